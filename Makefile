@@ -1,0 +1,49 @@
+# Two commands: `make lab` opens the quickstart, `make test` runs every check. Both make the same
+# environment first, once: the stamp is older than pyproject.toml or constraints.txt only if they changed.
+
+PYTHON ?= python3
+VENV ?= .venv
+NOTEBOOK ?= notebooks/01_quickstart.ipynb
+# On Linux without a GPU: make lab TORCH_INDEX=https://download.pytorch.org/whl/cpu
+TORCH_INDEX ?=
+LAB_ARGS ?=
+TEST_ARGS ?=
+BENCH_ARGS ?=
+
+BIN = $(VENV)/bin
+STAMP = $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help lab test lint bench screenshot constraints clean
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+$(STAMP): pyproject.toml constraints.txt scripts/environment.sh
+	@sh scripts/environment.sh "$(PYTHON)" "$(VENV)" "$(TORCH_INDEX)"
+	@touch $@
+
+lab: $(STAMP) ## open the quickstart in JupyterLab (LAB_ARGS=... are handed on)
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jupyter lab $(LAB_ARGS) $(NOTEBOOK)
+
+lint: $(STAMP) ## style, types and the order of the rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint ## every check: lint, tests, notebooks, widgets in a real browser
+	$(BIN)/pytest $(TEST_ARGS)
+
+bench: $(STAMP) ## measure against peers and limits (BENCH_ARGS=... are handed on)
+	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+screenshot: $(STAMP) ## make docs/dashboard.png from the quickstart in a real browser
+	@$(BIN)/python scripts/screenshot.py
+
+constraints: $(STAMP) ## write what is installed to constraints.txt
+	@sh scripts/freeze.sh $(BIN)/pip > $(VENV)/constraints.txt
+	@mv $(VENV)/constraints.txt constraints.txt
+
+clean: ## remove the environment, caches and screenshots
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .screenshots build dist

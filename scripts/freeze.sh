@@ -1,0 +1,9 @@
+#!/bin/sh
+# Prints the exact versions of an environment as constraints for pip, whatever build of torch it has.
+# Usage: freeze.sh PIP
+set -eu
+echo '# The exact versions that `make lab`, `make test` and binder/ install: made by `make constraints`.'
+"$1" freeze --exclude-editable --exclude memowidgets |
+    grep -v -E '^-e |@ file:' |
+    sed -E 's/^(torch==[^+]+)\+.*/\1/' |
+    LC_ALL=C sort -f

@@ -1,0 +1,447 @@
+"""A real JupyterLab in a real Chromium, for tests of widgets and notebooks.
+
+How to write a browser test::
+
+    def test_tau_moves(notebook_page):
+        notebook = notebook_page(["from memowidgets.widgets import ThresholdExplorer",
+                                  "explorer = ThresholdExplorer(range(100)); explorer"])
+        notebook.page.get_by_label("τ", exact=True).press("ArrowRight")  # Playwright's own page
+        assert notebook.python("explorer.tau_committed") > 0             # asks the kernel
+        notebook.screenshots("explorer", of=".mw-explorer")              # look at them
+
+`notebook_page` takes the source of code cells, or the path of a notebook; it opens a copy, runs all
+cells (``run=False`` leaves that to `NotebookPage.run_all`) and waits until the kernel is idle. At
+the end the test fails if a cell raised, the page threw an error or wrote one to the console, or a
+request wanted to leave the machine; `NotebookPage.allow` names what a test expects. The kernel can
+import ``tests.…``, so fake data may live beside the tests.
+
+`NotebookPage.screenshots` writes ``NAME-1400-light.png`` and its three sisters (600 pixels, dark)
+to ``$MEMOWIDGETS_SCREENSHOTS``, or to ``.screenshots/`` in the checkout. Tests are skipped with a
+reason where Chromium is missing; in CI that is a failure.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import ipaddress
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import nbformat
+import psutil
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, WebSocket
+
+    OpenNotebook = Callable[..., "NotebookPage"]
+
+__all__ = ["Lab", "NotebookPage", "chromium", "find_chromium", "lab", "notebook_page"]
+
+ROOT = Path(__file__).parents[2]
+WIDTHS = (1400, 600)
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+CHROMES = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)
+FLAGS = (
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+    "--no-first-run",
+    "--force-color-profile=srgb",
+    "--font-render-hinting=none",
+)
+
+
+def find_chromium() -> str | None:
+    """The Chromium to drive: the one that $CHROMIUM names, or the first on the path."""
+    candidates = [os.environ["CHROMIUM"]] if os.environ.get("CHROMIUM") else CHROMES
+    return next(filter(None, map(shutil.which, candidates)), None)
+
+
+def is_local(url: str) -> bool:
+    """Whether a request stays in the browser or on this machine."""
+    parts = urlsplit(url)
+    if parts.scheme in {"data", "blob", "about", "chrome", "chrome-extension", "devtools"}:
+        return True
+    host = parts.hostname or ""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One Chromium for all browser tests."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="no Playwright: pip install playwright"
+    )
+    executable = find_chromium()
+    if executable is None:
+        pytest.skip("no Chromium: install chromium, or name a Chrome in $CHROMIUM")
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=executable, args=[*FLAGS, *(["--no-sandbox"] if is_root else [])]
+        )
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Lab:
+    """A running JupyterLab server of our own, far from the user's settings."""
+
+    url: str
+    token: str
+    root: Path
+
+    def api(self, path: str, method: str = "GET") -> Any:
+        """Ask the server's REST interface."""
+        request = urllib.request.Request(
+            f"{self.url}/api/{path}",
+            method=method,
+            headers={"Authorization": f"token {self.token}"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read() or "null")
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """One JupyterLab server for all browser tests; it and its kernels end with the session."""
+    pytest.importorskip("jupyterlab", reason="no JupyterLab: pip install 'memowidgets[lab]'")
+    with tempfile.TemporaryDirectory(prefix="memowidgets-lab-") as folder:
+        home = Path(folder)
+        with _server(home) as server:
+            yield server
+
+
+@contextlib.contextmanager
+def _server(home: Path) -> Iterator[Lab]:
+    port, token = _free_port(), secrets.token_hex(16)
+    root = home / "root"
+    root.mkdir()
+    server = Lab(f"http://127.0.0.1:{port}", token, root)
+    options = {
+        "ServerApp.ip": "127.0.0.1",
+        "ServerApp.port": port,
+        "ServerApp.port_retries": 0,
+        "ServerApp.root_dir": root,
+        "ServerApp.allow_root": True,
+        "ServerApp.open_browser": False,
+        "IdentityProvider.token": token,
+        "LabApp.expose_app_in_browser": True,
+        "LabApp.news_url": None,
+        "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
+        "LabApp.extension_manager": "readonly",
+    }
+    command = [sys.executable, "-m", "jupyterlab", *(f"--{k}={v}" for k, v in options.items())]
+    log = home / "server.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            cwd=root,
+            env=_environment(home),
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+        )
+        try:
+            _wait_until_up(server, process, log)
+            yield server
+        finally:
+            _end(process)
+
+
+def _environment(home: Path) -> dict[str, str]:
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "PYTEST"))}
+    for name in ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR"):
+        env[f"JUPYTER_{name}"] = str(home / name.lower())
+    env |= {
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "IPYTHONDIR": str(home / "ipython"),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}",
+        "PYTHONPATH": str(ROOT),
+    }
+    return env
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_up(server: Lab, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            server.api("status")
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.1)
+        else:
+            return
+    pytest.fail(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a server and every kernel it started, kindly first."""
+    try:
+        family = psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        family = []
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(10)
+    for member in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+    process.kill()
+    process.wait()
+
+
+@dataclass
+class NotebookPage:
+    """A notebook that is open in JupyterLab; `page` is Playwright's."""
+
+    page: Page
+    lab: Lab
+    path: Path
+    problems: list[str] = field(default_factory=list)
+    allowed: list[str] = field(default_factory=list)
+
+    def allow(self, pattern: str) -> None:
+        """Expect problems that match a regular expression; say in the test why."""
+        self.allowed.append(pattern)
+
+    def unexpected(self) -> list[str]:
+        """What went wrong in the page so far, less what the test allows."""
+        return [p for p in self.problems if not any(re.search(a, p) for a in self.allowed)]
+
+    def open(self, theme: str = "light") -> None:
+        """Load JupyterLab with this notebook alone and wait until its kernel answers."""
+        self.page.goto(f"{self.lab.url}/lab/tree/{self.path.name}?reset&token={self.lab.token}")
+        self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
+        self.page.evaluate("() => window.jupyterapp.restored")
+        self.page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+        self.theme(theme)
+        self.wait_until_idle()
+
+    def run_all(self, timeout: float = 120, *, wait: bool = True) -> None:
+        """Run all cells, as the menu does; `timeout` in seconds. Fails if a cell raises."""
+        self.page.evaluate(
+            "() => { window.mwDone = false;"
+            " window.jupyterapp.commands.execute('notebook:run-all-cells')"
+            ".then(() => { window.mwDone = true; }); }"
+        )
+        if wait:
+            self.wait_until_run(timeout)
+
+    def wait_until_run(self, timeout: float = 120) -> None:
+        """Wait until `run_all` is through and the kernel idle."""
+        self.page.wait_for_function("() => window.mwDone", timeout=timeout * 1000)
+        self.wait_until_idle(timeout)
+        errors = [
+            f"{output['ename']}: {output['evalue']}"
+            for cell in self.outputs()
+            for output in cell
+            if output["output_type"] == "error"
+        ]
+        if errors:
+            pytest.fail("a cell raised " + "; ".join(errors))
+
+    def outputs(self) -> list[list[dict[str, Any]]]:
+        """For each cell its outputs, as the notebook file would hold them."""
+        cells: list[dict[str, Any]] = self.page.evaluate(
+            "() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells"
+        )
+        return [cell.get("outputs", []) for cell in cells]
+
+    def wait_until_idle(self, timeout: float = 60) -> None:
+        """Wait until the kernel has nothing to do."""
+        self.page.wait_for_function(
+            "() => window.jupyterapp.shell.currentWidget"
+            "?.sessionContext?.session?.kernel?.status === 'idle'",
+            timeout=timeout * 1000,
+        )
+
+    def python(self, expression: str) -> Any:
+        """Evaluate an expression in the notebook's kernel; what JSON can carry comes back."""
+        script = """async (expression) => {
+            const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+            const code = `__import__('json').dumps(${expression}, default=str)`;
+            const future = kernel.requestExecute(
+                {code: '', silent: true, store_history: false, user_expressions: {answer: code}});
+            const answer = (await future.done).content.user_expressions.answer;
+            return answer.status === 'ok'
+                ? {text: answer.data['text/plain']} : {error: `${answer.ename}: ${answer.evalue}`};
+        }"""
+        answer = self.page.evaluate(script, expression)
+        if "error" in answer:
+            raise RuntimeError(f"{expression}: {answer['error']}")
+        return json.loads(ast.literal_eval(answer["text"]))
+
+    def save(self) -> nbformat.NotebookNode:
+        """Save the notebook as the menu does, and read the file."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        return nbformat.read(self.path, as_version=4)
+
+    def theme(self, name: str) -> None:
+        """Switch JupyterLab to its "light" or "dark" theme, live."""
+        self.page.evaluate(
+            "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})",
+            THEMES[name],
+        )
+        self.page.wait_for_selector(f'body[data-jp-theme-name="{THEMES[name]}"]', state="attached")
+
+    def resize(self, width: int, height: int = 900) -> None:
+        """Make the window so wide and high, in pixels."""
+        self.page.set_viewport_size({"width": width, "height": height})
+        self._settle()
+
+    def screenshots(
+        self,
+        name: str,
+        of: str | Locator | None = None,
+        *,
+        widths: Sequence[int] = WIDTHS,
+        themes: Sequence[str] = tuple(THEMES),
+    ) -> list[Path]:
+        """Take a picture at every width in every theme.
+
+        Parameters
+        ----------
+        name : str
+            How the files are called, before ``-1400-light.png``.
+        of : str or Locator, optional
+            The element to show, in full whatever its height; without it, the window.
+        """
+        folder = Path(os.environ.get("MEMOWIDGETS_SCREENSHOTS") or ROOT / ".screenshots")
+        folder.mkdir(parents=True, exist_ok=True)
+        before = self.page.viewport_size
+        taken = []
+        for theme in themes:
+            self.theme(theme)
+            for width in widths:
+                taken.append(folder / f"{name}-{width}-{theme}.png")
+                self._screenshot(taken[-1], width, of)
+        self.theme("light")
+        if before is not None:
+            self.resize(**before)
+        return taken
+
+    def _screenshot(self, file: Path, width: int, of: str | Locator | None) -> None:
+        self.resize(width)
+        if of is None:
+            self.page.screenshot(path=file)
+            return
+        element = (self.page.locator(of) if isinstance(of, str) else of).first
+        element.scroll_into_view_if_needed()
+        box = element.bounding_box()
+        if (
+            box is not None and box["height"] > 700
+        ):  # the rest would be hidden by the notebook's scrolling
+            self.resize(width, int(box["height"]) + 300)
+            element.scroll_into_view_if_needed()
+            self._settle()
+        element.screenshot(path=file)
+
+    def _settle(self) -> None:
+        """Let layout, observers and one more frame pass."""
+        self.page.evaluate(
+            "() => new Promise(done => requestAnimationFrame(() => "
+            "requestAnimationFrame(() => setTimeout(done, 150))))"
+        )
+
+    def watch(self) -> None:
+        """Note every error of the page and every request that wants to leave the machine."""
+        self.page.on("pageerror", lambda error: self.problems.append(f"page error: {error}"))
+        self.page.on("crash", lambda _: self.problems.append("the page crashed"))
+        self.page.on("console", self._note_console)
+        self.page.context.on("request", self._note_request)
+        self.page.on("websocket", self._note_request)
+
+    def _note_console(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.problems.append(
+                f"console error: {message.text} ({message.location.get('url', '')})"
+            )
+
+    def _note_request(self, request: Request | WebSocket) -> None:
+        if not is_local(request.url):
+            self.problems.append(f"request leaves the machine: {request.url[:200]}")
+
+
+@pytest.fixture
+def notebook_page(
+    lab: Lab, chromium: Browser, request: pytest.FixtureRequest
+) -> Iterator[OpenNotebook]:
+    """Open notebooks in JupyterLab; see the top of this module."""
+    opened: list[NotebookPage] = []
+
+    def open_notebook(
+        cells: Sequence[str] | str | Path,
+        *,
+        run: bool = True,
+        timeout: float = 120,
+        width: int = WIDTHS[0],
+        height: int = 900,
+        theme: str = "light",
+    ) -> NotebookPage:
+        name = re.sub(r"\W+", "-", request.node.name)
+        path = lab.root / f"{name}-{len(opened)}.ipynb"
+        nbformat.write(_notebook(cells), path)
+        context = chromium.new_context(viewport={"width": width, "height": height})
+        notebook = NotebookPage(context.new_page(), lab, path)
+        opened.append(notebook)
+        notebook.watch()
+        notebook.open(theme)
+        if run:
+            notebook.run_all(timeout)
+        return notebook
+
+    yield open_notebook
+    for notebook in opened:
+        notebook.page.context.close()
+    for session in lab.api("sessions"):
+        lab.api(f"sessions/{session['id']}", method="DELETE")
+    unexpected = [problem for notebook in opened for problem in notebook.unexpected()]
+    if unexpected:
+        pytest.fail("in the browser:\n" + "\n".join(dict.fromkeys(unexpected)))
+
+
+def _notebook(cells: Sequence[str] | str | Path) -> nbformat.NotebookNode:
+    if isinstance(cells, str | Path):
+        return nbformat.read(Path(cells), as_version=4)
+    notebook = nbformat.v4.new_notebook(
+        metadata={
+            "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
+        }
+    )
+    notebook.cells = [nbformat.v4.new_code_cell(source) for source in cells]
+    return notebook

@@ -1,0 +1,90 @@
+"""The harness itself: it shows a widget, hears the kernel, and notices what must not happen."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.browser.harness import is_local
+
+COUNTER = '''
+import anywidget, traitlets
+class Counter(anywidget.AnyWidget):
+    _esm = """
+    function render({ model, el }) {
+      const button = document.createElement("button");
+      button.className = "counter";
+      const show = () => { button.textContent = "count " + model.get("count"); };
+      button.onclick = () => { model.set("count", model.get("count") + 1); model.save_changes(); };
+      model.on("change:count", show);
+      show();
+      el.append(button);
+    }
+    export default { render };
+    """
+    count = traitlets.Int(0).tag(sync=True)
+counter = Counter()
+counter
+'''
+
+
+def test_a_widget_is_shown_and_answers(notebook_page):
+    notebook = notebook_page([COUNTER])
+    button = notebook.page.locator("button.counter")
+    button.click()
+    button.filter(has_text="count 1").wait_for()
+    notebook.wait_until_idle()
+    assert notebook.python("counter.count") == 1
+    files = notebook.screenshots("harness", of="button.counter")
+    assert [f.name for f in files] == [
+        "harness-1400-light.png",
+        "harness-600-light.png",
+        "harness-1400-dark.png",
+        "harness-600-dark.png",
+    ]
+    assert all(f.stat().st_size for f in files)
+    assert "Counter" in json.dumps(notebook.save())
+
+
+def test_python_says_what_went_wrong(notebook_page):
+    notebook = notebook_page(["x = 1"])
+    assert notebook.python('{"x": x, "text": "it\'s"}') == {"x": 1, "text": "it's"}
+    with pytest.raises(RuntimeError, match="NameError"):
+        notebook.python("y")
+
+
+def test_a_cell_that_raises_fails(notebook_page):
+    with pytest.raises(pytest.fail.Exception, match="ZeroDivisionError"):
+        notebook_page(["1 / 0"])
+
+
+def test_page_errors_and_requests_abroad_are_noticed(notebook_page):
+    notebook = notebook_page([])
+    notebook.page.evaluate("() => { setTimeout(() => { throw new Error('thrown on purpose') }) }")
+    notebook.page.evaluate("() => { console.error('said on purpose') }")
+    notebook.page.evaluate("() => fetch('http://192.0.2.1/').catch(() => {})")
+    notebook.page.wait_for_timeout(200)
+    problems = "\n".join(notebook.unexpected())
+    assert "thrown on purpose" in problems
+    assert "said on purpose" in problems
+    assert "request leaves the machine: http://192.0.2.1/" in problems
+    notebook.allow("on purpose")
+    notebook.allow(r"192\.0\.2\.1|ERR_")
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("http://127.0.0.1:8888/lab", True),
+        ("ws://localhost:1/api", True),
+        ("http://[::1]:1/", True),
+        ("data:text/plain,x", True),
+        ("blob:http://localhost/1", True),
+        ("https://cdn.example.org/x.js", False),
+        ("http://127.0.0.1.example.org/", False),
+        ("http://10.0.0.1/", False),
+    ],
+)
+def test_what_is_local(url, local):
+    assert is_local(url) is local

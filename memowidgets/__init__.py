@@ -1,0 +1,43 @@
+"""memowidgets: find out which training samples a classifier will memorise, before it does.
+
+Names are imported when they are first used, so ``import memowidgets`` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memowidgets import data, evaluation, memorization, metrics, models, training, widgets
+    from memowidgets.audit import Audit
+    from memowidgets.training import TrainingConfig
+
+__version__ = "0.1.0"
+
+_ROOMS = ("data", "evaluation", "memorization", "metrics", "models", "training", "widgets")
+_NAMES = {"Audit": "memowidgets.audit", "TrainingConfig": "memowidgets.training"}
+
+__all__ = [
+    "Audit",
+    "TrainingConfig",
+    "data",
+    "evaluation",
+    "memorization",
+    "metrics",
+    "models",
+    "training",
+    "widgets",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"memowidgets.{name}")
+    if name in _NAMES:
+        return getattr(import_module(_NAMES[name]), name)
+    raise AttributeError(f"memowidgets has no {name!r}; it has {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

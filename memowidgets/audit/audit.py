@@ -1,0 +1,718 @@
+"""The audit of one model on one dataset: train, score, shadow, evaluate, look."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from memowidgets import evaluation, memorization
+from memowidgets.audit import identity, scoring
+from memowidgets.audit.catalogue import Catalogue
+from memowidgets.audit.console import shown
+from memowidgets.audit.guard import guard_warnings
+from memowidgets.audit.summary import summary_html
+from memowidgets.data import Dataset
+from memowidgets.metrics import logit_gap
+from memowidgets.models import Model
+from memowidgets.progress import Progress
+from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training import TrainingConfig
+from memowidgets.training.config import Settings
+from memowidgets.training.design import Design, HeldOut, Members, draw_design
+from memowidgets.training.device import device_status, resolve_device
+from memowidgets.training.learner import Recipe
+from memowidgets.training.rho import Prediction, Record
+from memowidgets.training.shadows import ShadowJob, ShadowSet
+from memowidgets.training.target import TargetTraining
+
+if TYPE_CHECKING:
+    import os
+
+    from memowidgets.widgets import Dashboard
+
+__all__ = ["Audit"]
+
+METRICS = (*scoring.METRICS, "baseline")
+
+
+class Audit:
+    """Predicts which training samples a model will memorise, and checks the prediction.
+
+    Parameters
+    ----------
+    model : Model
+        What is trained.
+    data : Dataset
+        What it is trained on.
+    path : path-like
+        The run directory: made if it is not there, continued if it holds this very run.
+    training : TrainingConfig, optional
+        How; the fields left open follow the model.
+    seed : int
+        Of every draw: the split, the weights, the order, the shadow models.
+    device : str
+        ``"auto"``, or as torch names it.
+    members : {"half", "all"}, sequence of ids, or mask of shape (n,)
+        What the target trains on: a seeded half of the pool (the study design, which ground
+        truth needs), all of it (a practitioner's own model), or these samples.
+    held_out : float, Dataset or None
+        Share of the data that no model trains on, or a dataset of its own.
+
+    Raises
+    ------
+    ValueError
+        If the run directory holds another run; the message names the difference.
+
+    Notes
+    -----
+    The method is Algorithm 1 of Dentan et al., ECAI 2025: interrupt when the median training
+    loss has dropped by ρ, score every member's representation, flag those with score ≤ τ.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import memowidgets as mw
+    >>> data = mw.data.load_digits(canaries=0.05)
+    >>> training = mw.TrainingConfig(epochs=3)
+    >>> audit = mw.Audit(mw.models.ConvNet(), data, path=tempfile.mkdtemp(), training=training)
+    >>> audit.train(stop_at_drop=0.5)
+    >>> scores = audit.score("psmi")
+    >>> len(scores) == len(audit.members)
+    True
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        data: Dataset,
+        path: str | os.PathLike[str],
+        training: TrainingConfig | None = None,
+        seed: int = 0,
+        device: str = "auto",
+        members: Members = "half",
+        held_out: HeldOut = 1 / 9,
+    ) -> None:
+        settings = (training or TrainingConfig()).resolved(model.training_defaults)
+        design = draw_design(data, members, held_out, seed)
+        aside = held_out if isinstance(held_out, Dataset) else None
+        run = RunDirectory(path)
+        manifest = identity.describe_run(model, data, design, aside, settings, seed)
+        if run.is_empty:
+            identity.write_design(run, data, design)
+            run.write_manifest(manifest)
+        else:
+            identity.check_same(run.read_manifest(), manifest, str(run.path))
+        self._set_up(run, manifest, model, data, aside, design, device)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        data: Dataset | None = None,
+        model: Model | None = None,
+        held_out: Dataset | None = None,
+        device: str = "auto",
+    ) -> Self:
+        """Continue a run from its directory.
+
+        Parameters
+        ----------
+        path : path-like
+            The run directory.
+        data : Dataset, optional
+            The run's data, where they can't be loaded from their source again. Without them
+            all that was computed is there, but nothing new is, and samples show as ids.
+        model : Model, optional
+            The run's model, where it can't be made from its source again.
+        held_out : Dataset, optional
+            The held-out samples, where they were a dataset of their own.
+        device : str
+            ``"auto"``, or as torch names it.
+
+        Returns
+        -------
+        Audit
+
+        Raises
+        ------
+        StoreError
+            If there is no run, it is broken, or the data are not the run's.
+        ValueError
+            If the model is not the run's.
+        """
+        run = RunDirectory.existing(path)
+        manifest = run.read_manifest()
+        source_data, source_model = identity.rebuild(manifest)
+        data, model = data or source_data, model or source_model
+        design = identity.read_design(run)
+        if data is not None:
+            identity.check_data(run, manifest, data)
+        if data is not None and model is not None:
+            settings = Settings(**manifest["training"])
+            given = identity.describe_run(model, data, design, held_out, settings, manifest["seed"])
+            identity.check_same(manifest, given | {"held_out": manifest["held_out"]}, str(run.path))
+        audit = cls.__new__(cls)
+        audit._set_up(  # noqa: SLF001 - a second constructor
+            run,
+            manifest,
+            model,
+            data or identity.read_data(run, manifest),
+            held_out,
+            design,
+            device,
+        )
+        return audit
+
+    def _set_up(
+        self,
+        run: RunDirectory,
+        manifest: dict[str, Any],
+        model: Model | None,
+        data: Dataset,
+        held_out: Dataset | None,
+        design: Design,
+        device: str,
+    ) -> None:
+        self._run, self._manifest, self._model, self._data = run, manifest, model, data
+        self._design = design
+        self._held_out = held_out if held_out is not None else data.take(design.held_out)
+        self._device = resolve_device(device)
+        self._catalogue = Catalogue(run, manifest, len(design.members))
+        self._shadows = ShadowSet(run)
+        self._lock = threading.RLock()
+
+    # What is there
+
+    @property
+    def path(self) -> str:
+        """The run directory."""
+        return str(self._run.path)
+
+    @property
+    def data(self) -> Dataset:
+        """All samples: members, others of the pool, held-out ones."""
+        return self._data
+
+    @property
+    def members(self) -> NDArray[np.str_]:
+        """Ids of the samples that the target trains on, (n_members,)."""
+        return self._data.ids[self._design.members]
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The label that each member is trained on, (n_members,)."""
+        return self._data.labels[self._design.members]
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the model's layers, first to last; layer 1 is the first."""
+        return self._catalogue.layer_names
+
+    @property
+    def training(self) -> Settings:
+        """How the target and the shadow models are trained."""
+        return Settings(**self._manifest["training"])
+
+    @property
+    def checkpoints(self) -> pd.DataFrame:
+        """One row a checkpoint, by name.
+
+        Returns
+        -------
+        DataFrame
+            ``epoch``, ``step``, ``median_loss`` and ``drop`` (over the target's members, in eval
+            mode), ``train_loss``, ``train_accuracy``, ``test_loss``, ``test_accuracy`` (NaN
+            where nothing was held out), ``prediction`` (the one that the ρ rule chose) and
+            ``learned`` (False where the guard says that scores predict nothing yet).
+        """
+        records = self._catalogue.records()
+        table = pd.DataFrame([asdict(r) for r in records], columns=list(_COLUMNS))
+        table = table.astype({"test_loss": float, "test_accuracy": float}).set_index("name")
+        table.insert(3, "drop", [record.drop(records[0]) for record in records])
+        chosen = self.prediction.record.name if len(records) > 1 else None
+        table["prediction"] = table.index == chosen
+        table["learned"] = [not self._guard(record) for record in records]
+        return table
+
+    @property
+    def prediction(self) -> Prediction:
+        """The checkpoint that the ρ rule chose.
+
+        Raises
+        ------
+        ValueError
+            If the target was not trained yet.
+        """
+        return self._catalogue.prediction()
+
+    def __repr__(self) -> str:
+        return (
+            f"Audit({self._data!r}, {len(self._design.members)} members, "
+            f"{len(self._catalogue.records())} checkpoints, {len(self._shadows)} shadow models)"
+        )
+
+    def _repr_html_(self) -> str:
+        return summary_html(self)
+
+    # Training
+
+    def train(self, stop_at_drop: float | None = None, progress: Progress | None = None) -> None:
+        """Train the target, on from where it stands.
+
+        Parameters
+        ----------
+        stop_at_drop : float, optional
+            ρ: interrupt at the first checkpoint where the median training loss has dropped by
+            this share (paper, Section 4.3; 0.95 for practitioners). Without it, train to the
+            end; what was interrupted ends bit for bit like what was not.
+        progress : Progress, optional
+            Where to report and hear of a cancel; a progress bar by default.
+
+        Raises
+        ------
+        StoreError
+            If another process trains this run, or it cannot be written.
+        FloatingPointError
+            If the training diverges.
+        """
+        if stop_at_drop is not None and not 0 < stop_at_drop < 1:
+            raise ValueError(
+                f"stop_at_drop is a share between 0 and 1, such as 0.95, not {stop_at_drop}"
+            )
+        with self._lock, shown(progress) as report:
+            self._target().train(stop_at_drop, report)
+            if stop_at_drop is not None:
+                self._catalogue.rho = stop_at_drop
+        if stop_at_drop is not None:
+            for note in self.prediction.warnings:
+                warnings.warn(note, UserWarning, stacklevel=2)
+
+    def run_shadows(
+        self,
+        n: int,
+        checkpoints: Sequence[str | float] = ("prediction", "final"),
+        processes: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Train shadow models on random halves of the pool, until there are `n`.
+
+        Parameters
+        ----------
+        n : int
+            How many in all; those on disk are kept. The paper takes 100.
+        checkpoints : sequence
+            Where each leaves its logit gaps.
+        processes : int, optional
+            Local worker processes; one a core by default.
+        progress : Progress, optional
+            Where to report and hear of a cancel; a progress bar by default.
+
+        Raises
+        ------
+        ValueError
+            If the target trains on everything: then there is no half to compare with.
+        StoreError
+            If another process fills the set, it cannot be written, or a worker was killed; the
+            finished ones are kept.
+        """
+        if n < 1:
+            raise ValueError(f"n is the number of shadow models in all, at least 1, not {n}")
+        if self._design.all_members:
+            raise ValueError(
+                "the target trains on the whole pool, so shadow models can't tell what it would "
+                'be without a sample: make the audit with members="half" for ground truth'
+            )
+        with self._lock:
+            records = [self._catalogue.record(checkpoint) for checkpoint in checkpoints]
+            job = ShadowJob(
+                self._recipe(),
+                self._design,
+                self._manifest["seed"],
+                {record.name: record.step for record in records},
+            )
+        with shown(progress) as report:
+            self._shadows.fill(n, job, processes, report)
+
+    # Numbers
+
+    def score(
+        self,
+        metric: str | scoring.Metric,
+        layer: str | int = "last",
+        checkpoint: str | float = "prediction",
+        *,
+        name: str | None = None,
+        return_std: bool = False,
+        progress: Progress | None = None,
+    ) -> Any:
+        """Score the target's members; low means likely to be memorised.
+
+        Parameters
+        ----------
+        metric : {"psmi", "loss", "logit_gap", "mahalanobis", "baseline"} or callable
+            Paper, Section 4.3. ``"baseline"`` is −log-LiRA at the checkpoint and needs shadow
+            models. A callable takes (representation, logits, labels) of all members and returns
+            one value for each.
+        layer : int, str
+            From 1, a name out of `layers`, or ``"last"``; for PSMI, Mahalanobis and callables.
+        checkpoint : str, float
+            ``"prediction"``, ``"final"``, an epoch, or a name out of `checkpoints`.
+        name : str, optional
+            Of the series; the metric's by default.
+        return_std : bool
+            Whether to return PSMI's standard errors too.
+        progress : Progress, optional
+            Where to report and hear of a cancel.
+
+        Returns
+        -------
+        Series
+            One float a member, by id; members whose class has fewer than two have no PSMI and
+            are left out, with a warning.
+        Series
+            The standard errors, if `return_std`.
+
+        Raises
+        ------
+        ValueError
+            If metric, layer or checkpoint is unknown; the message lists the valid ones.
+        """
+        scores = self.raw_scores(metric, layer, checkpoint, progress)
+        missing = len(self._design.members) - len(scores.rows)
+        if missing:
+            left_out = np.setdiff1d(np.arange(len(self._design.members)), scores.rows)
+            warnings.warn(
+                f"{missing} members have no score, their class has fewer than two: "
+                f"{', '.join(self.members[left_out[:5]])}{' …' if missing > 5 else ''}",
+                UserWarning,
+                stacklevel=2,
+            )
+        label = name or (metric if isinstance(metric, str) else metric.__name__)
+        index = pd.Index(self.members[scores.rows], name="id")
+        values = pd.Series(scores.mu, index, name=label)
+        if not return_std:
+            return values
+        if scores.errors is None:
+            raise ValueError(f"{label} has no standard error; PSMI has")
+        return values, pd.Series(scores.errors, index, name=f"{label}_std")
+
+    def raw_scores(
+        self,
+        metric: str | scoring.Metric,
+        layer: str | int = "last",
+        checkpoint: str | float = "prediction",
+        progress: Progress | None = None,
+    ) -> scoring.Scores:
+        """What `score` returns, as arrays, with the standard errors; computed if need be."""
+        if isinstance(metric, str) and metric not in METRICS:
+            raise ValueError(
+                f"unknown score {metric!r}; valid: {', '.join(METRICS)}, or a callable "
+                "(representation, logits, labels)"
+            )
+        record, name = self._catalogue.record(checkpoint), self._catalogue.layer(layer)
+        if metric == "baseline":
+            return self._baseline(record)
+        with self._lock:
+            made = self._pass(record, progress)
+            if not isinstance(metric, str):
+                return self._custom(metric, made, name)
+            seed = self._manifest["seed"]
+            return scoring.score_pass(
+                self._run, made, metric, name, self.labels, seed, progress or Progress()
+            )
+
+    def is_computed(
+        self, metric: str, layer: str | int = "last", checkpoint: str | float = "prediction"
+    ) -> bool:
+        """Whether `score` answers from disk."""
+        record, name = self._catalogue.record(checkpoint), self._catalogue.layer(layer)
+        if not scoring.Pass(self._run, record.name).exists:
+            return False
+        stored = scoring.stored_name(metric, name, record.name)
+        return metric not in scoring.PER_LAYER or self._run.has(stored)
+
+    def log_lira(self, checkpoint: str | float = "final", variance: str = "shrunk") -> pd.Series:
+        """How strongly the target gives away that it trained on each member (paper, Appendix A).
+
+        Parameters
+        ----------
+        checkpoint : str, float
+            Target and shadow models are compared at the same one.
+        variance : {"shrunk", "per-sample", "global"}
+            Of the gaps, see `memowidgets.memorization.log_lira`.
+
+        Returns
+        -------
+        Series
+            log p_in − log p_out of the target's logit gap, by id, in nats. Members that are in
+            every shadow model or in none have no log-LiRA and are left out; ``attrs["left_out"]``
+            says how many.
+
+        Raises
+        ------
+        StoreError
+            If there are no shadow models, or none that kept this checkpoint.
+        """
+        record = self._catalogue.record(checkpoint)
+        shadows = self._shadows.read(record.name)
+        columns = np.searchsorted(self._design.pool, self._design.members)
+        target = logit_gap(self._pass(record, None).logits(), self.labels)
+        values = memorization.log_lira(
+            shadows.gaps[:, columns], shadows.members[:, columns], target, variance=variance
+        )
+        series = pd.Series(values, pd.Index(self.members, name="id"), name="log_lira")
+        there = series.dropna()
+        there.attrs["left_out"] = len(series) - len(there)
+        return there
+
+    def evaluate(
+        self,
+        metric: str | scoring.Metric,
+        layer: str | int = "last",
+        checkpoint: str | float = "prediction",
+        eta: float = 4.0,
+        truth: str | ArrayLike = "log_lira",
+    ) -> evaluation.Evaluation:
+        """How well a score predicts what the finished model memorises.
+
+        Parameters
+        ----------
+        metric, layer, checkpoint
+            As in `score`.
+        eta : float
+            A member is memorised if its log-LiRA at the end is at least this (paper: 4).
+        truth : {"log_lira", "canaries"} or mask of shape (n_members,)
+            What counts as memorised.
+
+        Returns
+        -------
+        Evaluation
+            With warnings: few positives, members left out, a model that has not learned its
+            task at the checkpoint (then no score predicts anything), a ρ that was not reached.
+        """
+        scores = self.raw_scores(metric, layer, checkpoint)
+        memorized = self._truth(truth, eta)
+        values = pd.Series(scores.mu, self.members[scores.rows])
+        both = values.index.intersection(memorized.index, sort=False)
+        notes = list(self.warnings_at(checkpoint))
+        left_out = len(self._design.members) - len(both)
+        if left_out:
+            notes.append(f"{left_out} members are left out: they have no score or no log-LiRA")
+        result = evaluation.roc(values[both].to_numpy(), memorized[both].to_numpy())
+        return result.with_warnings(*notes)
+
+    def compare(
+        self,
+        metrics: Iterable[str] = scoring.METRICS,
+        layers: str | Iterable[str | int] = "last",
+        checkpoints: str | Iterable[str | float] = "prediction",
+        eta: float = 4.0,
+        truth: str | ArrayLike = "log_lira",
+    ) -> pd.DataFrame:
+        """AUC of several scores, at several layers and checkpoints.
+
+        Parameters
+        ----------
+        metrics : iterable of str
+            As in `score`.
+        layers, checkpoints : "all", one, or several
+            As in `score`; step 0 is left out of "all" checkpoints. Loss, logit gap and baseline
+            have no layer: they get one row, with an empty one.
+        eta, truth
+            As in `evaluate`.
+
+        Returns
+        -------
+        DataFrame
+            ``metric``, ``layer``, ``checkpoint``, ``epoch``, ``auc``, ``auc_low``, ``auc_high``,
+            ``n``, ``n_memorized``. Choosing the best row of it is choosing on the labels.
+        """
+        rows = []
+        for record in self._catalogue.some_records(checkpoints):
+            for metric in metrics:
+                per_layer = metric in scoring.PER_LAYER
+                for layer in self._catalogue.some_layers(layers) if per_layer else ("",):
+                    found = self.evaluate(metric, layer or "last", record.name, eta, truth)
+                    rows.append(
+                        {
+                            "metric": metric,
+                            "layer": layer,
+                            "checkpoint": record.name,
+                            "epoch": record.epoch,
+                            "auc": found.auc,
+                            "auc_low": found.auc_interval[0],
+                            "auc_high": found.auc_interval[1],
+                            "n": found.n,
+                            "n_memorized": found.n_memorized,
+                        }
+                    )
+        return pd.DataFrame(rows)
+
+    def flagged(
+        self,
+        tau: float = 0.0,
+        metric: str | scoring.Metric = "psmi",
+        layer: str | int = "last",
+        checkpoint: str | float = "prediction",
+    ) -> pd.DataFrame:
+        """The members with score ≤ τ, most at risk first.
+
+        Parameters
+        ----------
+        tau : float
+            The threshold; 0 for PSMI is the practitioner's (paper, Section 4.3).
+        metric, layer, checkpoint
+            As in `score`.
+
+        Returns
+        -------
+        DataFrame
+            By id: ``score``, ``std`` (where the score has one), ``label``, ``guess`` (the
+            model's, at the checkpoint), ``p_label``, ``canary`` (where there are some),
+            ``log_lira`` (where there are shadow models).
+        """
+        scores = self.raw_scores(metric, layer, checkpoint)
+        table = pd.DataFrame(
+            {"score": scores.mu}, pd.Index(self.members[scores.rows], name="id")
+        )
+        if scores.errors is not None:
+            table["std"] = scores.errors
+        names = np.array(self._data.class_names)
+        probabilities = self.probabilities(checkpoint)[scores.rows]
+        labels = self.labels[scores.rows]
+        table["label"] = names[labels]
+        table["guess"] = names[probabilities.argmax(axis=1)]
+        table["p_label"] = probabilities[np.arange(len(labels)), labels]
+        if self._data.canaries is not None:
+            table["canary"] = self._data.canaries[self._design.members][scores.rows]
+        if self.has_ground_truth:
+            table["log_lira"] = self.log_lira()
+        return table[table["score"] <= tau].sort_values("score", kind="stable")
+
+    def probabilities(self, checkpoint: str | float = "prediction") -> NDArray[np.float64]:
+        """The model's probability of each class for each member, (n_members, n_classes)."""
+        from scipy.special import softmax
+
+        logits = self._pass(self._catalogue.record(checkpoint), None).logits().astype(np.float64)
+        probabilities: NDArray[np.float64] = softmax(logits, axis=1)
+        return probabilities
+
+    @property
+    def has_ground_truth(self) -> bool:
+        """Whether log-LiRA at the end can be computed from what is there."""
+        final = self._catalogue.final()
+        return final is not None and final.name in self._shadows.checkpoints()
+
+    @property
+    def n_shadows(self) -> int:
+        """How many shadow models are on disk."""
+        return len(self._shadows)
+
+    @property
+    def member_data(self) -> Dataset:
+        """The target's members as a dataset, in the order of `members`."""
+        return self._data.take(self._design.members)
+
+    def warnings_at(self, checkpoint: str | float) -> tuple[str, ...]:
+        """What must be known before a score at a checkpoint is trusted."""
+        record = self._catalogue.record(checkpoint)
+        chosen = self.prediction
+        notes = chosen.warnings if record == chosen.record else ()
+        return (*self._guard(record), *notes)
+
+    def dashboard(self) -> Dashboard:
+        """The widget: pick checkpoint, layer and score, move τ, look at the samples."""
+        from memowidgets.audit.view import AuditView
+        from memowidgets.widgets import Dashboard
+
+        return Dashboard(AuditView(self))
+
+    def device_status(self) -> str:
+        """The device and its memory in a few words."""
+        return device_status(self._device)
+
+    # Inside
+
+    def _recipe(self) -> Recipe:
+        from memowidgets.data import WithheldDataset
+
+        if self._model is None or isinstance(self._data, WithheldDataset):
+            raise StoreError(
+                f"this needs the model and the data of {self.path}: "
+                "Audit.open(path, data=…, model=…)"
+            )
+        return Recipe(self._model, self._data, self.training, self._device)
+
+    def _target(self) -> TargetTraining:
+        return TargetTraining(
+            self._run, self._recipe(), self._design, self._held_out, self._manifest["seed"]
+        )
+
+    def _pass(self, record: Record, progress: Progress | None) -> scoring.Pass:
+        """The forward pass of a checkpoint, made if it was not."""
+        with self._lock:
+            made = scoring.Pass(self._run, record.name)
+            if not made.exists:
+                made.write(self._target().forward(record.name, progress or Progress()))
+            return made
+
+    def _baseline(self, record: Record) -> scoring.Scores:
+        values = self.log_lira(record.name)
+        rows = np.flatnonzero(np.isin(self.members, values.index))
+        return scoring.Scores(rows, -values.to_numpy())
+
+    def _custom(self, metric: scoring.Metric, made: scoring.Pass, layer: str) -> scoring.Scores:
+        values = np.asarray(
+            metric(np.array(made.representation(layer)), made.logits(), self.labels), float
+        )
+        if values.shape != self.labels.shape:
+            raise ValueError(
+                f"the metric returned the shape {values.shape}; it must return one value for each "
+                f"of {len(self.labels)} members"
+            )
+        wrong = ~np.isfinite(values)
+        if wrong.any():
+            raise ValueError(
+                f"the metric returned {int(wrong.sum())} values that are not finite, the first "
+                f"for {str(self.members[int(np.argmax(wrong))])!r}"
+            )
+        return scoring.Scores(np.arange(len(values)), values)
+
+    def _truth(self, truth: str | ArrayLike, eta: float) -> pd.Series:
+        if isinstance(truth, str):
+            if truth == "log_lira":
+                return self.log_lira() >= eta
+            if truth == "canaries" and self._data.canaries is not None:
+                return pd.Series(self._data.canaries[self._design.members], self.members)
+            if truth == "canaries":
+                raise ValueError("these data have no canaries: plant some with with_canaries")
+            raise ValueError(f"unknown truth {truth!r}; valid: log_lira, canaries, or a mask")
+        mask = np.asarray(truth)
+        if mask.dtype != np.bool_ or mask.shape != (len(self._design.members),):
+            raise ValueError(
+                f"truth must be a boolean mask over the {len(self._design.members)} members, not "
+                f"{mask.dtype} of shape {mask.shape}"
+            )
+        return pd.Series(mask, self.members)
+
+    def _guard(self, record: Record) -> tuple[str, ...]:
+        return guard_warnings(record, len(self._data.class_names), self._held_out.labels)
+
+
+_COLUMNS = (
+    "name",
+    "epoch",
+    "step",
+    "median_loss",
+    "train_loss",
+    "train_accuracy",
+    "test_loss",
+    "test_accuracy",
+)

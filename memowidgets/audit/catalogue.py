@@ -1,0 +1,126 @@
+"""What a run holds by name: checkpoints, the ρ checkpoint, layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from memowidgets.store import RunDirectory
+from memowidgets.training.config import Settings
+from memowidgets.training.rho import Prediction, Record, prediction_checkpoint
+from memowidgets.training.target import read_records
+
+__all__ = ["Catalogue"]
+
+DEFAULT_RHO = 0.95
+_RHO = "rho.json"
+
+
+class Catalogue:
+    """Finds checkpoints and layers by what users call them.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        Where the checkpoints are.
+    manifest : mapping
+        The run's.
+    n_members : int
+        Of the target.
+    """
+
+    def __init__(self, run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -> None:
+        self._run = run
+        self.layer_names: tuple[str, ...] = tuple(manifest["layers"])
+        self._last_step = Settings(**manifest["training"]).total_steps(n_members)
+
+    @property
+    def rho(self) -> float:
+        """The drop at which this run is interrupted."""
+        kept = (self._run.path / _RHO).exists()
+        return float(self._run.read_json(_RHO)) if kept else DEFAULT_RHO
+
+    @rho.setter
+    def rho(self, value: float) -> None:
+        if value != self.rho:
+            self._run.write_json(_RHO, value)
+
+    def records(self) -> list[Record]:
+        """All checkpoints, in the order of training."""
+        return read_records(self._run)
+
+    def final(self) -> Record | None:
+        """The checkpoint at the end of training, if it was reached."""
+        records = self.records()
+        return records[-1] if records and records[-1].step == self._last_step else None
+
+    def prediction(self) -> Prediction:
+        """The checkpoint that the ρ rule chose.
+
+        Raises
+        ------
+        ValueError
+            If the target was not trained yet.
+        """
+        return prediction_checkpoint(self.records(), self.rho)
+
+    def record(self, checkpoint: str | float) -> Record:
+        """The checkpoint behind ``"prediction"``, ``"final"``, an epoch or a name.
+
+        Raises
+        ------
+        ValueError
+            If there is none; the message lists the valid ones.
+        """
+        if checkpoint == "prediction":
+            return self.prediction().record
+        if checkpoint == "final":
+            final = self.final()
+            if final is None:
+                raise ValueError("the target is not trained to the end yet: call train()")
+            return final
+        records = self.records()
+        for record in records:
+            if checkpoint in (record.name, record.epoch):
+                return record
+        names = ", ".join(record.name for record in records) or "none yet: call train() first"
+        raise ValueError(
+            f"unknown checkpoint {checkpoint!r}; valid: prediction, final, an epoch, or a name "
+            f"of {names}"
+        )
+
+    def some_records(self, checkpoints: str | float | Iterable[str | float]) -> list[Record]:
+        """Those of one checkpoint, of several, or of "all" after step 0."""
+        if checkpoints == "all":
+            return self.records()[1:]
+        if isinstance(checkpoints, str | int | float):
+            return [self.record(checkpoints)]
+        return [self.record(checkpoint) for checkpoint in checkpoints]
+
+    def layer(self, layer: str | int) -> str:
+        """The name behind a number from 1, ``"last"`` or a name.
+
+        Raises
+        ------
+        ValueError
+            If there is none; the message lists the valid ones.
+        """
+        names = self.layer_names
+        if layer == "last":
+            return names[-1]
+        if isinstance(layer, int) and 1 <= layer <= len(names):
+            return names[layer - 1]
+        if layer in names:
+            return str(layer)
+        raise ValueError(
+            f"unknown layer {layer!r}; valid: last, 1 to {len(names)}, or a name of "
+            f"{', '.join(names)}"
+        )
+
+    def some_layers(self, layers: str | int | Iterable[str | int]) -> list[str]:
+        """Names of one layer, of several, or of "all"."""
+        if layers == "all":
+            return list(self.layer_names)
+        if isinstance(layers, str | int):
+            return [self.layer(layers)]
+        return [self.layer(layer) for layer in layers]

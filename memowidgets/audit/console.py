@@ -1,0 +1,29 @@
+"""A progress bar where nobody listens: in a notebook or a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from memowidgets.progress import Progress, Step
+
+__all__ = ["shown"]
+
+
+@contextmanager
+def shown(progress: Progress | None) -> Iterator[Progress]:
+    """The caller's own progress, or one that draws a bar and takes it away at the end."""
+    if progress is not None:
+        yield progress
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(total=None, leave=False) as bar:
+
+        def draw(step: Step) -> None:
+            if step.total != bar.total:
+                bar.reset(step.total)
+            bar.set_description(step.what, refresh=False)
+            bar.update(step.done - bar.n)
+
+        yield Progress(draw)

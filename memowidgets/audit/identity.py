@@ -1,0 +1,193 @@
+"""What makes two runs the same, how it is written down, and how a difference is named."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from memowidgets.data import Dataset, WithheldDataset
+from memowidgets.data import load_digits as _load_digits
+from memowidgets.models import ConvNet, Model
+from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.config import Settings
+from memowidgets.training.design import Design
+
+__all__ = ["check_same", "describe_run", "read_data", "read_design", "rebuild", "write_design"]
+
+_LOADERS = {"load_digits": _load_digits}
+_MODELS = {"ConvNet": ConvNet}
+_LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
+
+
+def describe_run(
+    model: Model,
+    data: Dataset,
+    design: Design,
+    held_out: Dataset | None,
+    settings: Settings,
+    seed: int,
+) -> dict[str, Any]:
+    """The manifest of a run: hashes, seeds, versions, ids; never a sample."""
+    module_layers = _layer_names(model, data)
+    return {
+        "seed": seed,
+        "model": model.describe(data),
+        "model_source": model.source,
+        "layers": list(module_layers),
+        "training": asdict(settings),
+        "data": {
+            "n": len(data),
+            "class_names": list(data.class_names),
+            "labels": _digest(data.labels.tolist()),
+            "source": data.source,
+        },
+        "members": _digest([design.pool.tolist(), design.members.tolist()]),
+        "held_out": None if held_out is None else _digest(held_out.content_hashes()),
+        "versions": {name: importlib.metadata.version(name) for name in _LIBRARIES},
+        "ids": data.ids.tolist(),
+        "content": data.content_hashes(),
+    }
+
+
+def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -> None:
+    """Refuse to mix two runs.
+
+    Raises
+    ------
+    ValueError
+        If model, data, training, members or seed differ; the message names the difference.
+    """
+    differences = [
+        *_data_differences(stored, given),
+        *_field_differences("model", stored["model"], given["model"]),
+        *_field_differences("training", stored["training"], given["training"]),
+        *_plain_differences(stored, given),
+    ]
+    if differences:
+        raise ValueError(
+            f"{path} holds another run: {'; '.join(differences)}. Choose another path, or give "
+            "what the run was made with"
+        )
+
+
+def write_design(run: RunDirectory, data: Dataset, design: Design) -> None:
+    """Keep who is a member, with which label."""
+    canaries = data.canaries
+    tensors = {
+        "labels": data.labels,
+        "pool": design.pool,
+        "members": design.members,
+        "held_out": design.held_out,
+        "groups": design.groups,
+        "all_members": np.array([design.all_members]),
+    }
+    run.write_tensors("design", tensors | ({} if canaries is None else {"canaries": canaries}))
+
+
+def read_design(run: RunDirectory) -> Design:
+    """Who is a member, as `write_design` kept it."""
+    kept = {name: np.array(array) for name, array in run.read_tensors("design").items()}
+    return Design(
+        kept["pool"],
+        kept["members"],
+        kept["held_out"],
+        kept["groups"],
+        all_members=bool(kept["all_members"][0]),
+    )
+
+
+def read_data(run: RunDirectory, manifest: Mapping[str, Any]) -> WithheldDataset:
+    """The dataset as far as the run directory knows it."""
+    kept = run.read_tensors("design")
+    return WithheldDataset(
+        ids=np.array(manifest["ids"]),
+        labels=np.array(kept["labels"]),
+        class_names=tuple(manifest["data"]["class_names"]),
+        hashes=tuple(manifest["content"]),
+        canaries=np.array(kept["canaries"]) if "canaries" in kept else None,
+        source=manifest["data"]["source"],
+    )
+
+
+def rebuild(manifest: Mapping[str, Any]) -> tuple[Dataset | None, Model | None]:
+    """Data and model from where they came, None for what only the user can give."""
+    source, recipe = manifest["data"]["source"], manifest["model_source"]
+    data = _LOADERS[source["loader"]](**source["arguments"]) if source else None
+    model = _MODELS[recipe["model"]](**recipe["arguments"]) if recipe else None
+    return data, model
+
+
+def check_data(run: RunDirectory, manifest: Mapping[str, Any], data: Dataset) -> None:
+    """Refuse data that are not the run's.
+
+    Raises
+    ------
+    StoreError
+        If ids, contents or labels differ.
+    """
+    given = {
+        "ids": data.ids.tolist(),
+        "content": data.content_hashes(),
+        "data": {
+            "class_names": list(data.class_names),
+            "labels": _digest(data.labels.tolist()),
+        },
+    }
+    differences = _data_differences(manifest, given)
+    if differences:
+        raise StoreError(f"these are not the data of {run.path}: {'; '.join(differences)}")
+
+
+def _layer_names(model: Model, data: Dataset) -> tuple[str, ...]:
+    import torch
+
+    with torch.device("meta"):
+        return model.layer_names(model.build(data))
+
+
+def _data_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    if len(stored["ids"]) != len(given["ids"]):
+        return [f"its data have {len(stored['ids'])} samples, these {len(given['ids'])}"]
+    for what, key in (("id", "ids"), ("content", "content")):
+        other = [
+            i
+            for i, pair in enumerate(zip(stored[key], given[key], strict=True))
+            if pair[0] != pair[1]
+        ]
+        if other:
+            first = given["ids"][other[0]]
+            return [f"{len(other)} samples have another {what}, the first is {first!r}"]
+    return [
+        f"the data's {what} differ"
+        for what, key in (("class names", "class_names"), ("labels", "labels"))
+        if stored["data"][key] != given["data"][key]
+    ]
+
+
+def _field_differences(what: str, stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{what} {key} is {stored.get(key)} there and {given.get(key)} here"
+        for key in sorted(stored.keys() | given.keys())
+        if stored.get(key) != given.get(key)
+    ]
+
+
+def _plain_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    found = []
+    if stored["seed"] != given["seed"]:
+        found.append(f"its seed is {stored['seed']}, this one {given['seed']}")
+    elif stored["members"] != given["members"]:
+        found.append("it has other members")
+    if stored["held_out"] != given["held_out"]:
+        found.append("it has other held-out samples")
+    return found
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]

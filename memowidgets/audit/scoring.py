@@ -1,0 +1,149 @@
+"""Scores of the target's members from one forward pass a checkpoint, kept on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.metrics import PSMI, Mahalanobis, logit_gap
+from memowidgets.progress import Progress
+from memowidgets.store import RunDirectory, Tensors
+from memowidgets.training.forward import Forward
+
+__all__ = ["METRICS", "Metric", "Pass", "Scores", "score_pass"]
+
+METRICS = ("psmi", "loss", "logit_gap", "mahalanobis")
+PER_LAYER = ("psmi", "mahalanobis")
+_SMALLEST_CLASS = 2
+
+Metric = Callable[[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of one metric; low means risk.
+
+    Attributes
+    ----------
+    rows : array of shape (n_scored,), int64
+        Which of the target's members were scored, as positions among them.
+    mu : array of shape (n_scored,), float64
+        Their scores.
+    errors : array of shape (n_scored,), float64, or None
+        Standard error of each, where the metric knows it.
+    """
+
+    rows: NDArray[np.int64]
+    mu: NDArray[np.float64]
+    errors: NDArray[np.float64] | None = None
+
+
+class Pass:
+    """The forward pass of a checkpoint over the target's members, on disk.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        Where it is.
+    checkpoint : str
+        Name of the checkpoint.
+    """
+
+    def __init__(self, run: RunDirectory, checkpoint: str) -> None:
+        self._run, self.checkpoint = run, checkpoint
+
+    @property
+    def exists(self) -> bool:
+        """Whether the pass was made."""
+        return self._run.has(self._name)
+
+    def write(self, seen: Forward) -> None:
+        """Keep what a module said of the members."""
+        layers = {f"layer.{name}": values for name, values in seen.layers.items()}
+        self._run.write_tensors(
+            self._name, {"logits": seen.logits, "losses": seen.losses, **layers}
+        )
+
+    def logits(self) -> NDArray[np.float32]:
+        """Logits of shape (n_members, n_classes)."""
+        return np.array(self._tensors()["logits"])
+
+    def losses(self) -> NDArray[np.float32]:
+        """The training loss of each member, (n_members,)."""
+        return np.array(self._tensors()["losses"])
+
+    def representation(self, layer: str) -> NDArray[np.float32]:
+        """A layer's output, memory-mapped, (n_members, values)."""
+        return self._tensors()[f"layer.{layer}"]
+
+    @property
+    def _name(self) -> str:
+        return f"forward/{self.checkpoint}"
+
+    def _tensors(self) -> Tensors:
+        return self._run.read_tensors(self._name)
+
+
+def score_pass(
+    run: RunDirectory,
+    made: Pass,
+    metric: str,
+    layer: str,
+    labels: NDArray[np.int64],
+    seed: int,
+    progress: Progress,
+) -> Scores:
+    """One metric at one layer; read from disk where it was computed before."""
+    if metric not in PER_LAYER:
+        values = -made.losses() if metric == "loss" else logit_gap(made.logits(), labels)
+        return Scores(np.arange(len(labels)), values.astype(np.float64))
+    name = stored_name(metric, layer, made.checkpoint)
+    if not run.has(name):
+        progress.report(0, 1, f"computing {metric} at {layer}")
+        scores = _computed(metric, made.representation(layer), labels, seed)
+        progress.report(1, 1, f"computing {metric} at {layer}")
+        _write(run, name, scores)
+    return _read(run.read_tensors(name))
+
+
+def stored_name(metric: str, layer: str, checkpoint: str) -> str:
+    """Where the scores of a metric at a layer and checkpoint are kept."""
+    return f"scores/{checkpoint}/{layer}/{metric}"
+
+
+def scorable(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions of the samples whose class has at least two members: PSMI needs a deviation."""
+    counts = np.bincount(labels)
+    return np.flatnonzero(counts[labels] >= _SMALLEST_CLASS)
+
+
+def _computed(
+    metric: str, representation: NDArray[np.float32], labels: NDArray[np.int64], seed: int
+) -> Scores:
+    if metric == "mahalanobis":
+        return Scores(
+            np.arange(len(labels)), Mahalanobis().fit(representation).score_samples(representation)
+        )
+    rows = scorable(labels)
+    x, y = representation[rows], labels[rows]
+    values, errors = PSMI(random_state=seed).fit(x, y).score_samples(x, y, return_std=True)
+    return Scores(rows, values, errors)
+
+
+def _write(run: RunDirectory, name: str, scores: Scores) -> None:
+    tensors = {"rows": scores.rows, "score": scores.mu}
+    if scores.errors is not None:
+        tensors["error"] = scores.errors
+    run.write_tensors(name, tensors)
+
+
+def _read(kept: Tensors) -> Scores:
+    return Scores(
+        np.array(kept["rows"]),
+        np.array(kept["score"]),
+        np.array(kept["error"]) if "error" in kept else None,
+    )

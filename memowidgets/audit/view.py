@@ -1,0 +1,103 @@
+"""An audit as the dashboard sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.audit import scoring
+from memowidgets.data import Dataset
+from memowidgets.progress import Progress
+from memowidgets.widgets.protocol import Choice, ScoreView
+
+if TYPE_CHECKING:
+    from memowidgets.audit.audit import Audit
+
+__all__ = ["AuditView"]
+
+_TITLES = {
+    "psmi": "PSMI",
+    "loss": "Loss",
+    "logit_gap": "Logit gap",
+    "mahalanobis": "Mahalanobis",
+    "baseline": "Baseline",
+}
+
+
+class AuditView:
+    """Answers the dashboard's questions from an audit.
+
+    Parameters
+    ----------
+    audit : Audit
+        Whose numbers are shown.
+    """
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+
+    def checkpoint_choices(self) -> Sequence[Choice]:
+        """Checkpoints after step 0, with epoch and drop."""
+        table = self._audit.checkpoints.iloc[1:]
+        return [
+            Choice(str(name), f"epoch {row.epoch:g} · drop {row['drop']:.1%}", bool(row.prediction))
+            for name, row in table.iterrows()
+        ]
+
+    def layer_choices(self) -> Sequence[Choice]:
+        """Layers by number and name; the last is the recommended one."""
+        layers = self._audit.layers
+        return [
+            Choice(
+                name, f"{i} · {name}" + (" (last)" if i == len(layers) else ""), i == len(layers)
+            )
+            for i, name in enumerate(layers, start=1)
+        ]
+
+    def score_choices(self) -> Sequence[Choice]:
+        """All scores; the baseline only where there are shadow models."""
+        names = [*scoring.METRICS, *(["baseline"] if self._audit.has_ground_truth else [])]
+        return [Choice(name, _TITLES[name], name == "psmi") for name in names]
+
+    def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
+        """Whether `view` answers from disk."""
+        return self._audit.is_computed(score, layer, checkpoint)
+
+    def view(
+        self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
+    ) -> ScoreView:
+        """The numbers behind a choice, computed if need be."""
+        audit = self._audit
+        scores = audit.raw_scores(score, layer, checkpoint, progress)
+        probabilities = audit.probabilities(checkpoint)
+        return ScoreView(
+            title=self._title(score, layer, checkpoint),
+            scores=scores.mu,
+            labels=audit.labels[scores.rows],
+            positions=scores.rows,
+            errors=scores.errors,
+            log_lira=self._log_lira(scores.rows),
+            probabilities=probabilities[scores.rows],
+            warnings=audit.warnings_at(checkpoint),
+        )
+
+    def samples(self) -> Dataset:
+        """The target's members, in the order that positions count."""
+        return self._audit.member_data
+
+    def device_status(self) -> str:
+        """The device and its memory in a few words."""
+        return self._audit.device_status()
+
+    def _title(self, score: str, layer: str, checkpoint: str) -> str:
+        place = f", {layer}" if score in scoring.PER_LAYER else ""
+        return f"{_TITLES[score]}{place}, {checkpoint.replace('-', ' ')}"
+
+    def _log_lira(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        if not self._audit.has_ground_truth:
+            return None
+        values = self._audit.log_lira().reindex(self._audit.members[rows])
+        return values.to_numpy(dtype=np.float64)

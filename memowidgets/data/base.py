@@ -1,0 +1,109 @@
+"""What every dataset has: ids, labels, class names, canaries, and a hash of each sample."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Dataset"]
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+
+class Dataset(abc.ABC):
+    """Labelled samples.
+
+    Attributes
+    ----------
+    ids : array of shape (n,), str
+        Unique names of the samples.
+    labels : array of shape (n,), int64
+        The label each sample is trained on, from 0 to ``len(class_names) - 1``.
+    class_names : tuple of str
+        Names of the classes.
+    canaries : array of shape (n,), bool, or None
+        Which samples were planted to be memorised.
+    source : dict or None
+        How to load the dataset again; None if only its owner can.
+    """
+
+    ids: NDArray[np.str_]
+    labels: IntArray
+    class_names: tuple[str, ...]
+    canaries: BoolArray | None
+    source: dict[str, Any] | None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @abc.abstractmethod
+    def __getitem__(self, index: int) -> Any:
+        """One sample."""
+
+    @abc.abstractmethod
+    def take(self, indices: ArrayLike) -> Self:
+        """The samples at these positions, in this order, as a dataset."""
+
+    @abc.abstractmethod
+    def content_hashes(self) -> list[str]:
+        """A hash of each sample's content, its label left out: equal for duplicates."""
+
+
+def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntArray:
+    """Labels as integers from 0, or an error that names the first bad one."""
+    array = np.asarray(labels)
+    if array.ndim != 1:
+        raise ValueError(f"labels must be one-dimensional, not of shape {array.shape}")
+    if array.size == 0:
+        raise ValueError("the dataset is empty: labels has no entry")
+    if array.dtype.kind not in "iub" and not _whole_numbers(array):
+        raise ValueError(
+            f"labels must be integers from 0, not {array.dtype}: number the classes and pass "
+            "their names as class_names"
+        )
+    integers = array.astype(np.int64)
+    limit = len(class_names) if class_names is not None else None
+    wrong = (integers < 0) | (integers >= limit if limit is not None else False)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        upper = f"{limit - 1}" if limit is not None else "the number of classes less one"
+        raise ValueError(f"labels must lie between 0 and {upper}; row {row} is {integers[row]}")
+    return integers
+
+
+def checked_ids(ids: Sequence[str] | NDArray[Any] | None, n: int) -> NDArray[np.str_]:
+    """Ids as unique strings; numbered from 0 where none are given."""
+    if ids is None:
+        width = len(str(n - 1))
+        return np.array([f"{i:0{width}d}" for i in range(n)])
+    array = np.asarray([str(i) for i in ids])
+    if len(array) != n:
+        raise ValueError(f"{len(array)} ids for {n} samples: give one for each")
+    unique, counts = np.unique(array, return_counts=True)
+    if (counts > 1).any():
+        twice = unique[np.argmax(counts > 1)]
+        raise ValueError(f"ids must be unique; {str(twice)!r} stands more than once")
+    return array
+
+
+def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> tuple[str, ...]:
+    """Names of the classes; their numbers where none are given. One class is an error."""
+    if class_names is None:
+        class_names = [str(c) for c in range(int(labels.max()) + 1)]
+    if len(np.unique(labels)) < 2:
+        raise ValueError(
+            f"all {len(labels)} samples have the label {labels[0]}: a classifier needs at "
+            "least two classes"
+        )
+    return tuple(str(name) for name in class_names)
+
+
+def _whole_numbers(array: NDArray[Any]) -> bool:
+    return bool(
+        array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.floor(array)).all()
+    )

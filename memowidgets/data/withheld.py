@@ -1,0 +1,74 @@
+"""A dataset of which only ids, labels and hashes are at hand; the samples lie elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memowidgets.data.base import BoolArray, Dataset, IntArray
+
+__all__ = ["WithheldDataset", "WithheldSample"]
+
+
+@dataclass(frozen=True)
+class WithheldSample:
+    """What is known of a sample that is not at hand.
+
+    Attributes
+    ----------
+    id : str
+        Its name.
+    label : int
+        The label it is trained on.
+    canary : bool
+        Whether it was planted.
+    """
+
+    id: str
+    label: int
+    canary: bool = False
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class WithheldDataset(Dataset):
+    """Ids, labels and content hashes, as a run directory holds them.
+
+    Attributes
+    ----------
+    ids, labels, class_names, canaries, source
+        As in `Dataset`.
+    hashes : tuple of str
+        Content hash of each sample.
+    """
+
+    ids: NDArray[np.str_]
+    labels: IntArray
+    class_names: tuple[str, ...]
+    hashes: tuple[str, ...]
+    canaries: BoolArray | None = None
+    source: dict[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"WithheldDataset({len(self)} samples, not at hand)"
+
+    def __getitem__(self, index: int) -> WithheldSample:
+        canary = self.canaries is not None and bool(self.canaries[index])
+        return WithheldSample(str(self.ids[index]), int(self.labels[index]), canary)
+
+    def take(self, indices: ArrayLike) -> Self:
+        """The samples at these positions, in this order, as a dataset."""
+        chosen = np.asarray(indices)
+        return replace(
+            self,
+            ids=self.ids[chosen],
+            labels=self.labels[chosen],
+            hashes=tuple(self.hashes[i] for i in chosen),
+            canaries=None if self.canaries is None else self.canaries[chosen],
+        )
+
+    def content_hashes(self) -> list[str]:
+        """The recorded hashes."""
+        return list(self.hashes)

@@ -1,0 +1,120 @@
+"""What the toolkit needs of a model; torch is imported where it is used."""
+
+from __future__ import annotations
+
+import abc
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from memowidgets.data import Dataset
+
+__all__ = ["Model"]
+
+_LARGEST_REPRESENTATION = 8192
+
+
+class Model(abc.ABC):
+    """A recipe for a classifier.
+
+    A model holds settings, never weights: `build` makes a fresh module for a dataset, so that
+    the target and every shadow model start from the same recipe.
+    """
+
+    training_defaults: ClassVar[Mapping[str, Any]] = {}
+    """What `TrainingConfig` takes for the fields that its user left open."""
+
+    source: dict[str, Any] | None = None
+    """How to make the recipe again; None if only its owner can."""
+
+    @abc.abstractmethod
+    def build(self, data: Dataset) -> nn.Module:
+        """A fresh module whose input and classes follow `data`, drawn from torch's generator."""
+
+    @abc.abstractmethod
+    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Any]:
+        """A function from positions in `data` to what `outputs` takes, on the device."""
+
+    @abc.abstractmethod
+    def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of shape (batch, classes) and the loss of each sample, (batch,)."""
+
+    @abc.abstractmethod
+    def layer_names(self, module: nn.Module) -> tuple[str, ...]:
+        """Names of the layers whose output is a representation, first to last."""
+
+    def settings(self) -> dict[str, Any]:
+        """The recipe's own numbers, as they are shown and hashed."""
+        return {}
+
+    def source_text(self) -> str:
+        """The text that defines the recipe; part of its hash."""
+        return inspect.getsource(type(self))
+
+    def describe(self, data: Dataset) -> dict[str, str]:
+        """What makes two models the same: class, settings, source, parameters' names and shapes."""
+        import torch
+
+        with torch.device("meta"):
+            module = self.build(data)
+        shapes = {name: list(tensor.shape) for name, tensor in module.state_dict().items()}
+        return {
+            "class": type(self).__name__,
+            "settings": json.dumps(self.settings(), sort_keys=True),
+            "source": _digest(self.source_text()),
+            "parameters": _digest(json.dumps(shapes)),
+        }
+
+    @contextmanager
+    def captured(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:
+        """While open, every forward pass leaves the layers' outputs in the dictionary.
+
+        Outputs are flattened to (batch, values) in float32; one with more than 8192 values is
+        average-pooled to 4×4 first.
+        """
+        kept: dict[str, Tensor] = {}
+        hooks = [
+            module.get_submodule(name).register_forward_hook(_keeper(kept, name))
+            for name in self.layer_names(module)
+        ]
+        try:
+            yield kept
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def autocast(self, device: torch.device, precision: str) -> AbstractContextManager[Any]:
+        """The context in which forward passes run at a precision."""
+        import torch
+
+        return torch.autocast(
+            device.type, torch.bfloat16, enabled=precision == "bfloat16", cache_enabled=False
+        )
+
+
+def _keeper(kept: dict[str, Tensor], name: str) -> Callable[..., None]:
+    def keep(_module: nn.Module, _inputs: Sequence[Any], output: Tensor) -> None:
+        kept[name] = _flattened(output.detach()).float()
+
+    return keep
+
+
+def _flattened(output: Tensor) -> Tensor:
+    from torch.nn.functional import adaptive_avg_pool2d
+
+    if output.ndim == 4 and output[0].numel() > _LARGEST_REPRESENTATION:
+        output = adaptive_avg_pool2d(output, 4)
+    return output.flatten(1)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,127 @@
+"""Image classifiers: a small convolutional network."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.data import Dataset, ImageDataset
+from memowidgets.models.base import Model
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+__all__ = ["ConvNet"]
+
+
+class ImageModel(Model):
+    """An image classifier: feeds uint8 images as centred floats, cross-entropy on the label."""
+
+    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Tensor]:
+        """A function from positions to images of shape (batch, channels, height, width)."""
+        import torch
+
+        stored = torch.from_numpy(_images_of(data)).permute(0, 3, 1, 2).to(device)
+
+        def feed(positions: NDArray[Any]) -> Tensor:
+            batch = stored[torch.from_numpy(np.asarray(positions)).to(device)]
+            return (batch.float() / 255 - 0.5) / 0.25
+
+        return feed
+
+    def outputs(self, module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
+        from torch.nn.functional import cross_entropy
+
+        logits = module(inputs).float()
+        return logits, cross_entropy(logits, labels, reduction="none")
+
+
+class ConvNet(ImageModel):
+    """Two convolutions and a hidden layer: seconds to train on small images.
+
+    Parameters
+    ----------
+    width : int
+        Channels of the first convolution; the second has twice, the hidden layer four times
+        as many.
+
+    Notes
+    -----
+    Layers: 1 ``conv1`` and 2 ``conv2`` (after pooling), 3 ``hidden``, the features before the
+    classifier, which is the last.
+
+    Examples
+    --------
+    >>> from memowidgets.data import load_digits
+    >>> data = load_digits()
+    >>> model = ConvNet()
+    >>> model.layer_names(model.build(data))
+    ('conv1', 'conv2', 'hidden')
+    """
+
+    training_defaults: ClassVar[Mapping[str, Any]] = {
+        "epochs": 25,
+        "checkpoint_every": 1,
+        "batch_size": 32,
+        "optimizer": "adamw",
+        "lr": 3e-3,
+        "weight_decay": 0.0,
+        "schedule": "linear",
+        "precision": "float32",
+    }
+
+    def __init__(self, width: int = 32) -> None:
+        if width < 1:
+            raise ValueError(f"width is the number of channels, at least 1, not {width}")
+        self.width = width
+        self.source = {"model": "ConvNet", "arguments": {"width": width}}
+
+    def __repr__(self) -> str:
+        return f"ConvNet(width={self.width})"
+
+    def settings(self) -> dict[str, Any]:
+        """The recipe's own numbers, as they are shown and hashed."""
+        return {"width": self.width}
+
+    def build(self, data: Dataset) -> nn.Module:
+        """A fresh module whose input and classes follow `data`, drawn from torch's generator."""
+        from torch import nn
+
+        channels = _images_of(data).shape[-1]
+        w = self.width
+        return nn.Sequential(
+            OrderedDict(
+                conv1=_convolution(channels, w),
+                conv2=_convolution(w, 2 * w),
+                hidden=nn.Sequential(
+                    nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(8 * w, 4 * w), nn.ReLU()
+                ),
+                classifier=nn.Linear(4 * w, len(data.class_names)),
+            )
+        )
+
+    def layer_names(self, module: nn.Module) -> tuple[str, ...]:  # noqa: ARG002 - always these
+        """Names of the layers whose output is a representation, first to last."""
+        return ("conv1", "conv2", "hidden")
+
+
+def _convolution(inputs: int, outputs: int) -> nn.Module:
+    from torch import nn
+
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2, ceil_mode=True),
+    )
+
+
+def _images_of(data: Dataset) -> NDArray[np.uint8]:
+    if not isinstance(data, ImageDataset):
+        raise TypeError(f"this model classifies images; {type(data).__name__} holds none")
+    return data.images

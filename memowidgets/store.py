@@ -1,0 +1,280 @@
+"""A run directory: a manifest and safetensors files, each written whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["RunDirectory", "StoreError", "Tensors"]
+
+FORMAT = 1
+_MANIFEST = "manifest.json"
+_TEMPORARY = ".unfinished-"
+_DTYPES = {
+    "BOOL": "?",
+    "U8": "u1",
+    "I8": "i1",
+    "I16": "<i2",
+    "I32": "<i4",
+    "I64": "<i8",
+    "F16": "<f2",
+    "F32": "<f4",
+    "F64": "<f8",
+}
+_MENDS = {
+    errno.ENOSPC: "the disk is full: free some space and call again",
+    errno.EDQUOT: "your disk quota is used up: free some space and call again",
+    errno.EROFS: "the file system is read-only: choose another path",
+    errno.EACCES: "permission is denied: make the folder writable or choose another path",
+    errno.EPERM: "permission is denied: make the folder writable or choose another path",
+}
+
+
+class StoreError(RuntimeError):
+    """A run directory that cannot be read, written or locked; the message says why."""
+
+
+class Tensors(Mapping[str, NDArray[Any]]):
+    """The arrays of one safetensors file, memory-mapped: nothing is read before it is used.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Attributes
+    ----------
+    metadata : dict of str
+        What was written beside the arrays.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(length))
+        self.metadata: dict[str, str] = header.pop("__metadata__", {})
+        self._entries: dict[str, dict[str, Any]] = header
+        self._start = 8 + length
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        entry = self._entries[name]
+        dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"])
+        if 0 in shape:
+            return np.empty(shape, dtype)
+        offset = self._start + entry["data_offsets"][0]
+        return np.memmap(self._path, dtype, mode="r", offset=offset, shape=shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class RunDirectory:
+    """One audited run on disk, readable by its owner alone.
+
+    Every file is written to a temporary name and renamed, so a process that is killed leaves
+    either the old file or the new one. No file holds a pickle.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder; made, with mode 0700, if it is not there.
+
+    Raises
+    ------
+    StoreError
+        If the folder cannot be made.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> run = RunDirectory(tempfile.mkdtemp())
+    >>> run.write_tensors("scores/psmi", {"score": np.arange(3.0)}, {"layer": "3"})
+    >>> run.read_tensors("scores/psmi")["score"].tolist()
+    [0.0, 1.0, 2.0]
+    >>> run.names("scores")
+    ['psmi']
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        with _explained(self.path, self.path):
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @classmethod
+    def existing(cls, path: str | os.PathLike[str]) -> Self:
+        """The run directory at a path; nothing is made.
+
+        Raises
+        ------
+        StoreError
+            If there is no run.
+        """
+        if not (Path(path) / _MANIFEST).is_file():
+            raise StoreError(f"{path} is not a run directory: it has no {_MANIFEST}")
+        return cls(path)
+
+    def __repr__(self) -> str:
+        return f"RunDirectory({str(self.path)!r})"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no run was started here."""
+        return not (self.path / _MANIFEST).exists()
+
+    def read_manifest(self) -> dict[str, Any]:
+        """What the run is: seeds, hashes, versions, ids.
+
+        Raises
+        ------
+        StoreError
+            If there is none, it is broken, or a newer version of the package wrote it.
+        """
+        manifest = self.read_json(_MANIFEST)
+        if not isinstance(manifest, dict) or "format" not in manifest:
+            raise StoreError(f"{self.path / _MANIFEST} is not the manifest of a run")
+        if manifest["format"] > FORMAT:
+            raise StoreError(
+                f"{self.path} was written in format {manifest['format']}; this version of "
+                f"memowidgets reads up to {FORMAT}: update it"
+            )
+        return manifest
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Replace the manifest."""
+        self.write_json(_MANIFEST, {"format": FORMAT, **manifest})
+
+    def read_json(self, name: str) -> Any:
+        """The content of a JSON file.
+
+        Raises
+        ------
+        StoreError
+            If the file is not there or not JSON.
+        """
+        path = self.path / name
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise StoreError(f"{self.path} is not a run directory: it has no {name}") from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise StoreError(f"{path} is broken: {error}") from None
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from None
+
+    def write_json(self, name: str, content: Any) -> None:
+        """Write a JSON file whole."""
+        self._write(name, json.dumps(content, indent=1).encode())
+
+    def has(self, name: str) -> bool:
+        """Whether the tensors of that name were written."""
+        return self._tensor_path(name).exists()
+
+    def names(self, folder: str) -> list[str]:
+        """Names of the tensor files in a folder of the run, sorted."""
+        return sorted(p.stem for p in (self.path / folder).glob("*.safetensors"))
+
+    def write_tensors(
+        self,
+        name: str,
+        tensors: Mapping[str, NDArray[Any]],
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write arrays to ``<name>.safetensors``, whole or not at all."""
+        from safetensors.numpy import save
+
+        contiguous = {key: np.ascontiguousarray(value) for key, value in tensors.items()}
+        self._write(f"{name}.safetensors", save(contiguous, dict(metadata or {})))
+
+    def read_tensors(self, name: str) -> Tensors:
+        """The arrays of ``<name>.safetensors``, memory-mapped.
+
+        Raises
+        ------
+        StoreError
+            If the file is not there or broken.
+        """
+        path = self._tensor_path(name)
+        try:
+            return Tensors(path)
+        except (OSError, ValueError, struct.error) as error:
+            raise StoreError(f"{path} cannot be read: {error}") from None
+
+    def remove(self, name: str) -> None:
+        """Delete the tensors of that name, if they are there."""
+        self._tensor_path(name).unlink(missing_ok=True)
+
+    @contextmanager
+    def lock(self, what: str) -> Iterator[None]:
+        """Hold the run's lock for one kind of work; a killed process releases it.
+
+        Raises
+        ------
+        StoreError
+            If another process holds it.
+        """
+        from filelock import FileLock, Timeout
+
+        path = self.path / f".{what}.lock"
+        lock = FileLock(path, timeout=0, mode=0o600)
+        try:
+            with _explained(path, self.path):
+                lock.acquire()
+        except Timeout:
+            raise StoreError(
+                f"another process is working on the {what} of {self.path}: wait for it, or stop it"
+            ) from None
+        try:
+            self._sweep(what)
+            yield
+        finally:
+            lock.release()
+
+    def _tensor_path(self, name: str) -> Path:
+        return self.path / f"{name}.safetensors"
+
+    def _write(self, name: str, content: bytes) -> None:
+        target = self.path / name
+        with _explained(target, self.path):
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=target.parent)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(temporary).replace(target)
+            except BaseException:
+                with suppress(OSError):
+                    Path(temporary).unlink()
+                raise
+
+    def _sweep(self, what: str) -> None:
+        """Remove what killed processes left half-written; only the holder of a lock may."""
+        for left_over in self.path.glob(f"{what}/**/{_TEMPORARY}*"):
+            with suppress(OSError):
+                left_over.unlink()
+
+
+@contextmanager
+def _explained(path: Path, run: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        mend = _MENDS.get(cast("int", error.errno), error.strerror or str(error))
+        raise StoreError(
+            f"{path} cannot be written, {mend}; what {run} held before is kept"
+        ) from error

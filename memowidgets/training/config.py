@@ -1,0 +1,140 @@
+"""How a model is trained: every number that two runs must share to be compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+__all__ = ["TrainingConfig"]
+
+OPTIMIZERS = ("adamw", "sgd")
+PRECISIONS = ("float32", "bfloat16")
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": lambda _done: 1.0,
+    "linear": lambda done: 1.0 - done,
+    "cosine": lambda done: 0.5 * (1.0 + math.cos(math.pi * done)),
+}
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Settings of the training loop; those left open follow the model.
+
+    Parameters
+    ----------
+    epochs : float, optional
+        Passes over the members.
+    checkpoint_every : float, optional
+        Epochs between two checkpoints; step 0 and the end are checkpoints in any case.
+    batch_size : int, optional
+        Samples in a step.
+    lr : float, optional
+        Learning rate at the start.
+    optimizer : {"adamw", "sgd"}, optional
+        SGD runs with momentum 0.9.
+    schedule : {"constant", "linear", "cosine"}, optional
+        How the rate falls: not at all, or to 0 at the end in a line or half a cosine.
+    weight_decay : float, optional
+        As the optimizer defines it.
+    precision : {"float32", "bfloat16"}, optional
+        bfloat16 is autocast; the weights stay float32.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range or a name unknown.
+
+    Examples
+    --------
+    >>> TrainingConfig(epochs=10, schedule="cosine").epochs
+    10
+    >>> TrainingConfig(schedule="stairs")
+    Traceback (most recent call last):
+    ...
+    ValueError: unknown schedule 'stairs'; valid: constant, linear, cosine
+    """
+
+    epochs: float | None = None
+    checkpoint_every: float | None = None
+    batch_size: int | None = None
+    lr: float | None = None
+    optimizer: str | None = None
+    schedule: str | None = None
+    weight_decay: float | None = None
+    precision: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "checkpoint_every", "batch_size", "lr"):
+            _check_positive(name, getattr(self, name))
+        if self.weight_decay is not None and not self.weight_decay >= 0:
+            raise ValueError(f"weight_decay must be 0 or more, not {self.weight_decay}")
+        if self.batch_size is not None and self.batch_size != int(self.batch_size):
+            raise ValueError(f"batch_size must be a whole number, not {self.batch_size}")
+        _check_name("optimizer", self.optimizer, OPTIMIZERS)
+        _check_name("schedule", self.schedule, tuple(SCHEDULES))
+        _check_name("precision", self.precision, PRECISIONS)
+
+    def resolved(self, defaults: Mapping[str, Any]) -> Settings:
+        """The same settings with every open field taken from a model's defaults."""
+        given = {k: v for k, v in asdict(self).items() if v is not None}
+        known = {field.name for field in fields(self)}
+        base = replace(_FALLBACK, **{k: v for k, v in defaults.items() if k in known})
+        return replace(base, **given)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A `TrainingConfig` with no field open."""
+
+    epochs: float
+    checkpoint_every: float
+    batch_size: int
+    lr: float
+    optimizer: str
+    schedule: str
+    weight_decay: float
+    precision: str
+
+    def steps_per_epoch(self, n_members: int) -> int:
+        """Optimizer steps in a pass over the members; the last batch may be smaller."""
+        return math.ceil(n_members / self.batch_size)
+
+    def total_steps(self, n_members: int) -> int:
+        """Optimizer steps of the whole training, at least one."""
+        return max(1, round(self.epochs * self.steps_per_epoch(n_members)))
+
+    def checkpoint_steps(self, n_members: int) -> dict[int, float]:
+        """Step and epoch of each checkpoint: 0, every `checkpoint_every` epochs, the end."""
+        per_epoch, total = self.steps_per_epoch(n_members), self.total_steps(n_members)
+        count = math.ceil(self.epochs / self.checkpoint_every - 1e-9)
+        epochs = [i * self.checkpoint_every for i in range(count)]
+        steps = {round(epoch * per_epoch): round(epoch, 9) for epoch in epochs}
+        return {s: e for s, e in steps.items() if s < total} | {total: round(self.epochs, 9)}
+
+    def rate(self, step: int, n_members: int) -> float:
+        """The learning rate of a step, a pure function of how much of the training is done."""
+        return self.lr * SCHEDULES[self.schedule](step / self.total_steps(n_members))
+
+
+_FALLBACK = Settings(
+    epochs=10,
+    checkpoint_every=1,
+    batch_size=32,
+    lr=1e-3,
+    optimizer="adamw",
+    schedule="constant",
+    weight_decay=0.0,
+    precision="float32",
+)
+
+
+def _check_positive(name: str, value: float | None) -> None:
+    if value is not None and not (value > 0 and math.isfinite(value)):
+        raise ValueError(f"{name} must be a positive number, not {value}")
+
+
+def _check_name(what: str, name: str | None, valid: tuple[str, ...]) -> None:
+    if name is not None and name not in valid:
+        raise ValueError(f"unknown {what} {name!r}; valid: {', '.join(valid)}")

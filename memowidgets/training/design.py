@@ -1,0 +1,152 @@
+"""Who trains on what: the held-out part, the pool, the members of the target and of each shadow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memowidgets.data import Dataset
+from memowidgets.training.seeds import derived_seed
+
+__all__ = ["Design", "draw_design"]
+
+Members = str | Sequence[str] | NDArray[np.bool_]
+HeldOut = float | Dataset | None
+
+_HELD_OUT, _TARGET, _SHADOW = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Design:
+    """The parts of a dataset of n samples, as positions in it, ascending.
+
+    Attributes
+    ----------
+    pool : array of shape (n_pool,), int64
+        Samples that a model may train on.
+    members : array of shape (n_members,), int64
+        Those of the pool that the target trains on.
+    held_out : array of shape (n_held_out,), int64
+        Samples that no model trains on.
+    groups : array of shape (n,), int64
+        Equal for samples of equal content: duplicates stay on one side of every split.
+    all_members : bool
+        Whether the target trains on the whole pool: then there is no ground truth.
+    """
+
+    pool: NDArray[np.int64]
+    members: NDArray[np.int64]
+    held_out: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    all_members: bool
+
+    def shadow_members(self, seed: int, index: int) -> NDArray[np.bool_]:
+        """Which of the pool's samples a shadow model trains on: a random half, (n_pool,)."""
+        chosen = _draw(self.pool, self.groups, 0.5, derived_seed(seed, _SHADOW, index))
+        return np.isin(self.pool, chosen)
+
+
+def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -> Design:
+    """Split a dataset.
+
+    Parameters
+    ----------
+    data : Dataset
+        The samples.
+    members : {"half", "all"}, sequence of ids, or mask of shape (n,)
+        What the target trains on: a seeded half of the pool, all of it, or these.
+    held_out : float, Dataset or None
+        The share that no model trains on, drawn before the members; nothing where it is a
+        dataset of its own or None.
+    seed : int
+        Of the draws.
+
+    Raises
+    ------
+    ValueError
+        If an id is unknown, the mask has another length, or a part would be empty.
+    """
+    groups = _groups(data)
+    everything = np.arange(len(data))
+    if isinstance(members, str):
+        aside = _draw_held_out(everything, groups, held_out, seed)
+        pool = np.setdiff1d(everything, aside)
+        chosen = _drawn_members(members, pool, groups, seed)
+    else:
+        chosen = _named_members(data, members)
+        others = np.setdiff1d(everything, chosen)
+        others = others[~np.isin(groups[others], groups[chosen])]
+        aside = _draw_held_out(others, groups, held_out, seed, total=len(data))
+        pool = np.setdiff1d(everything, aside)
+    if len(chosen) < 2:
+        raise ValueError(f"the target would train on {len(chosen)} samples: give it two or more")
+    return Design(pool, chosen, aside, groups, all_members=len(chosen) == len(pool))
+
+
+def _groups(data: Dataset) -> NDArray[np.int64]:
+    _, groups = np.unique(data.content_hashes(), return_inverse=True)
+    return groups.astype(np.int64)
+
+
+def _drawn_members(
+    members: str, pool: NDArray[np.int64], groups: NDArray[np.int64], seed: int
+) -> NDArray[np.int64]:
+    if members == "all":
+        return pool
+    if members == "half":
+        return _draw(pool, groups, 0.5, derived_seed(seed, _TARGET))
+    raise ValueError(f"unknown members {members!r}; valid: 'half', 'all', a list of ids, a mask")
+
+
+def _named_members(data: Dataset, members: ArrayLike) -> NDArray[np.int64]:
+    array = np.asarray(members)
+    if array.dtype == np.bool_:
+        if array.shape != (len(data),):
+            raise ValueError(
+                f"the mask of members has the shape {array.shape}; the dataset has {len(data)} "
+                "samples"
+            )
+        return np.flatnonzero(array)
+    positions = {str(name): i for i, name in enumerate(data.ids)}
+    unknown = [str(m) for m in array if str(m) not in positions]
+    if unknown:
+        raise ValueError(
+            f"{len(unknown)} ids of members are not in the dataset, the first is {unknown[0]!r}"
+        )
+    return np.unique([positions[str(m)] for m in array]).astype(np.int64)
+
+
+def _draw_held_out(
+    candidates: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    held_out: HeldOut,
+    seed: int,
+    total: int | None = None,
+) -> NDArray[np.int64]:
+    if held_out is None or isinstance(held_out, Dataset):
+        return np.empty(0, dtype=np.int64)
+    if not 0 <= held_out < 1:
+        raise ValueError(
+            f"held_out is a share from 0 to below 1, a dataset or None, not {held_out}"
+        )
+    share = held_out if total is None else min(1.0, held_out * total / max(1, len(candidates)))
+    return _draw(candidates, groups, share, derived_seed(seed, _HELD_OUT))
+
+
+def _draw(
+    positions: NDArray[np.int64], groups: NDArray[np.int64], share: float, seed: int
+) -> NDArray[np.int64]:
+    """Whole groups at random until the share is reached; ascending."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(np.unique(groups[positions]))
+    rank = np.empty(int(groups.max()) + 1, dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    by_rank = positions[np.argsort(rank[groups[positions]], kind="stable")]
+    wanted = round(share * len(positions))
+    if wanted == 0:
+        return np.empty(0, dtype=np.int64)
+    last = rank[groups[by_rank[wanted - 1]]]
+    return np.sort(positions[rank[groups[positions]] <= last])

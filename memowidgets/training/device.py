@@ -1,0 +1,38 @@
+"""Which device to compute on, and how to say so."""
+
+from __future__ import annotations
+
+__all__ = ["device_status", "resolve_device"]
+
+_GIB = 2**30
+
+
+def resolve_device(name: str) -> str:
+    """The device behind a name: ``"auto"`` is a GPU where there is one, else the CPU.
+
+    Raises
+    ------
+    ValueError
+        If torch does not know the name or the device is not there.
+    """
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"unknown device {name!r}; valid: auto, cpu, cuda, cuda:1, mps") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r} was asked for, but torch finds no CUDA GPU here")
+    return str(device)
+
+
+def device_status(name: str) -> str:
+    """The device and its memory in a few words."""
+    import torch
+
+    if torch.device(name).type == "cuda":
+        free, total = torch.cuda.mem_get_info(name)
+        return f"{name} · {(total - free) / _GIB:.1f} / {total / _GIB:.0f} GiB"
+    return f"{name} · {torch.get_num_threads()} threads"

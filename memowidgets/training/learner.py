@@ -1,0 +1,188 @@
+"""One module under training: advanced to a step, saved whole, and resumed bit for bit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.data import Dataset
+from memowidgets.models import Model
+from memowidgets.progress import Progress
+from memowidgets.training.config import Settings
+from memowidgets.training.forward import Forward, forward
+from memowidgets.training.seeds import RandomStates, derived_seed
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+__all__ = ["Learner", "Recipe"]
+
+_WEIGHTS, _OPTIMIZER, _RANDOM = "weights.", "optimizer.", "random."
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What the target and its shadow models share.
+
+    Attributes
+    ----------
+    model : Model
+        Makes the module.
+    data : Dataset
+        All samples; each learner trains on its own members.
+    settings : Settings
+        Of the loop.
+    device : str
+        Where, as torch names it.
+    """
+
+    model: Model
+    data: Dataset
+    settings: Settings
+    device: str
+
+
+class Learner:
+    """A module, its optimizer and its random states.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What to train and how.
+    members : array of shape (n_members,), int64
+        Positions of the samples to train on.
+    seed : int
+        Of the weights, the order of the samples and whatever the module draws.
+    """
+
+    def __init__(self, recipe: Recipe, members: NDArray[np.int64], seed: int) -> None:
+        import torch
+
+        self.recipe, self.members, self.seed = recipe, members, seed
+        self.step = 0
+        self._device = torch.device(recipe.device)
+        self._random = RandomStates(seed)
+        with self._random.active():
+            self.module = recipe.model.build(recipe.data).to(self._device)
+        self._optimizer = _optimizer(self.module, recipe.settings)
+        self._feed = recipe.model.feeder(recipe.data, self._device)
+        self._labels = torch.from_numpy(recipe.data.labels).to(self._device)
+        self._order: tuple[int, NDArray[np.int64]] | None = None
+
+    def advance(self, stop: int, progress: Progress, what: str) -> None:
+        """Train up to a step; `Progress` may end it between two of them."""
+        total = self.recipe.settings.total_steps(len(self.members))
+        self.module.train()
+        with self._random.active():
+            while self.step < stop:
+                progress.report(self.step, total, what)
+                self._take_step()
+
+    def look_at(
+        self,
+        positions: NDArray[np.int64],
+        *,
+        data: Dataset | None = None,
+        capture: bool = False,
+        progress: Progress | None = None,
+    ) -> Forward:
+        """What the module says of samples now; changes nothing."""
+        return forward(
+            self.recipe.model,
+            self.module,
+            data if data is not None else self.recipe.data,
+            positions,
+            self._device,
+            self.recipe.settings.precision,
+            capture=capture,
+            progress=progress,
+        )
+
+    def weights(self) -> dict[str, NDArray[Any]]:
+        """The module's state as arrays."""
+        return {k: _array(v) for k, v in self.module.state_dict().items()}
+
+    def load_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
+        """Take over a module's state; the optimizer stays as it is."""
+        self.module.load_state_dict({k: _tensor(v) for k, v in weights.items()})
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+        """All that `resume` needs: arrays, and text beside them."""
+        saved = self._optimizer.state_dict()
+        arrays = {_WEIGHTS + k: v for k, v in self.weights().items()}
+        arrays |= {_RANDOM + k: v for k, v in self._random.arrays().items()}
+        for i, entries in saved["state"].items():
+            arrays |= {f"{_OPTIMIZER}{i}.{k}": _array(v) for k, v in entries.items()}
+        return arrays, {"step": str(self.step), "groups": json.dumps(saved["param_groups"])}
+
+    def resume(self, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
+        """Go on where a saved learner stood."""
+        state: dict[int, dict[str, Tensor]] = {}
+        for name in arrays:
+            if name.startswith(_OPTIMIZER):
+                index, key = name.removeprefix(_OPTIMIZER).split(".", 1)
+                state.setdefault(int(index), {})[key] = _tensor(arrays[name])
+        self.load_weights(_below(_WEIGHTS, arrays))
+        self._optimizer.load_state_dict(
+            {"state": state, "param_groups": json.loads(metadata["groups"])}
+        )
+        self._random.load(_below(_RANDOM, arrays))
+        self.step = int(metadata["step"])
+
+    def _take_step(self) -> None:
+        import torch
+
+        settings = self.recipe.settings
+        for group in self._optimizer.param_groups:
+            group["lr"] = settings.rate(self.step, len(self.members))
+        batch = self._batch()
+        labels = self._labels[torch.from_numpy(batch).to(self._device)]
+        with self.recipe.model.autocast(self._device, settings.precision):
+            _, losses = self.recipe.model.outputs(self.module, self._feed(batch), labels)
+        self._optimizer.zero_grad(set_to_none=True)
+        losses.mean().backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        self.step += 1
+
+    def _batch(self) -> NDArray[np.int64]:
+        """The step's samples: each epoch has an order of its own, drawn from the seed alone."""
+        size = self.recipe.settings.batch_size
+        epoch, index = divmod(self.step, self.recipe.settings.steps_per_epoch(len(self.members)))
+        if self._order is None or self._order[0] != epoch:
+            rng = np.random.default_rng(derived_seed(self.seed, epoch))
+            self._order = (epoch, rng.permutation(self.members))
+        return self._order[1][index * size : (index + 1) * size]
+
+
+def _optimizer(module: torch.nn.Module, settings: Settings) -> torch.optim.Optimizer:
+    import torch
+
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(
+            parameters, lr=settings.lr, momentum=0.9, weight_decay=settings.weight_decay
+        )
+    return torch.optim.AdamW(
+        parameters, lr=settings.lr, weight_decay=settings.weight_decay, fused=True
+    )
+
+
+def _below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {k.removeprefix(prefix): arrays[k] for k in arrays if k.startswith(prefix)}
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = tensor.detach().cpu().numpy().copy()
+    return array
+
+
+def _tensor(array: NDArray[Any]) -> Tensor:
+    import torch
+
+    return torch.from_numpy(np.array(array))

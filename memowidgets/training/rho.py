@@ -1,0 +1,126 @@
+"""When to interrupt: the first checkpoint at which the median training loss has dropped by ρ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["RULES", "Prediction", "Record", "prediction_checkpoint"]
+
+RULES = ("first", "nearest")
+_JUMP = 0.25
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known of a checkpoint, over the target's own members and the held-out samples.
+
+    Attributes
+    ----------
+    name : str
+        As in ``"epoch-2"``.
+    epoch : float
+        Passes over the members so far.
+    step : int
+        Optimizer steps so far.
+    median_loss, train_loss, test_loss : float
+        In nats; the test loss is None where nothing was held out.
+    train_accuracy, test_accuracy : float
+        Shares.
+    """
+
+    name: str
+    epoch: float
+    step: int
+    median_loss: float
+    train_loss: float
+    train_accuracy: float
+    test_loss: float | None
+    test_accuracy: float | None
+
+    def drop(self, first: Record) -> float:
+        """How much of the median loss at step 0 is gone, a share."""
+        return 1.0 - self.median_loss / first.median_loss
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The checkpoint that the ρ rule chose.
+
+    Attributes
+    ----------
+    record : Record
+        The checkpoint.
+    drop, rho : float
+        Its drop of the median loss, and the drop that was asked for.
+    reached : bool
+        Whether any checkpoint reached ρ; if not, this is the nearest.
+    jumped_from : float or None
+        The drop at the checkpoint before, where ρ was crossed by a jump.
+    """
+
+    record: Record
+    drop: float
+    rho: float
+    reached: bool
+    jumped_from: float | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the reader must know of the choice."""
+        notes = []
+        if not self.reached:
+            notes.append(
+                f"no checkpoint reached a drop of {self.rho:.0%} in the median loss; "
+                f"{self.record.name} is the nearest, at {self.drop:.1%}"
+            )
+        if self.jumped_from is not None:
+            notes.append(
+                f"the drop jumped from {self.jumped_from:.0%} to {self.drop:.0%} between two "
+                "checkpoints: part of the memorising may be done; set more checkpoints or a "
+                "smoother schedule"
+            )
+        return tuple(notes)
+
+
+def prediction_checkpoint(
+    records: Sequence[Record], rho: float = 0.95, rule: str = "first"
+) -> Prediction:
+    """Choose the checkpoint at which memorisation is predicted (paper, Section 4.3).
+
+    Parameters
+    ----------
+    records : sequence of Record
+        In the order of training, step 0 first.
+    rho : float
+        The drop to reach, a share of the median loss at step 0.
+    rule : {"first", "nearest"}
+        The first checkpoint that has reached ρ, or, after the fact only, the nearest to ρ.
+
+    Returns
+    -------
+    Prediction
+
+    Raises
+    ------
+    ValueError
+        If there is no checkpoint after step 0, ρ is no share, or the rule is unknown.
+    """
+    if rule not in RULES:
+        raise ValueError(f"unknown rule {rule!r}; valid: {', '.join(RULES)}")
+    if not 0 < rho < 1:
+        raise ValueError(f"the drop to stop at is a share between 0 and 1, not {rho}")
+    if len(records) < 2:
+        raise ValueError("there is no checkpoint after step 0 yet: call train() first")
+    first, later = records[0], records[1:]
+    if first.median_loss <= 0:
+        raise ValueError("the median loss is 0 before training: there is nothing left to drop")
+    drops = [record.drop(first) for record in later]
+    reached = [i for i, drop in enumerate(drops) if drop >= rho]
+    if reached and rule == "first":
+        chosen = reached[0]
+    else:
+        chosen = min(range(len(drops)), key=lambda i: abs(drops[i] - rho))
+    before = drops[chosen - 1] if chosen else 0.0
+    jumped = before < rho <= drops[chosen] and drops[chosen] - before > _JUMP
+    return Prediction(later[chosen], drops[chosen], rho, bool(reached), before if jumped else None)

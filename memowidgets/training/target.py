@@ -1,0 +1,147 @@
+"""The target's training: interrupted at ρ, resumed to the end, every checkpoint on disk."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memowidgets.data import Dataset
+from memowidgets.progress import Progress
+from memowidgets.store import RunDirectory, Tensors
+from memowidgets.training.design import Design
+from memowidgets.training.forward import Forward
+from memowidgets.training.learner import Learner, Recipe
+from memowidgets.training.rho import Record, prediction_checkpoint
+from memowidgets.training.seeds import derived_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["TargetTraining", "read_records"]
+
+_TARGET_STREAM = 3
+
+
+def read_records(run: RunDirectory) -> list[Record]:
+    """The checkpoints that a run directory holds, in the order of training."""
+    files = (run.path / "checkpoints").glob("*/record.json")
+    records = [Record(**run.read_json(str(file.relative_to(run.path)))) for file in files]
+    return sorted(records, key=lambda record: record.step)
+
+
+class TargetTraining:
+    """Trains the target and keeps its checkpoints.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        Where checkpoints go.
+    recipe : Recipe
+        What to train and how.
+    design : Design
+        Who is a member.
+    held_out : Dataset or None
+        Samples to report test figures on.
+    seed : int
+        The audit's.
+    """
+
+    def __init__(
+        self, run: RunDirectory, recipe: Recipe, design: Design, held_out: Dataset | None, seed: int
+    ) -> None:
+        self._run, self._recipe, self._design, self._held_out = run, recipe, design, held_out
+        self._seed = derived_seed(seed, _TARGET_STREAM)
+
+    def train(self, stop_at_drop: float | None, progress: Progress) -> None:
+        """Train to the end, or to the first checkpoint whose drop reaches `stop_at_drop`.
+
+        Goes on from the last checkpoint on disk, bit for bit as if it had never stopped.
+        """
+        with self._run.lock("checkpoints"):
+            records = read_records(self._run)
+            plan = self._recipe.settings.checkpoint_steps(len(self._design.members))
+            if _finished(records, plan) or _reached(records, stop_at_drop):
+                return
+            learner = self._resumed(records)
+            records = [record for record in records if record.step <= learner.step]
+            for step, epoch in plan.items():
+                if records and step <= learner.step:
+                    continue
+                learner.advance(step, progress, "training the target")
+                records.append(self._save(learner, epoch))
+                if _reached(records, stop_at_drop):
+                    return
+
+    def forward(self, name: str, progress: Progress) -> Forward:
+        """One pass of a checkpoint over the members, every layer captured."""
+        learner = self._learner()
+        learner.load_weights(self._run.read_tensors(f"checkpoints/{name}/weights"))
+        return learner.look_at(self._design.members, capture=True, progress=progress)
+
+    def layer_names(self) -> tuple[str, ...]:
+        """Names of the model's layers, first to last."""
+        return self._recipe.model.layer_names(self._learner().module)
+
+    def _learner(self) -> Learner:
+        return Learner(self._recipe, self._design.members, self._seed)
+
+    def _resumed(self, records: Sequence[Record]) -> Learner:
+        learner = self._learner()
+        state = self._latest_state(records)
+        if state is not None:
+            learner.resume(state, state.metadata)
+        return learner
+
+    def _latest_state(self, records: Sequence[Record]) -> Tensors | None:
+        for record in reversed(records):
+            name = f"checkpoints/{record.name}/resume"
+            if self._run.has(name):
+                return self._run.read_tensors(name)
+        return None
+
+    def _save(self, learner: Learner, epoch: float) -> Record:
+        """Write weights, record and state, in this order; then drop the state before."""
+        name = f"epoch-{epoch:g}"
+        record = self._record(learner, name, epoch)
+        self._run.write_tensors(f"checkpoints/{name}/weights", learner.weights())
+        self._run.write_json(f"checkpoints/{name}/record.json", dataclasses.asdict(record))
+        self._run.write_tensors(f"checkpoints/{name}/resume", *learner.state())
+        for other in (self._run.path / "checkpoints").glob("*/resume.safetensors"):
+            if other.parent.name != name:
+                _forget(other)
+        return record
+
+    def _record(self, learner: Learner, name: str, epoch: float) -> Record:
+        labels = self._recipe.data.labels[self._design.members]
+        train = learner.look_at(self._design.members)
+        test_loss = test_accuracy = None
+        if self._held_out is not None and len(self._held_out):
+            everything = np.arange(len(self._held_out))
+            test = learner.look_at(everything, data=self._held_out)
+            test_loss = float(test.losses.mean(dtype=np.float64))
+            test_accuracy = test.accuracy(self._held_out.labels)
+        return Record(
+            name=name,
+            epoch=epoch,
+            step=learner.step,
+            median_loss=float(np.median(train.losses)),
+            train_loss=float(train.losses.mean(dtype=np.float64)),
+            train_accuracy=train.accuracy(labels),
+            test_loss=test_loss,
+            test_accuracy=test_accuracy,
+        )
+
+
+def _finished(records: Sequence[Record], plan: dict[int, float]) -> bool:
+    return bool(records) and records[-1].step == max(plan)
+
+
+def _reached(records: Sequence[Record], rho: float | None) -> bool:
+    return rho is not None and len(records) > 1 and prediction_checkpoint(records, rho).reached
+
+
+def _forget(state: Path) -> None:
+    state.unlink(missing_ok=True)

@@ -1,0 +1,513 @@
+"""How well a score finds what was memorised: ROC, intervals, thresholds; pure, no other room."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv, ndtr
+
+__all__ = ["Comparison", "Evaluation", "OperatingPoint", "compare", "roc"]
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Interval = tuple[float, float]
+
+FEW_POSITIVES = 20
+_Z95 = 1.959963984540054
+_RULES = '"youden", "tpr>=0.75", "fpr<=0.01" or "flagged<=0.05" (with any number from 0 to 1)'
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """What happens when every sample with a score of at most τ is flagged.
+
+    Attributes
+    ----------
+    tau : float
+        The threshold.
+    n, flagged : int
+        Samples in all, and flagged ones.
+    flagged_share : float
+        `flagged` / `n`.
+    hits, false_alarms, missed, clear : int
+        Memorised and flagged, only flagged, only memorised, neither.
+    tpr, fpr : float
+        Share of the memorised samples, and of the others, that is flagged.
+    precision : float or None
+        Share of the flagged samples that is memorised; None where nothing is flagged.
+    flagged_interval, tpr_interval, fpr_interval, precision_interval : (float, float)
+        Clopper-Pearson 95 % intervals.
+    """
+
+    tau: float
+    n: int
+    flagged: int
+    flagged_share: float
+    flagged_interval: Interval
+    hits: int
+    false_alarms: int
+    missed: int
+    clear: int
+    tpr: float
+    tpr_interval: Interval
+    fpr: float
+    fpr_interval: Interval
+    precision: float | None
+    precision_interval: Interval | None
+
+    @classmethod
+    def from_counts(
+        cls, tau: float, hits: int, false_alarms: int, n_memorized: int, n: int
+    ) -> OperatingPoint:
+        """The point that follows from the flagged samples of each kind."""
+        flagged, n_others = hits + false_alarms, n - n_memorized
+        return cls(
+            tau=tau,
+            n=n,
+            flagged=flagged,
+            flagged_share=flagged / n,
+            flagged_interval=clopper_pearson(flagged, n),
+            hits=hits,
+            false_alarms=false_alarms,
+            missed=n_memorized - hits,
+            clear=n_others - false_alarms,
+            tpr=hits / n_memorized,
+            tpr_interval=clopper_pearson(hits, n_memorized),
+            fpr=false_alarms / n_others,
+            fpr_interval=clopper_pearson(false_alarms, n_others),
+            precision=hits / flagged if flagged else None,
+            precision_interval=clopper_pearson(hits, flagged) if flagged else None,
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two scores of the same samples, compared by the paired test of DeLong.
+
+    Attributes
+    ----------
+    auc_a, auc_b : float
+        The two areas.
+    difference : float
+        `auc_a` − `auc_b`.
+    interval : (float, float)
+        95 % interval of the difference.
+    z, p_value : float
+        Test of equal areas, two-sided. Where the difference has no variance, z is 0 or infinite.
+    """
+
+    auc_a: float
+    auc_b: float
+    difference: float
+    interval: Interval
+    z: float
+    p_value: float
+
+
+@dataclass(frozen=True)
+class _Ladder:
+    """Unique scores in rising order and, up to each, how many samples of each kind."""
+
+    taus: Floats
+    hits: Counts
+    false_alarms: Counts
+
+    @classmethod
+    def climb(cls, scores: Floats, memorized: Mask) -> _Ladder:
+        order = np.argsort(scores)
+        ordered = scores[order]
+        last = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)
+        hits = np.cumsum(memorized[order], dtype=np.int64)[last]
+        return cls(ordered[last], hits, last + 1 - hits)
+
+    def steps(self) -> tuple[Counts, Counts]:
+        """Samples of each kind at each unique score."""
+        return np.diff(self.hits, prepend=0), np.diff(self.false_alarms, prepend=0)
+
+    def placements(self) -> tuple[Floats, Floats]:
+        """At each score: the share of others above it, and of memorised samples below it.
+
+        Ties count a half. The mean of either over the samples of its kind is the AUC.
+        """
+        positives, negatives = self.steps()
+        above = 1 - (self.false_alarms - negatives / 2) / self.false_alarms[-1]
+        below = (self.hits - positives / 2) / self.hits[-1]
+        return above, below
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """A score held against the truth; made by `roc`.
+
+    Attributes
+    ----------
+    scores : (n,) float64
+        Low means risk.
+    memorized : (n,) bool
+        The truth.
+    auc : float
+        Probability that a memorised sample scores below another one, ties counting a half.
+    auc_interval : (float, float)
+        DeLong's 95 % interval, cut to [0, 1].
+    warnings : tuple of str
+        What a reader of the numbers must know.
+    """
+
+    scores: Floats = field(repr=False)
+    memorized: Mask = field(repr=False)
+    auc: float
+    auc_interval: Interval
+    warnings: tuple[str, ...] = ()
+    _ladder: _Ladder = field(repr=False, kw_only=True)
+
+    @property
+    def n(self) -> int:
+        """Samples."""
+        return len(self.scores)
+
+    @property
+    def n_memorized(self) -> int:
+        """Memorised samples."""
+        return int(self._ladder.hits[-1])
+
+    @cached_property
+    def roc(self) -> pd.DataFrame:
+        """The curve: fpr, tpr, tau at each unique score, from (0, 0) at tau = −inf."""
+        ladder = self._ladder
+        return pd.DataFrame(
+            {
+                "fpr": np.append(0.0, ladder.false_alarms / ladder.false_alarms[-1]),
+                "tpr": np.append(0.0, ladder.hits / ladder.hits[-1]),
+                "tau": np.append(-np.inf, ladder.taus),
+            }
+        )
+
+    def at(self, tau: float) -> OperatingPoint:
+        """What happens when every sample with a score of at most `tau` is flagged.
+
+        Parameters
+        ----------
+        tau : float
+            May be infinite, but not NaN.
+
+        Returns
+        -------
+        OperatingPoint
+            Counts and rates, each rate with its Clopper-Pearson interval.
+        """
+        if np.isnan(tau):
+            raise ValueError("tau is NaN; it must be a number or infinite")
+        rung = int(np.searchsorted(self._ladder.taus, tau, side="right")) - 1
+        hits = int(self._ladder.hits[rung]) if rung >= 0 else 0
+        false_alarms = int(self._ladder.false_alarms[rung]) if rung >= 0 else 0
+        return OperatingPoint.from_counts(float(tau), hits, false_alarms, self.n_memorized, self.n)
+
+    def threshold(self, rule: str) -> float:
+        """The τ that a rule picks on these samples; flagging score ≤ τ gives the point.
+
+        A τ that was picked on the samples it is judged on makes the rates optimistic.
+
+        Parameters
+        ----------
+        rule : str
+            "youden" (largest TPR − FPR), "tpr>=0.75" (the lowest τ that finds that much),
+            "fpr<=0.01" or "flagged<=0.05" (the highest τ within that bound); any number from 0
+            to 1, or a percentage.
+
+        Returns
+        -------
+        float
+            One of the scores, or −inf where only flagging nothing meets the rule.
+        """
+        name, bound = _parsed(rule)
+        curve = self.roc
+        if name == "youden":
+            chosen = int(np.argmax(curve["tpr"] - curve["fpr"]))
+        elif name == "tpr":
+            chosen = int(np.argmax(curve["tpr"] >= bound))
+        else:
+            share = curve["fpr"] if name == "fpr" else self._flagged_shares()
+            chosen = int(np.flatnonzero(share <= bound)[-1])
+        return float(curve["tau"].iloc[chosen])
+
+    def tpr_at_fpr(self, fpr: float) -> float:
+        """The largest TPR at a threshold whose FPR is at most `fpr` (no interpolation)."""
+        return self.at(self.threshold(f"fpr<={fpr!r}")).tpr
+
+    def band(self, n_bootstrap: int = 1000, random_state: int = 0) -> pd.DataFrame:
+        """Pointwise 95 % bootstrap band of the curve.
+
+        Parameters
+        ----------
+        n_bootstrap : int
+            Resamples; memorised and other samples are drawn apart.
+        random_state : int
+            Seed.
+
+        Returns
+        -------
+        DataFrame
+            fpr, tpr_low, tpr_high, at up to some 260 values of fpr, denser near 0.
+        """
+        if n_bootstrap < 2:
+            raise ValueError(f"n_bootstrap must be at least 2, but is {n_bootstrap}")
+        positives, negatives = _merged(*self._ladder.steps())
+        rng = np.random.default_rng(random_state)
+        tprs = _resampled_share(rng, positives, n_bootstrap)
+        fprs = _resampled_share(rng, negatives, n_bootstrap)
+        grid = _fpr_grid(int(negatives.sum()))
+        curves = [np.interp(grid, x, y) for x, y in zip(fprs, tprs, strict=True)]
+        low, high = np.quantile(curves, [0.025, 0.975], axis=0)
+        return pd.DataFrame({"fpr": grid, "tpr_low": low, "tpr_high": high})
+
+    def with_warnings(self, *more: str) -> Evaluation:
+        """The same evaluation with `more` warnings added."""
+        return replace(self, warnings=(*self.warnings, *more))
+
+    def _flagged_shares(self) -> Floats:
+        flagged = self._ladder.hits + self._ladder.false_alarms
+        return np.append(0.0, flagged / self.n)
+
+    def __repr__(self) -> str:
+        low, high = self.auc_interval
+        counted = f"{self.n_memorized} of {self.n} samples memorised"
+        head = f"Evaluation: AUC {self.auc:.3f} ({low:.3f} to {high:.3f}), {counted}"
+        return "\n".join([head, *(f"  note: {text}" for text in self.warnings)])
+
+    def _repr_html_(self) -> str:
+        low, high = self.auc_interval
+        rows = {
+            "AUC (95 %)": f"{self.auc:.3f} ({low:.3f} to {high:.3f})",
+            "memorised": f"{self.n_memorized} of {self.n}",
+            "TPR at 1 % FPR": f"{self.tpr_at_fpr(0.01):.3f}",
+            "TPR at 0.1 % FPR": f"{self.tpr_at_fpr(0.001):.3f}",
+        }
+        cells = "".join(f"<tr><th>{name}</th><td>{text}</td></tr>" for name, text in rows.items())
+        notes = "".join(f"<li>{html.escape(text)}</li>" for text in self.warnings)
+        return f"<table>{cells}</table>" + (f"<ul>{notes}</ul>" if notes else "")
+
+
+def roc(scores: ArrayLike, memorized: ArrayLike) -> Evaluation:
+    """Hold scores against the truth.
+
+    Parameters
+    ----------
+    scores : (n,) array_like
+        Low means likely to be memorised; a sample is flagged if its score is at most τ.
+    memorized : (n,) array_like of bool
+        The truth, such as log-LiRA ≥ 4.
+
+    Returns
+    -------
+    Evaluation
+        Curve, AUC with DeLong's interval, and ways to choose τ.
+
+    Raises
+    ------
+    ValueError
+        Lengths differ, a score is NaN or infinite, or all or no samples are memorised.
+    TypeError
+        The truth holds anything but bool, 0 and 1.
+
+    Notes
+    -----
+    DeLong's variance in O(n log n) through midranks (Sun and Xu, 2014).
+
+    Examples
+    --------
+    >>> evaluation = roc([-2.0, -1.0, 0.5, 1.0, 1.0, 3.0], [1, 0, 1, 0, 0, 0])
+    >>> evaluation.auc
+    0.875
+    >>> evaluation.at(0.5).hits, evaluation.at(0.5).false_alarms
+    (2, 1)
+    >>> evaluation.threshold("tpr>=0.75")
+    0.5
+    """
+    values, truth = _checked(scores, memorized)
+    ladder = _Ladder.climb(values, truth)
+    auc, interval = _auc(ladder)
+    return Evaluation(values, truth, auc, interval, _warnings(ladder, auc), _ladder=ladder)
+
+
+def compare(a: Evaluation, b: Evaluation) -> Comparison:
+    """Paired DeLong test of two scores of the same samples.
+
+    Parameters
+    ----------
+    a, b : Evaluation
+        Of the same samples in the same order, with the same truth.
+
+    Returns
+    -------
+    Comparison
+        Difference of the AUCs with its 95 % interval, z and p.
+
+    Raises
+    ------
+    ValueError
+        The two were not held against the same truth, or it has a single sample of a kind.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> truth = np.arange(200) < 40
+    >>> good, poor = rng.normal(size=(2, 200)) - truth * [[2.0], [0.5]]
+    >>> result = compare(roc(good, truth), roc(poor, truth))
+    >>> round(result.difference, 3), result.p_value < 0.001
+    (0.262, True)
+    """
+    if not np.array_equal(a.memorized, b.memorized):
+        raise ValueError("the two evaluations must be of the same samples with the same truth")
+    if min(a.n_memorized, a.n - a.n_memorized) < 2:
+        raise ValueError("DeLong's test needs at least two memorised samples and two others")
+    difference = a.auc - b.auc
+    above, below = (one - other for one, other in zip(_placed(a), _placed(b), strict=True))
+    error = float(np.sqrt(np.var(above, ddof=1) / len(above) + np.var(below, ddof=1) / len(below)))
+    z = difference / error if error > 0 else float(np.sign(difference)) * np.inf
+    z = 0.0 if np.isnan(z) else float(z)
+    return Comparison(
+        auc_a=a.auc,
+        auc_b=b.auc,
+        difference=difference,
+        interval=(difference - _Z95 * error, difference + _Z95 * error),
+        z=z,
+        p_value=float(2 * ndtr(-abs(z))),
+    )
+
+
+def clopper_pearson(count: int, total: int) -> Interval:
+    """Exact 95 % interval of a share.
+
+    Parameters
+    ----------
+    count, total : int
+        Successes and trials, `total` at least 1.
+
+    Returns
+    -------
+    (float, float)
+        From 0 to 1.
+
+    Examples
+    --------
+    >>> low, high = clopper_pearson(5, 10)
+    >>> round(low, 3), round(high, 3)
+    (0.187, 0.813)
+    """
+    low = float(betaincinv(count, total - count + 1, 0.025)) if count else 0.0
+    high = float(betaincinv(count + 1, total - count, 0.975)) if count < total else 1.0
+    return low, high
+
+
+def _checked(scores: ArrayLike, memorized: ArrayLike) -> tuple[Floats, Mask]:
+    values = np.array(scores, dtype=np.float64)
+    truth: NDArray[Any] = np.asarray(memorized)
+    if values.ndim != 1 or truth.shape != values.shape:
+        raise ValueError(
+            "scores and memorized must be one-dimensional and of equal length, but have shapes "
+            f"{values.shape} and {truth.shape}"
+        )
+    bad = ~np.isfinite(values)
+    if bad.any():
+        raise ValueError(
+            f"{bad.sum()} scores are NaN or infinite, the first in row {bad.argmax()}; leave out "
+            "samples that have no score"
+        )
+    mask = _as_mask(truth)
+    if mask.all() or not mask.any():
+        kind = "every sample is" if len(mask) and mask.all() else "no sample is"
+        raise ValueError(
+            f"the AUC is undefined: {kind} memorised, and it needs samples of both kinds"
+        )
+    return values, mask
+
+
+def _as_mask(truth: NDArray[Any]) -> Mask:
+    if truth.dtype == np.bool_:
+        return truth.astype(np.bool_)
+    if truth.dtype.kind in "iufO" and np.isin(truth, (0, 1)).all():
+        return truth.astype(np.bool_)
+    raise TypeError(f"memorized must be bool (or 0 and 1), but has dtype {truth.dtype}")
+
+
+def _auc(ladder: _Ladder) -> tuple[float, Interval]:
+    """AUC and DeLong's interval; the whole range where one sample of a kind gives no variance."""
+    (above, below), (positives, negatives) = ladder.placements(), ladder.steps()
+    n_positives, n_negatives = int(ladder.hits[-1]), int(ladder.false_alarms[-1])
+    auc = float(above @ positives / n_positives)
+    if min(n_positives, n_negatives) < 2:
+        return auc, (0.0, 1.0)
+    variance = positives @ (above - auc) ** 2 / (n_positives - 1) / n_positives
+    variance += negatives @ (below - auc) ** 2 / (n_negatives - 1) / n_negatives
+    half = _Z95 * float(np.sqrt(variance))
+    return auc, (max(auc - half, 0.0), min(auc + half, 1.0))
+
+
+def _warnings(ladder: _Ladder, auc: float) -> tuple[str, ...]:
+    positives, negatives = int(ladder.hits[-1]), int(ladder.false_alarms[-1])
+    notes = []
+    if positives < FEW_POSITIVES:
+        notes.append(f"only {positives} samples are memorised: intervals are wide")
+    if negatives < FEW_POSITIVES:
+        notes.append(f"only {negatives} samples are not memorised: intervals are wide")
+    if auc in {0.0, 1.0} and min(positives, negatives) > 1:
+        notes.append(f"the AUC is {auc:.0f}: DeLong's interval has no width there")
+    return tuple(notes)
+
+
+def _placed(evaluation: Evaluation) -> tuple[Floats, Floats]:
+    """Each memorised sample's share of others above it, each other's share below it."""
+    ladder = evaluation._ladder  # noqa: SLF001 - the same module
+    above, below = ladder.placements()
+    rung = np.searchsorted(ladder.taus, evaluation.scores)
+    return above[rung[evaluation.memorized]], below[rung[~evaluation.memorized]]
+
+
+def _parsed(rule: str) -> tuple[str, float]:
+    text = rule.strip().lower().replace("≥", ">=").replace("≤", "<=")
+    if text == "youden":
+        return "youden", 0.0
+    number = r"(\d*\.?\d+(?:e[+-]?\d+)?)\s*(%?)"
+    found = re.fullmatch(rf"(?:(tpr)\s*>=|(fpr|flagged)\s*<=)\s*{number}", text)
+    if found:
+        bound = float(found[3]) / (100 if found[4] else 1)
+        if bound <= 1:
+            return found[1] or found[2], bound
+    raise ValueError(f"unknown rule {rule!r}; valid are {_RULES}")
+
+
+def _merged(positives: Counts, negatives: Counts, most: int = 1000) -> tuple[Counts, Counts]:
+    """The same counts in at most some 3 × `most` steps, dense where either kind is rare."""
+    if len(positives) <= 3 * most:
+        return positives, negatives
+    cuts: list[Counts] = [np.array([0])]
+    for counts in (positives, negatives):
+        total = np.cumsum(counts)
+        levels = np.concatenate(
+            [np.linspace(0, 1, most), np.geomspace(1 / total[-1], 1, most // 2)]
+        )
+        cuts.append(np.searchsorted(total, levels * total[-1]).clip(max=len(counts) - 1))
+    starts = np.unique(np.concatenate(cuts))
+    return np.add.reduceat(positives, starts), np.add.reduceat(negatives, starts)
+
+
+def _resampled_share(rng: np.random.Generator, counts: Counts, times: int) -> Floats:
+    """Cumulated shares (times, 1 + steps) of samples drawn with replacement."""
+    total = int(counts.sum())
+    drawn = rng.multinomial(total, counts / total, size=times)
+    shares = np.cumsum(drawn, axis=1) / total
+    return np.concatenate([np.zeros((times, 1)), shares], axis=1)
+
+
+def _fpr_grid(n_negatives: int) -> Floats:
+    fine = np.geomspace(min(1 / n_negatives, 0.01), 1, 160)
+    return np.unique(np.concatenate([np.linspace(0, 1, 101), fine]))

@@ -1,0 +1,46 @@
+"""Counterfactual memorisation: what a sample's presence changes on average."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from memowidgets.memorization.gaps import Floats, checked_models, sides
+
+
+def counterfactual(gaps: ArrayLike, members: ArrayLike) -> Floats:
+    """Mean logit gap of the models that trained on a sample minus that of the others.
+
+    Parameters
+    ----------
+    gaps : (n_models, n_samples) array_like
+        Logit gap of each sample under each model.
+    members : (n_models, n_samples) array_like of bool
+        Whether the model trained on the sample.
+
+    Returns
+    -------
+    (n_samples,) float64
+        In logits; high means memorised. NaN for a sample that is in every model, or in none:
+        it has no counterfactual.
+
+    Raises
+    ------
+    ValueError
+        Shapes differ, or a gap is NaN or infinite.
+
+    Notes
+    -----
+    Feldman and Zhang's memorisation with the gap as the measure; the paper's comparison of
+    definitions of memorisation.
+
+    Examples
+    --------
+    >>> gaps = [[3.0, 1.0], [1.0, 1.0], [4.0, 2.0], [2.0, 2.0]]
+    >>> members = [[True, True], [False, True], [True, False], [False, False]]
+    >>> counterfactual(gaps, members)
+    array([ 2., -1.])
+    """
+    inside, outside = sides(*checked_models(gaps, members))
+    defined = (inside.count > 0) & (outside.count > 0)
+    return np.where(defined, inside.mean - outside.mean, np.nan)

@@ -1,0 +1,62 @@
+"""Global LiRA: how often an attacker who knows all other models is right about a sample."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from memowidgets.memorization.gaps import Floats, checked_models, sides
+from memowidgets.memorization.lira import log_ratio
+from memowidgets.memorization.variance import Variance, checked_variance
+
+
+def attack_success_rate(
+    gaps: ArrayLike, members: ArrayLike, variance: Variance = "per-sample"
+) -> Floats:
+    """Share of models for which LiRA, fitted on the others, tells whether a sample was a member.
+
+    Parameters
+    ----------
+    gaps : (n_models, n_samples) array_like
+        Logit gap of each sample under each model.
+    members : (n_models, n_samples) array_like of bool
+        Whether the model trained on the sample.
+    variance : {"per-sample", "global", "shrunk"}
+        As in `log_lira`; "shrunk" fits its prior anew for each attacked model.
+
+    Returns
+    -------
+    (n_samples,) float64
+        Mean over the attacked models of 1[1(p_in > p_out) = member], between 0 and 1; near 0.5
+        means no memorisation. Models without which a side is empty are left out of the mean; NaN
+        where none is left.
+
+    Raises
+    ------
+    ValueError
+        Shapes differ, a gap is NaN or infinite, or the variance is unknown.
+
+    Notes
+    -----
+    The attacked model is always left out of the fit. The paper's comparison of local with global
+    LiRA.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> members = np.arange(20)[:, None] % 2 == [0, 0]
+    >>> gaps = np.random.default_rng(0).normal(size=(20, 2)) + 9 * members * [1, 0]
+    >>> attack_success_rate(gaps, members).round(2)
+    array([1.  , 0.45])
+    """
+    checked_variance(variance)
+    table, mask = checked_models(gaps, members)
+    inside, outside = sides(table, mask)
+    right = np.zeros(table.shape[1])
+    attacked = np.zeros(table.shape[1])
+    for row, member in zip(table, mask, strict=True):
+        ratio = log_ratio(row, inside.without(row, member), outside.without(row, ~member), variance)
+        defined = ~np.isnan(ratio)
+        attacked += defined
+        right += defined & ((ratio > 0) == member)
+    return np.where(attacked > 0, right / np.maximum(attacked, 1), np.nan)

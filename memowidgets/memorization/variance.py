@@ -1,0 +1,81 @@
+"""Three estimates of a sample's variance on one side: its own, everybody's, and in between."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import betaln
+
+from memowidgets.memorization.gaps import Floats, Side
+
+Variance = Literal["per-sample", "global", "shrunk"]
+FEWEST_MODELS = 8  # on a side, for a variance of a sample's own
+FLOOR = 1e-6  # of the pooled variance
+_FIT_ON = 5_000  # samples are plenty for a prior's two numbers
+
+
+def checked_variance(variance: str) -> None:
+    """Raise unless `variance` is one that we know."""
+    if variance not in get_args(Variance):
+        known = ", ".join(repr(name) for name in get_args(Variance))
+        raise ValueError(f"unknown variance {variance!r}; valid are {known}")
+
+
+def pooled(side: Side) -> float:
+    """Variance (ddof = 0) of the within-sample residuals of all samples."""
+    return float(side.squares.sum() / max(side.count.sum(), 1.0))
+
+
+def estimate(side: Side, variance: Variance) -> Floats:
+    """Each sample's variance on this side, before any floor."""
+    if variance == "per-sample":
+        return side.squares / np.maximum(side.count, 1)
+    if variance == "global":
+        return np.full_like(side.mean, pooled(side))
+    return _shrunk(side)
+
+
+def floor(inside: Side, outside: Side) -> float:
+    """The least variance that either side may have: relative to the pooled one, never 0."""
+    squares = inside.squares.sum() + outside.squares.sum()
+    within = squares / max(inside.count.sum() + outside.count.sum(), 1.0)
+    largest = max(np.abs(inside.mean).max(), np.abs(outside.mean).max(), 1e-100)
+    rounding = (np.finfo(np.float32).eps * largest) ** 2
+    return float(max(FLOOR * within, rounding))
+
+
+def _shrunk(side: Side) -> Floats:
+    """Posterior mean of the variance under a scaled inverse χ² prior fitted on all samples."""
+    prior = _fit_prior(side)
+    if prior is None:
+        return estimate(side, "global")
+    freedom, scale = prior
+    seen = np.maximum(side.count - 1, 0)
+    return np.asarray((freedom * scale + side.squares) / (freedom + seen - 2))
+
+
+def _fit_prior(side: Side) -> tuple[float, float] | None:
+    """Degrees of freedom (> 2) and scale of the prior, by marginal likelihood.
+
+    Given the prior, squares / (count − 1) is scale times an F-distributed variable. None where
+    no sample has two models, or none of them differ.
+    """
+    usable = (side.count > 1) & (side.squares > 0)
+    if not usable.any():
+        return None
+    step = -(-int(usable.sum()) // _FIT_ON)
+    seen = side.count[usable][::step] - 1
+    squares = side.squares[usable][::step]
+    typical = squares.sum() / seen.sum()
+
+    def minus_log_likelihood(parameters: Floats) -> float:
+        freedom = 2 + np.exp(parameters[0])
+        odds = squares / (freedom * typical * np.exp(parameters[1]))
+        terms = seen / 2 * np.log(odds) - (seen + freedom) / 2 * np.log1p(odds)
+        return float(-(terms - betaln(seen / 2, freedom / 2)).mean())
+
+    bounds = [(-4.0, 9.0), (-20.0, 5.0)]
+    best = minimize(minus_log_likelihood, [1.0, -0.5], method="L-BFGS-B", bounds=bounds).x
+    return 2 + float(np.exp(best[0])), float(typical * np.exp(best[1]))

@@ -18,7 +18,7 @@ version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/de
         say "'$python -m venv $venv' failed: on Debian and Ubuntu install python3-venv ($python is Python $version), or see whether this folder can be written to."
 }
 
-install() { "$venv/bin/pip" install --quiet --constraint constraints.txt ${torch_index:+--extra-index-url "$torch_index"} "$@" >>"$log" 2>&1; }
+install() { "$venv/bin/pip" install --constraint constraints.txt ${torch_index:+--extra-index-url "$torch_index"} "$@" >>"$log" 2>&1; }
 
 echo "memowidgets: installing into $venv (minutes the first time; details in $log)"
 : >"$log" || say "$venv can't be written to."
@@ -26,6 +26,6 @@ install hatchling editables && install --no-build-isolation --editable '.[lab,ll
 
 grep -q -i -E 'No space left' "$log" &&
     say "the disk is full: about 3 GB are needed, and 8 GB on Linux with a GPU."
-grep -q -i -E 'connection|timed out|name resolution|Max retries|ProxyError|SSLError|No route' "$log" &&
+grep -q -i -E 'connection (broken|error|refused|reset)|timed out|name resolution|Max retries|ProxyError|SSLError|No route' "$log" &&
     say "no package index can be reached: check the connection and 'pip config list', then run make again; details in $log."
 say "installing failed: $(grep -m 1 -i '^ERROR' "$log" || tail -n 1 "$log") (details in $log)"

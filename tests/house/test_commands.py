@@ -1,0 +1,114 @@
+"""The two commands say in one line what is missing, and do their work once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+if shutil.which("make") is None:
+    pytest.skip("no make", allow_module_level=True)
+
+
+def make(*arguments, **env):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "MAKE"))}
+    return subprocess.run(
+        ["make", "--no-print-directory", *arguments],
+        cwd=ROOT,
+        env=clean | env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def said(result):
+    """What a failed command told the user, less make's own closing line."""
+    assert result.returncode != 0
+    return [line for line in result.stderr.splitlines() if not line.startswith("make: ***")]
+
+
+def test_a_python_that_is_too_old(tmp_path):
+    old = tmp_path / "python3.9"
+    old.write_text('#!/bin/sh\ncase "$2" in *print*) echo 3.9 ;; *) exit 1 ;; esac\n')
+    old.chmod(0o755)
+    (line,) = said(make("lab", f"PYTHON={old}", f"VENV={tmp_path}/venv"))
+    assert "is Python 3.9, but 3.11 or newer is needed: install one" in line
+    assert not (tmp_path / "venv").exists()
+
+
+def test_no_python_at_all(tmp_path):
+    (line,) = said(make("test", "PYTHON=python-that-is-not-there", f"VENV={tmp_path}/venv"))
+    assert "there is no Python called 'python-that-is-not-there': install Python 3.11" in line
+
+
+def test_no_package_index(tmp_path):
+    result = make(
+        "lab", f"PYTHON={sys.executable}", f"VENV={tmp_path}/venv",
+        PIP_CONFIG_FILE=os.devnull, PIP_INDEX_URL="http://127.0.0.1:9/simple", PIP_RETRIES="1",
+    )  # fmt: skip
+    (line,) = said(result)
+    assert "no package index can be reached: check the connection" in line
+    assert not (tmp_path / "venv" / ".installed").exists()
+
+
+def test_an_environment_is_made_once(tmp_path):
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / ".installed").touch()
+    result = make("--question", f"{venv}/.installed", f"VENV={venv}")
+    assert result.returncode == 0
+    os.utime(venv / ".installed", (0, 0))
+    assert make("--question", f"{venv}/.installed", f"VENV={venv}").returncode == 1
+
+
+def test_help_lists_the_commands():
+    listed = make("help").stdout
+    for command in ("lab", "test", "bench", "screenshot", "clean"):
+        assert f"make {command} " in listed
+
+
+def test_a_skip_fails_in_ci_unless_it_is_allowed(tmp_path):
+    (tmp_path / "test_skips.py").write_text(
+        "import pytest\n"
+        "def test_browser(): pytest.skip('no Chromium: install it')\n"
+        "def test_gpu(): pytest.skip('no CUDA device')\n"
+        "@pytest.mark.skipif(True, reason='no Node')\ndef test_mark(): pass\n"
+        "@pytest.mark.xfail(strict=True)\ndef test_known(): assert False\n"
+    )
+    (tmp_path / "test_module.py").write_text(
+        "import pytest\npytest.skip('no make', allow_module_level=True)\n"
+    )
+
+    def outcome(**env):
+        clean = {k: v for k, v in os.environ.items() if k not in {"CI", "PYTEST_ADDOPTS"}}
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "tests.conftest",
+            "-c",
+            os.devnull,
+            str(tmp_path),
+        ]
+        result = subprocess.run(
+            command, cwd=ROOT, env=clean | {"PYTHONPATH": str(ROOT)} | env,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return result.returncode, result.stdout.splitlines()[-1]
+
+    code, line = outcome()
+    assert code == 0
+    assert "4 skipped, 1 xfailed" in line
+    code, line = outcome(CI="1", PYTEST_ADDOPTS="--continue-on-collection-errors")
+    assert code == 1
+    assert "1 failed, 1 skipped, 1 xfailed, 2 errors" in line

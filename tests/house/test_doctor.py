@@ -1,0 +1,144 @@
+"""The doctor says what is there, what is missing, and the mend."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from memowidgets import doctor
+from memowidgets.__main__ import main
+
+
+def findings(monkeypatch=None, **versions):
+    """What the doctor says about packages, with some versions replaced (None: not installed)."""
+    real = metadata.version
+
+    def version(name):
+        if name not in versions:
+            return real(name)
+        if versions[name] is None:
+            raise metadata.PackageNotFoundError(name)
+        return versions[name]
+
+    if monkeypatch is not None:
+        monkeypatch.setattr(doctor.metadata, "version", version)
+    return [str(finding) for finding in [*doctor._packages(), *doctor._notebook()]]
+
+
+def test_here_everything_is_well_and_said_in_one_line_each():
+    command = [sys.executable, "-m", "memowidgets", "doctor"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = result.stdout.splitlines()
+    assert all(line.startswith(("ok  ", "note  ", "MISSING  ")) for line in lines)
+    has_front_ends = any(line.startswith("ok       front ends") for line in lines)
+    assert result.returncode == (0 if has_front_ends else 1), result.stdout + result.stderr
+    assert result.stderr == ""
+    text = result.stdout
+    for word in ("Python 3.", "numpy", "torch", "device", "ipykernel", "jupyterlab", "anywidget"):
+        assert word in text
+    assert "Chromium" in text
+    assert "Node" in text
+
+
+def test_a_missing_package_is_essential_and_has_a_mend(monkeypatch):
+    line = next(f for f in findings(monkeypatch, numpy=None) if "numpy" in f)
+    assert line == "MISSING  numpy is not installed; mend: pip install 'numpy>=2.1'"
+
+
+def test_an_old_package_is_essential(monkeypatch):
+    line = next(f for f in findings(monkeypatch, anywidget="0.1.0") if "anywidget" in f)
+    assert line == "MISSING  anywidget 0.1.0 is too old; mend: pip install 'anywidget>=0.11'"
+
+
+def test_an_untested_version_is_a_note(monkeypatch):
+    line = next(f for f in findings(monkeypatch, scipy="99.0") if "scipy" in f)
+    assert line.startswith("note     scipy 99.0 (tested: 1.")
+
+
+def test_a_local_build_of_torch_is_the_tested_one(monkeypatch):
+    tested = doctor._tested_versions()["torch"]
+    line = next(f for f in findings(monkeypatch, torch=f"{tested}+cpu") if " torch " in f)
+    assert line == f"ok       torch {tested}+cpu"
+
+
+def test_an_extra_that_is_missing_is_a_note(monkeypatch):
+    lines = findings(monkeypatch, peft=None, ipykernel=None)
+    assert (
+        "note     peft is not installed (needed for language models); "
+        "mend: pip install 'memowidgets[llm]'"
+    ) in lines
+    assert any(line.startswith("note     ipykernel is not installed") for line in lines)
+
+
+def test_labs_extensions_are_looked_for(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor.sys, "prefix", str(tmp_path))
+    assert sum("is not in this environment" in line for line in findings()) == 2
+
+
+def test_programs_that_are_not_there_or_do_not_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    absent = doctor._program("Node", ("node",), None, "tests")
+    assert str(absent) == (
+        "note     Node was not found (tests are skipped); mend: install node, if you run them"
+    )
+    (tmp_path / "node").write_text("#!/bin/sh\nexit 3\n")
+    (tmp_path / "node").chmod(0o755)
+    assert "does not run" in str(doctor._program("Node", ("node",), None, "tests"))
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({}, "MISSING  no front-end files"),
+        ({"style.css": b"a{}"}, "MISSING  no front-end files"),
+        ({"explorer.js": b"\xff\xfe\x00"}, "MISSING  the widgets can't be loaded"),
+    ],
+)
+def test_front_ends_that_are_not_in_place(monkeypatch, tmp_path, files, says):
+    static = tmp_path / "widgets" / "static"
+    static.mkdir(parents=True)
+    for name, content in files.items():
+        (static / name).write_bytes(content)
+    monkeypatch.setattr(doctor, "_PACKAGE", tmp_path)
+    (line,) = map(str, doctor._front_ends())
+    assert line.startswith(says)
+    assert "mend: " in line
+
+
+def test_front_ends_that_are_too_big(monkeypatch, tmp_path):
+    static = tmp_path / "widgets" / "static"
+    static.mkdir(parents=True)
+    (static / "explorer.js").write_bytes(b" " * 50_000)
+    monkeypatch.setattr(doctor, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(doctor, "import_module", lambda _: None)
+    (line,) = map(str, doctor._front_ends())
+    assert line == (
+        "note     front ends: explorer.js 50 kB; mend: make explorer.js smaller than 50 kB"
+    )
+
+
+@pytest.mark.parametrize(("essential", "code"), [(True, 1), (False, 0)])
+def test_the_exit_code_tells_whether_something_essential_is_missing(
+    monkeypatch, capsys, essential, code
+):
+    finding = doctor.Finding("x is missing", "install x", essential=essential)
+    monkeypatch.setattr(doctor, "examine", lambda: iter([finding]))
+    assert main(["doctor"]) == code
+    assert capsys.readouterr().out == f"{finding}\n"
+
+
+def test_pythons_outside_the_tested_range(monkeypatch):
+    monkeypatch.setattr(doctor.sys, "version_info", (3, 10, 1))
+    assert doctor._python().essential
+    monkeypatch.setattr(doctor.sys, "version_info", (3, 99, 0))
+    assert "use Python 3.11 to 3.13" in doctor._python().mend
+    assert not doctor._python().essential
+
+
+def test_help_is_short(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    assert len(capsys.readouterr().out.splitlines()) < 20

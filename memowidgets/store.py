@@ -60,12 +60,9 @@ class Tensors(Mapping[str, NDArray[Any]]):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(length))
+        header, self._start = _header(path)
         self.metadata: dict[str, str] = header.pop("__metadata__", {})
         self._entries: dict[str, dict[str, Any]] = header
-        self._start = 8 + length
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         entry = self._entries[name]
@@ -230,13 +227,14 @@ class RunDirectory:
 
         path = self.path / f".{what}.lock"
         lock = FileLock(path, timeout=0, mode=0o600)
-        try:
-            with _explained(path, self.path):
+        with _explained(path, self.path):
+            try:
                 lock.acquire()
-        except Timeout:
-            raise StoreError(
-                f"another process is working on the {what} of {self.path}: wait for it, or stop it"
-            ) from None
+            except Timeout:
+                raise StoreError(
+                    f"another process is working on the {what} of {self.path}: wait for it, or "
+                    "stop it"
+                ) from None
         try:
             self._sweep(what)
             yield
@@ -267,6 +265,20 @@ class RunDirectory:
         for left_over in self.path.glob(f"{what}/**/{_TEMPORARY}*"):
             with suppress(OSError):
                 left_over.unlink()
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    """What a safetensors file holds, and where its data start; checked against its size."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > size:
+            raise ValueError("its header is broken")
+        header = json.loads(file.read(length))
+    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    if 8 + length + max(ends, default=0) > size:
+        raise ValueError("it ends before its data do")
+    return header, 8 + length
 
 
 @contextmanager

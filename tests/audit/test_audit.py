@@ -1,0 +1,371 @@
+"""The audit as its user holds it: from training to the truth laid over the prediction."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import memowidgets as mw
+from memowidgets.store import StoreError
+from tests.audit.conftest import TRAINING, small_audit, small_data
+
+
+def test_training_is_interrupted_at_rho_and_resumed_to_the_end(tmp_path):
+    audit = small_audit(tmp_path)
+    audit.train(stop_at_drop=0.5)
+    stopped = audit.checkpoints
+    assert stopped["drop"].iloc[-1] >= 0.5 > stopped["drop"].iloc[-2]
+    assert stopped["prediction"].tolist() == [False] * (len(stopped) - 1) + [True]
+    audit.train(stop_at_drop=0.5)
+    pd.testing.assert_frame_equal(audit.checkpoints, stopped)
+    audit.train()
+    assert audit.checkpoints["epoch"].tolist() == [0, 1, 2, 3, 4]
+    assert audit.checkpoints["prediction"].idxmax() == stopped.index[-1]
+
+
+def weights(audit: mw.Audit, name: str) -> bytes:
+    return (audit._run.path / f"checkpoints/{name}/weights.safetensors").read_bytes()
+
+
+def test_an_interrupted_and_scored_run_ends_bit_for_bit_like_a_straight_one(finished, tmp_path):
+    straight = small_audit(tmp_path)
+    straight.train()
+    assert weights(straight, "epoch-4") == weights(finished, "epoch-4")
+
+
+def test_two_seeds_differ_and_one_repeats(finished, tmp_path):
+    other = small_audit(tmp_path / "other", seed=1)
+    other.train()
+    assert weights(other, "epoch-4") != weights(finished, "epoch-4")
+    assert set(other.members) != set(finished.members)
+
+
+def test_the_surroundings_random_states_are_left_alone(tmp_path):
+    import torch
+
+    torch.manual_seed(7)
+    np.random.seed(7)
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    audit = small_audit(tmp_path)
+    audit.train(stop_at_drop=0.5)
+    audit.score("psmi")
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (np.random.get_state()[1] == before[1]).all()
+
+
+@pytest.mark.parametrize("metric", ["psmi", "loss", "logit_gap", "mahalanobis", "baseline"])
+def test_every_score_has_one_finite_value_a_member(finished, metric):
+    scores = finished.score(metric)
+    assert scores.name == metric
+    assert np.isfinite(scores).all()
+    assert set(scores.index) <= set(finished.members)
+    if metric != "baseline":
+        assert scores.index.tolist() == finished.members.tolist()
+
+
+def test_scores_are_those_of_the_metrics_room_on_the_captured_layer(finished):
+    made = finished._pass(finished.prediction.record, None)
+    x, y = made.representation("conv2"), finished.labels
+    expected = mw.metrics.PSMI(random_state=0).fit(x, y).score_samples(x, y)
+    np.testing.assert_array_equal(finished.score("psmi", layer=2), expected)
+    np.testing.assert_allclose(finished.score("loss"), mw.metrics.loss(made.logits(), y), atol=1e-6)
+    assert finished.score("psmi", layer="conv2").equals(finished.score("psmi", layer=2))
+    assert finished.score("psmi", layer="hidden").equals(finished.score("psmi"))
+
+
+def test_captured_layers_are_what_the_module_computes(finished):
+    import torch
+
+    recipe = finished._recipe()
+    learner = finished._target()._learner()
+    learner.load_weights(finished._run.read_tensors("checkpoints/epoch-2/weights"))
+    module = learner.module.eval()
+    feed = recipe.model.feeder(recipe.data, torch.device("cpu"))
+    with torch.no_grad():
+        hidden = module[:3](feed(finished._design.members))
+        logits = module(feed(finished._design.members))
+    made = finished._pass(finished._catalogue.record(2), None)
+    np.testing.assert_allclose(made.representation("hidden"), hidden.numpy(), atol=1e-5)
+    np.testing.assert_allclose(made.logits(), logits.numpy(), atol=1e-4)
+
+
+def test_a_callable_is_a_score(finished):
+    def norm(representation, logits, labels):
+        assert len(representation) == len(logits) == len(labels)
+        return -np.linalg.norm(representation, axis=1)
+
+    assert finished.score(norm).name == "norm"
+    assert finished.score(norm, name="size", layer=1).name == "size"
+    with pytest.raises(ValueError, match="one value for each"):
+        finished.score(lambda _x, _z, y: y[:3])
+    with pytest.raises(ValueError, match="not finite, the first for 'digit-"):
+        finished.score(lambda _x, _z, y: np.where(y == 3, np.nan, 0.0))
+
+
+def test_standard_errors_come_with_psmi_only(finished):
+    scores, errors = finished.score("psmi", return_std=True)
+    assert (errors > 0).all()
+    assert errors.index.equals(scores.index)
+    with pytest.raises(ValueError, match="loss has no standard error; PSMI has"):
+        finished.score("loss", return_std=True)
+
+
+def test_log_lira_is_that_of_the_pure_room(finished):
+    shadows = finished._shadows.read("epoch-4")
+    columns = np.searchsorted(finished._design.pool, finished._design.members)
+    made = finished._pass(finished._catalogue.record("final"), None)
+    expected = mw.memorization.log_lira(
+        shadows.gaps[:, columns],
+        shadows.members[:, columns],
+        mw.metrics.logit_gap(made.logits(), finished.labels),
+        variance="shrunk",
+    )
+    np.testing.assert_array_equal(finished.log_lira(), expected)
+    assert finished.log_lira().attrs["left_out"] == 0
+
+
+def test_the_baseline_at_the_last_checkpoint_is_perfect_by_construction(finished):
+    found = finished.evaluate("baseline", checkpoint="final", eta=finished.log_lira().median())
+    assert found.auc == 1.0
+
+
+def test_evaluation_takes_log_lira_canaries_or_a_mask(finished):
+    by_canaries = finished.evaluate("psmi", truth="canaries")
+    mask = finished.member_data.canaries
+    assert finished.evaluate("psmi", truth=mask).auc == by_canaries.auc
+    assert by_canaries.auc > 0.8
+    assert by_canaries.n_memorized == mask.sum()
+    with pytest.raises(ValueError, match="valid: log_lira, canaries, or a mask"):
+        finished.evaluate("psmi", truth="guess")
+    with pytest.raises(ValueError, match="boolean mask over the"):
+        finished.evaluate("psmi", truth=[1, 0])
+
+
+def test_comparisons_have_a_row_for_each_choice(finished):
+    table = finished.compare(["psmi", "loss"], "all", "all", truth="canaries")
+    assert len(table) == 4 * (3 + 1)
+    assert ((table["auc_low"] <= table["auc"]) & (table["auc"] <= table["auc_high"])).all()
+
+
+def test_flagged_samples_are_those_at_or_below_tau_most_at_risk_first(finished):
+    scores = finished.score("psmi")
+    table = finished.flagged(tau=0.1)
+    assert set(table.index) == set(scores.index[scores <= 0.1])
+    assert table["score"].is_monotonic_increasing
+    first = table.iloc[0]
+    where = finished.members.tolist().index(table.index[0])
+    assert first["label"] == str(finished.labels[where])
+    assert first["log_lira"] == finished.log_lira()[table.index[0]]
+    assert finished.flagged(tau=-1e9).empty
+
+
+def test_what_is_computed_is_read_and_not_computed_again(finished, monkeypatch):
+    first = finished.score("psmi", checkpoint=3)
+    monkeypatch.setattr(mw.audit.scoring, "PSMI", None)
+    assert finished.score("psmi", checkpoint=3).equals(first)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda a: a.score("psmy"), "valid: psmi, loss, logit_gap, mahalanobis, baseline"),
+        (lambda a: a.score("psmi", layer=4), "valid: last, 1 to 3, or a name of conv1, conv2"),
+        (lambda a: a.score("psmi", layer=0), "unknown layer 0"),
+        (lambda a: a.score("psmi", layer="fc"), "unknown layer 'fc'"),
+        (lambda a: a.score("psmi", checkpoint=2.5), "valid: prediction, final, an epoch, or a"),
+        (lambda a: a.score("psmi", checkpoint="last"), "epoch-0, epoch-1, epoch-2"),
+        (lambda a: a.train(stop_at_drop=95), "share between 0 and 1, such as 0.95, not 95"),
+        (lambda a: a.run_shadows(0), "at least 1, not 0"),
+        (lambda a: a.run_shadows(1, checkpoints=["end"]), "unknown checkpoint 'end'"),
+        (lambda a: a.log_lira(variance="tiny"), "shrunk"),
+    ],
+)
+def test_unknown_names_list_the_valid_ones(finished, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(finished)
+
+
+def test_gaps_at_a_checkpoint_that_shadows_did_not_keep_are_refused(finished):
+    with pytest.raises(StoreError, match="hold gaps at epoch-[12], epoch-4, not at epoch-3"):
+        finished.log_lira(checkpoint=3)
+
+
+def test_an_untrained_audit_says_what_to_call(tmp_path):
+    audit = small_audit(tmp_path)
+    assert audit.checkpoints.empty
+    for call in (audit.score, audit.evaluate):
+        with pytest.raises(ValueError, match=r"call train\(\) first"):
+            call("psmi")
+    with pytest.raises(ValueError, match="not trained to the end"):
+        audit.score("psmi", checkpoint="final")
+    with pytest.raises(ValueError, match=r"call train\(\)"):
+        audit.run_shadows(2)
+    assert "0 checkpoints" in repr(audit)
+    assert "<script" not in audit._repr_html_()
+    audit.train()
+    with pytest.raises(StoreError, match=r"no shadow models yet: call run_shadows\(64\)"):
+        audit.log_lira()
+
+
+def test_a_practitioners_audit_works_without_ground_truth(tmp_path):
+    audit = small_audit(tmp_path, members="all", held_out=None)
+    audit.train()
+    assert len(audit.members) == 400
+    assert len(audit.score("psmi", checkpoint="final")) == 400
+    assert "log_lira" not in audit.flagged(checkpoint="final")
+    assert audit.checkpoints["test_accuracy"].isna().all()
+    with pytest.raises(ValueError, match='members="half" for ground truth'):
+        audit.run_shadows(2)
+    assert not audit.has_ground_truth
+
+
+def test_held_out_samples_can_be_a_dataset_of_their_own(tmp_path):
+    aside = mw.data.load_digits().take(range(500, 600))
+    audit = small_audit(tmp_path, held_out=aside)
+    audit.train()
+    assert audit.checkpoints["test_accuracy"].iloc[-1] > 0.3
+    assert len(audit.members) == 200
+
+
+def test_rare_classes_are_left_out_named_and_counted(tmp_path):
+    data = small_data()
+    data.labels[data.labels == 9] = 8
+    data.labels[0] = 9
+    audit = small_audit(tmp_path, data=data, members=np.arange(400) < 300)
+    audit.train()
+    with pytest.warns(UserWarning, match="1 members have no score.*digit-0000"):
+        scores = audit.score("psmi", checkpoint="final")
+    assert len(scores) == 299
+    found = audit.evaluate("psmi", checkpoint="final", truth="canaries")
+    assert any("1 members are left out" in note for note in found.warnings)
+
+
+def test_a_drop_that_is_never_reached_is_said(tmp_path):
+    audit = small_audit(tmp_path)
+    with pytest.warns(UserWarning, match="no checkpoint reached a drop of 100%"):
+        audit.train(stop_at_drop=0.9999)
+    assert audit.checkpoints.index[-1] == "epoch-4"
+    assert any("no checkpoint reached" in note for note in audit.warnings_at("prediction"))
+
+
+def test_a_model_that_has_not_learned_its_task_is_said(tmp_path):
+    audit = small_audit(tmp_path, training=mw.TrainingConfig(epochs=1, lr=1e-6))
+    audit.train()
+    found = audit.evaluate("psmi", truth="canaries")
+    assert any("above half of log(10)" in note for note in found.warnings)
+    assert any("is not above chance" in note for note in found.warnings)
+    assert not audit.checkpoints["learned"].any()
+
+
+def test_a_training_that_diverges_ends_with_a_clear_error(tmp_path):
+    audit = small_audit(tmp_path, training=mw.TrainingConfig(epochs=2, lr=1e30, optimizer="sgd"))
+    with pytest.raises(FloatingPointError, match="lower the learning rate"):
+        audit.train()
+    assert audit.checkpoints.index.tolist() == ["epoch-0"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seed": 1}, "its seed is 0, this one 1"),
+        ({"model": mw.models.ConvNet(4)}, r'model settings is \{"width": 8\} there'),
+        ({"training": mw.TrainingConfig(epochs=5)}, "training epochs is 4 there and 5 here"),
+        ({"members": "all"}, "it has other members"),
+        ({"data": small_data(seed=1)}, "the data's labels differ"),
+        ({"data": small_data().take(range(399))}, "its data have 400 samples, these 399"),
+    ],
+)
+def test_a_run_directory_of_another_run_is_refused_with_the_difference(finished, changes, message):
+    with pytest.raises(ValueError, match=message):
+        small_audit(finished.path, **changes)
+
+
+def test_changed_pixels_are_named(finished):
+    data = small_data()
+    data.images[7] += 1
+    with pytest.raises(ValueError, match="1 samples have another content, the first is 'digit-0007'"):
+        small_audit(finished.path, data=data)
+
+
+def test_the_same_run_continues(finished):
+    again = small_audit(finished.path)
+    pd.testing.assert_frame_equal(again.checkpoints, finished.checkpoints)
+    assert again.log_lira().equals(finished.log_lira())
+
+
+def test_open_without_the_data_shows_all_that_was_computed(finished):
+    known = finished.score("psmi", checkpoint="final")
+    audit = mw.Audit.open(finished.path)
+    assert audit.score("psmi", checkpoint="final").equals(known)
+    assert audit.log_lira().equals(finished.log_lira())
+    assert audit.data[3].id == "digit-0003"
+    assert not hasattr(audit.data[3], "image")
+    with pytest.raises(StoreError, match="this needs the model and the data"):
+        audit.train()
+
+
+def test_open_with_the_data_continues(tmp_path):
+    audit = small_audit(tmp_path)
+    audit.train(stop_at_drop=0.5)
+    again = mw.Audit.open(tmp_path, data=small_data())
+    again.train()
+    assert again.checkpoints.index[-1] == "epoch-4"
+    with pytest.raises(StoreError, match="these are not the data of"):
+        mw.Audit.open(tmp_path, data=small_data(seed=1))
+    with pytest.raises(ValueError, match="model settings is"):
+        mw.Audit.open(tmp_path, data=small_data(), model=mw.models.ConvNet(4))
+
+
+def test_bundled_data_are_loaded_again(tmp_path):
+    data = mw.data.load_digits(canaries=0.1, seed=5)
+    made = small_audit(tmp_path, data=data)
+    audit = mw.Audit.open(tmp_path)
+    assert audit.data[0].image.shape == (8, 8, 1)
+    assert audit.members.tolist() == made.members.tolist()
+
+
+def test_no_sample_is_in_the_run_directory(finished):
+    pixels = finished.data.images[finished.data.images.std(axis=(1, 2, 3)) > 0]
+    everything = b"".join(p.read_bytes() for p in finished._run.path.rglob("*") if p.is_file())
+    as_floats = (pixels.astype(np.float32) / 255 - 0.5) / 0.25
+    for i in range(0, len(pixels), 40):
+        assert pixels[i].tobytes() not in everything
+        assert as_floats[i].tobytes() not in everything
+
+
+_NOTEBOOK = """
+import sys
+sys.path.insert(0, {root!r})
+import memowidgets as mw
+from memowidgets.models import ConvNet
+
+class Wide(ConvNet):  # a model defined where worker processes can't import it from
+    training_defaults = {{**ConvNet.training_defaults, "epochs": 1}}
+    def source_text(self):
+        return "Wide"
+
+data = mw.data.load_digits().take(range(200)).with_canaries(20)
+audit = mw.Audit(Wide(4), data, path={path!r})
+audit.train()
+audit.run_shadows(2)
+print(audit.n_shadows)
+"""
+
+
+def test_a_model_from_an_unguarded_script_reaches_the_workers(tmp_path):
+    root = str(pytest.importorskip("pathlib").Path(__file__).parents[2])
+    script = tmp_path / "script.py"
+    script.write_text(_NOTEBOOK.format(root=root, path=str(tmp_path / "run")))
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.stdout.strip() == "2", done.stderr
+
+
+def test_settings_that_were_left_open_follow_the_model(finished):
+    assert finished.training.epochs == TRAINING.epochs
+    assert finished.training.batch_size == mw.models.ConvNet.training_defaults["batch_size"]

@@ -1,0 +1,136 @@
+"""A run directory: whole files or none, one lock, closed to others, clear errors."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from memowidgets.store import FORMAT, RunDirectory, StoreError
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDirectory(tmp_path / "run")
+
+
+@pytest.mark.parametrize("dtype", ["bool", "u1", "i4", "i8", "f2", "f4", "f8"])
+def test_tensors_come_back_memory_mapped_as_they_were(run, dtype):
+    array = np.arange(12).reshape(3, 4).astype(dtype)
+    run.write_tensors("forward/a", {"x": array, "empty": np.empty((0, 4), dtype)}, {"k": "v"})
+    kept = run.read_tensors("forward/a")
+    assert kept.metadata == {"k": "v"}
+    assert isinstance(kept["x"], np.memmap)
+    np.testing.assert_array_equal(kept["x"], array)
+    assert kept["empty"].shape == (0, 4)
+    np.testing.assert_array_equal(load_file(run.path / "forward/a.safetensors")["x"], array)
+
+
+def test_only_the_owner_can_read(run):
+    run.write_tensors("scores/x", {"x": np.ones(1)})
+    assert stat.S_IMODE(run.path.stat().st_mode) == 0o700
+    assert stat.S_IMODE((run.path / "scores").stat().st_mode) == 0o700
+    assert stat.S_IMODE((run.path / "scores/x.safetensors").stat().st_mode) == 0o600
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_scrap(run, monkeypatch):
+    run.write_json("note.json", "old")
+
+    def full(_handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match=r"the disk is full: free some space.*is kept"):
+        run.write_json("note.json", "new")
+    monkeypatch.undo()
+    assert run.read_json("note.json") == "old"
+    assert [p.name for p in run.path.iterdir()] == ["note.json"]
+
+
+def test_a_file_where_the_folder_should_be_is_explained(tmp_path):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(StoreError, match="taken"):
+        RunDirectory(tmp_path / "taken" / "run")
+
+
+def test_a_read_only_folder_is_explained(run, monkeypatch):
+    def refused(*_args, **_kwargs):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("tempfile.mkstemp", refused)
+    with pytest.raises(StoreError, match="permission is denied: make the folder writable"):
+        run.write_tensors("x", {"x": np.ones(1)})
+
+
+def _hold(path: str, held, done) -> None:
+    with RunDirectory(path).lock("checkpoints"):
+        held.set()
+        done.wait(30)
+
+
+def test_two_processes_cannot_hold_one_lock_and_a_killed_one_lets_go(run):
+    context = multiprocessing.get_context("spawn")
+    held, done = context.Event(), context.Event()
+    other = context.Process(target=_hold, args=(str(run.path), held, done))
+    other.start()
+    assert held.wait(60)
+    with (
+        pytest.raises(StoreError, match="another process is working on the checkpoints"),
+        run.lock("checkpoints"),
+    ):
+        pass
+    with run.lock("shadows"):
+        pass
+    other.kill()
+    other.join()
+    with run.lock("checkpoints"):
+        pass
+
+
+def test_the_holder_of_a_lock_sweeps_what_killed_writers_left(run):
+    scrap = run.path / "checkpoints" / "epoch-1" / ".unfinished-abc"
+    scrap.parent.mkdir(parents=True)
+    scrap.write_bytes(b"half")
+    with run.lock("checkpoints"):
+        pass
+    assert not scrap.exists()
+
+
+def test_manifests_that_cannot_be_trusted_are_refused(run):
+    with pytest.raises(StoreError, match=r"not a run directory: it has no manifest\.json"):
+        run.read_manifest()
+    run.write_json("manifest.json", {"format": FORMAT + 1})
+    with pytest.raises(StoreError, match="update it"):
+        run.read_manifest()
+    (run.path / "manifest.json").write_text("{")
+    with pytest.raises(StoreError, match="is broken"):
+        run.read_manifest()
+    run.write_json("manifest.json", [])
+    with pytest.raises(StoreError, match="is not the manifest"):
+        run.read_manifest()
+
+
+def test_broken_tensors_are_refused(run):
+    (run.path / "x.safetensors").write_bytes(b"123")
+    with pytest.raises(StoreError, match="cannot be read"):
+        run.read_tensors("x")
+    run.write_tensors("z", {"x": np.ones(100)})
+    whole = (run.path / "z.safetensors").read_bytes()
+    (run.path / "z.safetensors").write_bytes(whole[:-1])
+    with pytest.raises(StoreError, match="ends before its data do"):
+        run.read_tensors("z")
+    (run.path / "y.safetensors").write_bytes(b"\xff" * 64)
+    with pytest.raises(StoreError, match="cannot be read"):
+        run.read_tensors("y")
+
+
+def test_opening_nothing_makes_nothing(tmp_path):
+    with pytest.raises(StoreError, match="is not a run directory"):
+        RunDirectory.existing(tmp_path / "nothing")
+    assert not Path(tmp_path / "nothing").exists()

@@ -1,0 +1,143 @@
+"""The ρ rule against the paper's own table, and the design of splits."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from memowidgets.data import ImageDataset, load_digits
+from memowidgets.training import TrainingConfig
+from memowidgets.training.config import Settings
+from memowidgets.training.design import draw_design
+from memowidgets.training.rho import Record, prediction_checkpoint
+
+
+def records(*drops: float) -> list[Record]:
+    losses = [1.0, *(1 - drop for drop in drops)]
+    return [
+        Record(f"epoch-{i * 0.2:g}", i * 0.2, i, loss, loss, 0.5, None, None)
+        for i, loss in enumerate(losses)
+    ]
+
+
+def test_the_first_checkpoint_past_rho_is_taken_and_nearest_differs_as_on_arc_mistral():
+    table = records(0.937, 0.980)  # METHOD: 93.7 % at epoch 0.2, 98.0 % at epoch 0.4
+    first = prediction_checkpoint(table, 0.95)
+    assert (first.record.epoch, first.reached) == (0.4, True)
+    assert prediction_checkpoint(table, 0.95, rule="nearest").record.epoch == 0.2
+
+
+def test_without_a_checkpoint_past_rho_the_nearest_is_taken_and_said():
+    chosen = prediction_checkpoint(records(0.3, 0.9, 0.8), 0.95)
+    assert chosen.record.step == 2
+    assert not chosen.reached
+    assert "no checkpoint reached a drop of 95% " in chosen.warnings[0]
+
+
+def test_a_jump_over_rho_is_said():
+    assert prediction_checkpoint(records(0.69, 0.9651)).jumped_from == pytest.approx(0.69)
+    assert "jumped from 69% to 97%" in prediction_checkpoint(records(0.69, 0.9651)).warnings[0]
+    assert prediction_checkpoint(records(0.8, 0.96)).jumped_from is None
+
+
+@pytest.mark.parametrize("rho", [0.0, 1.0, 95])
+def test_rho_must_be_a_share(rho):
+    with pytest.raises(ValueError, match="share between 0 and 1"):
+        prediction_checkpoint(records(0.5), rho)
+
+
+def test_rules_and_untrained_targets_are_checked():
+    with pytest.raises(ValueError, match="valid: first, nearest"):
+        prediction_checkpoint(records(0.5), rule="last")
+    with pytest.raises(ValueError, match="call train"):
+        prediction_checkpoint(records())
+
+
+def settings(**changes) -> Settings:
+    return TrainingConfig(**changes).resolved({})
+
+
+def test_checkpoints_are_step_0_every_so_often_and_the_end():
+    plan = settings(epochs=1, checkpoint_every=0.2, batch_size=10).checkpoint_steps(500)
+    assert plan == {0: 0, 10: 0.2, 20: 0.4, 30: 0.6, 40: 0.8, 50: 1.0}
+    odd = settings(epochs=2.5, checkpoint_every=1, batch_size=10).checkpoint_steps(100)
+    assert odd == {0: 0, 10: 1, 20: 2, 25: 2.5}
+    tiny = settings(epochs=1, checkpoint_every=0.01, batch_size=10).checkpoint_steps(30)
+    assert list(tiny) == [0, 1, 2, 3]
+
+
+def test_rates_fall_as_the_schedule_says():
+    linear = settings(epochs=10, batch_size=10, lr=1.0, schedule="linear")
+    assert linear.rate(0, 100) == 1.0
+    assert linear.rate(50, 100) == pytest.approx(0.5)
+    cosine = settings(epochs=10, batch_size=10, lr=1.0, schedule="cosine")
+    assert cosine.rate(25, 100) == pytest.approx(0.5 + 0.5 * math.cos(math.pi / 4))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 0}, "epochs must be a positive number"),
+        ({"lr": float("nan")}, "lr must be a positive number"),
+        ({"lr": float("inf")}, "lr must be a positive number"),
+        ({"batch_size": 2.5}, "whole number"),
+        ({"weight_decay": -1}, "weight_decay"),
+        ({"optimizer": "lion"}, "valid: adamw, sgd"),
+        ({"precision": "float8"}, "valid: float32, bfloat16"),
+    ],
+)
+def test_bad_settings_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        TrainingConfig(**changes)
+
+
+def test_the_study_design_splits_as_the_paper_does():
+    data = load_digits()
+    design = draw_design(data, "half", 1 / 9, seed=0)
+    assert len(design.held_out) == pytest.approx(len(data) / 9, abs=2)
+    assert len(design.members) == pytest.approx(len(design.pool) / 2, abs=2)
+    assert set(design.members) <= set(design.pool)
+    assert not set(design.held_out) & set(design.pool)
+    masks = np.array([design.shadow_members(0, i) for i in range(40)])
+    assert masks.mean() == pytest.approx(0.5, abs=0.01)
+    assert masks.mean(axis=0).min() > 0.1
+    assert (masks[0] != masks[1]).any()
+    np.testing.assert_array_equal(masks[3], design.shadow_members(0, 3))
+    assert (draw_design(data, "half", 1 / 9, seed=1).members != design.members[: len(design.members)]).any()
+
+
+def test_duplicates_stay_on_one_side_of_every_split():
+    pixels = np.random.default_rng(0).integers(0, 255, (40, 8, 8, 1)).astype(np.uint8)
+    data = ImageDataset.from_arrays(np.concatenate([pixels, pixels, pixels]), np.arange(120) % 2)
+    design = draw_design(data, "half", 1 / 9, seed=0)
+    for part in (design.members, design.held_out, design.pool[design.shadow_members(0, 0)]):
+        assert set(np.bincount(part % 40)) <= {0, 3}
+
+
+def test_members_by_name_mask_and_all():
+    data = load_digits()
+    assert draw_design(data, "all", None, 0).all_members
+    named = draw_design(data, ["digit-0003", "digit-0001"], 0.5, 0)
+    assert named.members.tolist() == [1, 3]
+    assert not {1, 3} & set(named.held_out)
+    assert len(named.held_out) == pytest.approx(len(data) / 2, abs=2)
+    mask = np.zeros(len(data), bool)
+    mask[:10] = True
+    assert draw_design(data, mask, None, 0).members.tolist() == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("members", "held_out", "message"),
+    [
+        ("most", 0.1, "valid: 'half', 'all'"),
+        (["nobody"], 0.1, "1 ids of members are not in the dataset, the first is 'nobody'"),
+        (np.ones(3, bool), 0.1, "the dataset has 1797 samples"),
+        ("half", 1.5, "share from 0 to below 1"),
+        (["digit-0001"], 0.1, "give it two or more"),
+    ],
+)
+def test_bad_designs_are_refused(members, held_out, message):
+    with pytest.raises(ValueError, match=message):
+        draw_design(load_digits(), members, held_out, 0)

@@ -52,7 +52,17 @@ if TYPE_CHECKING:
 
     OpenNotebook = Callable[..., "NotebookPage"]
 
-__all__ = ["Lab", "NotebookPage", "chromium", "find_chromium", "lab", "notebook_page"]
+__all__ = [
+    "Lab",
+    "NotebookPage",
+    "chromium",
+    "find_chromium",
+    "lab",
+    "notebook_page",
+    "open_notebook",
+    "running_chromium",
+    "running_lab",
+]
 
 ROOT = Path(__file__).parents[2]
 WIDTHS = (1400, 600)
@@ -92,9 +102,9 @@ def is_local(url: str) -> bool:
     return host == "localhost"
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """One Chromium for all browser tests."""
+@contextlib.contextmanager
+def running_chromium() -> Iterator[Browser]:
+    """A Chromium of our own; skips where there is none."""
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="no Playwright: pip install playwright"
     )
@@ -108,6 +118,13 @@ def chromium() -> Iterator[Browser]:
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One Chromium for all browser tests."""
+    with running_chromium() as browser:
+        yield browser
 
 
 @dataclass
@@ -129,14 +146,22 @@ class Lab:
             return json.loads(answer.read() or "null")
 
 
+@contextlib.contextmanager
+def running_lab() -> Iterator[Lab]:
+    """A JupyterLab of our own in a temporary folder; it and its kernels end with the context."""
+    pytest.importorskip("jupyterlab", reason="no JupyterLab: pip install 'memowidgets[lab]'")
+    with (
+        tempfile.TemporaryDirectory(prefix="memowidgets-lab-") as folder,
+        _server(Path(folder)) as server,
+    ):
+        yield server
+
+
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
-    """One JupyterLab server for all browser tests; it and its kernels end with the session."""
-    pytest.importorskip("jupyterlab", reason="no JupyterLab: pip install 'memowidgets[lab]'")
-    with tempfile.TemporaryDirectory(prefix="memowidgets-lab-") as folder:
-        home = Path(folder)
-        with _server(home) as server:
-            yield server
+    """One JupyterLab server for all browser tests."""
+    with running_lab() as server:
+        yield server
 
 
 @contextlib.contextmanager
@@ -397,35 +422,47 @@ class NotebookPage:
             self.problems.append(f"request leaves the machine: {request.url[:200]}")
 
 
+def open_notebook(
+    lab: Lab,
+    chromium: Browser,
+    cells: Sequence[str] | str | Path,
+    *,
+    name: str = "notebook",
+    width: int = WIDTHS[0],
+    height: int = 900,
+    scale: float = 1,
+    theme: str = "light",
+) -> NotebookPage:
+    """Open a copy of a notebook in a fresh window, watched from the start; nothing is run yet."""
+    path = lab.root / f"{name}.ipynb"
+    nbformat.write(_notebook(cells), path)
+    context = chromium.new_context(
+        viewport={"width": width, "height": height}, device_scale_factor=scale
+    )
+    notebook = NotebookPage(context.new_page(), lab, path)
+    notebook.watch()
+    notebook.open(theme)
+    return notebook
+
+
 @pytest.fixture
 def notebook_page(
     lab: Lab, chromium: Browser, request: pytest.FixtureRequest
 ) -> Iterator[OpenNotebook]:
     """Open notebooks in JupyterLab; see the top of this module."""
     opened: list[NotebookPage] = []
+    test = re.sub(r"\W+", "-", request.node.name)
 
-    def open_notebook(
-        cells: Sequence[str] | str | Path,
-        *,
-        run: bool = True,
-        timeout: float = 120,
-        width: int = WIDTHS[0],
-        height: int = 900,
-        theme: str = "light",
+    def opening(
+        cells: Sequence[str] | str | Path, *, run: bool = True, timeout: float = 120, **window: Any
     ) -> NotebookPage:
-        name = re.sub(r"\W+", "-", request.node.name)
-        path = lab.root / f"{name}-{len(opened)}.ipynb"
-        nbformat.write(_notebook(cells), path)
-        context = chromium.new_context(viewport={"width": width, "height": height})
-        notebook = NotebookPage(context.new_page(), lab, path)
+        notebook = open_notebook(lab, chromium, cells, name=f"{test}-{len(opened)}", **window)
         opened.append(notebook)
-        notebook.watch()
-        notebook.open(theme)
         if run:
             notebook.run_all(timeout)
         return notebook
 
-    yield open_notebook
+    yield opening
     for notebook in opened:
         notebook.page.context.close()
     for session in lab.api("sessions"):

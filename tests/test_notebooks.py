@@ -1,0 +1,46 @@
+"""Every notebook runs from top to bottom, in an empty folder, without a warning."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def test_there_are_notebooks():
+    assert NOTEBOOKS
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs(notebook, tmp_path):
+    shutil.copy(notebook, tmp_path)
+    executed = execute(tmp_path / notebook.name)
+    outputs = [output for cell in executed.cells for output in cell.get("outputs", ())]
+    assert outputs
+    warned = [o.text for o in outputs if o.output_type == "stream" and o.name == "stderr"]
+    assert not [text for text in warned if "Warning" in text]
+
+
+def execute(notebook: Path) -> nbformat.NotebookNode:
+    """Run a notebook where it lies, in a process of its own, and read what came out."""
+    own = {"JUPYTER_PREFER_ENV_PATH": "1", "IPYTHONDIR": str(notebook.parent / ".ipython")}
+    command = [sys.executable, "-m", "nbconvert", "--execute", "--to=notebook", "--inplace"]
+    started = time.monotonic()
+    result = subprocess.run(
+        [*command, str(notebook)],
+        cwd=notebook.parent, env=os.environ | own, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    print(f"{notebook.name}: {time.monotonic() - started:.0f} s")
+    if result.returncode:
+        pytest.fail(result.stderr[-6000:])
+    return nbformat.read(notebook, as_version=4)

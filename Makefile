@@ -39,7 +39,7 @@ bench: $(STAMP) ## measure against peers and limits (BENCH_ARGS=... are handed o
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 screenshot: $(STAMP) ## make docs/dashboard.png from the quickstart in a real browser
-	@$(BIN)/python scripts/screenshot.py
+	@$(BIN)/python -m scripts.screenshot
 
 constraints: $(STAMP) ## write what is installed to constraints.txt
 	@sh scripts/freeze.sh $(BIN)/pip > $(VENV)/constraints.txt

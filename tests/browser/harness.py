@@ -374,24 +374,23 @@ class NotebookPage:
             self.theme(theme)
             for width in widths:
                 taken.append(folder / f"{name}-{width}-{theme}.png")
-                self._screenshot(taken[-1], width, of)
+                self.resize(width)
+                self.screenshot(taken[-1], of)
         self.theme("light")
         if before is not None:
             self.resize(**before)
         return taken
 
-    def _screenshot(self, file: Path, width: int, of: str | Locator | None) -> None:
-        self.resize(width)
+    def screenshot(self, file: Path, of: str | Locator | None = None) -> None:
+        """Take one picture of an element, in full whatever its height, or of the window."""
         if of is None:
             self.page.screenshot(path=file)
             return
         element = (self.page.locator(of) if isinstance(of, str) else of).first
         element.scroll_into_view_if_needed()
-        box = element.bounding_box()
-        if (
-            box is not None and box["height"] > 700
-        ):  # the rest would be hidden by the notebook's scrolling
-            self.resize(width, int(box["height"]) + 300)
+        box, window = element.bounding_box(), self.page.viewport_size
+        if box is not None and window is not None and box["height"] > window["height"] - 200:
+            self.resize(window["width"], int(box["height"]) + 300)  # else Lab's scrolling hides it
             element.scroll_into_view_if_needed()
             self._settle()
         element.screenshot(path=file)

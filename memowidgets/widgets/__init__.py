@@ -1,0 +1,15 @@
+"""Front ends that move without the kernel, and their Python side."""
+
+from memowidgets.widgets.dashboard import Dashboard
+from memowidgets.widgets.explorer import ThresholdExplorer
+from memowidgets.widgets.inspector import SampleInspector
+from memowidgets.widgets.protocol import Choice, DashboardSource, ScoreView
+
+__all__ = [
+    "Choice",
+    "Dashboard",
+    "DashboardSource",
+    "SampleInspector",
+    "ScoreView",
+    "ThresholdExplorer",
+]

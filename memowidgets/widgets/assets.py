@@ -1,0 +1,27 @@
+"""The front-end files, joined to what anywidget takes: one text of script, one of style."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+__all__ = ["script", "style"]
+
+STATIC = Path(__file__).parent / "static"
+SHARED = ("maths", "dom")
+_LOCAL_IMPORT = re.compile(r'^import\s*\{[^}]*\}\s*from\s*"\./\w+\.js";\n', re.MULTILINE)
+
+
+@cache
+def script(name: str) -> str:
+    """The module of one widget, with the shared ones in front of it."""
+    parts = [(STATIC / f"{part}.js").read_text("utf-8") for part in (*SHARED, name)]
+    return "\n".join(_LOCAL_IMPORT.sub("", part) for part in parts)
+
+
+@cache
+def style(name: str) -> str:
+    """The style sheet of one widget, with the shared one in front of it."""
+    parts = [(STATIC / f"{part}.css").read_text("utf-8") for part in ("shared", name)]
+    return "\n".join(parts)

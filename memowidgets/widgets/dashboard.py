@@ -1,0 +1,316 @@
+"""The dashboard: a bar of pickers, the τ explorer and the inspector around one source."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets
+import numpy as np
+
+from memowidgets.progress import Cancelled, Progress
+from memowidgets.widgets.bar import Bar
+from memowidgets.widgets.explorer import ThresholdExplorer
+from memowidgets.widgets.inspector import SampleInspector
+from memowidgets.widgets.standin import bundle
+
+if TYPE_CHECKING:
+    from memowidgets.progress import Step
+    from memowidgets.widgets.protocol import DashboardSource, ScoreView
+
+__all__ = ["Dashboard"]
+
+SECONDS_BETWEEN_STEPS = 0.1
+STATE = ("checkpoint", "layer", "score", "tau", "filter", "sort")
+Pick = tuple[str, str, str]
+
+
+class Dashboard(ipywidgets.VBox):
+    """Pick a checkpoint, a layer and a score; move τ; look at what it flags.
+
+    What is computed already shows at once. What is not waits for Compute, which works in a
+    thread of its own: the kernel stays free, and Cancel acts between two batches.
+
+    Parameters
+    ----------
+    source : DashboardSource
+        An audit.
+
+    Attributes
+    ----------
+    explorer : ThresholdExplorer
+        The histogram, the ROC and τ.
+    inspector : SampleInspector
+        The samples.
+    bar : Bar
+        The pickers.
+    state : dict
+        ``checkpoint``, ``layer``, ``score``, ``tau``, ``filter``, ``sort``: what restores
+        this view. Set all of it or a part.
+
+    Raises
+    ------
+    ValueError
+        If the source has nothing to choose from, or `state` names something unknown.
+    """
+
+    def __init__(self, source: DashboardSource) -> None:
+        self._source = source
+        self._samples = source.samples()
+        self._lock = threading.RLock()
+        self._progress: Progress | None = None
+        self._worker: threading.Thread | None = None
+        self._shown: Pick | None = None
+        self._restoring = False
+        self._taus: dict[str, float] = {}
+        self.bar = Bar(
+            source.checkpoint_choices(),
+            source.layer_choices(),
+            source.score_choices(),
+            self.compute,
+            self.cancel,
+        )
+        self.explorer = ThresholdExplorer(None)
+        self.inspector = SampleInspector(self._samples)
+        self.inspector.layout.display = "none"
+        super().__init__([self.bar, self.explorer, self.inspector])
+        self.add_class("mw-dashboard")
+        self.bar.observe(self._picked, ["checkpoint", "layer", "score"])
+        self.explorer.observe(self._tau_moved, "tau")
+        self._show_device()
+        self._picked(None)
+
+    # ---------------------------------------------------------------- state
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """A small dictionary that restores this view."""
+        return {
+            "checkpoint": self.bar.checkpoint,
+            "layer": self.bar.layer,
+            "score": self.bar.score,
+            "tau": self.explorer.tau,
+            "filter": self.inspector.filter,
+            "sort": self.inspector.sort,
+        }
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        unknown = [name for name in state if name not in STATE]
+        if unknown:
+            raise ValueError(f"unknown part of a state: {unknown[0]!r}; valid: {', '.join(STATE)}")
+        with self._lock:
+            self._restoring = True
+            try:
+                for name in ("checkpoint", "layer", "score"):
+                    setattr(self.bar, name, state.get(name, getattr(self.bar, name)))
+            finally:
+                self._restoring = False
+            self._picked(None)
+            if "tau" in state:
+                self.explorer.tau = state["tau"]
+                self._taus[self.bar.score] = self.explorer.tau
+            if self._shown == self.bar.choice:
+                self.inspector.filter = state.get("filter", self.inspector.filter)
+                self.inspector.sort = state.get("sort", self.inspector.sort)
+
+    # ---------------------------------------------------------------- work
+
+    def compute(self) -> None:
+        """Compute what is picked, in a thread of its own; what is there is shown at once."""
+        with self._lock:
+            if self._progress is not None:
+                return
+            pick = self.bar.choice
+            progress = Progress(_throttled(self._show_step))
+            self._progress = progress
+            self.bar.say("")
+            self.bar.start_work("starting")
+            name = "memowidgets-compute"
+            work = (pick, progress)
+            self._worker = threading.Thread(target=self._work, args=work, name=name, daemon=True)
+            self._worker.start()
+
+    def cancel(self) -> None:
+        """Ask the work under way to stop; what it finished is kept."""
+        progress = self._progress
+        if progress is not None:
+            progress.cancel()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until no work is under way; for scripts and tests."""
+        worker = self._worker
+        if worker is not None:
+            worker.join(timeout)
+
+    def close(self) -> None:
+        """Cancel the work and take all parts off the page and out of memory."""
+        self.cancel()
+        for part in (self.bar, self.explorer, self.inspector):
+            part.close()
+        if self.layout is not None and self.comm is not None:
+            self.layout.close()
+        super().close()
+
+    def _work(self, pick: Pick, progress: Progress) -> None:
+        view: ScoreView | None = None
+        said = ("", "note")
+        try:
+            view = self._source.view(*pick, progress)
+        except Cancelled:
+            said = ("Cancelled; what was finished is kept.", "note")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it in the bar
+            said = (_sentence(error), "error")
+        with self._lock:
+            self._progress = None
+            self.bar.end_work()
+            self.bar.say(*said)
+            self._show_device()
+            if view is not None and pick == self.bar.choice:
+                self._show(pick, view)
+            else:
+                self._picked(None, keep_message=view is None)
+
+    def _show_step(self, step: Step) -> None:
+        if self._progress is not None:
+            self.bar.show_step(step)
+
+    def _show_device(self) -> None:
+        self.bar._status = self._source.device_status()  # noqa: SLF001 - one front end
+
+    # ---------------------------------------------------------------- what is on show
+
+    def _picked(self, _change: object, *, keep_message: bool = False) -> None:
+        """Show what is picked if it is there; else say what the old view is, and wait."""
+        with self._lock:
+            if self._restoring:
+                return
+            pick = self.bar.choice
+            if pick == self._shown:
+                self._fresh(keep_message=keep_message)
+                return
+            if not self._source.is_computed(*pick):
+                self._wait_for_compute(keep_message=keep_message)
+            elif self._progress is None:
+                self._fetch(pick)
+            else:  # the source may be busy: never let the kernel wait for it
+                threading.Thread(target=self._fetch, args=(pick,), daemon=True).start()
+
+    def _fetch(self, pick: Pick) -> None:
+        """Show what is computed already."""
+        try:
+            view = self._source.view(*pick)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.bar.say(_sentence(error), "error")
+            return
+        with self._lock:
+            if pick == self.bar.choice:
+                self._show(pick, view)
+
+    def _wait_for_compute(self, *, keep_message: bool) -> None:
+        self.bar.computed = False
+        self._set_stale(self._stale_note())
+        if not keep_message and self._progress is None:
+            self.bar.say("Not computed yet: press Compute.")
+
+    def _fresh(self, *, keep_message: bool) -> None:
+        self.bar.computed = True
+        self._set_stale("")
+        if not keep_message:
+            self.bar.say("")
+
+    def _stale_note(self) -> str:
+        if self._shown is None:
+            return ""
+        score, layer, checkpoint = self._shown
+        return f"Still showing {score}, layer {layer}, checkpoint {checkpoint}."
+
+    def _set_stale(self, note: str) -> None:
+        self.explorer._stale = self.inspector._stale = note  # noqa: SLF001 - parts of one view
+
+    def _show(self, pick: Pick, view: ScoreView) -> None:
+        memorized, keep, left_out = _truth(view)
+        scores = view.scores[keep]
+        tau = self._tau_for(pick[0], scores)
+        truth = "" if memorized is None else f"log-LiRA ≥ {view.eta:g}"
+        shared: dict[str, Any] = {
+            "memorized": memorized,
+            "errors": _kept(view.errors, keep),
+            "title": view.title,
+        }
+        self._shown = pick
+        self.explorer.update(scores, tau=tau, truth=truth, **shared)
+        self.inspector.update(
+            scores,
+            tau=tau,
+            labels=view.labels[keep],
+            positions=view.positions[keep],
+            log_lira=_kept(view.log_lira, keep),
+            probabilities=_kept(view.probabilities, keep),
+            **shared,
+        )
+        self.inspector.layout.display = None
+        self.bar._warnings = [*left_out, *view.warnings]  # noqa: SLF001 - one front end
+        self._fresh(keep_message=False)
+
+    def _tau_for(self, score: str, scores: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+        """Each score's own last τ; for a new one, the τ that flags as many samples as now."""
+        if score in self._taus:
+            return self._taus[score]
+        if self._shown is None or self._shown[0] == score:
+            return self.explorer.tau
+        flagged = min(self.explorer.counts["flagged"], len(scores))
+        ordered = np.sort(scores)
+        return float(ordered[flagged - 1] if flagged else np.nextafter(ordered[0], -np.inf))
+
+    def _tau_moved(self, _change: object) -> None:
+        self.inspector.tau = self.explorer.tau
+        if self._shown is not None:
+            self._taus[self._shown[0]] = self.explorer.tau
+
+    # ---------------------------------------------------------------- without a page
+
+    def __repr__(self) -> str:
+        score, layer, checkpoint = self.bar.choice
+        chosen = f"{score}, layer {layer}, checkpoint {checkpoint}"
+        return f"Dashboard({chosen}: {self.explorer!r})"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        stand_in = self.explorer._stand_in()  # noqa: SLF001 - parts of one view
+        return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
+
+
+def _throttled(show: Any) -> Any:
+    """A listener that passes on at most ten steps a second, and every last one."""
+    last = [0.0]
+
+    def listen(step: Step) -> None:
+        now = time.monotonic()
+        if now - last[0] >= SECONDS_BETWEEN_STEPS or step.done == step.total:
+            last[0] = now
+            show(step)
+
+    return listen
+
+
+def _sentence(error: Exception) -> str:
+    """An error as one line."""
+    text = " ".join(str(error).split())
+    return text or f"{type(error).__name__}, without a message"
+
+
+def _kept(values: Any, keep: Any) -> Any:
+    return None if values is None else values[keep]
+
+
+def _truth(view: ScoreView) -> tuple[Any, Any, list[str]]:
+    """Who is memorised, which rows have a log-LiRA at all, and a sentence on those without."""
+    if view.log_lira is None:
+        return None, np.ones(len(view.scores), dtype=np.bool_), []
+    known = np.isfinite(view.log_lira)
+    left_out = int((~known).sum())
+    if left_out == len(known):
+        return None, np.ones(len(known), dtype=np.bool_), ["No sample has a log-LiRA yet."]
+    notes = [f"{left_out} samples have no log-LiRA and are left out here."] if left_out else []
+    return view.log_lira[known] >= view.eta, known, notes

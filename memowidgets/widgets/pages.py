@@ -1,0 +1,153 @@
+"""Which samples the inspector shows, in what order: pure, on arrays; no widgets here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["SORTS", "Rows", "valid_filters"]
+
+SORTS = {
+    "risk": "most at risk first",
+    "safe": "least at risk first",
+    "log-lira": "highest log-LiRA first",
+    "disagreement": "least probable label first",
+    "label": "by label",
+    "order": "as in the dataset",
+}
+STATUSES = ("clear", "missed", "false alarm", "hit")
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Everything known of the samples on show; row i is sample ``positions[i]``.
+
+    Attributes
+    ----------
+    positions : array of shape (n,), int64
+        Where each row stands in the samples.
+    scores, errors, log_lira : array of shape (n,), float64, or None
+        Low scores mean risk.
+    memorized : array of shape (n,), bool, or None
+        Ground truth.
+    labels : array of shape (n,), int64, or None
+        -1 for a sample without one.
+    probabilities : array of shape (n, n_classes), or None
+        The model's.
+    """
+
+    positions: NDArray[np.int64]
+    scores: NDArray[np.float64] | None = None
+    errors: NDArray[np.float64] | None = None
+    memorized: NDArray[np.bool_] | None = None
+    log_lira: NDArray[np.float64] | None = None
+    labels: NDArray[np.int64] | None = None
+    probabilities: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def filters(self) -> tuple[str, ...]:
+        """Names of the filters that make sense here."""
+        return valid_filters(self.scores is not None, self.memorized is not None)
+
+    def sorts(self) -> tuple[str, ...]:
+        """Names of the orders that make sense here."""
+        there = {
+            "risk": self.scores is not None,
+            "safe": self.scores is not None,
+            "log-lira": self.log_lira is not None,
+            "disagreement": self.label_probability is not None,
+            "label": self.labels is not None,
+            "order": True,
+        }
+        return tuple(name for name in SORTS if there[name])
+
+    def flagged(self, tau: float) -> NDArray[np.bool_]:
+        """Which rows have a score of at most τ; none without scores."""
+        if self.scores is None:
+            return np.zeros(len(self), dtype=np.bool_)
+        flags: NDArray[np.bool_] = self.scores <= tau
+        return flags
+
+    def mask(self, name: str, tau: float) -> NDArray[np.bool_]:
+        """Which rows a filter shows."""
+        flagged = self.flagged(tau)
+        if name == "all":
+            return np.ones(len(self), dtype=np.bool_)
+        if name in ("flagged", "not flagged"):
+            return flagged if name == "flagged" else ~flagged
+        if self.memorized is None:
+            raise ValueError(f"the filter {name!r} needs ground truth")
+        wants_flag, wants_memorized = name in ("hit", "false alarm"), name in ("hit", "missed")
+        return (flagged == wants_flag) & (self.memorized == wants_memorized)
+
+    def status(self, row: int, tau: float) -> str:
+        """What a row is at τ, in the words of the filters; empty without scores."""
+        if self.scores is None:
+            return ""
+        flagged = bool(self.scores[row] <= tau)
+        if self.memorized is None:
+            return "flagged" if flagged else "not flagged"
+        return STATUSES[2 * flagged + bool(self.memorized[row])]
+
+    def order(self, name: str) -> NDArray[np.int64]:
+        """All rows in the order that a sort gives."""
+        if name not in self.sorts():
+            raise ValueError(
+                f"unknown sort {name!r}; valid here: {', '.join(map(repr, self.sorts()))}"
+            )
+        return self._orders[name]
+
+    @cached_property
+    def _orders(self) -> _Orders:
+        return _Orders(self)
+
+    @cached_property
+    def label_probability(self) -> NDArray[np.float64] | None:
+        """The model's probability of each row's label, NaN where the row has none."""
+        if self.probabilities is None or self.labels is None:
+            return None
+        known = (self.labels >= 0) & (self.labels < self.probabilities.shape[1])
+        column = np.where(known, self.labels, 0)
+        chosen = self.probabilities[np.arange(len(self)), column].astype(np.float64)
+        return np.where(known, chosen, np.nan)
+
+
+def valid_filters(scores: bool, truth: bool) -> tuple[str, ...]:
+    """Names of the filters that make sense with what is known."""
+    if not scores:
+        return ("all",)
+    if not truth:
+        return ("flagged", "not flagged", "all")
+    return ("flagged", "hit", "false alarm", "missed", "clear", "all")
+
+
+class _Orders(dict[str, "NDArray[np.int64]"]):
+    """Each order, made when first asked for."""
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__()
+        self._rows = rows
+
+    def __missing__(self, name: str) -> NDArray[np.int64]:
+        self[name] = order = np.argsort(self._keys(name), kind="stable")
+        return order
+
+    def _keys(self, name: str) -> NDArray[np.float64]:
+        rows = self._rows
+        if name == "log-lira" and rows.log_lira is not None:
+            return -rows.log_lira
+        if name == "disagreement" and rows.label_probability is not None:
+            return rows.label_probability
+        if name == "label" and rows.labels is not None:
+            return rows.labels.astype(np.float64)
+        if name in ("risk", "safe") and rows.scores is not None:
+            return rows.scores if name == "risk" else -rows.scores
+        return rows.positions.astype(np.float64)

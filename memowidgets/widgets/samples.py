@@ -1,0 +1,232 @@
+"""How the inspector reads samples of any kind: images, texts, multiple-choice questions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Card", "SampleReader", "reader_for"]
+
+MOST_CHARACTERS = 4000
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Card:
+    """What one sample shows.
+
+    Attributes
+    ----------
+    text : str or None
+        A text, or the question of an MCQ.
+    options : tuple of str
+        The choices of an MCQ.
+    image : array of shape (height, width, channels), uint8, or None
+        One, three or four channels.
+    canary : bool
+        Whether it was planted.
+    """
+
+    text: str | None = None
+    options: tuple[str, ...] = ()
+    image: NDArray[np.uint8] | None = None
+    canary: bool = False
+
+
+class SampleReader(Protocol):
+    """One kind of samples."""
+
+    kind: str
+
+    def __len__(self) -> int:
+        """How many samples there are."""
+        ...
+
+    def id(self, position: int) -> str:
+        """Name of a sample."""
+        ...
+
+    def card(self, position: int) -> Card:
+        """What a sample shows."""
+        ...
+
+    def text(self, position: int) -> str:
+        """What a search looks through; empty for images."""
+        ...
+
+    def labels(self) -> NDArray[np.int64] | None:
+        """The labels that the samples themselves carry, -1 where one has none."""
+        ...
+
+
+def reader_for(samples: Any) -> SampleReader:
+    """The reader that fits.
+
+    Parameters
+    ----------
+    samples : sequence
+        A dataset of this package, an array of images of shape (n, h, w) or (n, h, w, c), a
+        list of texts, or a list of records with ``question``, ``choices`` and ``answer``.
+
+    Returns
+    -------
+    SampleReader
+
+    Raises
+    ------
+    TypeError
+        If the first sample is of no known kind.
+    ValueError
+        If there is no sample or the images have an unknown shape.
+
+    Examples
+    --------
+    >>> reader_for(["first text", "second text"]).card(1).text
+    'second text'
+    """
+    if not hasattr(samples, "__len__") or not hasattr(samples, "__getitem__"):
+        raise TypeError(f"samples must have a length and an order, not be {type(samples).__name__}")
+    if len(samples) == 0:
+        raise ValueError("samples is empty: there must be at least one")
+    if isinstance(samples, np.ndarray) and samples.dtype.kind in "fiub":
+        return _ImageArray(samples)
+    if hasattr(samples, "iloc"):
+        samples = samples.tolist() if samples.ndim == 1 else samples.to_dict("records")
+    first = samples[0]
+    if isinstance(first, str):
+        return _Texts(samples)
+    if _get(first, "image") is not None:
+        return _Images(samples)
+    if _get(first, "question") is not None and _get(first, "choices") is not None:
+        return _Questions(samples)
+    raise TypeError(
+        f"cannot show samples of type {type(first).__name__}: give images as an array of shape "
+        "(n, height, width[, channels]), texts as strings, or records with 'question', "
+        "'choices' and 'answer'"
+    )
+
+
+def readable(text: str) -> str:
+    """Text that can travel as UTF-8: half characters are replaced."""
+    return _SURROGATES.sub("\ufffd", text)
+
+
+class _Objects:
+    """Samples that stand in a sequence, with an id each if they have one."""
+
+    def __init__(self, samples: Sequence[Any]) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def id(self, position: int) -> str:
+        name = _get(self._samples[position], "id")
+        return readable(str(position if name is None else name))
+
+    def text(self, position: int) -> str:
+        del position
+        return ""
+
+    def labels(self) -> NDArray[np.int64] | None:
+        known = getattr(self._samples, "labels", None)
+        if known is not None:
+            return np.asarray(known, dtype=np.int64)
+        carried = np.array([_label(self._samples[i]) for i in range(len(self))], dtype=np.int64)
+        return carried if (carried >= 0).any() else None
+
+
+class _Images(_Objects):
+    kind = "image"
+
+    def card(self, position: int) -> Card:
+        sample = self._samples[position]
+        pixels = _as_bytes(np.asarray(_get(sample, "image")))
+        return Card(image=pixels, canary=bool(_get(sample, "canary")))
+
+
+class _ImageArray(_Objects):
+    kind = "image"
+
+    def __init__(self, images: NDArray[Any]) -> None:
+        if images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] not in (1, 3, 4)):
+            raise ValueError(
+                "images must have the shape (n, height, width) or (n, height, width, channels) "
+                f"with 1, 3 or 4 channels, not {images.shape}"
+            )
+        super().__init__(images)  # type: ignore[arg-type]
+        self._top = float(images.max()) if images.dtype.kind == "f" else None
+
+    def id(self, position: int) -> str:
+        return str(position)
+
+    def card(self, position: int) -> Card:
+        return Card(image=_as_bytes(self._samples[position], self._top))
+
+    def labels(self) -> NDArray[np.int64] | None:
+        return None
+
+
+class _Texts(_Objects):
+    kind = "text"
+
+    def id(self, position: int) -> str:
+        return str(position)
+
+    def card(self, position: int) -> Card:
+        return Card(text=str(self._samples[position]))
+
+    def text(self, position: int) -> str:
+        return str(self._samples[position])
+
+    def labels(self) -> NDArray[np.int64] | None:
+        return None
+
+
+class _Questions(_Objects):
+    kind = "mcq"
+
+    def card(self, position: int) -> Card:
+        sample = self._samples[position]
+        options = tuple(str(choice) for choice in _get(sample, "choices"))
+        return Card(str(_get(sample, "question")), options, canary=bool(_get(sample, "canary")))
+
+    def text(self, position: int) -> str:
+        card = self.card(position)
+        return "\n".join([card.text or "", *card.options])
+
+
+def _get(sample: Any, name: str) -> Any:
+    if isinstance(sample, dict):
+        return sample.get(name)
+    return getattr(sample, name, None)
+
+
+def _label(sample: Any) -> int:
+    """The number that a sample gives as its label or answer, else -1."""
+    for name in ("label", "answer"):
+        label = _get(sample, name)
+        if isinstance(label, int | np.integer):
+            return int(label)
+    return -1
+
+
+def _as_bytes(image: NDArray[Any], top: float | None = None) -> NDArray[np.uint8]:
+    """An image as bytes; real numbers count from 0 to 1, or to the largest pixel of all."""
+    if image.ndim == 2:
+        image = image[..., np.newaxis]
+    if image.dtype == np.uint8:
+        return image
+    scale = 1.0 if top is None or top <= 1.0 else top
+    pixels = np.nan_to_num(np.asarray(image, dtype=np.float64)) / scale
+    if image.dtype.kind in "iu":
+        pixels = image / 255.0
+    return (np.clip(pixels, 0.0, 1.0) * 255).round().astype(np.uint8)

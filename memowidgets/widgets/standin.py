@@ -1,0 +1,29 @@
+"""What stands where no widget can run: the same numbers as a small table; never a sample."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["bundle", "table"]
+
+
+def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """A table of two columns as HTML, its text escaped."""
+    body = "".join(
+        f'<tr><th scope="row" style="text-align:left">{html.escape(name)}</th>'
+        f'<td style="text-align:right">{html.escape(value)}</td></tr>'
+        for name, value in rows
+    )
+    return f"<table><caption>{html.escape(title)}</caption><tbody>{body}</tbody></table>"
+
+
+def bundle(widget_bundle: Any, text: str, markup: str) -> Any:
+    """A widget's MIME bundle with a text and a table for those who cannot show the widget."""
+    if widget_bundle is None:
+        return None
+    data, metadata = widget_bundle if isinstance(widget_bundle, tuple) else (widget_bundle, {})
+    return {**data, "text/plain": text, "text/html": markup}, metadata

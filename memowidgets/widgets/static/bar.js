@@ -1,0 +1,150 @@
+/** The bar of the dashboard: what to score, Compute, how far it is, Cancel. */
+
+import { html, listeners, root, segments, setAttributes } from "./dom.js";
+import { durationText } from "./maths.js";
+
+/** @typedef {import("./dom.js").Model} Model */
+/** @typedef {{value: string, label: string, marked: boolean}} Choice */
+
+/** One view of the bar. */
+class Bar {
+  /**
+   * @param {Model} model
+   * @param {HTMLElement} el
+   */
+  constructor(model, el) {
+    this.model = model;
+    this.ears = listeners(model);
+    this.root = root(el, "bar", "What to score");
+    this.build();
+    this.ears.onModel("change:_choices", () => this.fill());
+    for (const name of ["checkpoint", "layer", "score"]) {
+      this.ears.onModel(`change:${name}`, () => this.showChosen());
+    }
+    for (const name of ["computed", "_work", "_status", "_message", "_warnings"]) {
+      this.ears.onModel(`change:${name}`, () => this.show());
+    }
+    this.fill();
+    this.show();
+  }
+
+  build() {
+    this.checkpoint = html("select", { class: "mw-select", "aria-label": "checkpoint" });
+    this.layer = html("select", { class: "mw-select", "aria-label": "layer" });
+    this.ears.on(this.checkpoint, "change", () => this.choose("checkpoint", this.checkpoint.value));
+    this.ears.on(this.layer, "change", () => this.choose("layer", this.layer.value));
+    this.scoreBox = html("div", { class: "mw-picker" });
+    this.device = html("span", { class: "mw-device" });
+    this.deviceBox = picker("Device", this.device);
+    this.compute = html("button", { type: "button", class: "mw-button mw-compute" }, "Compute");
+    this.ears.on(this.compute, "click", () => this.model.send({ type: "compute" }));
+    this.cancel = html("button", { type: "button", class: "mw-button mw-cancel" }, "Cancel");
+    this.ears.on(this.cancel, "click", () => {
+      this.cancel.disabled = true;
+      this.model.send({ type: "cancel" });
+    });
+    this.what = html("div", { class: "mw-what" });
+    this.meterFill = html("div", { class: "mw-meter-fill" });
+    this.meter = html("div", { class: "mw-meter", role: "progressbar" }, this.meterFill);
+    setAttributes(this.meter, { "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": "progress" });
+    this.work = html("div", { class: "mw-work" }, this.what, this.meter);
+    this.message = html("p", { class: "mw-message", role: "status" });
+    this.warnings = html("ul", { class: "mw-warnings", "aria-label": "Warnings" });
+    const actions = html("div", { class: "mw-row mw-actions" }, this.compute, this.work, this.cancel);
+    const row = html("div", { class: "mw-row mw-bar-row" });
+    row.append(picker("Checkpoint", this.checkpoint), picker("Layer", this.layer), this.scoreBox);
+    row.append(this.deviceBox, actions);
+    this.root.append(row, this.message, this.warnings);
+  }
+
+  fill() {
+    const { checkpoints, layers, scores } = this.model.get("_choices");
+    fillPicker(this.checkpoint, checkpoints, " (ρ)");
+    fillPicker(this.layer, layers, "");
+    this.scores = segments("Score", scores, (value) => this.choose("score", value));
+    this.scoreBox.replaceChildren(html("span", { class: "mw-picker-name" }, "Score"), this.scores.group);
+    this.showChosen();
+  }
+
+  showChosen() {
+    this.checkpoint.value = this.model.get("checkpoint");
+    this.layer.value = this.model.get("layer");
+    this.scores?.show(this.model.get("score"));
+  }
+
+  /**
+   * @param {string} name
+   * @param {string} value
+   */
+  choose(name, value) {
+    this.model.set(name, value);
+    this.model.save_changes();
+  }
+
+  show() {
+    const work = this.model.get("_work");
+    const busy = work !== null && work !== undefined && work.busy === true;
+    const computed = this.model.get("computed");
+    this.compute.disabled = busy || computed;
+    this.compute.classList.toggle("mw-wanted", !busy && !computed);
+    this.compute.textContent = computed && !busy ? "Computed" : "Compute";
+    this.cancel.hidden = !busy;
+    this.work.hidden = !busy;
+    if (busy) this.showWork(work);
+    else this.cancel.disabled = false;
+    const status = this.model.get("_status");
+    this.device.textContent = status;
+    this.deviceBox.hidden = status === "";
+    const { kind, text } = this.model.get("_message");
+    this.message.className = `mw-message mw-message-${kind}`;
+    this.message.textContent = text;
+    this.message.hidden = text === "";
+    /** @type {string[]} */
+    const warnings = this.model.get("_warnings");
+    this.warnings.replaceChildren(...warnings.map((warning) => html("li", {}, warning)));
+    this.warnings.hidden = warnings.length === 0;
+  }
+
+  /** @param {{done: number, total: number, what: string, seconds_left: number | null}} work */
+  showWork(work) {
+    const share = work.total > 0 ? work.done / work.total : 0;
+    const left = durationText(work.seconds_left);
+    const steps = work.total > 0 ? ` ${work.done} of ${work.total}` : "";
+    this.what.textContent = `${work.what}${steps}${left ? `, ${left}` : ""}`;
+    this.meterFill.style.width = `${(100 * share).toFixed(1)}%`;
+    this.meter.setAttribute("aria-valuenow", (100 * share).toFixed(0));
+    this.meter.setAttribute("aria-valuetext", this.what.textContent);
+  }
+
+  destroy() {
+    this.ears.clear();
+    this.root.remove();
+  }
+}
+
+/**
+ * @param {string} name
+ * @param {HTMLElement} control
+ */
+function picker(name, control) {
+  const tag = control instanceof HTMLSelectElement ? "label" : "div";
+  return html(tag, { class: "mw-picker" }, html("span", { class: "mw-picker-name" }, name), control);
+}
+
+/**
+ * @param {HTMLSelectElement} select
+ * @param {Choice[]} choices
+ * @param {string} mark  what is said of the recommended choice
+ */
+function fillPicker(select, choices, mark) {
+  const name = (/** @type {Choice} */ choice) => (choice.marked ? choice.label + mark : choice.label);
+  select.replaceChildren(...choices.map((choice) => new Option(name(choice), choice.value)));
+}
+
+export default {
+  /** @param {{model: Model, el: HTMLElement}} context */
+  render({ model, el }) {
+    const view = new Bar(model, el);
+    return () => view.destroy();
+  },
+};

@@ -1,0 +1,226 @@
+/** What the front ends share to build and update a page. Text enters it as text, never as HTML. */
+
+/**
+ * @typedef {object} Model  the part of anywidget's model that is used here
+ * @property {(name: string) => any} get
+ * @property {(name: string, value: any) => void} set
+ * @property {() => void} save_changes
+ * @property {(content: any) => void} send
+ * @property {(name: string, handler: (...args: any[]) => void) => void} on
+ * @property {(name: string, handler: (...args: any[]) => void) => void} off
+ */
+
+/** @typedef {Record<string, string | number | boolean | null>} Attributes */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * An HTML element; a true or false attribute is there or is not.
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Attributes} [attributes]
+ * @param {...(Node | string)} children
+ * @returns {HTMLElementTagNameMap[Tag]}
+ */
+export function html(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  setAttributes(element, attributes);
+  element.append(...children);
+  return element;
+}
+
+/**
+ * @template {keyof SVGElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Attributes} [attributes]
+ * @param {...(Node | string)} children
+ * @returns {SVGElementTagNameMap[Tag]}
+ */
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  setAttributes(element, attributes);
+  element.append(...children);
+  return element;
+}
+
+/**
+ * @param {Element} element
+ * @param {Attributes} attributes
+ */
+export function setAttributes(element, attributes) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === false) element.removeAttribute(name);
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+}
+
+/**
+ * The bytes of a synced trait or message, wherever the host put them, as a fresh buffer.
+ * @param {DataView | ArrayBuffer | ArrayBufferView} data
+ * @returns {ArrayBuffer}
+ */
+export function bytesOf(data) {
+  if (data instanceof ArrayBuffer) return data.slice(0);
+  const start = data.byteOffset;
+  return /** @type {ArrayBuffer} */ (data.buffer.slice(start, start + data.byteLength));
+}
+
+/**
+ * Runs `action` at most once every `wait` milliseconds, and once more after the last call.
+ * @param {() => void} action
+ * @param {number} wait
+ */
+export function throttle(action, wait) {
+  /** @type {ReturnType<typeof setTimeout> | null} */
+  let timer = null;
+  let last = -Infinity;
+  const fire = () => {
+    timer = null;
+    last = performance.now();
+    action();
+  };
+  const run = () => {
+    if (timer !== null) return;
+    const rest = wait - (performance.now() - last);
+    if (rest <= 0) fire();
+    else timer = setTimeout(fire, rest);
+  };
+  run.cancel = () => {
+    if (timer !== null) clearTimeout(timer);
+    timer = null;
+  };
+  return run;
+}
+
+/**
+ * Listeners of one view, taken off together when it goes.
+ * @param {Model} model
+ */
+export function listeners(model) {
+  /** @type {(() => void)[]} */
+  const undo = [];
+  return {
+    /**
+     * @param {string} name
+     * @param {(...args: any[]) => void} handler
+     */
+    onModel(name, handler) {
+      model.on(name, handler);
+      undo.push(() => model.off(name, handler));
+    },
+    /**
+     * @param {EventTarget} target
+     * @param {string} name
+     * @param {(event: any) => void} handler
+     */
+    on(target, name, handler) {
+      target.addEventListener(name, handler);
+      undo.push(() => target.removeEventListener(name, handler));
+    },
+    /** @param {() => void} action */
+    later(action) {
+      undo.push(action);
+    },
+    clear() {
+      for (const action of undo.splice(0)) action();
+    },
+  };
+}
+
+/**
+ * Calls back with the width of an element whenever it changes, never for a hidden one.
+ * @param {Element} element
+ * @param {(width: number) => void} action
+ * @returns {() => void}  stops it
+ */
+export function onWidth(element, action) {
+  let last = 0;
+  let frame = 0;
+  const observer = new ResizeObserver((entries) => {
+    const width = Math.floor(entries[entries.length - 1].contentRect.width);
+    if (width === 0 || width === last) return;
+    last = width;
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(() => action(width));
+  });
+  observer.observe(element);
+  return () => {
+    cancelAnimationFrame(frame);
+    observer.disconnect();
+  };
+}
+
+/**
+ * One of several buttons that stand for one choice, a radio group for the keyboard.
+ * @param {string} label
+ * @param {{value: string, label: string, marked?: boolean}[]} choices
+ * @param {(value: string) => void} choose
+ */
+export function segments(label, choices, choose) {
+  const buttons = choices.map((choice) =>
+    html("button", { type: "button", role: "radio", class: "mw-segment" }, choice.label),
+  );
+  const group = html("div", { role: "radiogroup", "aria-label": label, class: "mw-segments" });
+  group.append(...buttons);
+  /** @param {string} value */
+  const show = (value) => {
+    const chosen = Math.max(0, choices.findIndex((choice) => choice.value === value));
+    buttons.forEach((button, i) => {
+      button.setAttribute("aria-checked", String(choices[i].value === value));
+      button.tabIndex = i === chosen ? 0 : -1;
+    });
+  };
+  /** @param {number} i */
+  const pick = (i) => {
+    show(choices[i].value);
+    buttons[i].focus();
+    choose(choices[i].value);
+  };
+  buttons.forEach((button, i) => {
+    button.addEventListener("click", () => pick(i));
+    button.addEventListener("keydown", (event) => {
+      const step = arrowStep(event.key);
+      if (step === 0) return;
+      event.preventDefault();
+      pick((i + step + buttons.length) % buttons.length);
+    });
+  });
+  return { group, show };
+}
+
+/**
+ * +1 for the arrows that go on, −1 for those that go back, else 0.
+ * @param {string} key
+ */
+export function arrowStep(key) {
+  if (key === "ArrowRight" || key === "ArrowUp") return 1;
+  return key === "ArrowLeft" || key === "ArrowDown" ? -1 : 0;
+}
+
+/**
+ * The root of a view. JupyterLab leaves the keyboard to whatever is inside it.
+ * @param {HTMLElement} el
+ * @param {string} name
+ * @param {string} label
+ */
+export function root(el, name, label) {
+  const element = html("section", {
+    class: `mw mw-${name}`,
+    "aria-label": label,
+    "data-lm-suppress-shortcuts": "true",
+  });
+  el.append(element);
+  return element;
+}
+
+/**
+ * Shows a note above a view that is out of date, and dims the rest.
+ * @param {HTMLElement} element
+ * @param {HTMLElement} note
+ * @param {string} text  empty: up to date
+ */
+export function showStale(element, note, text) {
+  element.classList.toggle("mw-stale", text !== "");
+  note.textContent = text;
+  note.hidden = text === "";
+}

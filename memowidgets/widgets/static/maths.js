@@ -1,0 +1,511 @@
+/**
+ * The arithmetic behind the front ends: pure functions on plain and typed arrays, no DOM.
+ * Everywhere: a sample is flagged if its score is at most tau, and low scores mean risk.
+ */
+
+/**
+ * Scores as the kernel sends them: ascending distinct values and how many samples have each.
+ * @typedef {object} Scores
+ * @property {Float32Array | Float64Array} values  ascending, distinct, exact
+ * @property {Float64Array} flaggedUpTo  samples with a score of at most values[i]
+ * @property {Float64Array | null} hitsUpTo  memorised ones among them; null without ground truth
+ * @property {number} n
+ * @property {number} memorized  0 without ground truth
+ */
+
+/**
+ * @typedef {object} Counts
+ * @property {number} flagged
+ * @property {number} hits
+ * @property {number} falseAlarms
+ * @property {number} missed
+ * @property {number} clear
+ */
+
+/** @typedef {[number, number]} Interval */
+/** @typedef {{fpr: number, tpr: number, tau: number}} RocPoint */
+
+/**
+ * @param {Float32Array | Float64Array} values
+ * @param {ArrayLike<number> | null} counts  samples at each value; null: one each
+ * @param {ArrayLike<number> | null} memorized  memorised samples at each value
+ * @returns {Scores}
+ */
+export function makeScores(values, counts, memorized) {
+  const flaggedUpTo = cumulative(values.length, counts);
+  const hitsUpTo = memorized === null ? null : cumulative(values.length, memorized);
+  const last = values.length - 1;
+  return {
+    values,
+    flaggedUpTo,
+    hitsUpTo,
+    n: last < 0 ? 0 : flaggedUpTo[last],
+    memorized: hitsUpTo === null || last < 0 ? 0 : hitsUpTo[last],
+  };
+}
+
+/**
+ * @param {number} length
+ * @param {ArrayLike<number> | null} counts
+ */
+function cumulative(length, counts) {
+  const sums = new Float64Array(length);
+  let sum = 0;
+  for (let i = 0; i < length; i++) sums[i] = sum += counts === null ? 1 : counts[i];
+  return sums;
+}
+
+/**
+ * How many entries of an ascending array are at most x.
+ * @param {ArrayLike<number>} ascending
+ * @param {number} x
+ */
+export function countUpTo(ascending, x) {
+  let low = 0;
+  let high = ascending.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (ascending[middle] <= x) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/**
+ * How many entries of an ascending array are below x.
+ * @param {ArrayLike<number>} ascending
+ * @param {number} x
+ */
+export function countBelow(ascending, x) {
+  let low = 0;
+  let high = ascending.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (ascending[middle] < x) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/**
+ * @param {Scores} scores
+ * @param {number} tau
+ * @returns {Counts}
+ */
+export function countsAt(scores, tau) {
+  return countsAtRank(scores, countUpTo(scores.values, tau));
+}
+
+/**
+ * Counts when the `rank` lowest distinct scores are flagged.
+ * @param {Scores} scores
+ * @param {number} rank
+ * @returns {Counts}
+ */
+export function countsAtRank(scores, rank) {
+  const flagged = rank === 0 ? 0 : scores.flaggedUpTo[rank - 1];
+  const hits = rank === 0 || scores.hitsUpTo === null ? 0 : scores.hitsUpTo[rank - 1];
+  const missed = scores.memorized - hits;
+  return {
+    flagged,
+    hits,
+    falseAlarms: flagged - hits,
+    missed,
+    clear: scores.n - flagged - missed,
+  };
+}
+
+/**
+ * Samples whose score and tau are less than two standard errors apart.
+ * @param {ArrayLike<number>} lows  score − 2 errors, ascending
+ * @param {ArrayLike<number>} highs  score + 2 errors, ascending
+ * @param {number} tau
+ */
+export function undecidedAt(lows, highs, tau) {
+  return countUpTo(lows, tau) - countBelow(highs, tau);
+}
+
+/* ---------------------------------------------------------------- ways to choose tau */
+
+/**
+ * A threshold that flags the `rank` lowest distinct scores: the highest of them, or for none
+ * the next number below all scores.
+ * @param {Scores} scores
+ * @param {number} rank
+ */
+export function tauAtRank(scores, rank) {
+  if (rank > 0) return scores.values[rank - 1];
+  const lowest = scores.values[0];
+  return lowest - Math.max(Math.abs(lowest) * 1e-6, 1e-9);
+}
+
+/**
+ * The highest TPR − FPR; the lowest such threshold.
+ * @param {Scores} scores
+ */
+export function rankYouden(scores) {
+  const positives = scores.memorized;
+  const negatives = scores.n - positives;
+  let best = 0;
+  let bestRank = 0;
+  for (let rank = 1; rank <= scores.values.length; rank++) {
+    const { hits, falseAlarms } = countsAtRank(scores, rank);
+    // hits / positives − falseAlarms / negatives, in whole numbers so that ties are ties
+    const gain = hits * negatives - falseAlarms * positives;
+    if (gain > best) {
+      best = gain;
+      bestRank = rank;
+    }
+  }
+  return bestRank;
+}
+
+/**
+ * The lowest threshold that reaches a TPR.
+ * @param {Scores} scores
+ * @param {number} tpr
+ */
+export function rankTprAtLeast(scores, tpr) {
+  if (scores.hitsUpTo === null) return 0;
+  for (let rank = 0; rank <= scores.values.length; rank++) {
+    if (countsAtRank(scores, rank).hits / scores.memorized >= tpr) return rank;
+  }
+  return scores.values.length;
+}
+
+/**
+ * The highest threshold that keeps an FPR.
+ * @param {Scores} scores
+ * @param {number} fpr
+ */
+export function rankFprAtMost(scores, fpr) {
+  const negatives = scores.n - scores.memorized;
+  for (let rank = scores.values.length; rank > 0; rank--) {
+    if (countsAtRank(scores, rank).falseAlarms / negatives <= fpr) return rank;
+  }
+  return 0;
+}
+
+/**
+ * The highest threshold that flags at most this share of all samples.
+ * @param {Scores} scores
+ * @param {number} share
+ */
+export function rankShareAtMost(scores, share) {
+  for (let rank = scores.values.length; rank > 0; rank--) {
+    if (scores.flaggedUpTo[rank - 1] / scores.n <= share) return rank;
+  }
+  return 0;
+}
+
+/* ---------------------------------------------------------------- histogram and ROC */
+
+/**
+ * @typedef {object} Histogram
+ * @property {number} start  left edge of the first bin; every edge is a multiple of width
+ * @property {number} width
+ * @property {Float64Array} others
+ * @property {Float64Array} memorized
+ */
+
+/**
+ * About `wanted` bins of a round width whose edges are multiples of it, so that 0 is one.
+ * A bin holds the scores above its left edge up to and including its right one, as tau does.
+ * @param {Scores} scores
+ * @param {number} wanted
+ * @returns {Histogram}
+ */
+export function histogram(scores, wanted) {
+  const { values } = scores;
+  const lowest = values[0];
+  const highest = values[values.length - 1];
+  const span = highest - lowest || Math.max(Math.abs(lowest), 1) * 0.2;
+  const width = roundStep(span / wanted);
+  const first = Math.ceil(lowest / width) - 1;
+  const bins = Math.max(1, Math.ceil(highest / width) - first);
+  const others = new Float64Array(bins);
+  const memorized = new Float64Array(bins);
+  for (let i = 0; i < values.length; i++) {
+    const bin = Math.min(bins - 1, Math.max(0, Math.ceil(values[i] / width) - 1 - first));
+    const count = scores.flaggedUpTo[i] - (i === 0 ? 0 : scores.flaggedUpTo[i - 1]);
+    const hits =
+      scores.hitsUpTo === null ? 0 : scores.hitsUpTo[i] - (i === 0 ? 0 : scores.hitsUpTo[i - 1]);
+    memorized[bin] += hits;
+    others[bin] += count - hits;
+  }
+  return { start: first * width, width, others, memorized };
+}
+
+/**
+ * The corners of the ROC that a drawing of `pixels` pixels a side can tell apart.
+ * @param {Scores} scores
+ * @param {(fpr: number) => number} x  where an FPR is drawn
+ * @param {(tpr: number) => number} y
+ * @returns {RocPoint[]}
+ */
+export function rocPoints(scores, x, y) {
+  const positives = scores.memorized;
+  const negatives = scores.n - positives;
+  const last = scores.values.length;
+  /** @type {RocPoint[]} */
+  const points = [{ fpr: 0, tpr: 0, tau: tauAtRank(scores, 0) }];
+  let drawnX = x(0);
+  let drawnY = y(0);
+  for (let rank = 1; rank <= last; rank++) {
+    const flagged = scores.flaggedUpTo[rank - 1];
+    const hits = scores.hitsUpTo === null ? 0 : scores.hitsUpTo[rank - 1];
+    const fpr = (flagged - hits) / negatives;
+    const tpr = hits / positives;
+    const atX = x(fpr);
+    const atY = y(tpr);
+    if (rank < last && Math.abs(atX - drawnX) + Math.abs(atY - drawnY) < 0.7) continue;
+    points.push({ fpr, tpr, tau: scores.values[rank - 1] });
+    drawnX = atX;
+    drawnY = atY;
+  }
+  return points;
+}
+
+/* ---------------------------------------------------------------- scales and ticks */
+
+/**
+ * The next 1, 2 or 5 times a power of ten.
+ * @param {number} step
+ */
+export function roundStep(step) {
+  const power = 10 ** Math.floor(Math.log10(step));
+  const lead = step / power;
+  const rounded = lead <= 1.0000001 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10;
+  return rounded * power;
+}
+
+/**
+ * Round numbers between two ends.
+ * @param {number} low
+ * @param {number} high
+ * @param {number} about  how many
+ */
+export function ticks(low, high, about) {
+  if (!(high > low)) return [low];
+  const step = roundStep((high - low) / Math.max(1, about));
+  const found = [];
+  const first = Math.ceil(low / step - 1e-9);
+  for (let i = first; i * step <= high + step * 1e-9; i++) found.push(tidy(i * step));
+  return found;
+}
+
+/** @param {number} x */
+function tidy(x) {
+  return Number(x.toPrecision(12)) + 0;
+}
+
+/**
+ * A position between 0 and 1 for a rate, on a linear axis or on one of `decades` decades.
+ * @param {number} rate
+ * @param {number} decades  0: linear
+ */
+export function ratePosition(rate, decades) {
+  if (decades === 0) return rate;
+  return rate <= 0 ? 0 : Math.max(0, 1 + Math.log10(rate) / decades);
+}
+
+/**
+ * Decades that a log axis of rates needs to show one sample among n.
+ * @param {number} n
+ */
+export function decadesFor(n) {
+  return Math.min(6, Math.max(1, Math.ceil(Math.log10(Math.max(2, n)))));
+}
+
+/**
+ * The height of a bar between 0 and 1.
+ * @param {number} count
+ * @param {number} most
+ * @param {string} scale  "linear", "sqrt" or "log"
+ */
+export function barHeight(count, most, scale) {
+  if (count <= 0 || most <= 0) return 0;
+  if (scale === "sqrt") return Math.sqrt(count / most);
+  if (scale === "log") return Math.log(1 + count) / Math.log(1 + most);
+  return count / most;
+}
+
+/**
+ * Counts worth a tick on the axis of the histogram.
+ * @param {number} most
+ * @param {string} scale
+ */
+export function countTicks(most, scale) {
+  if (scale === "log") {
+    const found = [];
+    for (let count = 1; count <= most; count *= 10) found.push(count);
+    return found;
+  }
+  if (scale !== "sqrt") return ticks(0, most, 4).filter((t) => t > 0 && Number.isInteger(t));
+  const step = roundStep(most / 2);
+  return [step / 20, step / 4, step, 2 * step].filter((t) => t <= most && Number.isInteger(t));
+}
+
+/* ---------------------------------------------------------------- intervals */
+
+/**
+ * The exact (Clopper–Pearson) interval of a share, 95 % by default.
+ * @param {number} successes
+ * @param {number} n
+ * @param {number} [level]
+ * @returns {Interval | null}  null for a share of nothing
+ */
+export function clopperPearson(successes, n, level = 0.95) {
+  if (n <= 0) return null;
+  const tail = (1 - level) / 2;
+  const low = successes === 0 ? 0 : betaQuantile(tail, successes, n - successes + 1);
+  const high = successes === n ? 1 : betaQuantile(1 - tail, successes + 1, n - successes);
+  return [low, high];
+}
+
+/**
+ * Newton's steps, kept inside a bracket that shrinks with each.
+ * @param {number} p
+ * @param {number} a
+ * @param {number} b
+ */
+function betaQuantile(p, a, b) {
+  let low = 0;
+  let high = 1;
+  let x = a / (a + b);
+  const logBeta = logGamma(a) + logGamma(b) - logGamma(a + b);
+  for (let i = 0; i < 100; i++) {
+    const excess = betaCdf(x, a, b, logBeta) - p;
+    if (excess > 0) high = x;
+    else low = x;
+    const density = Math.exp((a - 1) * Math.log(x) + (b - 1) * Math.log1p(-x) - logBeta);
+    let next = x - excess / density;
+    if (!(next > low && next < high)) next = (low + high) / 2;
+    if (Math.abs(next - x) <= 1e-13 * x) return next;
+    x = next;
+  }
+  return x;
+}
+
+/**
+ * The regularised incomplete beta function.
+ * @param {number} x
+ * @param {number} a
+ * @param {number} b
+ * @param {number} logBeta
+ */
+function betaCdf(x, a, b, logBeta) {
+  if (x <= 0) return 0;
+  if (x >= 1) return 1;
+  const front = Math.exp(a * Math.log(x) + b * Math.log1p(-x) - logBeta);
+  if (x < (a + 1) / (a + b + 2)) return (front * betaFraction(x, a, b)) / a;
+  return 1 - (front * betaFraction(1 - x, b, a)) / b;
+}
+
+/**
+ * Its continued fraction, by Lentz's method.
+ * @param {number} x
+ * @param {number} a
+ * @param {number} b
+ */
+function betaFraction(x, a, b) {
+  const tiny = 1e-300;
+  let c = 1;
+  let d = 1 / nonZero(1 - ((a + b) * x) / (a + 1), tiny);
+  let h = d;
+  for (let m = 1; m <= 20000; m++) {
+    const even = (m * (b - m) * x) / ((a + 2 * m - 1) * (a + 2 * m));
+    d = 1 / nonZero(1 + even * d, tiny);
+    c = nonZero(1 + even / c, tiny);
+    h *= d * c;
+    const odd = (-(a + m) * (a + b + m) * x) / ((a + 2 * m) * (a + 2 * m + 1));
+    d = 1 / nonZero(1 + odd * d, tiny);
+    c = nonZero(1 + odd / c, tiny);
+    h *= d * c;
+    if (Math.abs(d * c - 1) < 1e-15) break;
+  }
+  return h;
+}
+
+/**
+ * @param {number} x
+ * @param {number} tiny
+ */
+function nonZero(x, tiny) {
+  return Math.abs(x) < tiny ? tiny : x;
+}
+
+const LANCZOS = [
+  0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313,
+  -176.61502916214059, 12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6,
+  1.5056327351493116e-7,
+];
+
+/**
+ * The logarithm of the gamma function for x ≥ 1.
+ * @param {number} x
+ */
+function logGamma(x) {
+  const z = x - 1;
+  let sum = LANCZOS[0];
+  for (let i = 1; i < LANCZOS.length; i++) sum += LANCZOS[i] / (z + i);
+  const t = z + LANCZOS.length - 1.5;
+  return 0.5 * Math.log(2 * Math.PI) + (z + 0.5) * Math.log(t) - t + Math.log(sum);
+}
+
+/* ---------------------------------------------------------------- numbers as text */
+
+/**
+ * @param {number} x
+ * @param {number} digits
+ */
+export function fixed(x, digits) {
+  const text = x.toFixed(digits);
+  return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
+}
+
+/** @param {number} x */
+export function whole(x) {
+  return Math.round(x)
+    .toString()
+    .replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
+}
+
+/**
+ * A rate with two digits, more where two would hide it.
+ * @param {number | null} rate
+ */
+export function rateText(rate) {
+  if (rate === null || Number.isNaN(rate)) return "–";
+  if (rate > 0 && rate < 0.01) return rate < 0.0001 ? "< 0.0001" : String(Number(rate.toPrecision(1)));
+  return rate < 1 && rate > 0.995 ? "> 0.99" : rate.toFixed(2);
+}
+
+/** @param {Interval | null} interval */
+export function intervalText(interval) {
+  return interval === null ? "" : `${rateText(interval[0])} – ${rateText(interval[1])}`;
+}
+
+/** @param {number} share */
+export function percentText(share) {
+  const percent = 100 * share;
+  if (percent > 0 && percent < 0.1) return "< 0.1 %";
+  return `${percent.toFixed(percent === 0 || percent === 100 ? 0 : 1)} %`;
+}
+
+/**
+ * Enough digits to tell thresholds apart on an axis of this span.
+ * @param {number} span
+ */
+export function digitsFor(span) {
+  return Math.min(8, Math.max(0, 3 - Math.floor(Math.log10(span || 1))));
+}
+
+/** @param {number | null} seconds */
+export function durationText(seconds) {
+  if (seconds === null) return "";
+  const rounded = Math.max(1, Math.round(seconds));
+  const minutes = Math.floor(rounded / 60);
+  if (minutes >= 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min left`;
+  return `${minutes}:${String(rounded % 60).padStart(2, "0")} left`;
+}

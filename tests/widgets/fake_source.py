@@ -1,0 +1,137 @@
+"""A dashboard's source without any model: seeded scores of images that look like digits."""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from memowidgets.data import ImageDataset
+from memowidgets.progress import Progress
+from memowidgets.widgets import Choice, ScoreView
+
+STROKES = (
+    "01111110100000011000000110000001100000011000000110000001 01111110",
+    "00010000001100000101000000010000000100000001000000010000 01111100",
+    "01111100000000100000001001111100010000000100000001000000 01111110",
+    "01111100000000100000001000111100000000100000001000000010 01111100",
+    "01000100010001000100010001111110000001000000010000000100 00000100",
+    "01111110010000000100000001111100000000100000001000000010 01111100",
+    "00111100010000000100000001111100010000100100001001000010 00111100",
+    "01111110000000100000010000001000000100000010000000100000 00100000",
+    "00111100010000100100001000111100010000100100001001000010 00111100",
+    "00111100010000100100001000111110000000100000001000000010 00111100",
+)
+
+
+def digit_like(n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Images of shape (n, 8, 8) and their labels."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 10, n)
+    templates = np.array([[int(c) for c in s.replace(" ", "")] for s in STROKES], dtype=float)
+    ink = templates[labels].reshape(n, 8, 8) * rng.uniform(0.6, 1.0, (n, 8, 8))
+    blurred = ink + rng.uniform(0, 0.18, (n, 8, 8))
+    return (np.clip(blurred, 0, 1) * 255).astype(np.uint8), labels
+
+
+def scores_like_psmi(
+    n: int = 600, share: float = 0.06, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores, their errors, and log-LiRA: memorised samples tend to score below 0."""
+    rng = np.random.default_rng(seed)
+    memorized = rng.random(n) < share
+    scores = np.where(memorized, rng.normal(-0.22, 0.22, n), rng.normal(0.42, 0.24, n))
+    log_lira = np.where(memorized, rng.gamma(4, 2.0, n) + 4, rng.normal(0.3, 1.1, n).clip(-3, 3.9))
+    return scores, rng.uniform(0.008, 0.03, n), log_lira
+
+
+class FakeSource:
+    """An audit of images; what is not computed takes `seconds` to be.
+
+    Parameters
+    ----------
+    truth : bool
+        Whether there is log-LiRA.
+    seconds : float
+        How long a computation takes.
+    computed : bool
+        Whether the recommended choice is there from the start.
+    fail : str
+        What to raise instead of an answer; empty for none.
+    """
+
+    def __init__(
+        self,
+        n: int = 600,
+        *,
+        truth: bool = True,
+        seconds: float = 2.0,
+        computed: bool = True,
+        fail: str = "",
+    ) -> None:
+        images, labels = digit_like(n)
+        self.data = ImageDataset.from_arrays(images, labels)
+        self.data = self.data.with_canaries(max(1, n // 20))
+        self.truth, self.seconds, self.fail = truth, seconds, fail
+        self.done = {("psmi", "last", "epoch-2"), ("loss", "last", "epoch-2")} if computed else set()
+        self.threads: list[str] = []
+
+    def checkpoint_choices(self) -> Sequence[Choice]:
+        return [
+            Choice(f"epoch-{i}", f"epoch {i} · drop {drop} %", marked=i == 2)
+            for i, drop in enumerate([61.3, 95.2, 98.9, 99.8], start=1)
+        ]
+
+    def layer_choices(self) -> Sequence[Choice]:
+        return [Choice("1", "1"), Choice("2", "2"), Choice("last", "3 (last)", marked=True)]
+
+    def score_choices(self) -> Sequence[Choice]:
+        return [
+            Choice("psmi", "PSMI", marked=True),
+            Choice("loss", "Loss"),
+            Choice("logit_gap", "Logit gap"),
+            Choice("mahalanobis", "Mahalanobis"),
+        ]
+
+    def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
+        return (score, layer, checkpoint) in self.done
+
+    def view(
+        self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
+    ) -> ScoreView:
+        self.threads.append(threading.current_thread().name)
+        if self.fail and not self.is_computed(score, layer, checkpoint):
+            raise RuntimeError(self.fail)
+        if not self.is_computed(score, layer, checkpoint):
+            for step in range(20):
+                if progress is not None:
+                    progress.report(step, 20, f"Scoring {score}, layer {layer}, batch")
+                time.sleep(self.seconds / 20)
+            self.done.add((score, layer, checkpoint))
+        seed = zlib.crc32(f"{layer}{checkpoint}".encode()) % 1000
+        scores, errors, log_lira = scores_like_psmi(len(self.data), seed=seed)
+        if score == "loss":
+            scores, errors = -np.exp(-6 * scores + 0.5), None
+        rng = np.random.default_rng(seed)
+        logits = rng.normal(0, 1, (len(scores), 10))
+        logits[np.arange(len(scores)), self.data.labels] += 5 * np.clip(scores, -0.3, 1) + 1
+        probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        return ScoreView(
+            title=f"{score.upper() if score == 'psmi' else score}, layer {layer}, {checkpoint}",
+            scores=scores,
+            labels=self.data.labels,
+            positions=np.arange(len(scores)),
+            errors=errors,
+            log_lira=log_lira if self.truth else None,
+            probabilities=probabilities,
+            warnings=() if checkpoint != "epoch-1" else ("The model has hardly begun to learn.",),
+        )
+
+    def samples(self) -> ImageDataset:
+        return self.data
+
+    def device_status(self) -> str:
+        return "cpu · 0.6 GiB used"

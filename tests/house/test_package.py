@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +113,17 @@ def test_every_dependency_is_pinned_within_its_bounds(requirement):
 
 def test_constraints_are_exact_and_of_any_machine():
     assert [p for p in pins() if not re.fullmatch(r"[\w.-]+==[\w.]+", p)] == []
+
+
+def test_every_pin_works_on_the_oldest_python():
+    oldest = str(metadata.metadata("memowidgets")["Requires-Python"]).removeprefix(">=") + ".0"
+    refusing = {}
+    for pin in pins():
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            needs = metadata.metadata(pin.partition("==")[0])["Requires-Python"]
+            if needs and oldest not in SpecifierSet(needs):
+                refusing[pin] = needs
+    assert refusing == {}
 
 
 def tracked():

@@ -1,0 +1,10 @@
+"""The scores μ, each low where the finished model is likely to memorise; pure, no other room."""
+
+from __future__ import annotations
+
+from memowidgets.metrics.layers import score_layers
+from memowidgets.metrics.logits import logit_gap, loss
+from memowidgets.metrics.mahalanobis import Mahalanobis
+from memowidgets.metrics.psmi import PSMI
+
+__all__ = ["PSMI", "Mahalanobis", "logit_gap", "loss", "score_layers"]

@@ -1,0 +1,137 @@
+"""The control variates of PSMI: quadratic forms whose means over directions are known exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.metrics.arrays import Array, Floats, Ints, namespace
+from memowidgets.metrics.projections import FEW_CLASSES
+from memowidgets.metrics.quadratics import mean_log, mean_ratios
+
+COMPONENTS = 16
+_OVERSAMPLING = 8
+_POWER_STEPS = 2
+_LEAST_TAIL = 1e-3  # of the mean variance
+_LEAST_SIZE = 1e-9  # of a class's trace, in the largest one
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """A class's covariance in a few numbers: leading components and one variance for the rest.
+
+    Attributes
+    ----------
+    variances : (C, k) float64
+        Of each class along its components.
+    tails : (C,) float64
+        Variance of each class along every other direction.
+    multiplicity : int
+        How many other directions there are.
+    """
+
+    variances: Floats
+    tails: Floats
+    multiplicity: int
+
+    @classmethod
+    def of(cls, variances: Floats, traces: Floats, d: int) -> Shapes:
+        """Give the tail what the components leave of the trace, and each a floor."""
+        multiplicity = d - variances.shape[1]
+        traces = np.maximum(traces, _LEAST_SIZE * traces.max())
+        least = _LEAST_TAIL * traces / d
+        rest = (traces - variances.sum(axis=1)) / multiplicity
+        return cls(np.maximum(variances, least[:, None]), np.maximum(rest, least), multiplicity)
+
+    def forms(self, squares: NDArray[np.float32]) -> Floats:
+        """θᵀΣ̃θ, from the squared coordinates (C, k, m) of unit directions θ."""
+        leading = np.einsum("ckm,ck->cm", squares, self.variances - self.tails[:, None])
+        return np.asarray(leading + self.tails[:, None], dtype=np.float64)
+
+    def mean_ratios(self) -> Floats:
+        """The exact M (C, k + 1), the last one the tail's."""
+        pairs = zip(self.variances, self.tails, strict=True)
+        return np.stack([mean_ratios(v, float(t), self.multiplicity) for v, t in pairs])
+
+    def mean_logs(self) -> Floats:
+        """The exact mean (C,) of log θᵀΣ̃θ."""
+        pairs = zip(self.variances, self.tails, strict=True)
+        return np.array([mean_log(v, float(t), self.multiplicity) for v, t in pairs])
+
+
+@dataclass(frozen=True)
+class Controls:
+    """What the means of the ratio controls of any sample are computed from.
+
+    Attributes
+    ----------
+    centres : (C, d) array
+        Mean representation of each class.
+    squared : (C,) array
+        Its squared length.
+    coordinates : (C, k) array
+        Of each class's mean along its components.
+    ratios : (C, k + 1) array
+        M of `Shapes`.
+    """
+
+    centres: Array
+    squared: Array
+    coordinates: Array
+    ratios: Array
+
+    @classmethod
+    def of(cls, centres: Floats, coordinates: Floats, shapes: Shapes) -> Controls:
+        """Controls of classes with these mean rows and covariances."""
+        squared = (centres**2).sum(axis=1)
+        return cls(centres.astype(np.float32), squared, coordinates, shapes.mean_ratios())
+
+    def means(self, rows: Array, along: Array, codes: Array) -> Array:
+        """Exact means (controls, n) of the samples' own controls, in the order of `Moments`.
+
+        Parameters
+        ----------
+        rows : (n, d) float32
+            Representations.
+        along : (n, C, k) float32
+            Their coordinates along each class's components.
+        codes : (n,) int
+            Index of each sample's class.
+        """
+        xp = namespace(rows)
+        lengths = xp.einsum("nd,nd->n", rows, rows)
+        cross = xp.asarray(rows @ self.centres.T, dtype=xp.float64)
+        distances = (xp.asarray(lengths, dtype=xp.float64)[:, None] - 2 * cross) + self.squared
+        inside = (xp.asarray(along, dtype=xp.float64) - self.coordinates) ** 2
+        tail = self.ratios[:, -1]
+        weighed = (inside * (self.ratios[:, :-1] - tail[:, None])).sum(2) + distances * tail
+        if len(self.ratios) <= FEW_CLASSES:
+            return weighed.T
+        own = weighed[xp.arange(len(codes)), codes]
+        return xp.stack([own, weighed.mean(1), 0 * own])
+
+
+def components(sample: NDArray[np.float32], codes: Ints) -> NDArray[np.float32]:
+    """Orthonormal leading components (C, k, d) of each class's sampled rows, class mean taken off.
+
+    They need not be accurate: the controls' means are exact for any orthonormal basis.
+    """
+    k = min(COMPONENTS, sample.shape[1] - 1)
+    found = [_leading(sample[codes == c], k) for c in range(int(codes.max()) + 1)]
+    return np.stack(found)
+
+
+def _leading(rows: NDArray[np.float32], k: int) -> NDArray[np.float32]:
+    """By randomised subspace iteration with a fixed seed."""
+    d = rows.shape[1]
+    width = min(k + _OVERSAMPLING, d)
+    basis = np.random.default_rng(0).standard_normal((d, width), dtype=np.float32)
+    for _ in range(_POWER_STEPS + 1):
+        basis = np.linalg.qr(basis)[0]
+        basis = rows.T @ (rows @ basis) + np.float32(1e-12) * basis
+    basis = np.linalg.qr(basis)[0]
+    small = (rows @ basis).astype(np.float64)
+    rotation = np.linalg.eigh(small.T @ small)[1][:, ::-1][:, :k]
+    return np.asarray((basis @ rotation.astype(np.float32)).T)

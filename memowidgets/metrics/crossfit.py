@@ -1,0 +1,133 @@
+"""Control variates by regression over directions, each fold corrected with the others' slopes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from memowidgets.metrics.arrays import Array
+
+FOLDS = 4
+_RIDGE = 1e-6  # of a control's variance: slopes stay finite where controls are collinear
+
+
+@dataclass
+class Moments:
+    """Sums of products over each fold's directions, for each sample.
+
+    The first `own` variables are the sample's: the value f, then its controls; the others are
+    the same for all samples: the constant 1, then common controls, which have mean 0.
+
+    Attributes
+    ----------
+    own : (FOLDS, a, a, n) float64
+        Products of the sample's variables with each other; the upper triangle.
+    mixed : (FOLDS, a, z, n) float64
+        Products of the sample's variables with the common ones.
+    common : (FOLDS, z, z) float64
+        Products of the common ones.
+    """
+
+    own: Array
+    mixed: Array
+    common: Array
+
+    def product(self, i: int, j: int) -> Any:
+        """Sums (FOLDS, n) of the product of variables i and j (the samples' ones first)."""
+        a = self.own.shape[1]
+        i, j = min(i, j), max(i, j)
+        if j < a:
+            return self.own[:, i, j]
+        if i < a:
+            return self.mixed[:, i, j - a]
+        return self.common[:, i - a, j - a][:, None]
+
+
+def corrected(moments: Moments, means: Array) -> tuple[Array, Array]:
+    """Mean of each sample's values after the controls are regressed out, and its standard error.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of f, the sample's controls, 1, and the common controls.
+    means : (controls, n) float64
+        Exact means of the sample's controls.
+
+    Returns
+    -------
+    mean, error : (n,) float64
+        Slopes come from the other folds, so neither is biased by the fit.
+    """
+    a = moments.own.shape[1]
+    constant = a
+    controls = [i for i in range(1, a + moments.mixed.shape[2]) if i != constant]
+    expected = [means[i - 1] if i < a else 0.0 for i in controls]
+    slopes = _slopes(moments, constant, controls)
+    return _mean_and_error(moments, constant, controls, expected, slopes)
+
+
+def plain(moments: Moments) -> tuple[Array, Array]:
+    """Mean of each sample's values and its standard error, without any control."""
+    return _mean_and_error(moments, moments.own.shape[1], [], [], [])
+
+
+def _slopes(moments: Moments, constant: int, controls: list[int]) -> list[Any]:
+    """Slope (FOLDS, n) of f on each control, from the other folds."""
+
+    def elsewhere(i: int, j: int) -> Any:
+        sums = moments.product(i, j)
+        return sums.sum(0) - sums
+
+    count = elsewhere(constant, constant)
+    sums = {i: elsewhere(i, constant) for i in [0, *controls]}
+
+    def covariance(i: int, j: int) -> Any:
+        return elsewhere(i, j) / count - sums[i] * sums[j] / count**2
+
+    matrix = [[covariance(i, j) for j in controls[: row + 1]] for row, i in enumerate(controls)]
+    return _solved(matrix, [covariance(0, i) for i in controls])
+
+
+def _solved(lower: list[list[Any]], right: list[Any]) -> list[Any]:
+    """Solve many small symmetric systems at once by Cholesky; the entries are arrays.
+
+    In units of each control's deviation and with a small ridge: a control that others explain
+    does no harm, and one that does not vary gets the slope 0.
+    """
+    units = [_inverse_root(lower[i][i]) for i in range(len(right))]
+    factor: list[list[Any]] = []
+    solution: list[Any] = []
+    for i, unit in enumerate(units):
+        row: list[Any] = []
+        for j in range(i):
+            rest = sum(row[k] * factor[j][k] for k in range(j))
+            row.append((lower[i][j] * unit * units[j] - rest) / factor[j][j])
+        left = 1 + _RIDGE + 0 * unit - sum(entry**2 for entry in row)
+        row.append(left.clip(_RIDGE) ** 0.5)
+        factor.append(row)
+        solution.append((right[i] * unit - sum(row[k] * solution[k] for k in range(i))) / row[i])
+    for i in reversed(range(len(right))):
+        below = sum(factor[k][i] * solution[k] for k in range(i + 1, len(right)))
+        solution[i] = (solution[i] - below) / factor[i][i]
+    return [unit * entry for unit, entry in zip(units, solution, strict=True)]
+
+
+def _inverse_root(variance: Any) -> Any:
+    return variance.clip(1e-200) ** -0.5 * (variance > 1e-200)
+
+
+def _mean_and_error(
+    moments: Moments, constant: int, controls: list[int], expected: list[Any], slopes: list[Any]
+) -> tuple[Array, Array]:
+    count = moments.product(constant, constant).sum()
+    offset = sum((s * e for s, e in zip(slopes, expected, strict=True)), start=0.0)
+    weights = {0: 1.0, constant: offset} | {
+        i: -slope for i, slope in zip(controls, slopes, strict=True)
+    }
+    total = sum(w * moments.product(i, constant) for i, w in weights.items()).sum(0)
+    squares = sum(
+        w * v * moments.product(i, j) for i, w in weights.items() for j, v in weights.items()
+    ).sum(0)
+    mean = total / count
+    variance = (squares / count - mean**2).clip(0) / max(float(count) - 1, 1)
+    return mean, variance**0.5

@@ -1,0 +1,254 @@
+"""What fitting PSMI leaves for scoring: each class's Gaussian along each direction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.metrics.arrays import (
+    Array,
+    Floats,
+    Frame,
+    Ints,
+    complain_if_not_finite,
+    like,
+    namespace,
+    row_chunks,
+    to_numpy,
+)
+from memowidgets.metrics.controls import Controls, Shapes, components
+from memowidgets.metrics.crossfit import FOLDS, corrected, plain
+from memowidgets.metrics.projections import Tables, moments
+
+Float32s = NDArray[np.float32]
+
+_FLOOR = 1e-6  # of the deviation of all samples along a direction
+_SAMPLED_ROWS = 2048
+_AT_ONCE = 64  # directions drawn from one generator: more directions begin with the same ones
+_KEPT_BYTES = 96_000_000  # the most that projections kept from fitting for scoring take
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Projections of the fitted samples, and what tells whether they are still theirs."""
+
+    projections: Array
+    probed: Array
+
+    def of(self, probed: Array, start: int, stop: int) -> Array | None:
+        """The projections of these rows, unless the rows changed since."""
+        if stop > len(self.probed) or not bool((self.probed[start:stop] == probed).all()):
+            return None
+        return self.projections[start:stop]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Gaussians along directions, and the controls.
+
+    Attributes
+    ----------
+    frame : Frame
+        In which rows are read.
+    onto : (m + C · k, d) float32
+        Directions, then each class's components.
+    tables : Tables
+        Of the m directions.
+    controls : Controls or None
+        None for plain means.
+    kept : Kept or None
+        Projections of the fitted samples, where they are few enough.
+    """
+
+    frame: Frame
+    onto: Array
+    tables: Tables
+    controls: Controls | None
+    kept: Kept | None = field(repr=False)
+
+    def score(self, X: Array, codes: Ints) -> tuple[Floats, Floats]:
+        """PSMI of samples of the classes `codes`, and its standard error."""
+        scores, errors = np.empty(len(codes)), np.empty(len(codes))
+        for start, stop in _chunks(X, len(self.onto), self.tables.n_classes):
+            rows = self.frame.rows(X, start, stop)
+            found = self._score_rows(rows, like(rows, codes[start:stop]), start, stop)
+            scores[start:stop], errors[start:stop] = map(to_numpy, found)
+        if not np.isfinite(scores).all():
+            complain_if_not_finite(X)
+        return scores, errors
+
+    def _score_rows(self, rows: Array, codes: Array, start: int, stop: int) -> tuple[Array, Array]:
+        m, projected = self.tables.mean.shape[1], None
+        if self.kept is not None:
+            projected = self.kept.of(_probe(rows), start, stop)
+        if projected is None:
+            projected = rows @ self.onto.T
+        products = moments(projected[:, :m], codes, self.tables)
+        if self.controls is None:
+            return plain(products)
+        along = projected[:, m:].reshape(len(codes), self.tables.n_classes, -1)
+        return corrected(products, self.controls.means(rows, along, codes))
+
+
+def fit(X: Array, codes: Ints, n_directions: int, seed: int, *, use_controls: bool) -> Fitted:
+    """Fit PSMI along `n_directions` to samples of the classes `codes`."""
+    counts = np.bincount(codes)
+    picked = _picked_rows(codes, counts)
+    frame, sample = _sampled(X, picked)
+    centres = np.stack([sample[codes[picked] == c].mean(axis=0) for c in range(len(counts))])
+    onto = directions(seed, X.shape[1], n_directions)
+    if use_controls:
+        axes = components(sample - centres[codes[picked]], codes[picked])
+        onto = np.concatenate([onto, axes.reshape(-1, X.shape[1])])
+    beside = frame.rows(X, 0, 1)
+    sums, kept = _Sums.over(X, codes, frame, like(beside, onto), like(beside, centres))
+    tables, controls = _tables(sums, n_directions), None
+    if use_controls:
+        tables, controls = _with_controls(tables, sums, onto, n_directions)
+    tables = Tables(*(like(beside, values) for values in vars(tables).values()))
+    controls = controls and Controls(*(like(beside, v) for v in vars(controls).values()))
+    return Fitted(frame, like(beside, onto), tables, controls, kept)
+
+
+def directions(seed: int, d: int, count: int) -> Float32s:
+    """The first `count` of the seed's directions (count, d), of length 1."""
+    drawn = [
+        np.random.default_rng([seed, number]).standard_normal((_AT_ONCE, d), dtype=np.float32)
+        for number in range(-(-count // _AT_ONCE))
+    ]
+    theta = np.concatenate(drawn)[:count]
+    theta /= np.sqrt(np.einsum("md,md->m", theta, theta))[:, None]
+    return theta
+
+
+@dataclass
+class _Sums:
+    """Moments of each class's projections (C, m + C · k) and of its rows.
+
+    Attributes
+    ----------
+    counts : (C,)
+        Samples of each class.
+    mean, variance : (C, m + C · k)
+        Of the projections; ddof = 0.
+    centres : (C, d)
+        Mean row.
+    lengths : (C,)
+        Mean squared length of a row.
+    """
+
+    counts: Floats
+    mean: Floats
+    variance: Floats
+    centres: Floats
+    lengths: Floats
+
+    @classmethod
+    def over(
+        cls, X: Array, codes: Ints, frame: Frame, onto: Array, near: Array
+    ) -> tuple[_Sums, Kept | None]:
+        """One pass over the rows; deviations are taken from the centres of some rows, `near`."""
+        n, (n_classes, d), width = len(codes), near.shape, len(onto)
+        counts = np.bincount(codes).astype(np.float64)
+        origin = near @ onto.T
+        first, second = np.zeros((n_classes, width)), np.zeros((n_classes, width))
+        rows_sum, lengths = np.zeros((n_classes, d)), np.zeros(n_classes)
+        kept = _room(onto, n)
+        for start, stop in _chunks(X, width, n_classes):
+            rows = frame.rows(X, start, stop)
+            projected = rows @ onto.T
+            if kept is not None:
+                kept.projections[start:stop] = projected
+                kept.probed[start:stop] = _probe(rows)
+            member = like(rows, np.eye(n_classes, dtype=np.float32)[:, codes[start:stop]])
+            deviation = projected - origin[like(rows, codes[start:stop])]
+            first += to_numpy(member @ deviation)
+            second += to_numpy(member @ (deviation * deviation))
+            rows_sum += to_numpy(member @ rows)
+            lengths += to_numpy(member @ namespace(rows).einsum("nd,nd->n", rows, rows))
+        if not np.isfinite(first).all():
+            complain_if_not_finite(X)
+        shift = first / counts[:, None]
+        variance = np.maximum(second / counts[:, None] - shift**2, 0)
+        mean, centres = to_numpy(origin) + shift, rows_sum / counts[:, None]
+        return cls(counts, mean, variance, centres, lengths / counts), kept
+
+
+def _chunks(X: Array, width: int, n_classes: int) -> Iterator[tuple[int, int]]:
+    """Rows whose features, projections and products of variables fit into the memory we take."""
+    own = min(n_classes, 8) + 1
+    return row_chunks(X.shape[0], 4 * X.shape[1] + 12 * width + 64 * FOLDS * own * own)
+
+
+def _room(onto: Array, n: int) -> Kept | None:
+    if 4 * n * len(onto) > _KEPT_BYTES:
+        return None
+    projections = np.empty((n, len(onto)), dtype=np.float32)
+    return Kept(like(onto, projections), like(onto, np.empty(n, dtype=np.float32)))
+
+
+def _probe(rows: Array) -> Array:
+    """A number for each row that changes when the row does."""
+    d = rows.shape[1]
+    vector = np.random.default_rng(d).standard_normal(d, dtype=np.float32)
+    return rows @ like(rows, vector)
+
+
+def _picked_rows(codes: Ints, counts: Ints) -> Ints:
+    """Rows spread over each class: its share of some 2000, but at least its first few."""
+    order = np.argsort(codes, kind="stable")
+    starts = np.cumsum(counts) - counts
+    wanted = np.minimum(counts, np.maximum(4, _SAMPLED_ROWS * counts // counts.sum()))
+    places = [
+        order[start + np.arange(few) * count // few]
+        for start, count, few in zip(starts, counts, wanted, strict=True)
+    ]
+    return np.concatenate(places)
+
+
+def _sampled(X: Array, picked: Ints) -> tuple[Frame, Float32s]:
+    """The frame that suits the picked rows, and these rows in it."""
+    raw = X[picked]
+    sample = to_numpy(raw).astype(np.float64)
+    if not np.isfinite(sample).all():
+        complain_if_not_finite(X)
+    frame = Frame.fitting(sample, X)
+    return frame, to_numpy(frame.rows(raw, 0, len(picked)))
+
+
+def _tables(sums: _Sums, m: int) -> Tables:
+    prior = sums.counts / sums.counts.sum()
+    mean, variance = sums.mean[:, :m], sums.variance[:, :m]
+    middle = prior @ mean
+    spread = np.sqrt(prior @ (variance + (mean - middle) ** 2))
+    if not spread.any():
+        raise ValueError("all rows of X are equal: there is nothing that could tell labels apart")
+    deviation = np.maximum(np.sqrt(variance), _FLOOR * spread)
+    flat = deviation == 0
+    deviation[flat] = 1.0
+    return Tables(
+        mean=mean.astype(np.float32),
+        sharpness=np.where(flat, 0, np.sqrt(0.5) / deviation).astype(np.float32),
+        offset=(np.log(prior)[:, None] - np.log(deviation)).astype(np.float32),
+        log_prior=np.log(prior).astype(np.float32),
+    )
+
+
+def _with_controls(tables: Tables, sums: _Sums, onto: Float32s, m: int) -> tuple[Tables, Controls]:
+    n_classes, d = sums.centres.shape
+    own = np.arange(n_classes)
+    mean = sums.mean[:, m:].reshape(n_classes, n_classes, -1)[own, own]
+    variance = sums.variance[:, m:].reshape(n_classes, n_classes, -1)[own, own]
+    traces = sums.lengths - (sums.centres**2).sum(axis=1)
+    shapes = Shapes.of(variance, traces, d)
+    squares = (onto[m:] @ onto[:m].T).reshape(n_classes, -1, m) ** 2
+    forms = shapes.forms(squares)
+    log_form = np.log(forms) - shapes.mean_logs()[:, None]
+    controls = Controls.of(sums.centres, mean, shapes)
+    tables = replace(
+        tables, weight=(1 / forms).astype(np.float32), log_form=log_form.astype(np.float32)
+    )
+    return tables, controls

@@ -1,0 +1,60 @@
+"""One score for many layers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from memowidgets.metrics.arrays import Floats
+from memowidgets.metrics.mahalanobis import Mahalanobis
+from memowidgets.metrics.psmi import PSMI
+
+
+def score_layers(
+    metric: PSMI | Mahalanobis, layers: Mapping[Any, Any], y: ArrayLike | None = None
+) -> dict[Any, Floats]:
+    """Fit a metric to each layer's representations and score them with it.
+
+    Parameters
+    ----------
+    metric : PSMI or Mahalanobis
+        Left as it is: each layer gets a copy.
+    layers : mapping of layer to (n_samples, n_features) array or tensor
+        Read one layer at a time, in order: a mapping may load each when it is asked for it, and
+        arrays may be memory-mapped. Layers may differ in width.
+    y : (n_samples,) array_like
+        Labels; needed by PSMI.
+
+    Returns
+    -------
+    dict of layer to (n_samples,) float64
+        Low means likely to be memorised.
+
+    Raises
+    ------
+    ValueError
+        As the metric does, with the layer named.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(60, 4))
+    >>> scores = score_layers(Mahalanobis(), {1: X, 2: X[:, :2]})
+    >>> [(layer, len(values)) for layer, values in scores.items()]
+    [(1, 60), (2, 60)]
+    """
+    if y is None and isinstance(metric, PSMI):
+        raise ValueError("PSMI needs the labels y")
+    return {layer: _scored(copy.copy(metric), layer, layers[layer], y) for layer in layers}
+
+
+def _scored(metric: PSMI | Mahalanobis, layer: Any, X: Any, y: Any) -> Floats:
+    try:
+        if isinstance(metric, Mahalanobis):
+            return metric.fit(X).score_samples(X)
+        return metric.fit(X, y).score_samples(X, y)
+    except ValueError as error:
+        raise ValueError(f"layer {layer!r}: {error}") from error

@@ -1,0 +1,168 @@
+"""Scores from logits alone: the loss and the logit gap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memowidgets.metrics.arrays import (
+    Array,
+    Floats,
+    checked_labels,
+    is_tensor,
+    namespace,
+    row_chunks,
+    to_numpy,
+)
+
+
+def loss(logits: Any, y: ArrayLike) -> Floats:
+    """Minus the cross-entropy of each sample's label.
+
+    Parameters
+    ----------
+    logits : (n_samples, n_classes) array_like or torch tensor
+        −inf is allowed for options that a sample does not have, but not for its label.
+    y : (n_samples,) array_like of int
+        Column of each sample's label.
+
+    Returns
+    -------
+    (n_samples,) float64
+        Log-probability of the label, in nats; low means likely to be memorised.
+
+    Raises
+    ------
+    ValueError
+        A logit is NaN or +inf, a label's logit is −inf, or a label is not a column.
+
+    Notes
+    -----
+    The score μ = −loss of the paper's section on threat models. Tensors are worked on where they
+    are.
+
+    Examples
+    --------
+    >>> loss([[0.0, 0.0], [3.0, 0.0]], [0, 1]).round(3)
+    array([-0.693, -3.049])
+    """
+    return _in_chunks(logits, y, _log_probability)
+
+
+def logit_gap(logits: Any, y: ArrayLike) -> Floats:
+    """Logit of each sample's label minus the largest other one.
+
+    Parameters
+    ----------
+    logits : (n_samples, n_classes) array_like or torch tensor
+        Over the options, or over the whole vocabulary, as the caller likes. −inf is allowed for
+        options that a sample does not have, but not for its label.
+    y : (n_samples,) array_like of int
+        Column of each sample's label.
+
+    Returns
+    -------
+    (n_samples,) float64
+        In logits; negative where the model prefers another label. Low means likely to be
+        memorised.
+
+    Raises
+    ------
+    ValueError
+        A logit is NaN or +inf, a label's logit is −inf, a sample has a single option, or a label
+        is not a column.
+
+    Notes
+    -----
+    Appendix C of the paper, and its code; its appendix A defines the gap without the label.
+
+    Examples
+    --------
+    >>> logit_gap([[2.0, 1.0, 0.0], [3.0, 0.0, -np.inf]], [0, 1])
+    array([ 1., -3.])
+    """
+    return _in_chunks(logits, y, _gap)
+
+
+def _in_chunks(logits: Any, y: ArrayLike, score: Callable[[Array, Array], Array]) -> Floats:
+    array = logits.detach() if is_tensor(logits) else np.asarray(logits)
+    columns = _checked(array, y)
+    result = np.empty(len(columns))
+    for start, chunk, labels in _chunks(array, columns):
+        values = to_numpy(score(chunk, labels))
+        if not np.isfinite(values).all():
+            _explain(to_numpy(chunk), to_numpy(labels), values, start)
+        result[start : start + len(values)] = values
+    return result
+
+
+def _checked(logits: Array, y: ArrayLike) -> NDArray[np.int64]:
+    if logits.ndim != 2 or 0 in logits.shape:
+        raise ValueError(
+            f"logits must be (n_samples, n_classes), but have shape {tuple(logits.shape)}"
+        )
+    labels = checked_labels(y, logits.shape[0])
+    if labels.dtype.kind not in "biu":
+        raise TypeError(f"y must hold whole numbers (columns of logits), but has {labels.dtype}")
+    outside = (labels < 0) | (labels >= logits.shape[1])
+    if outside.any():
+        row = int(outside.argmax())
+        raise ValueError(
+            f"the label of row {row} is {labels[row]}, but logits have the columns 0 to "
+            f"{logits.shape[1] - 1}"
+        )
+    return labels.astype(np.int64)
+
+
+def _chunks(logits: Array, labels: NDArray[np.int64]) -> Iterator[tuple[int, Array, Array]]:
+    """Rows in float64 with their labels as a column."""
+    for start, stop in row_chunks(len(labels), 8 * logits.shape[1]):
+        column = labels[start:stop, None]
+        if is_tensor(logits):
+            torch = namespace(logits)
+            yield start, logits[start:stop].double(), torch.as_tensor(column, device=logits.device)
+        else:
+            yield start, np.asarray(logits[start:stop], dtype=np.float64), column
+
+
+def _taken(chunk: Array, labels: Array) -> Array:
+    if is_tensor(chunk):
+        return chunk.gather(1, labels)
+    return np.take_along_axis(chunk, labels, axis=1)
+
+
+def _log_probability(chunk: Array, labels: Array) -> Array:
+    xp = namespace(chunk)
+    own = _taken(chunk, labels)
+    top = xp.amax(chunk, 1)[:, None]
+    with np.errstate(invalid="ignore"):  # inf − inf is found, and told, afterwards
+        shifted = xp.exp(chunk - top)
+        return (own - top)[:, 0] - xp.log(shifted.sum(1))
+
+
+def _gap(chunk: Array, labels: Array) -> Array:
+    xp = namespace(chunk)
+    others = chunk.clone() if is_tensor(chunk) else chunk.copy()
+    own = _taken(chunk, labels)[:, 0]
+    others[xp.arange(len(labels)), labels[:, 0]] = -np.inf
+    with np.errstate(invalid="ignore"):  # inf − inf is found, and told, afterwards
+        return own - xp.amax(others, 1)
+
+
+def _explain(chunk: Floats, labels: NDArray[np.int64], values: Floats, start: int) -> None:
+    """Raise the sentence that says why the first value that is not finite has none."""
+    row = int((~np.isfinite(values)).argmax())
+    logits, label = chunk[row], int(labels[row, 0])
+    wrong = np.isnan(logits) | (logits == np.inf)
+    if wrong.any():
+        column = int(wrong.argmax())
+        raise ValueError(f"the logit in row {start + row}, column {column} is {logits[column]}")
+    if logits[label] == -np.inf:
+        raise ValueError(
+            f"the logit of the label ({label}) of row {start + row} is -inf; only options that a "
+            "sample does not have may be"
+        )
+    raise ValueError(f"row {start + row} has a single option, so its label has no gap to another")

@@ -181,7 +181,7 @@ def _covariance(X: Array, frame: Frame, centre: Floats, axes: Floats | None) -> 
 def _leading(X: Array, frame: Frame, centre: Floats, kept: int) -> Floats:
     """An orthonormal basis (d, kept) of the leading components, by subspace iteration."""
     width = min(kept + _OVERSAMPLING, X.shape[1])
-    basis = np.random.default_rng(0).standard_normal((X.shape[1], width))
+    basis: Floats = np.random.default_rng(0).standard_normal((X.shape[1], width))
     for _ in range(_POWER_STEPS + 1):
         basis = qr(basis, mode="economic")[0]
         image = np.zeros_like(basis)

@@ -82,7 +82,7 @@ class PSMI:
             known = ", ".join(repr(name) for name in DEFAULT_DIRECTIONS)
             raise ValueError(f"unknown method {method!r}; valid are {known}")
         chosen = DEFAULT_DIRECTIONS[method] if n_directions is None else n_directions
-        if chosen != "auto" and not (isinstance(chosen, int) and chosen >= 1):
+        if chosen != "auto" and chosen < 1:
             raise ValueError(f'n_directions must be a whole number or "auto", but is {chosen!r}')
         if (chosen == "auto") != (tol is not None) or (tol is not None and not tol > 0):
             raise ValueError('n_directions="auto" and a positive tol need each other')

@@ -10,6 +10,7 @@ __all__ = ["script", "style"]
 
 STATIC = Path(__file__).parent / "static"
 SHARED = ("maths", "dom")
+STYLES = ("shared", "bar", "explorer", "inspector")
 _LOCAL_IMPORT = re.compile(r'^import\s*\{[^}]*\}\s*from\s*"\./\w+\.js";\n', re.MULTILINE)
 
 
@@ -21,7 +22,6 @@ def script(name: str) -> str:
 
 
 @cache
-def style(name: str) -> str:
-    """The style sheet of one widget, with the shared one in front of it."""
-    parts = [(STATIC / f"{part}.css").read_text("utf-8") for part in ("shared", name)]
-    return "\n".join(parts)
+def style() -> str:
+    """The style sheet of all widgets: the same text in each, so that their order is no matter."""
+    return "\n".join((STATIC / f"{part}.css").read_text("utf-8") for part in STYLES)

@@ -40,7 +40,7 @@ class Bar(anywidget.AnyWidget):
     """
 
     _esm = script("bar")
-    _css = style("bar")
+    _css = style()
 
     checkpoint = traitlets.Unicode("").tag(sync=True)
     layer = traitlets.Unicode("").tag(sync=True)

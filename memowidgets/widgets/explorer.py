@@ -82,7 +82,7 @@ class ThresholdExplorer(anywidget.AnyWidget):
     """
 
     _esm = script("explorer")
-    _css = style("explorer")
+    _css = style()
 
     tau = traitlets.Float(0.0).tag(sync=True)
     tau_committed = traitlets.Float(0.0).tag(sync=True)

@@ -88,7 +88,7 @@ class SampleInspector(anywidget.AnyWidget):
     """
 
     _esm = script("inspector")
-    _css = style("inspector")
+    _css = style()
 
     page = traitlets.Int(0, min=0).tag(sync=True)
     page_size = traitlets.Int(24, min=SMALLEST_PAGE, max=LARGEST_PAGE).tag(sync=True)
@@ -375,7 +375,9 @@ def _checked_log_lira(log_lira: ArrayLike, n: int) -> NDArray[np.float64]:
     """NaN is a sample without one and stays."""
     values = np.asarray(log_lira, dtype=np.float64)
     if values.shape != (n,):
-        raise ValueError(f"log_lira must have one entry for each of {n} samples, not {values.shape}")
+        raise ValueError(
+            f"log_lira must have one entry for each of {n} samples, not {values.shape}"
+        )
     return values
 
 

@@ -135,3 +135,23 @@ class FakeSource:
 
     def device_status(self) -> str:
         return "cpu · 0.6 GiB used"
+
+
+def hostile_questions() -> tuple[list[dict[str, object]], list[str]]:
+    """Questions that try to be more than text, and their ids."""
+    texts = [
+        "Which ward should the patient with a wobbling gait and an unsteady hand be sent to, given "
+        "that she was seen there last spring and that the note of her physician mentions dizziness "
+        "on standing up, a slight tremor at rest, and no pain at all? Answer with one ward only.",
+        "<script>document.body.remove()</script> is shown as written",
+        '<img src=x onerror="document.body.remove()"> and <b>bold</b>',
+        "[click](javascript:alert(1)) & &amp; &#60;",
+        "\u202eright to left override\u202c and \u0000 NUL and \u0007 bell",
+        "ما هو القسم المناسب لهذا المريض؟",
+        "👩🏽‍⚕️ which ward? 🏥",
+        "W" * 1_000_000,
+        "half a character \ud83d and then text",
+    ]
+    choices = ["neurology", "<i>surgery</i>", "אורתופדיה", "paediatrics and " + "long " * 40]
+    records = [{"question": text, "choices": choices, "answer": i % 4} for i, text in enumerate(texts)]
+    return records, [f"patient-{i:03d}" if i % 2 else "<svg onload=alert(1)>" * 3 for i in range(7, 16)]

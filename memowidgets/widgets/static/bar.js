@@ -87,7 +87,7 @@ class Bar {
     const computed = this.model.get("computed");
     this.compute.disabled = busy || computed;
     this.compute.classList.toggle("mw-wanted", !busy && !computed);
-    this.compute.textContent = computed && !busy ? "Computed" : "Compute";
+    this.compute.textContent = computed && !busy ? "✓ computed" : "Compute";
     this.cancel.hidden = !busy;
     this.work.hidden = !busy;
     if (busy) this.showWork(work);

@@ -197,15 +197,15 @@ class Explorer {
     this.rocBox = html("div", { class: "mw-roc-box" }, this.roc, this.noRoc);
     this.legend = html("div", { class: "mw-legend" });
     const left = html("div", { class: "mw-histogram-box" }, this.legend, this.histogram);
-    this.tiles = html("dl", { class: "mw-tiles" });
+    this.tiles = html("div", { class: "mw-tiles", role: "group", "aria-label": "Results at τ" });
     /** @type {Record<string, {box: HTMLElement, value: HTMLElement, detail: HTMLElement}>} */
     this.tile = {};
     for (const [name, label] of TILES) {
-      const value = html("dd", { class: "mw-tile-value" });
-      const detail = html("dd", { class: "mw-tile-detail" });
+      const value = html("div", { class: "mw-tile-value" });
+      const detail = html("div", { class: "mw-tile-detail" });
       const title = TILE_HELP[/** @type {keyof typeof TILE_HELP} */ (name)];
       const box = html("div", { class: `mw-tile mw-tile-${name}`, title });
-      box.append(html("dt", {}, label), value, detail);
+      box.append(html("div", { class: "mw-tile-name" }, label), value, detail);
       this.tile[name] = { box, value, detail };
       this.tiles.append(box);
     }

@@ -46,13 +46,13 @@ import { fixed, whole } from "./maths.js";
  */
 
 const WORDS = /** @type {Record<string, string>} */ ({
-  all: "all",
   flagged: "flagged",
   "not flagged": "not flagged",
   hit: "hit",
   "false alarm": "false alarm",
   missed: "missed",
   clear: "clear",
+  all: "all",
 });
 
 const HELP = /** @type {Record<string, string>} */ ({
@@ -278,20 +278,22 @@ class Inspector {
     card.addEventListener("click", () => this.select(item.position));
     const head = html("div", { class: "mw-card-head" });
     if (item.status) head.append(chip(item.status));
-    if (item.canary) head.append(html("span", { class: "mw-tag", title: "planted by the auditor" }, "canary"));
+    const tag = html("span", { class: "mw-tag", title: "planted by the auditor" }, "canary");
     const facts = html("div", { class: "mw-facts" });
     if (item.score !== null) facts.append(scoreText(item, reply));
     if (item.logLira !== null) facts.append(html("span", {}, `log-LiRA ${fixed(item.logLira, 1)}`));
-    if (item.image) {
-      card.append(picture(item, bytes), head, labels(item), facts);
-    } else {
-      head.append(facts);
-      card.append(head, prose(item));
-      card.append(item.options ? options(item) : labels(item));
-    }
-    const id = html("div", { class: "mw-id", dir: "auto", title: "id of the sample" });
+    const id = html("span", { class: "mw-id", title: `id ${item.id}` });
     id.textContent = item.id;
-    card.append(id);
+    if (item.image) {
+      head.append(id);
+      const image = picture(item, bytes);
+      if (item.canary) image.append(tag);
+      card.append(image, head, labels(item), facts);
+    } else {
+      if (item.canary) head.append(tag);
+      head.append(facts, id);
+      card.append(head, prose(item), item.options ? options(item) : labels(item));
+    }
     return card;
   }
 
@@ -374,16 +376,16 @@ function scoreText(item, reply) {
 
 /** @param {Item} item */
 function labels(item) {
-  const line = html("div", { class: "mw-labels", dir: "auto" });
-  if (item.label !== "") line.append(html("span", {}, "label "), strong(item.label));
-  if (item.guess === "") return line;
+  const lines = html("div", { class: "mw-labels" });
+  if (item.label !== "") lines.append(html("div", {}, "label ", strong(item.label)));
+  if (item.guess === "") return lines;
   const agrees = item.guess === item.label;
-  const guess = html("span", { class: agrees ? "mw-agrees" : "mw-differs" });
-  guess.append(agrees ? " · model agrees " : " · model says ");
-  if (!agrees) guess.append(strong(item.guess), " ");
-  if (item.guessProbability !== null) guess.append(item.guessProbability.toFixed(2));
-  line.append(guess);
-  return line;
+  const probability = item.guessProbability === null ? "" : ` (${item.guessProbability.toFixed(2)})`;
+  const guess = html("div", { class: agrees ? "mw-agrees" : "mw-differs" });
+  if (agrees) guess.append("model agrees", probability);
+  else guess.append("model says ", strong(item.guess), probability);
+  lines.append(guess);
+  return lines;
 }
 
 /** @param {string} text */

@@ -331,19 +331,25 @@ export function barHeight(count, most, scale) {
 }
 
 /**
- * Counts worth a tick on the axis of the histogram.
+ * Counts worth a tick on the axis of the histogram: round ones, from the top down, that stand
+ * apart.
  * @param {number} most
  * @param {string} scale
  */
 export function countTicks(most, scale) {
-  if (scale === "log") {
-    const found = [];
-    for (let count = 1; count <= most; count *= 10) found.push(count);
-    return found;
+  if (scale === "linear") return ticks(0, most, 4).filter((t) => t > 0 && Number.isInteger(t));
+  const leads = scale === "log" ? [1] : [5, 2, 1];
+  const found = [];
+  let height = Infinity;
+  for (let power = 10 ** Math.floor(Math.log10(most)); power >= 1; power /= 10) {
+    for (const lead of leads) {
+      const at = barHeight(lead * power, most, scale);
+      if (lead * power > most || height - at < 0.16 || at < 0.1) continue;
+      found.unshift(lead * power);
+      height = at;
+    }
   }
-  if (scale !== "sqrt") return ticks(0, most, 4).filter((t) => t > 0 && Number.isInteger(t));
-  const step = roundStep(most / 2);
-  return [step / 20, step / 4, step, 2 * step].filter((t) => t <= most && Number.isInteger(t));
+  return found;
 }
 
 /* ---------------------------------------------------------------- intervals */

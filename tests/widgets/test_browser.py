@@ -1,0 +1,235 @@
+"""The widgets in a real JupyterLab: drag, type, choose, compute, cancel, and look."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+DASHBOARD = """
+from memowidgets.widgets import Dashboard
+from tests.widgets.fake_source import FakeSource
+source = FakeSource(seconds=1.5)
+dashboard = Dashboard(source)
+dashboard.inspector.page_size = 12
+dashboard
+"""
+
+SCORES = """
+from memowidgets.widgets import SampleInspector, ThresholdExplorer
+from tests.widgets.fake_source import digit_like, hostile_questions, scores_like_psmi
+scores, errors, log_lira = scores_like_psmi(2000)
+explorer = None
+"""
+
+
+def counts(page):
+    """What the front end counts."""
+    return json.loads(page.locator(".mw-explorer").first.get_attribute("data-counts"))
+
+
+def kernel_counts(notebook, name="dashboard.explorer"):
+    """What Python counts, in the front end's words."""
+    notebook.wait_until_idle()
+    of = notebook.python(f"{name}.counts")
+    return {
+        "flagged": of["flagged"],
+        "hits": of["hits"],
+        "falseAlarms": of["false_alarms"],
+        "missed": of["missed"],
+        "clear": of["clear"],
+    }
+
+
+def drag(page, of, start, end, steps=12):
+    """Drag with the mouse between two places of an element, given in shares of its sides."""
+    box = page.locator(of).bounding_box()
+    places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in (start, end)]
+    page.mouse.move(*places[0])
+    page.mouse.down()
+    page.mouse.move(*places[1], steps=steps)
+    page.mouse.up()
+
+
+@pytest.fixture
+def dashboard(notebook_page):
+    notebook = notebook_page([DASHBOARD])
+    notebook.page.wait_for_selector(".mw-card")
+    return notebook
+
+
+def test_the_dashboard_looks_as_it_should(dashboard):
+    dashboard.screenshots("widgets-dashboard", of=".mw-dashboard")
+    assert counts(dashboard.page) == kernel_counts(dashboard)
+
+
+def test_tau_follows_the_mouse_the_keys_and_the_field(dashboard):
+    page = dashboard.page
+    drag(page, ".mw-histogram", (0.4, 0.5), (0.55, 0.5))
+    dragged = counts(page)
+    assert dragged == kernel_counts(dashboard)
+    tau = dashboard.python("dashboard.explorer.tau")
+    assert tau > 0
+    assert dashboard.python("dashboard.explorer.tau_committed") == tau
+    assert dashboard.python("dashboard.inspector.tau") == tau
+    page.keyboard.press("Shift+ArrowRight")
+    assert counts(page)["flagged"] == dragged["flagged"] + 1
+    page.keyboard.press("Shift+ArrowLeft")
+    page.keyboard.press("Shift+ArrowLeft")
+    assert counts(page)["flagged"] == dragged["flagged"] - 1
+    field = page.get_by_label("τ", exact=True)
+    field.fill("-0,125")
+    field.press("Enter")
+    dashboard.wait_until_idle()
+    assert dashboard.python("dashboard.explorer.tau_committed") == -0.125
+    field.fill("nonsense")
+    field.press("Enter")
+    assert field.input_value() == "−0.125"
+    assert counts(page) == kernel_counts(dashboard)
+
+
+def test_the_roc_and_the_presets_move_tau(dashboard):
+    page = dashboard.page
+    drag(page, ".mw-roc", (0.3, 0.3), (0.6, 0.15))
+    assert counts(page) == kernel_counts(dashboard)
+    for button, rule in {"Youden": "youden", "TPR ≥ 75 %": "tpr>=0.75", "FPR ≤ 1 %": "fpr<=0.01"}.items():
+        page.get_by_role("button", name=button, exact=True).click()
+        dashboard.wait_until_idle()
+        wanted = dashboard.python(f"dashboard.explorer.evaluation.threshold({rule!r})")
+        assert dashboard.python("dashboard.explorer.tau") == wanted
+    assert page.get_by_text("its rates are optimistic").is_visible()
+    page.get_by_role("radio", name="log-log").click()
+    page.get_by_role("radio", name="log", exact=True).click()
+    dashboard.screenshots("widgets-log", of=".mw-explorer", themes=["light"])
+    page.get_by_label("share to flag").fill("10")
+    page.get_by_label("share to flag").press("Enter")
+    assert counts(page)["flagged"] == 60
+    assert not page.get_by_text("its rates are optimistic").is_visible()
+
+
+def test_the_inspector_pages_filters_and_follows_tau(dashboard):
+    page = dashboard.page
+    shown = page.locator(".mw-range")
+    shown.get_by_text("1–12 of 64").wait_for()
+    page.get_by_label("next page").click()
+    shown.get_by_text("13–24 of 64").wait_for()
+    page.get_by_role("button", name="missed").click()
+    missed = counts(page)["missed"]
+    shown.get_by_text(f"1–{missed} of {missed}").wait_for()
+    assert {card.get_attribute("data-status") for card in page.locator(".mw-card").all()} == {"missed"}
+    page.get_by_role("button", name="all").click()
+    page.get_by_label("class").select_option("7")
+    of_class = dashboard.python("int((source.data.labels == 7).sum())")
+    shown.get_by_text(f"1–12 of {of_class}").wait_for()
+    page.get_by_label("class").select_option("")
+    page.get_by_role("button", name="flagged", exact=False).first.click()
+    page.locator(".mw-card").first.click()
+    page.keyboard.press("ArrowRight")
+    dashboard.wait_until_idle()
+    second = page.locator(".mw-card").nth(1)
+    assert second.get_attribute("aria-selected") == "true"
+    assert str(dashboard.python("dashboard.inspector.selected")) == second.get_attribute("data-position")
+    dashboard.python("setattr(dashboard.explorer, 'tau', -0.4)")
+    flagged = dashboard.python("dashboard.explorer.counts['flagged']")
+    page.locator(f'.mw-chip[aria-pressed="true"]:has-text("{flagged}")').wait_for()
+
+
+def test_what_is_not_computed_waits_for_compute(dashboard):
+    page = dashboard.page
+    before = page.locator(".mw-tile-flagged").inner_text()
+    page.get_by_label("layer").select_option("1")
+    page.get_by_text("Not computed yet: press Compute.").wait_for()
+    assert page.locator(".mw-explorer.mw-stale").is_visible()
+    assert page.locator(".mw-tile-flagged").inner_text() == before
+    dashboard.screenshots("widgets-stale", of=".mw-dashboard", widths=[1400])
+    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("progressbar").wait_for()
+    page.get_by_text("left", exact=False).first.wait_for()
+    dashboard.screenshots("widgets-busy", of=".mw-bar", themes=["light"])
+    page.wait_for_selector(".mw-explorer:not(.mw-stale)")
+    assert counts(page) == kernel_counts(dashboard)
+    assert dashboard.python("source.threads[-1]") == "memowidgets-compute"
+    page.get_by_role("radio", name="Loss").click()
+    page.get_by_text("Not computed yet").wait_for()
+    page.get_by_role("radio", name="PSMI").click()
+    page.wait_for_selector(".mw-explorer:not(.mw-stale)")
+
+
+def test_compute_can_be_cancelled_and_may_fail(dashboard):
+    page = dashboard.page
+    page.get_by_label("checkpoint").select_option("epoch-1")
+    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("Cancelled; what was finished is kept.").wait_for()
+    dashboard.python("setattr(source, 'fail', 'the disk is full: 12 MB are missing <b>')")
+    page.get_by_role("button", name="Compute").click()
+    page.get_by_text("the disk is full: 12 MB are missing <b>").wait_for()
+    dashboard.screenshots("widgets-error", of=".mw-bar", widths=[1400])
+
+
+def test_an_update_keeps_the_elements_in_place(dashboard):
+    page = dashboard.page
+    page.evaluate("() => { document.querySelector('.mw-histogram').mine = 1; }")
+    page.get_by_role("radio", name="Loss").click()
+    page.locator(".mw-axis-title", has_text="loss").wait_for()
+    assert page.evaluate("() => document.querySelector('.mw-histogram').mine") == 1
+    dashboard.screenshots("widgets-loss", of=".mw-explorer", widths=[1400], themes=["light"])
+
+
+def test_alone_without_truth(notebook_page):
+    notebook = notebook_page([SCORES + "explorer = ThresholdExplorer(scores, title='PSMI'); explorer"])
+    page = notebook.page
+    page.wait_for_selector(".mw-tau-knob")
+    assert not page.locator(".mw-roc").is_visible()
+    assert not page.locator(".mw-tile-tpr").is_visible()
+    assert not page.get_by_role("button", name="Youden").is_visible()
+    notebook.screenshots("widgets-without-truth", of=".mw-explorer")
+
+
+ODD = {
+    "none memorised": "ThresholdExplorer(scores, scores < -99)",
+    "all memorised": "ThresholdExplorer(scores, scores > -99)",
+    "one score": "ThresholdExplorer([0.25])",
+    "all equal": "ThresholdExplorer([3.0] * 50, [True] * 5 + [False] * 45, tau=3.0)",
+    "all flagged": "ThresholdExplorer(scores, log_lira >= 4, tau=100)",
+    "huge": "ThresholdExplorer(scores * 1e12, log_lira >= 4, tau=-2e11)",
+    "tiny": "ThresholdExplorer(scores * 1e-9, log_lira >= 4)",
+}
+
+
+def test_odd_scores_render(notebook_page):
+    lines = [f"from IPython.display import display\n{SCORES}"]
+    lines += [f"display({expression})" for expression in ODD.values()]
+    notebook = notebook_page(["\n".join(lines)])
+    page = notebook.page
+    page.wait_for_selector(f":nth-match(.mw-tau-knob, {len(ODD)})")
+    text = page.locator(".jp-OutputArea").first.inner_text()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    notebook.screenshots("widgets-odd", of=".jp-OutputArea", themes=["light"])
+
+
+def test_questions_show_hostile_text_as_written(notebook_page):
+    cell = SCORES + (
+        "records, names = hostile_questions()\n"
+        "n = len(records)\n"
+        "import numpy as np\n"
+        "p = np.random.default_rng(0).dirichlet([1, 1, 1, 1], n)\n"
+        "inspector = SampleInspector(records, scores[:n], log_lira[:n] >= 4, tau=0.4,\n"
+        "    log_lira=log_lira[:n], errors=errors[:n], probabilities=p, ids=names, filter='all',\n"
+        "    title='PSMI, layer 30')\n"
+        "inspector"
+    )
+    notebook = notebook_page([cell])
+    page = notebook.page
+    page.wait_for_selector(".mw-card")
+    assert page.locator(".mw-card script, .mw-card img").count() == 0
+    assert page.get_by_text("<script>", exact=False).count() > 0
+    notebook.screenshots("widgets-questions", of=".mw-inspector")
+    page.get_by_label("search text").fill("wobbling")
+    page.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
+    saved = json.dumps(notebook.save())
+    state = json.dumps(notebook.python("inspector.get_state()"))
+    for private in ("wobbling", "patient-007"):
+        assert private not in saved.replace(json.dumps(cell)[1:-1], "")
+        assert private not in state

@@ -287,9 +287,9 @@ class Audit:
                 f"stop_at_drop is a share between 0 and 1, such as 0.95, not {stop_at_drop}"
             )
         with self._lock, shown(progress) as report:
-            self._target().train(stop_at_drop, report)
             if stop_at_drop is not None:
                 self._catalogue.rho = stop_at_drop
+            self._target().train(stop_at_drop, report)
         if stop_at_drop is not None:
             for note in self.prediction.warnings:
                 warnings.warn(note, UserWarning, stacklevel=2)
@@ -579,9 +579,7 @@ class Audit:
             ``log_lira`` (where there are shadow models).
         """
         scores = self.raw_scores(metric, layer, checkpoint)
-        table = pd.DataFrame(
-            {"score": scores.mu}, pd.Index(self.members[scores.rows], name="id")
-        )
+        table = pd.DataFrame({"score": scores.mu}, pd.Index(self.members[scores.rows], name="id"))
         if scores.errors is not None:
             table["std"] = scores.errors
         names = np.array(self._data.class_names)

@@ -23,7 +23,8 @@ def shown(progress: Progress | None) -> Iterator[Progress]:
         def draw(step: Step) -> None:
             if step.total != bar.total:
                 bar.reset(step.total)
-            bar.set_description(step.what, refresh=False)
-            bar.update(step.done - bar.n)
+            if step.done != bar.n or step.what != bar.desc:
+                bar.set_description(step.what, refresh=False)
+                bar.update(step.done - bar.n)
 
         yield Progress(draw)

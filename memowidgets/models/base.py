@@ -33,6 +33,9 @@ class Model(abc.ABC):
     training_defaults: ClassVar[Mapping[str, Any]] = {}
     """What `TrainingConfig` takes for the fields that its user left open."""
 
+    cpu_threads: ClassVar[int | None] = None
+    """Threads that pay off on a CPU; None for all. One where a step takes a millisecond."""
+
     source: dict[str, Any] | None = None
     """How to make the recipe again; None if only its owner can."""
 

@@ -76,6 +76,8 @@ class ConvNet(ImageModel):
         "precision": "float32",
     }
 
+    cpu_threads: ClassVar[int | None] = 1
+
     def __init__(self, width: int = 32) -> None:
         if width < 1:
             raise ValueError(f"width is the number of channels, at least 1, not {width}")

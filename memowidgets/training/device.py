@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
-__all__ = ["device_status", "resolve_device"]
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["cpu_threads", "device_status", "resolve_device"]
 
 _GIB = 2**30
+
+
+@contextmanager
+def cpu_threads(limit: int | None) -> Iterator[None]:
+    """Let torch use so many threads at most while open; None changes nothing."""
+    import torch
+
+    before = torch.get_num_threads()
+    if limit is not None and limit < before:
+        torch.set_num_threads(limit)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def resolve_device(name: str) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.progress import Progress
+from memowidgets.training.device import cpu_threads
 from memowidgets.training.seeds import preserved
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def forward(
     module.eval()
     try:
         with preserved(), torch.no_grad(), ExitStack() as stack:
+            stack.enter_context(cpu_threads(model.cpu_threads))
             stack.enter_context(model.autocast(device, precision))
             layers = stack.enter_context(model.captured(module)) if capture else {}
             for done, batch in enumerate(batches):

@@ -14,6 +14,7 @@ from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.progress import Progress
 from memowidgets.training.config import Settings
+from memowidgets.training.device import cpu_threads
 from memowidgets.training.forward import Forward, forward
 from memowidgets.training.seeds import RandomStates, derived_seed
 
@@ -79,7 +80,7 @@ class Learner:
         """Train up to a step; `Progress` may end it between two of them."""
         total = self.recipe.settings.total_steps(len(self.members))
         self.module.train()
-        with self._random.active():
+        with self._random.active(), cpu_threads(self.recipe.model.cpu_threads):
             while self.step < stop:
                 progress.report(self.step, total, what)
                 self._take_step()

@@ -9,6 +9,7 @@ __all__ = ["RULES", "Prediction", "Record", "prediction_checkpoint"]
 
 RULES = ("first", "nearest")
 _JUMP = 0.25
+_FAR_LARGER = 3.0
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,15 @@ def prediction_checkpoint(
         chosen = reached[0]
     else:
         chosen = min(range(len(drops)), key=lambda i: abs(drops[i] - rho))
+    return Prediction(
+        later[chosen], drops[chosen], rho, bool(reached), _jumped_from(drops, chosen, rho)
+    )
+
+
+def _jumped_from(drops: Sequence[float], chosen: int, rho: float) -> float | None:
+    """The drop before ρ was crossed, if that one step was far larger than those before it."""
     before = drops[chosen - 1] if chosen else 0.0
-    jumped = before < rho <= drops[chosen] and drops[chosen] - before > _JUMP
-    return Prediction(later[chosen], drops[chosen], rho, bool(reached), before if jumped else None)
+    usual = before / chosen if chosen else 0.0
+    crossed = before < rho <= drops[chosen]
+    rise = drops[chosen] - before
+    return before if crossed and rise > max(_JUMP, _FAR_LARGER * usual) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.metrics import logit_gap
-from memowidgets.progress import Cancelled, Progress
+from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.design import Design
 from memowidgets.training.learner import Learner, Recipe
@@ -193,7 +194,7 @@ class _Pool:
         self._executor = ProcessPoolExecutor(
             processes,
             initializer=_start_worker,
-            initargs=(job, str(flag), os.getpid(), _threads(processes)),
+            initargs=(job, flag, os.getpid(), _threads(processes)),
             env={"OMP_NUM_THREADS": str(_threads(processes))},
         )
 
@@ -224,12 +225,20 @@ class _WorkerState:
     progress: Progress
 
 
-def _start_worker(job: ShadowJob, flag: str, parent: int, threads: int) -> None:
+def _start_worker(job: ShadowJob, flag: Path, parent: int, threads: int) -> None:
     import torch
 
+    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
     torch.set_num_threads(threads)
     _WorkerState.job = job
-    _WorkerState.progress = _FlagProgress(Path(flag), parent)
+    _WorkerState.progress = _FlagProgress(flag)
+
+
+def _follow(parent: int) -> None:
+    """End this process once its parent was killed: nobody else would."""
+    while os.getppid() == parent:
+        time.sleep(_POLL_SECONDS)
+    os._exit(1)
 
 
 def _train_in_worker(
@@ -239,19 +248,19 @@ def _train_in_worker(
 
 
 class _FlagProgress(Progress):
-    """Ends the work once a flag file appears or the parent process is gone."""
+    """Ends the work once a flag file appears."""
 
-    def __init__(self, flag: Path, parent: int) -> None:
+    def __init__(self, flag: Path) -> None:
         super().__init__()
-        self._flag, self._parent, self._next = flag, parent, 0.0
+        self._flag, self._next = flag, 0.0
 
     def report(self, done: int, total: int, what: str) -> None:
         now = time.monotonic()
         if now < self._next:
             return
         self._next = now + _POLL_SECONDS
-        if self._flag.exists() or os.getppid() != self._parent:
-            raise Cancelled(f"cancelled while {what}")
+        if self._flag.exists():
+            self.cancel()
         super().report(done, total, what)
 
 

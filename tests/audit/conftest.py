@@ -6,7 +6,7 @@ import pytest
 
 import memowidgets as mw
 
-TRAINING = mw.TrainingConfig(epochs=4)
+TRAINING = mw.TrainingConfig(epochs=4, batch_size=8, lr=6e-3)
 
 
 def small_data(seed: int = 0) -> mw.data.ImageDataset:
@@ -15,7 +15,7 @@ def small_data(seed: int = 0) -> mw.data.ImageDataset:
 
 def small_audit(path, **changes) -> mw.Audit:
     settings = {"training": TRAINING, "seed": 0, "device": "cpu"} | changes
-    model = settings.pop("model", None) or mw.models.ConvNet(8)
+    model = settings.pop("model", None) or mw.models.ConvNet(16)
     data = settings.pop("data", None) or small_data()
     return mw.Audit(model, data, path=path, **settings)
 

@@ -37,9 +37,12 @@ def test_without_a_checkpoint_past_rho_the_nearest_is_taken_and_said():
 
 
 def test_a_jump_over_rho_is_said():
-    assert prediction_checkpoint(records(0.69, 0.9651)).jumped_from == pytest.approx(0.69)
-    assert "jumped from 69% to 97%" in prediction_checkpoint(records(0.69, 0.9651)).warnings[0]
-    assert prediction_checkpoint(records(0.8, 0.96)).jumped_from is None
+    late = records(0.2, 0.3, 0.5, 0.69, 0.9651)  # the rate fell after 0.69
+    assert prediction_checkpoint(late).jumped_from == pytest.approx(0.69)
+    assert "jumped from 69% to 97%" in prediction_checkpoint(late).warnings[0]
+    assert prediction_checkpoint(records(0.96)).jumped_from == 0.0
+    assert prediction_checkpoint(records(0.5, 0.8, 0.96)).jumped_from is None
+    assert prediction_checkpoint(records(0.25, 0.52), 0.5).jumped_from is None
 
 
 @pytest.mark.parametrize("rho", [0.0, 1.0, 95])

@@ -1,0 +1,160 @@
+"""Processes killed with SIGKILL: what was finished is kept, and the end is the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from memowidgets.progress import Cancelled, Progress
+from memowidgets.store import StoreError
+from tests.audit.conftest import small_audit
+
+ROOT = Path(__file__).parents[2]
+_SCRIPT = """
+from tests.audit.conftest import small_audit
+audit = small_audit({path!r}, training=__import__("memowidgets").TrainingConfig(epochs={epochs}, batch_size=8))
+audit.train()
+print("trained", flush=True)
+audit.run_shadows({shadows})
+"""
+
+
+def start(path: Path, epochs: int, shadows: int) -> subprocess.Popen[str]:
+    script = _SCRIPT.format(path=str(path), epochs=epochs, shadows=shadows)
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def audit_of(path: Path, epochs: int):
+    import memowidgets as mw
+
+    return small_audit(path, training=mw.TrainingConfig(epochs=epochs, batch_size=8))
+
+
+def wait_for(condition, process, seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.002)
+
+
+def workers_of(process) -> list[psutil.Process]:
+    return [
+        child
+        for child in psutil.Process(process.pid).children()
+        if "resource_tracker" not in " ".join(child.cmdline())
+    ]
+
+
+def same_files(a: Path, b: Path, pattern: str) -> None:
+    names = sorted(p.relative_to(a) for p in a.glob(pattern))
+    assert names
+    for name in names:
+        assert (a / name).read_bytes() == (b / name).read_bytes(), name
+
+
+def test_a_training_killed_at_any_moment_ends_like_an_undisturbed_one(tmp_path):
+    undisturbed = audit_of(tmp_path / "straight", 12)
+    undisturbed.train()
+    killed = tmp_path / "killed"
+    rng = np.random.default_rng(int(time.time()))
+    for epoch in (1, 5, 9):
+        process = start(killed, epochs=12, shadows=1)
+        wait_for((killed / f"checkpoints/epoch-{epoch}/record.json").exists, process)
+        time.sleep(rng.uniform(0, 0.03))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.communicate()
+    resumed = audit_of(killed, 12)
+    assert len(resumed.checkpoints) >= 10  # nothing that was finished is lost
+    resumed.train()
+    same_files(undisturbed._run.path, killed, "checkpoints/*/weights.safetensors")
+    assert resumed.checkpoints.equals(undisturbed.checkpoints)
+    assert len(list(killed.glob("checkpoints/*/resume.safetensors"))) == 1
+
+
+def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
+    undisturbed = audit_of(tmp_path / "straight", 2)
+    undisturbed.train()
+    undisturbed.run_shadows(8)
+    killed = tmp_path / "killed"
+
+    process = start(killed, epochs=2, shadows=8)  # a worker dies
+    wait_for((killed / "shadows/0001.safetensors").exists, process)
+    for worker in workers_of(process)[:1]:
+        worker.kill()
+    _, errors = process.communicate(timeout=90)
+    finished = len(list((killed / "shadows").glob("*.safetensors")))
+    if finished < 8:  # else the worker died after its last shadow
+        assert "a worker process was killed" in errors
+        assert "call run_shadows again" in errors
+
+    process = start(killed, epochs=2, shadows=8)  # everything dies
+    workers: list[psutil.Process] = []
+    try:
+        wait_for(lambda: "trained" in process.stdout.readline(), process)
+        time.sleep(2)
+        workers = workers_of(process)
+    finally:
+        process.kill()
+        process.communicate()
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert not alive, "workers outlive their parent"
+
+    resumed = audit_of(killed, 2)
+    resumed.run_shadows(8)
+    read = resumed._shadows.read("epoch-2"), undisturbed._shadows.read("epoch-2")
+    np.testing.assert_array_equal(read[0].members, read[1].members)
+    np.testing.assert_array_equal(read[0].gaps, read[1].gaps)
+
+
+def test_more_shadow_models_can_be_added_later(tmp_path):
+    audit = audit_of(tmp_path / "a", 1)
+    audit.train()
+    audit.run_shadows(1)
+    first = (tmp_path / "a/shadows/0000.safetensors").read_bytes()
+    audit.run_shadows(3)
+    assert audit.n_shadows == 3
+    assert (tmp_path / "a/shadows/0000.safetensors").read_bytes() == first
+    audit.run_shadows(2)
+    assert audit.n_shadows == 3
+
+
+def test_cancel_keeps_what_is_finished(tmp_path):
+    audit = audit_of(tmp_path / "a", 6)
+    progress = Progress(lambda step: progress.cancel() if step.done > 30 else None)
+    with pytest.raises(Cancelled, match="training the target"):
+        audit.train(progress=progress)
+    assert 1 < len(audit.checkpoints) < 7
+    audit.train()
+    progress = Progress(lambda step: progress.cancel() if step.done >= 1 else None)
+    with pytest.raises(Cancelled, match="shadow models"):
+        audit.run_shadows(50, progress=progress)
+    assert 1 <= audit.n_shadows < 50
+
+
+def test_two_processes_cannot_train_one_target(tmp_path):
+    process = start(tmp_path, epochs=400, shadows=1)
+    try:
+        wait_for((tmp_path / "checkpoints/epoch-1/record.json").exists, process)
+        audit = audit_of(tmp_path, 400)
+        with pytest.raises(StoreError, match="another process is working on the checkpoints"):
+            audit.train()
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()

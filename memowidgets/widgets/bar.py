@@ -64,7 +64,10 @@ class Bar(anywidget.AnyWidget):
         for name, choices in named.items():
             if len(choices) == 0:
                 raise ValueError(f"there is nothing to show yet: no {name}; train first")
-        self._valid = {name[:-1]: [c.value for c in choices] for name, choices in named.items()}
+        self._labels = {
+            name[:-1]: {choice.value: choice.label for choice in choices}
+            for name, choices in named.items()
+        }
         super().__init__(
             checkpoint=_preferred(checkpoints),
             layer=_preferred(layers),
@@ -78,6 +81,11 @@ class Bar(anywidget.AnyWidget):
     def choice(self) -> tuple[str, str, str]:
         """What is picked: score, layer, checkpoint."""
         return self.score, self.layer, self.checkpoint
+
+    def labels(self, score: str, layer: str, checkpoint: str) -> tuple[str, str, str]:
+        """What the user reads for these values."""
+        of = self._labels
+        return of["score"][score], of["layer"][layer], of["checkpoint"][checkpoint]
 
     def show_step(self, step: Step) -> None:
         """Show how far the work is."""
@@ -98,7 +106,7 @@ class Bar(anywidget.AnyWidget):
         self._work = NO_WORK
 
     def say(self, text: str, kind: str = "note") -> None:
-        """Show one sentence; `kind` is ``"note"`` or ``"error"``."""
+        """Show one sentence; `kind` is ``"note"``, ``"wait"`` or ``"error"``."""
         self._message = {"kind": kind, "text": text}
 
     def close(self) -> None:
@@ -110,7 +118,7 @@ class Bar(anywidget.AnyWidget):
     @traitlets.validate("checkpoint", "layer", "score")
     def _check_choice(self, proposal: Any) -> str:
         name, value = proposal["trait"].name, str(proposal["value"])
-        valid = self._valid[name]
+        valid = self._labels[name]
         if value not in valid:
             raise ValueError(f"unknown {name} {value!r}; valid: {', '.join(map(repr, valid))}")
         return value

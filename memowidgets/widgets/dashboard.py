@@ -210,24 +210,23 @@ class Dashboard(ipywidgets.VBox):
 
     def _wait_for_compute(self, *, keep_message: bool) -> None:
         self.bar.computed = False
-        self._set_stale(self._stale_note())
-        if not keep_message and self._progress is None:
-            self.bar.say("Not computed yet: press Compute.")
+        self._dim(self._shown is not None)
+        if not keep_message:
+            self.bar.say(f"Not computed yet: press Compute.{self._old_view()}", "wait")
 
     def _fresh(self, *, keep_message: bool) -> None:
         self.bar.computed = True
-        self._set_stale("")
+        self._dim(False)
         if not keep_message:
             self.bar.say("")
 
-    def _stale_note(self) -> str:
+    def _old_view(self) -> str:
         if self._shown is None:
             return ""
-        score, layer, checkpoint = self._shown
-        return f"Still showing {score}, layer {layer}, checkpoint {checkpoint}."
+        return f" Below is still {', '.join(self.bar.labels(*self._shown))}."
 
-    def _set_stale(self, note: str) -> None:
-        self.explorer._stale = self.inspector._stale = note  # noqa: SLF001 - parts of one view
+    def _dim(self, dimmed: bool) -> None:
+        self.explorer._dimmed = self.inspector._dimmed = dimmed  # noqa: SLF001 - parts of one view
 
     def _show(self, pick: Pick, view: ScoreView) -> None:
         memorized, keep, left_out = _truth(view)

@@ -88,7 +88,7 @@ class ThresholdExplorer(anywidget.AnyWidget):
     tau_committed = traitlets.Float(0.0).tag(sync=True)
     counts = traitlets.Dict(read_only=True)
     _data = traitlets.Dict().tag(sync=True)
-    _stale = traitlets.Unicode("").tag(sync=True)
+    _dimmed = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class ThresholdExplorer(anywidget.AnyWidget):
         prepared = _prepare(scores, memorized, title, errors, truth)
         with self.hold_sync():
             self._take(prepared)
-            self._stale = ""
+            self._dimmed = False
             self.tau = self.tau_committed = threshold
             self._count()
 

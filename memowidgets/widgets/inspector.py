@@ -97,7 +97,7 @@ class SampleInspector(anywidget.AnyWidget):
     tau = traitlets.Float(0.0).tag(sync=True)
     selected = traitlets.Int(None, allow_none=True)
     _version = traitlets.Int(0).tag(sync=True)
-    _stale = traitlets.Unicode("").tag(sync=True)
+    _dimmed = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self,
@@ -120,6 +120,7 @@ class SampleInspector(anywidget.AnyWidget):
         self._class_names = _class_names(samples, class_names)
         self._ids = _checked_ids(ids, len(self._reader))
         self._title = title
+        self._heard: int | None = None
         self._found: tuple[str, NDArray[np.bool_]] | None = None
         self._rows = _rows(
             self._reader, scores, memorized, labels, positions, errors, log_lira, probabilities
@@ -162,7 +163,7 @@ class SampleInspector(anywidget.AnyWidget):
             if self.sort not in rows.sorts() or before.scores is None:
                 self.sort = rows.sorts()[0]
             self.tau = threshold
-            self._stale = ""
+            self._dimmed = False
             self._version += 1
 
     def close(self) -> None:
@@ -197,13 +198,15 @@ class SampleInspector(anywidget.AnyWidget):
 
     @traitlets.observe("selected")
     def _show_selected(self, _change: Any) -> None:
-        self.send({"type": "select", "position": self.selected})
+        if self.selected != self._heard:  # the page knows its own choice, and may be past it
+            self.send({"type": "select", "position": self.selected})
 
     # ---------------------------------------------------------------- messages
 
     def _hear(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
         if content.get("type") == "select":
-            self.selected = content.get("position")
+            self._heard = content.get("position")
+            self.selected = self._heard
         if content.get("type") == "page":
             self.send(*self._answer(content))
 

@@ -43,11 +43,13 @@ class Bar {
       this.cancel.disabled = true;
       this.model.send({ type: "cancel" });
     });
-    this.what = html("div", { class: "mw-what" });
+    this.what = html("span", { class: "mw-what" });
+    this.left = html("span", { class: "mw-left" });
+    const line = html("div", { class: "mw-work-line" }, this.what, this.left);
     this.meterFill = html("div", { class: "mw-meter-fill" });
     this.meter = html("div", { class: "mw-meter", role: "progressbar" }, this.meterFill);
     setAttributes(this.meter, { "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": "progress" });
-    this.work = html("div", { class: "mw-work" }, this.what, this.meter);
+    this.work = html("div", { class: "mw-work" }, line, this.meter);
     this.message = html("p", { class: "mw-message", role: "status" });
     this.warnings = html("ul", { class: "mw-warnings", "aria-label": "Warnings" });
     const actions = html("div", { class: "mw-row mw-actions" }, this.compute, this.work, this.cancel);
@@ -88,7 +90,9 @@ class Bar {
     this.compute.disabled = busy || computed;
     this.compute.classList.toggle("mw-wanted", !busy && !computed);
     this.compute.textContent = computed && !busy ? "✓ computed" : "Compute";
+    this.compute.hidden = busy;
     this.cancel.hidden = !busy;
+    this.root.classList.toggle("mw-busy", busy);
     this.work.hidden = !busy;
     if (busy) this.showWork(work);
     else this.cancel.disabled = false;
@@ -110,10 +114,12 @@ class Bar {
     const share = work.total > 0 ? work.done / work.total : 0;
     const left = durationText(work.seconds_left);
     const steps = work.total > 0 ? ` ${work.done} of ${work.total}` : "";
-    this.what.textContent = `${work.what}${steps}${left ? `, ${left}` : ""}`;
+    this.what.textContent = `${work.what}${steps}`;
+    this.what.title = this.what.textContent;
+    this.left.textContent = left;
     this.meterFill.style.width = `${(100 * share).toFixed(1)}%`;
     this.meter.setAttribute("aria-valuenow", (100 * share).toFixed(0));
-    this.meter.setAttribute("aria-valuetext", this.what.textContent);
+    this.meter.setAttribute("aria-valuetext", `${this.what.textContent} ${left}`);
   }
 
   destroy() {

@@ -131,22 +131,32 @@ export function listeners(model) {
  * Calls back with the width of an element whenever it changes, never for a hidden one.
  * @param {Element} element
  * @param {(width: number) => void} action
- * @returns {() => void}  stops it
  */
 export function onWidth(element, action) {
   let last = 0;
   let frame = 0;
-  const observer = new ResizeObserver((entries) => {
-    const width = Math.floor(entries[entries.length - 1].contentRect.width);
-    if (width === 0 || width === last) return;
+  const tell = () => {
+    const width = element.clientWidth;
+    if (width === last) return;
     last = width;
+    if (width > 0) action(width);
+  };
+  const observer = new ResizeObserver(() => {
     cancelAnimationFrame(frame);
-    frame = requestAnimationFrame(() => action(width));
+    frame = requestAnimationFrame(tell);
   });
   observer.observe(element);
-  return () => {
-    cancelAnimationFrame(frame);
-    observer.disconnect();
+  return {
+    /** Calls back again at the next occasion, whatever the width. */
+    again() {
+      last = 0;
+      observer.unobserve(element);
+      observer.observe(element);
+    },
+    stop() {
+      cancelAnimationFrame(frame);
+      observer.disconnect();
+    },
   };
 }
 
@@ -211,16 +221,4 @@ export function root(el, name, label) {
   });
   el.append(element);
   return element;
-}
-
-/**
- * Shows a note above a view that is out of date, and dims the rest.
- * @param {HTMLElement} element
- * @param {HTMLElement} note
- * @param {string} text  empty: up to date
- */
-export function showStale(element, note, text) {
-  element.classList.toggle("mw-stale", text !== "");
-  note.textContent = text;
-  note.hidden = text === "";
 }

@@ -1,20 +1,20 @@
 /** The τ explorer: histogram, ROC, slider and tiles that follow τ without the kernel. */
 
 import {
-  arrowStep, bytesOf, html, listeners, onWidth, root, segments, setAttributes, showStale, svg,
-  throttle,
+  arrowStep, bytesOf, html, listeners, onWidth, root, segments, setAttributes, svg, throttle,
 } from "./dom.js";
 import {
-  barHeight, clopperPearson, countsAt, countTicks, countUpTo, decadesFor, digitsFor, fixed,
-  histogram, intervalText, makeScores, percentText, rankFprAtMost, rankShareAtMost,
-  rankTprAtLeast, rankYouden, ratePosition, rateText, rocPoints, tauAtRank, ticks, undecidedAt,
-  whole,
+  axisTicks, barHeight, clopperPearson, countsAt, countTicks, countUpTo, decadesFor, histogram,
+  intervalText, isSkewed, kneeFor, LINEAR, makeScores, percentText, rankFprAtMost,
+  rankShareAtMost, rankTprAtLeast, rankYouden, ratePosition, rateText, rocPoints, scoreText,
+  symmetricLog, tauAtRank, tickText, undecidedAt, whole,
 } from "./maths.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./maths.js").Scores} Scores */
 /** @typedef {import("./maths.js").Counts} Counts */
 /** @typedef {import("./maths.js").RocPoint} RocPoint */
+/** @typedef {import("./maths.js").Axis} Axis */
 
 /**
  * What the kernel sends, unpacked.
@@ -162,6 +162,9 @@ class Explorer {
     this.tau = model.get("tau");
     this.dragging = false;
     this.countScale = "sqrt";
+    this.scoreScale = "";
+    /** @type {Axis} */
+    this.axis = LINEAR;
     this.rocScale = "linear";
     this.fitted = false;
     this.typing = false;
@@ -174,7 +177,7 @@ class Explorer {
     this.build();
     this.load();
     this.ears.onModel("change:_data", () => this.load());
-    this.ears.onModel("change:_stale", () => this.showStale());
+    this.ears.onModel("change:_dimmed", () => this.dim());
     this.ears.onModel("change:tau", () => {
       const tau = model.get("tau");
       if (this.dragging || tau === this.tau) return;
@@ -182,14 +185,14 @@ class Explorer {
       this.tau = tau;
       this.moved();
     });
-    this.ears.later(onWidth(this.root, (width) => this.layout(width)));
-    this.showStale();
+    this.size = onWidth(this.root, (width) => this.layout(width));
+    this.ears.later(this.size.stop);
+    this.dim();
   }
 
   /* ------------------------------------------------------------ what stays */
 
   build() {
-    this.note = html("p", { class: "mw-note", role: "status", hidden: true });
     this.plots = html("div", { class: "mw-plots" });
     this.histogram = svg("svg", { class: "mw-histogram", role: "img" });
     this.roc = svg("svg", { class: "mw-roc", role: "img" });
@@ -211,7 +214,7 @@ class Explorer {
     }
     this.plots.append(left, this.rocBox, this.tiles);
     this.spoken = html("p", { class: "mw-spoken", role: "status" });
-    this.root.append(this.note, this.plots, this.buildControls(), this.spoken);
+    this.root.append(this.plots, this.buildControls(), this.spoken);
     this.dragOn(this.histogram, (x) => this.tauAtX(x));
     this.dragOn(this.roc, (x, y) => this.tauOnRoc(x, y));
   }
@@ -236,14 +239,23 @@ class Explorer {
       this.draw();
     });
     counts.show(this.countScale);
+    this.scoreScales = segments("Scale of the scores", SCORE_SCALES, (value) => {
+      this.scoreScale = value;
+      this.chooseAxis();
+      this.draw();
+    });
     const rates = segments("Scale of the ROC", ROC_SCALES, (value) => {
       this.rocScale = value;
       this.draw();
     });
     rates.show(this.rocScale);
     this.rocScales = html("span", { class: "mw-labelled" }, "ROC", rates.group);
-    this.scales.append(html("span", { class: "mw-labelled" }, "counts", counts.group), this.rocScales);
-    this.ears.on(this.slider, "input", () => this.move(Number(this.slider.value)));
+    this.scales.append(
+      html("span", { class: "mw-labelled" }, "scores", this.scoreScales.group),
+      html("span", { class: "mw-labelled" }, "counts", counts.group),
+      this.rocScales,
+    );
+    this.ears.on(this.slider, "input", () => this.move(this.axis.from(Number(this.slider.value))));
     this.ears.on(this.slider, "change", () => this.commit());
     this.ears.on(this.slider, "keydown", (event) => this.key(event));
     this.ears.on(this.field, "input", () => (this.typing = true));
@@ -306,7 +318,16 @@ class Explorer {
       this.tile.auc.detail.textContent = Number.isFinite(low) ? intervalText([low, high]) : "";
     }
     this.drawLegend();
+    this.chooseAxis();
     this.draw();
+  }
+
+  /** Takes the user's scale of the scores, or the one that shows most of them. */
+  chooseAxis() {
+    const { scores } = this.data;
+    const scale = this.scoreScale || (isSkewed(scores) ? "log" : "linear");
+    this.axis = scale === "log" ? symmetricLog(kneeFor(scores)) : LINEAR;
+    this.scoreScales.show(scale);
   }
 
   drawLegend() {
@@ -327,8 +348,8 @@ class Explorer {
     this.legend.replaceChildren(...entries);
   }
 
-  showStale() {
-    showStale(this.root, this.note, this.model.get("_stale"));
+  dim() {
+    this.root.classList.toggle("mw-dimmed", this.model.get("_dimmed"));
   }
 
   /* ------------------------------------------------------------ drawing */
@@ -343,6 +364,10 @@ class Explorer {
 
   draw() {
     if (this.width === 0 || !this.data) return;
+    if (this.histogram.clientWidth === 0) {
+      this.size.again();
+      return;
+    }
     this.drawHistogram();
     if (this.hasRoc) this.drawRoc();
     this.moved();
@@ -351,19 +376,16 @@ class Explorer {
   drawHistogram() {
     const { scores, title } = this.data;
     const box = frameOf(this.histogram, { left: 46, right: 14, top: 30, bottom: 40 });
-    const bins = histogram(scores, Math.min(90, Math.max(24, box.width / 9)));
+    const { axis } = this;
+    const bins = histogram(scores, Math.min(90, Math.max(24, box.width / 9)), axis);
     const count = bins.others.length;
-    const low = bins.start;
-    const high = bins.start + count * bins.width;
-    const pad = (high - low) * 0.02;
-    this.low = low - pad;
-    this.high = high + pad;
-    this.digits = digitsFor(high - low);
-    this.xOf = (/** @type {number} */ score) =>
-      box.left + ((score - this.low) / (this.high - this.low)) * box.width;
+    const { low, high, start } = bins;
+    Object.assign(this, { low, high });
+    const xAt = (/** @type {number} */ place) => box.left + ((place - low) / (high - low)) * box.width;
+    this.xOf = (/** @type {number} */ score) => xAt(Math.min(high, Math.max(low, axis.to(score))));
     this.tauAtX = (/** @type {number} */ x) => {
       const share = Math.min(1, Math.max(0, (x - box.left) / box.width));
-      return this.low + share * (this.high - this.low);
+      return axis.from(low + share * (high - low));
     };
     let most = 0;
     for (let i = 0; i < count; i++) most = Math.max(most, bins.others[i], bins.memorized[i]);
@@ -374,8 +396,8 @@ class Explorer {
       let path = "";
       for (let i = 0; i < count; i++) {
         if (kind[i] === 0) continue;
-        const left = this.xOf(low + i * bins.width) + 0.5;
-        const wide = Math.max(0.5, this.xOf(low + (i + 1) * bins.width) - 0.5 - left);
+        const left = xAt(start + i * bins.width) + 0.5;
+        const wide = Math.max(0.5, xAt(start + (i + 1) * bins.width) - 0.5 - left);
         const top = Math.min(box.bottom - 1.5, yOf(kind[i]));
         path += `M${left.toFixed(2)} ${box.bottom}V${top.toFixed(2)}h${wide.toFixed(2)}V${box.bottom}z`;
       }
@@ -404,28 +426,29 @@ class Explorer {
       svg("circle", { cy: box.top - 12, r: 7, class: "mw-tau-knob" }),
     );
     const lineText = svg("text", { y: box.top - 7, class: "mw-tau-text" });
-    const axis = svg("g", { class: "mw-axis" });
-    for (const tick of ticks(this.low, this.high, box.width / 90)) {
+    const lines = svg("g", { class: "mw-axis" });
+    const apart = ((high - low) / box.width) * (axis === LINEAR ? 90 : 54);
+    for (const tick of axisTicks(axis, low, high, apart)) {
       const x = this.xOf(tick);
-      axis.append(svg("line", { x1: x, x2: x, y1: box.bottom, y2: box.bottom + 4 }));
-      axis.append(svg("text", { x, y: box.bottom + 17, "text-anchor": "middle" }, tickText(tick)));
+      lines.append(svg("line", { x1: x, x2: x, y1: box.bottom, y2: box.bottom + 4 }));
+      lines.append(svg("text", { x, y: box.bottom + 17, "text-anchor": "middle" }, tickText(tick)));
     }
     for (const tick of countTicks(most, this.countScale)) {
       const y = yOf(tick);
-      axis.append(svg("line", { x1: box.left, x2: box.right, y1: y, y2: y, class: "mw-grid" }));
-      axis.append(svg("text", { x: box.left - 6, y: y + 4, "text-anchor": "end" }, whole(tick)));
+      lines.append(svg("line", { x1: box.left, x2: box.right, y1: y, y2: y, class: "mw-grid" }));
+      lines.append(svg("text", { x: box.left - 6, y: y + 4, "text-anchor": "end" }, whole(tick)));
     }
-    axis.append(svg("line", { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }));
+    lines.append(svg("line", { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }));
     const middle = (box.left + box.right) / 2;
     const name = svg("text", { x: middle, y: box.bottom + 35, class: "mw-axis-title" });
     name.textContent = `${title} (low = at risk)`;
     const scale = this.countScale === "sqrt" ? "samples (√ scale)" : this.countScale === "log" ? "samples (log scale)" : "samples";
     const side = svg("text", { class: "mw-axis-title", transform: `translate(11 ${(box.top + box.bottom) / 2}) rotate(-90)` }, scale);
     this.histogram.replaceChildren(
-      defs, region, axis, half("flagged"), half("clear"), regionText, name, side, line, lineText,
+      defs, region, lines, half("flagged"), half("clear"), regionText, name, side, line, lineText,
     );
     this.moving = { box, flaggedClip, clearClip, region, regionText, line, lineText };
-    setAttributes(this.slider, { min: this.low, max: this.high });
+    setAttributes(this.slider, { min: low, max: high });
   }
 
   drawRoc() {
@@ -473,7 +496,8 @@ class Explorer {
     this.showTiles(counts);
     if (this.hasRoc) this.movePoint(counts);
     const text = this.tauText();
-    if (Number(this.slider.value) !== this.tau) this.slider.value = String(this.tau);
+    const place = this.axis.to(this.tau);
+    if (Math.abs(Number(this.slider.value) - place) > 1e-12) this.slider.value = String(place);
     this.slider.setAttribute("aria-valuetext", `${text}, ${whole(counts.flagged)} samples flagged`);
     if (!this.typing) this.field.value = text;
     this.showHint();
@@ -482,20 +506,21 @@ class Explorer {
   }
 
   tauText() {
-    return fixed(this.tau, this.digits);
+    const here = this.axis.to(this.tau);
+    return scoreText(this.tau, Math.abs(this.axis.from(here + (this.high - this.low) / 100) - this.tau));
   }
 
   moveLine() {
     const { box, flaggedClip, clearClip, region, regionText, line, lineText } = this.moving;
-    const inside = Math.min(this.high, Math.max(this.low, this.tau));
-    const x = this.xOf(inside);
+    const x = this.xOf(this.tau);
+    const place = this.axis.to(this.tau);
     flaggedClip.setAttribute("width", String(x));
     clearClip.setAttribute("x", String(x));
     region.setAttribute("width", String(Math.max(0, x - box.left)));
     regionText.style.visibility = x - box.left > 66 ? "visible" : "hidden";
     line.setAttribute("transform", `translate(${x} 0)`);
     const rightward = x < box.right - 110;
-    const beyond = this.tau > this.high ? " →" : this.tau < this.low ? "← " : "";
+    const beyond = place > this.high ? " →" : place < this.low ? "← " : "";
     const text = `τ = ${this.tauText()}`;
     lineText.textContent = beyond === "← " ? beyond + text : text + beyond;
     setAttributes(lineText, {
@@ -568,6 +593,8 @@ class Explorer {
 
   commit() {
     this.sync.cancel();
+    cancelAnimationFrame(this.frame);
+    this.moved();
     this.model.set("tau", this.tau);
     this.model.set("tau_committed", this.tau);
     this.model.save_changes();
@@ -595,18 +622,23 @@ class Explorer {
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const wide = this.high - this.low;
     const step = arrowStep(event.key);
+    /** @type {(share: number) => number} */
+    const along = (share) => {
+      const place = this.axis.to(this.tau) + share * (this.high - this.low);
+      return this.axis.from(Math.min(this.high, Math.max(this.low, place)));
+    };
+    /** @type {number | null} */
     let tau = null;
     if (step !== 0 && event.shiftKey) tau = neighbourTau(this.data.scores, this.tau, step);
-    else if (step !== 0) tau = this.tau + (step * wide) / 200;
-    else if (event.key === "PageUp") tau = this.tau + wide / 20;
-    else if (event.key === "PageDown") tau = this.tau - wide / 20;
-    else if (event.key === "Home") tau = this.low;
-    else if (event.key === "End") tau = this.high;
+    else if (step !== 0) tau = along(step / 200);
+    else if (event.key === "PageUp") tau = along(1 / 20);
+    else if (event.key === "PageDown") tau = along(-1 / 20);
+    else if (event.key === "Home") tau = this.axis.from(this.low);
+    else if (event.key === "End") tau = this.axis.from(this.high);
     if (tau === null) return;
     event.preventDefault();
-    this.move(event.shiftKey ? tau : Math.min(this.high, Math.max(this.low, tau)));
+    this.move(tau);
     this.commit();
   }
 
@@ -668,6 +700,10 @@ const SCALES = [
   { value: "sqrt", label: "√" },
   { value: "log", label: "log" },
 ];
+const SCORE_SCALES = [
+  { value: "linear", label: "linear" },
+  { value: "log", label: "±log" },
+];
 const ROC_SCALES = [
   { value: "linear", label: "linear" },
   { value: "log", label: "log-log" },
@@ -698,11 +734,6 @@ function hatch(id) {
   setAttributes(pattern, { patternTransform: "rotate(45)" });
   pattern.append(svg("line", { x1: 0, x2: 0, y1: 0, y2: 5, class: "mw-hatch" }));
   return pattern;
-}
-
-/** @param {number} tick */
-function tickText(tick) {
-  return String(tick).replace("-", "−");
 }
 
 /** @param {number} decades */

@@ -1,7 +1,7 @@
 /** The inspector: pages of samples as cards or tiles, asked from the kernel and never kept. */
 
 import {
-  arrowStep, bytesOf, html, listeners, root, setAttributes, showStale,
+  arrowStep, bytesOf, html, listeners, root, setAttributes,
 } from "./dom.js";
 import { fixed, whole } from "./maths.js";
 
@@ -110,14 +110,13 @@ class Inspector {
     for (const trait of ["page", "page_size", "filter", "sort", "tau", "_version"]) {
       this.ears.onModel(`change:${trait}`, () => this.ask());
     }
-    this.ears.onModel("change:_stale", () => this.showStale());
+    this.ears.onModel("change:_dimmed", () => this.dim());
     this.ears.onModel("msg:custom", (content, buffers) => this.hear(content, buffers));
-    this.showStale();
+    this.dim();
     this.ask();
   }
 
   build() {
-    this.note = html("p", { class: "mw-note", role: "status", hidden: true });
     this.filters = html("div", { class: "mw-filters", role: "group", "aria-label": "Show" });
     /** @type {Record<string, {button: HTMLButtonElement, count: HTMLElement}>} */
     this.filter = {};
@@ -157,11 +156,11 @@ class Inspector {
     const sort = html("label", { class: "mw-labelled" }, "sort", this.sort);
     const pages = html("div", { class: "mw-row mw-paging" }, sort, this.range, this.back, this.on);
     const bar = html("div", { class: "mw-row mw-inspector-bar" }, narrow, pages);
-    this.root.append(this.note, bar, this.list, this.empty);
+    this.root.append(bar, this.list, this.empty);
   }
 
-  showStale() {
-    showStale(this.root, this.note, this.model.get("_stale"));
+  dim() {
+    this.root.classList.toggle("mw-dimmed", this.model.get("_dimmed"));
   }
 
   /** @param {Record<string, any>} values */
@@ -280,7 +279,7 @@ class Inspector {
     if (item.status) head.append(chip(item.status));
     const tag = html("span", { class: "mw-tag", title: "planted by the auditor" }, "canary");
     const facts = html("div", { class: "mw-facts" });
-    if (item.score !== null) facts.append(scoreText(item, reply));
+    if (item.score !== null) facts.append(scoreLine(item, reply));
     if (item.logLira !== null) facts.append(html("span", {}, `log-LiRA ${fixed(item.logLira, 1)}`));
     const id = html("span", { class: "mw-id", title: `id ${item.id}` });
     id.textContent = item.id;
@@ -363,7 +362,7 @@ function chip(status) {
  * @param {Item} item
  * @param {Reply} reply
  */
-function scoreText(item, reply) {
+function scoreLine(item, reply) {
   const score = fixed(/** @type {number} */ (item.score), reply.digits);
   const error = item.error === null ? "" : ` ± ${fixed(item.error, reply.digits)}`;
   const text = html("span", {}, `${reply.scoreName} ${score}${error}`);

@@ -201,39 +201,101 @@ export function rankShareAtMost(scores, share) {
 /* ---------------------------------------------------------------- histogram and ROC */
 
 /**
+ * Where scores stand on an axis; 0 is at 0, and order is kept.
+ * @typedef {object} Axis
+ * @property {(score: number) => number} to
+ * @property {(place: number) => number} from
+ * @property {number} knee  scores nearer to 0 than this stand on a linear part; Infinity: all do
+ */
+
+/** @type {Axis} */
+export const LINEAR = { to: (score) => score, from: (place) => place, knee: Infinity };
+
+/**
+ * Linear near 0, logarithmic beyond the knee, on both sides.
+ * @param {number} knee
+ * @returns {Axis}
+ */
+export function symmetricLog(knee) {
+  return {
+    to: (score) => Math.asinh(score / knee),
+    from: (place) => Math.sinh(place) * knee,
+    knee,
+  };
+}
+
+/**
+ * The score below which a share of all samples lies.
+ * @param {Scores} scores
+ * @param {number} share
+ */
+export function quantile(scores, share) {
+  const rank = countBelow(scores.flaggedUpTo, share * scores.n);
+  return scores.values[Math.min(rank, scores.values.length - 1)];
+}
+
+/**
+ * A knee that spreads out where most scores are.
+ * @param {Scores} scores
+ */
+export function kneeFor(scores) {
+  const places = [0.1, 0.25, 0.5, 0.75, 0.9].map((share) => Math.abs(quantile(scores, share)));
+  places.sort((a, b) => a - b);
+  const middle = places[2] || places.find((place) => place > 0) || 1;
+  return 10 ** Math.floor(Math.log10(middle));
+}
+
+/**
+ * Whether a linear axis would crowd most scores into a corner, as it does with losses.
+ * @param {Scores} scores
+ */
+export function isSkewed(scores) {
+  const { values } = scores;
+  const span = values[values.length - 1] - values[0];
+  return quantile(scores, 0.9) - quantile(scores, 0.1) < span / 12;
+}
+
+/**
  * @typedef {object} Histogram
- * @property {number} start  left edge of the first bin; every edge is a multiple of width
+ * @property {number} start  place of the left edge; every edge is a multiple of width
  * @property {number} width
+ * @property {number} low  place where the axis begins
+ * @property {number} high
  * @property {Float64Array} others
  * @property {Float64Array} memorized
  */
 
 /**
- * About `wanted` bins of a round width whose edges are multiples of it, so that 0 is one.
- * A bin holds the scores above its left edge up to and including its right one, as tau does.
+ * About `wanted` bins of equal width on the axis whose edges are multiples of it, so that 0 is
+ * one. A bin holds the scores above its left edge up to and including its right one, as tau does.
  * @param {Scores} scores
  * @param {number} wanted
+ * @param {Axis} [axis]
  * @returns {Histogram}
  */
-export function histogram(scores, wanted) {
+export function histogram(scores, wanted, axis = LINEAR) {
   const { values } = scores;
-  const lowest = values[0];
-  const highest = values[values.length - 1];
-  const span = highest - lowest || Math.max(Math.abs(lowest), 1) * 0.2;
-  const width = roundStep(span / wanted);
+  const lowest = axis.to(values[0]);
+  const highest = axis.to(values[values.length - 1]);
+  const around = highest > lowest ? 0 : Math.max(Math.abs(lowest), 1) * 0.1;
+  const width = roundStep((highest - lowest + 2 * around) / wanted);
   const first = Math.ceil(lowest / width) - 1;
   const bins = Math.max(1, Math.ceil(highest / width) - first);
   const others = new Float64Array(bins);
   const memorized = new Float64Array(bins);
   for (let i = 0; i < values.length; i++) {
-    const bin = Math.min(bins - 1, Math.max(0, Math.ceil(values[i] / width) - 1 - first));
+    const place = Math.ceil(axis.to(values[i]) / width) - 1 - first;
+    const bin = Math.min(bins - 1, Math.max(0, place));
     const count = scores.flaggedUpTo[i] - (i === 0 ? 0 : scores.flaggedUpTo[i - 1]);
     const hits =
       scores.hitsUpTo === null ? 0 : scores.hitsUpTo[i] - (i === 0 ? 0 : scores.hitsUpTo[i - 1]);
     memorized[bin] += hits;
     others[bin] += count - hits;
   }
-  return { start: first * width, width, others, memorized };
+  const start = first * width;
+  const end = start + bins * width;
+  const pad = 0.02 * (end - start) + around;
+  return { start, width, low: start - pad, high: end + pad, others, memorized };
 }
 
 /**
@@ -292,6 +354,29 @@ export function ticks(low, high, about) {
   const first = Math.ceil(low / step - 1e-9);
   for (let i = first; i * step <= high + step * 1e-9; i++) found.push(tidy(i * step));
   return found;
+}
+
+/**
+ * Round scores worth a tick, at least `apart` from each other on an axis that is not linear.
+ * @param {Axis} axis
+ * @param {number} low  place where the axis begins
+ * @param {number} high
+ * @param {number} apart
+ */
+export function axisTicks(axis, low, high, apart) {
+  if (axis.knee === Infinity) return ticks(low, high, (high - low) / apart);
+  const ends = [axis.from(low), axis.from(high)];
+  const most = Math.max(Math.abs(ends[0]), Math.abs(ends[1]));
+  const candidates = [0];
+  for (let size = axis.knee; size <= most; size *= 10) candidates.push(size, -size);
+  /** @type {number[]} */
+  const kept = [];
+  for (const score of candidates) {
+    const place = axis.to(score);
+    if (place < low || place > high) continue;
+    if (kept.every((other) => Math.abs(axis.to(other) - place) >= apart)) kept.push(tidy(score));
+  }
+  return kept.sort((a, b) => a - b);
 }
 
 /** @param {number} x */
@@ -500,11 +585,24 @@ export function percentText(share) {
 }
 
 /**
- * Enough digits to tell thresholds apart on an axis of this span.
- * @param {number} span
+ * A score with enough digits to tell it apart from others `step` away.
+ * @param {number} score
+ * @param {number} step
  */
-export function digitsFor(span) {
-  return Math.min(8, Math.max(0, 3 - Math.floor(Math.log10(span || 1))));
+export function scoreText(score, step) {
+  const size = Math.max(Math.abs(score), step);
+  const digits = Math.max(0, 1 - Math.floor(Math.log10(step || 1)));
+  if (digits <= 7 && size < 1e6) return fixed(score, digits);
+  if (score === 0) return "0";
+  return score.toExponential(3).replace(/\.?0*e\+?/, "e").replaceAll("-", "−");
+}
+
+/** @param {number} tick */
+export function tickText(tick) {
+  const size = Math.abs(tick);
+  const short = tick === 0 || (size >= 1e-4 && size < 1e6);
+  const text = short ? String(tick) : tick.toExponential().replace("e+", "e");
+  return text.replaceAll("-", "−");
 }
 
 /** @param {number | null} seconds */

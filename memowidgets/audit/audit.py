@@ -187,6 +187,7 @@ class Audit:
         self._catalogue = Catalogue(run, manifest, len(design.members))
         self._shadows = ShadowSet(run)
         self._lock = threading.RLock()
+        self._log_lira: dict[tuple[str, str, int], pd.Series] = {}
 
     # What is there
 
@@ -461,16 +462,21 @@ class Audit:
             If there are no shadow models, or none that kept this checkpoint.
         """
         record = self._catalogue.record(checkpoint)
+        key = (record.name, variance, self.n_shadows)
+        if key not in self._log_lira:
+            self._log_lira[key] = self._computed_log_lira(record, variance)
+        series = self._log_lira[key].copy()
+        series.attrs["left_out"] = len(self._design.members) - len(series)
+        return series
+
+    def _computed_log_lira(self, record: Record, variance: str) -> pd.Series:
         shadows = self._shadows.read(record.name)
         columns = np.searchsorted(self._design.pool, self._design.members)
         target = logit_gap(self._pass(record, None).logits(), self.labels)
         values = memorization.log_lira(
             shadows.gaps[:, columns], shadows.members[:, columns], target, variance=variance
         )
-        series = pd.Series(values, pd.Index(self.members, name="id"), name="log_lira")
-        there = series.dropna()
-        there.attrs["left_out"] = len(series) - len(there)
-        return there
+        return pd.Series(values, pd.Index(self.members, name="id"), name="log_lira").dropna()
 
     def evaluate(
         self,

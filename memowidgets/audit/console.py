@@ -23,7 +23,7 @@ def shown(progress: Progress | None) -> Iterator[Progress]:
         def draw(step: Step) -> None:
             if step.total != bar.total:
                 bar.reset(step.total)
-            if step.done != bar.n or step.what != bar.desc:
+            if step.done != bar.n or not bar.desc.startswith(step.what):
                 bar.set_description(step.what, refresh=False)
                 bar.update(step.done - bar.n)
 

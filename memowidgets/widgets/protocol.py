@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from memowidgets.progress import Progress
 
-__all__ = ["Choice", "DashboardSource", "ScoreView"]
+__all__ = ["Choice", "DashboardSource", "Samples", "ScoreView"]
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,14 @@ class ScoreView:
     warnings: tuple[str, ...] = ()
 
 
+class Samples(Protocol):
+    """Anything with a length and a sample at each position: an ImageDataset, an MCQDataset."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
 class DashboardSource(Protocol):
     """An audit, as the dashboard sees it. All methods may be called from any thread."""
 
@@ -102,7 +110,7 @@ class DashboardSource(Protocol):
         """
         ...
 
-    def samples(self) -> Sequence[object]:
+    def samples(self) -> Samples:
         """The dataset whose rows `ScoreView.positions` names (an ImageDataset, an MCQDataset)."""
         ...
 

@@ -290,7 +290,8 @@ def test_a_run_directory_of_another_run_is_refused_with_the_difference(finished,
 def test_changed_pixels_are_named(finished):
     data = small_data()
     data.images[7] += 1
-    with pytest.raises(ValueError, match="1 samples have another content, the first is 'digit-0007'"):
+    message = "1 samples have another content, the first is 'digit-0007'"
+    with pytest.raises(ValueError, match=message):
         small_audit(finished.path, data=data)
 
 

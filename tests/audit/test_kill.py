@@ -13,14 +13,15 @@ import numpy as np
 import psutil
 import pytest
 
+import memowidgets as mw
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from tests.audit.conftest import small_audit
 
 ROOT = Path(__file__).parents[2]
 _SCRIPT = """
-from tests.audit.conftest import small_audit
-audit = small_audit({path!r}, training=__import__("memowidgets").TrainingConfig(epochs={epochs}, batch_size=8))
+from tests.audit.test_kill import audit_of
+audit = audit_of({path!r}, {epochs})
 audit.train()
 print("trained", flush=True)
 audit.run_shadows({shadows})
@@ -40,8 +41,6 @@ def start(path: Path, epochs: int, shadows: int) -> subprocess.Popen[str]:
 
 
 def audit_of(path: Path, epochs: int):
-    import memowidgets as mw
-
     return small_audit(path, training=mw.TrainingConfig(epochs=epochs, batch_size=8))
 
 

@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt scripts/environment.sh
 	@touch $@
 
 lab: $(STAMP) ## open the quickstart in JupyterLab (LAB_ARGS=... are handed on)
-	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jupyter lab $(LAB_ARGS) $(NOTEBOOK)
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jupyter lab --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(LAB_ARGS) $(NOTEBOOK)
 
 lint: $(STAMP) ## style, types and the order of the rooms
 	$(BIN)/ruff check .

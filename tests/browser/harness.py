@@ -179,7 +179,6 @@ def _server(home: Path) -> Iterator[Lab]:
         "ServerApp.open_browser": False,
         "IdentityProvider.token": token,
         "LabApp.expose_app_in_browser": True,
-        "LabApp.news_url": None,
         "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
         "LabApp.extension_manager": "readonly",
     }
@@ -203,6 +202,11 @@ def _server(home: Path) -> Iterator[Lab]:
 
 def _environment(home: Path) -> dict[str, str]:
     env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "PYTEST"))}
+    page = home / "config_dir" / "labconfig" / "page_config.json"
+    page.parent.mkdir(parents=True)
+    page.write_text(
+        '{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}'
+    )
     for name in ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR"):
         env[f"JUPYTER_{name}"] = str(home / name.lower())
     env |= {

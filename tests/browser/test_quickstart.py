@@ -1,0 +1,120 @@
+"""The quickstart as its reader sees it: run all cells, drag τ, pick, compute, cancel, look."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "01_quickstart.ipynb"
+
+# The digits are scored too fast to be cancelled by hand.
+SLOWER = """exec('''
+import time
+from memowidgets.progress import Progress
+report = Progress.report
+Progress.report = lambda self, *step: (time.sleep(0.5), report(self, *step))[1]
+''', {})"""
+
+
+def on_screen(page):
+    """The counts that the front end shows, as `ThresholdExplorer.counts` names them."""
+    shown = json.loads(page.locator(".mw-explorer").get_attribute("data-counts"))
+    return {"false_alarms" if name == "falseAlarms" else name: n for name, n in shown.items()}
+
+
+def wait_for_python(notebook, expression, wanted, seconds=20):
+    """Wait until the kernel answers what is wanted; the page's messages arrive in their time."""
+    deadline = time.monotonic() + seconds
+    while (found := notebook.python(expression)) != wanted:
+        assert time.monotonic() < deadline, f"{expression} is {found}, not {wanted}"
+        time.sleep(0.1)
+
+
+def assert_both_sides_agree(notebook):
+    """The page and Python count the same at the same τ, and the evaluation is behind it."""
+    tau = float(notebook.page.locator(".mw-explorer").get_attribute("data-tau"))
+    wait_for_python(notebook, "dashboard.explorer.tau_committed", tau)
+    shown = on_screen(notebook.page)
+    counts = notebook.python("dashboard.explorer.counts")
+    assert {name: counts[name] for name in shown} == shown
+    at_tau = notebook.python(f"dashboard.explorer.evaluation.at({tau!r}).flagged")
+    assert at_tau == shown["flagged"]
+
+
+@pytest.mark.timeout(900)
+def test_the_quickstart_in_a_real_jupyterlab(notebook_page):
+    notebook = notebook_page(NOTEBOOK, run=False)
+    page = notebook.page
+    started = time.monotonic()
+    notebook.run_all(timeout=700)
+    page.locator(".mw-dashboard .mw-card").first.wait_for()
+    print(f"quickstart: {time.monotonic() - started:.0f} s from Run All to the dashboard")
+    notebook.screenshots("quickstart-lab")
+    notebook.screenshots("quickstart-dashboard", of=".mw-dashboard")
+
+    assert_both_sides_agree(notebook)
+    at_zero = on_screen(page)
+    assert at_zero["flagged"] == notebook.python("len(audit.flagged(tau=0.0))")
+    drag_tau(page)
+    assert on_screen(page)["flagged"] > at_zero["flagged"]
+    assert_both_sides_agree(notebook)
+    notebook.screenshots("quickstart-dragged", of=".mw-dashboard", widths=[1400], themes=["light"])
+
+    pick_another_checkpoint_and_compute(notebook)
+    cancel_a_computation(notebook)
+    notebook.screenshots("quickstart-cancelled", of=".mw-dashboard", widths=[1400], themes=["dark"])
+
+
+def drag_tau(page):
+    """Drag τ to the right with the mouse, from where it is."""
+    page.locator(".mw-histogram").scroll_into_view_if_needed()
+    box = page.locator(".mw-histogram").bounding_box()
+    knob = page.locator(".mw-tau-knob").bounding_box()
+    x, y = knob["x"] + knob["width"] / 2, knob["y"] + knob["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 0.05 * box["width"], y, steps=10)
+    page.mouse.up()
+
+
+def uncomputed_checkpoints(notebook):
+    """Checkpoints of the picker that nothing was scored at yet, last first."""
+    options = notebook.page.get_by_label("checkpoint", exact=True).locator("option")
+    names = [option.get_attribute("value") for option in options.all()]
+    layer = notebook.python("dashboard.bar.layer")
+    return [
+        n
+        for n in names[::-1]
+        if not notebook.python(f"audit.is_computed('psmi', {layer!r}, {n!r})")
+    ]
+
+
+def pick_another_checkpoint_and_compute(notebook):
+    """What is not computed waits for Compute, which shows it and keeps it for other scores."""
+    page = notebook.page
+    checkpoint = uncomputed_checkpoints(notebook)[0]
+    page.get_by_label("checkpoint", exact=True).select_option(checkpoint)
+    waiting = page.get_by_text("Not computed yet")
+    waiting.wait_for()
+    page.get_by_role("button", name="Compute").click()
+    waiting.wait_for(state="hidden")
+    wait_for_python(notebook, "dashboard.bar.computed", wanted=True)
+    assert notebook.python("dashboard.state['checkpoint']") == checkpoint
+    assert_both_sides_agree(notebook)
+
+
+def cancel_a_computation(notebook):
+    """Cancel stops between batches, says so, and the kernel was free all the while."""
+    page = notebook.page
+    notebook.python(SLOWER)
+    before = on_screen(page)
+    page.get_by_label("checkpoint", exact=True).select_option(uncomputed_checkpoints(notebook)[0])
+    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("button", name="Cancel").wait_for()
+    assert notebook.python("1 + 1") == 2
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("Cancelled").wait_for(timeout=30_000)
+    assert on_screen(page) == before

@@ -51,7 +51,7 @@ def checked_flags(name: str, values: ArrayLike, n: int) -> Bools:
             f"{name} must be true or false; to turn log-LiRA into that, compare it with η, "
             "as in log_lira >= 4"
         )
-    return array == 1
+    return array.astype(np.bool_)
 
 
 def checked_tau(tau: float) -> float:

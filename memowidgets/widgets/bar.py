@@ -45,7 +45,7 @@ class Bar(anywidget.AnyWidget):
     checkpoint = traitlets.Unicode("").tag(sync=True)
     layer = traitlets.Unicode("").tag(sync=True)
     score = traitlets.Unicode("").tag(sync=True)
-    computed = traitlets.Bool(False).tag(sync=True)
+    computed = traitlets.Bool(default_value=False).tag(sync=True)
     _choices = traitlets.Dict().tag(sync=True)
     _work = traitlets.Dict(NO_WORK).tag(sync=True)
     _status = traitlets.Unicode("").tag(sync=True)

@@ -26,7 +26,7 @@ STATE = ("checkpoint", "layer", "score", "tau", "filter", "sort")
 Pick = tuple[str, str, str]
 
 
-class Dashboard(ipywidgets.VBox):
+class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """Pick a checkpoint, a layer and a score; move τ; look at what it flags.
 
     What is computed already shows at once. What is not waits for Compute, which works in a
@@ -210,13 +210,13 @@ class Dashboard(ipywidgets.VBox):
 
     def _wait_for_compute(self, *, keep_message: bool) -> None:
         self.bar.computed = False
-        self._dim(self._shown is not None)
+        self._dim(dimmed=self._shown is not None)
         if not keep_message:
             self.bar.say(f"Not computed yet: press Compute.{self._old_view()}", "wait")
 
     def _fresh(self, *, keep_message: bool) -> None:
         self.bar.computed = True
-        self._dim(False)
+        self._dim(dimmed=False)
         if not keep_message:
             self.bar.say("")
 
@@ -225,7 +225,7 @@ class Dashboard(ipywidgets.VBox):
             return ""
         return f" Below is still {', '.join(self.bar.labels(*self._shown))}."
 
-    def _dim(self, dimmed: bool) -> None:
+    def _dim(self, *, dimmed: bool) -> None:
         self.explorer._dimmed = self.inspector._dimmed = dimmed  # noqa: SLF001 - parts of one view
 
     def _show(self, pick: Pick, view: ScoreView) -> None:

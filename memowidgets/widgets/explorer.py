@@ -88,7 +88,7 @@ class ThresholdExplorer(anywidget.AnyWidget):
     tau_committed = traitlets.Float(0.0).tag(sync=True)
     counts = traitlets.Dict(read_only=True)
     _data = traitlets.Dict().tag(sync=True)
-    _dimmed = traitlets.Bool(False).tag(sync=True)
+    _dimmed = traitlets.Bool(default_value=False).tag(sync=True)
 
     def __init__(
         self,

@@ -97,7 +97,7 @@ class SampleInspector(anywidget.AnyWidget):
     tau = traitlets.Float(0.0).tag(sync=True)
     selected = traitlets.Int(None, allow_none=True)
     _version = traitlets.Int(0).tag(sync=True)
-    _dimmed = traitlets.Bool(False).tag(sync=True)
+    _dimmed = traitlets.Bool(default_value=False).tag(sync=True)
 
     def __init__(
         self,
@@ -455,7 +455,7 @@ def _at(values: NDArray[np.float64] | None, row: int) -> float | None:
 
 def _short(title: str) -> str:
     """The name of a score, short enough for a card: what stands before the first comma."""
-    name = title.split(",")[0].strip()
+    name = title.split(",", maxsplit=1)[0].strip()
     return name if 0 < len(name) <= 16 else "score"
 
 

@@ -73,8 +73,7 @@ class Rows:
         """Which rows have a score of at most τ; none without scores."""
         if self.scores is None:
             return np.zeros(len(self), dtype=np.bool_)
-        flags: NDArray[np.bool_] = self.scores <= tau
-        return flags
+        return np.less_equal(self.scores, tau)
 
     def mask(self, name: str, tau: float) -> NDArray[np.bool_]:
         """Which rows a filter shows."""
@@ -86,7 +85,9 @@ class Rows:
         if self.memorized is None:
             raise ValueError(f"the filter {name!r} needs ground truth")
         wants_flag, wants_memorized = name in ("hit", "false alarm"), name in ("hit", "missed")
-        return (flagged == wants_flag) & (self.memorized == wants_memorized)
+        chosen: NDArray[np.bool_] = flagged == wants_flag
+        chosen &= self.memorized == wants_memorized
+        return chosen
 
     def status(self, row: int, tau: float) -> str:
         """What a row is at τ, in the words of the filters; empty without scores."""

@@ -76,7 +76,9 @@ class FakeSource:
         self.data = ImageDataset.from_arrays(images, labels)
         self.data = self.data.with_canaries(max(1, n // 20))
         self.truth, self.seconds, self.fail = truth, seconds, fail
-        self.done = {("psmi", "last", "epoch-2"), ("loss", "last", "epoch-2")} if computed else set()
+        self.done = (
+            {("psmi", "last", "epoch-2"), ("loss", "last", "epoch-2")} if computed else set()
+        )
         self.threads: list[str] = []
 
     def checkpoint_choices(self) -> Sequence[Choice]:
@@ -139,10 +141,13 @@ class FakeSource:
 
 def hostile_questions() -> tuple[list[dict[str, object]], list[str]]:
     """Questions that try to be more than text, and their ids."""
-    texts = [
+    plain = (
         "Which ward should the patient with a wobbling gait and an unsteady hand be sent to, given "
         "that she was seen there last spring and that the note of her physician mentions dizziness "
-        "on standing up, a slight tremor at rest, and no pain at all? Answer with one ward only.",
+        "on standing up, a slight tremor at rest, and no pain at all? Answer with one ward only."
+    )
+    texts = [
+        plain,
         "<script>document.body.remove()</script> is shown as written",
         '<img src=x onerror="document.body.remove()"> and <b>bold</b>',
         "[click](javascript:alert(1)) & &amp; &#60;",
@@ -153,5 +158,9 @@ def hostile_questions() -> tuple[list[dict[str, object]], list[str]]:
         "half a character \ud83d and then text",
     ]
     choices = ["neurology", "<i>surgery</i>", "אורתופדיה", "paediatrics and " + "long " * 40]
-    records = [{"question": text, "choices": choices, "answer": i % 4} for i, text in enumerate(texts)]
-    return records, [f"patient-{i:03d}" if i % 2 else "<svg onload=alert(1)>" * 3 for i in range(7, 16)]
+    records = [
+        {"question": text, "choices": choices, "answer": i % 4} for i, text in enumerate(texts)
+    ]
+    return records, [
+        f"patient-{i:03d}" if i % 2 else "<svg onload=alert(1)>" * 3 for i in range(7, 16)
+    ]

@@ -110,7 +110,11 @@ def test_the_roc_and_the_presets_move_tau(dashboard):
     page = dashboard.page
     drag(page, ".mw-roc", (0.3, 0.3), (0.6, 0.15))
     agree(dashboard)
-    for button, rule in {"Youden": "youden", "TPR ≥ 75 %": "tpr>=0.75", "FPR ≤ 1 %": "fpr<=0.01"}.items():
+    for button, rule in {
+        "Youden": "youden",
+        "TPR ≥ 75 %": "tpr>=0.75",
+        "FPR ≤ 1 %": "fpr<=0.01",
+    }.items():
         page.get_by_role("button", name=button, exact=True).click()
         wanted = dashboard.python(f"dashboard.explorer.evaluation.threshold({rule!r})")
         eventually(dashboard, "dashboard.explorer.tau", wanted)
@@ -133,7 +137,9 @@ def test_the_inspector_pages_filters_and_follows_tau(dashboard):
     page.locator('[data-filter="missed"]').click()
     missed = counts(page)["missed"]
     shown.get_by_text(f"1–{missed} of {missed}").wait_for()
-    assert {card.get_attribute("data-status") for card in page.locator(".mw-card").all()} == {"missed"}
+    assert {card.get_attribute("data-status") for card in page.locator(".mw-card").all()} == {
+        "missed"
+    }
     page.locator('[data-filter="all"]').click()
     page.get_by_label("class", exact=True).select_option("7")
     of_class = dashboard.python("int((source.data.labels == 7).sum())")
@@ -195,7 +201,9 @@ def test_an_update_keeps_the_elements_in_place(dashboard):
 
 
 def test_alone_without_truth(notebook_page):
-    notebook = notebook_page([SCORES + "explorer = ThresholdExplorer(scores, title='PSMI'); explorer"])
+    notebook = notebook_page(
+        [SCORES + "explorer = ThresholdExplorer(scores, title='PSMI'); explorer"]
+    )
     page = notebook.page
     page.wait_for_selector(".mw-tau-knob")
     assert not page.locator(".mw-roc").is_visible()

@@ -1,0 +1,170 @@
+"""The Python side of the dashboard: what it shows, when it works, and what it leaves behind."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from ipywidgets.widgets.widget import _instances
+
+from memowidgets.widgets import Dashboard
+from tests.widgets.fake_source import FakeSource
+
+
+@pytest.fixture
+def opened():
+    made = []
+
+    def opening(**options):
+        source = FakeSource(**{"n": 200, "seconds": 0.1, **options})
+        made.append(Dashboard(source))
+        return made[-1], source
+
+    yield opening
+    for dashboard in made:
+        dashboard.close()
+
+
+def test_what_is_computed_shows_at_once(opened):
+    dashboard, source = opened()
+    assert dashboard.explorer.counts["n"] == 200
+    assert dashboard.bar.computed
+    assert source.threads == [threading.main_thread().name]
+    assert "AUC" in repr(dashboard)
+
+
+def test_what_is_not_computed_is_not_until_compute(opened):
+    dashboard, source = opened()
+    before = dashboard.explorer.counts
+    dashboard.bar.layer = "1"
+    assert not dashboard.bar.computed
+    assert dashboard.explorer._dimmed
+    assert "Below is still PSMI, 3 (last), epoch 2" in dashboard.bar._message["text"]
+    assert dashboard.explorer.counts == before
+    dashboard.compute()
+    dashboard.wait(10)
+    assert dashboard.bar.computed
+    assert not dashboard.explorer._dimmed
+    assert source.threads[-1] == "memowidgets-compute"
+
+
+def test_nothing_computed_yet(opened):
+    dashboard, _ = opened(computed=False)
+    assert dashboard.explorer.counts == {"n": 0, "flagged": 0}
+    assert dashboard.inspector.layout.display == "none"
+    dashboard.compute()
+    dashboard.wait(10)
+    assert dashboard.explorer.counts["n"] == 200
+    assert dashboard.inspector.layout.display is None
+
+
+def test_cancel_keeps_the_old_view(opened):
+    dashboard, source = opened(seconds=30)
+    dashboard.bar.layer = "1"
+    dashboard.compute()
+    dashboard.compute()  # a second press changes nothing
+    dashboard.cancel()
+    dashboard.wait(10)
+    assert "Cancelled" in dashboard.bar._message["text"]
+    assert not dashboard.bar._work["busy"]
+    assert len(source.threads) == 2
+
+
+def test_an_error_is_one_sentence_in_the_bar(opened):
+    dashboard, _ = opened(fail="the disk\nis full")
+    dashboard.bar.layer = "1"
+    dashboard.compute()
+    dashboard.wait(10)
+    assert dashboard.bar._message == {"kind": "error", "text": "the disk is full"}
+
+
+def test_a_choice_made_meanwhile_is_not_overwritten(opened):
+    dashboard, source = opened(seconds=0.4)
+    dashboard.bar.layer = "1"
+    dashboard.compute()
+    dashboard.bar.layer = "last"
+    dashboard.wait(10)
+    assert ("psmi", "1", "epoch-2") in source.done
+    assert dashboard._shown == ("psmi", "last", "epoch-2")
+    assert dashboard.bar.computed
+    dashboard.bar.layer = "1"
+    assert dashboard._shown == ("psmi", "1", "epoch-2")
+
+
+def test_another_score_flags_as_many_and_remembers_its_tau(opened):
+    dashboard, _ = opened()
+    dashboard.explorer.tau = 0.1
+    flagged = dashboard.explorer.counts["flagged"]
+    dashboard.bar.score = "loss"
+    assert dashboard.explorer.counts["flagged"] == flagged
+    dashboard.explorer.tau = -0.5
+    dashboard.bar.score = "psmi"
+    assert dashboard.explorer.tau == 0.1
+    dashboard.bar.score = "loss"
+    assert dashboard.explorer.tau == -0.5
+    assert dashboard.inspector.tau == -0.5
+
+
+def test_the_state_restores_a_view(opened):
+    first, _ = opened()
+    first.bar.score = "loss"
+    first.explorer.tau = -0.7
+    first.inspector.filter, first.inspector.sort = "missed", "label"
+    second, _ = opened()
+    second.state = first.state
+    assert second.state == first.state
+    assert second.explorer.counts == first.explorer.counts
+    second.state = {"tau": 0.0}
+    assert second.state["score"] == "loss"
+    with pytest.raises(ValueError, match="unknown part of a state: 'colour'; valid: checkpoint"):
+        second.state = {"colour": 1}
+    with pytest.raises(ValueError, match="unknown layer '99'; valid: '1', '2', 'last'"):
+        second.state = {"layer": "99"}
+
+
+def test_without_truth(opened):
+    dashboard, _ = opened(truth=False)
+    assert dashboard.explorer.evaluation is None
+    assert dashboard.inspector.filter == "flagged"
+    assert "hits" not in dashboard.explorer.counts
+
+
+def test_samples_without_log_lira_are_left_out_and_counted(opened):
+    dashboard, source = opened(computed=False)
+    plain = source.view
+
+    def with_gaps(*pick):
+        view = plain(*pick)
+        view.log_lira[:5] = np.nan
+        return view
+
+    source.view = with_gaps
+    dashboard.compute()
+    dashboard.wait(10)
+    assert dashboard.explorer.counts["n"] == 195
+    assert "5 samples have no log-LiRA" in dashboard.bar._warnings[0]
+
+
+def test_warnings_of_the_view_are_shown(opened):
+    dashboard, _ = opened()
+    dashboard.bar.checkpoint = "epoch-1"
+    dashboard.compute()
+    dashboard.wait(10)
+    assert dashboard.bar._warnings == ["The model has hardly begun to learn."]
+
+
+def test_fifty_reruns_leave_nothing_behind():
+    source = FakeSource(n=50)
+    Dashboard(source).close()
+    gone = []
+    for _ in range(50):
+        dashboard = Dashboard(source)
+        gone.append(weakref.ref(dashboard.explorer))
+        dashboard.close()
+    del dashboard
+    gc.collect()
+    assert not [w for w in _instances.values() if type(w).__module__.startswith("memowidgets")]
+    assert not [ref for ref in gone if ref() is not None]

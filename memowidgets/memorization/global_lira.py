@@ -7,11 +7,11 @@ from numpy.typing import ArrayLike
 
 from memowidgets.memorization.gaps import Floats, checked_models, sides
 from memowidgets.memorization.lira import log_ratio
-from memowidgets.memorization.variance import Variance, checked_variance
+from memowidgets.memorization.variance import checked_variance
 
 
 def attack_success_rate(
-    gaps: ArrayLike, members: ArrayLike, variance: Variance = "per-sample"
+    gaps: ArrayLike, members: ArrayLike, variance: str = "per-sample"
 ) -> Floats:
     """Share of models for which LiRA, fitted on the others, tells whether a sample was a member.
 

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from memowidgets.memorization.gaps import Floats, Mask, Side, checked_models, coinciding, sides
 from memowidgets.memorization.variance import (
     FEWEST_MODELS,
-    Variance,
     checked_variance,
     estimate,
     floor,
@@ -21,7 +20,7 @@ def log_lira(
     shadow_gaps: ArrayLike,
     shadow_members: ArrayLike,
     target_gaps: ArrayLike,
-    variance: Variance = "per-sample",
+    variance: str = "per-sample",
 ) -> Floats:
     """Log-likelihood ratio of the target's logit gap, trained on the sample against not.
 
@@ -83,7 +82,7 @@ def log_lira(
     return ratio
 
 
-def log_ratio(gaps: Floats, inside: Side, outside: Side, variance: Variance) -> Floats:
+def log_ratio(gaps: Floats, inside: Side, outside: Side, variance: str) -> Floats:
     """Log p_in − log p_out of each sample's gap; NaN where a side has no model."""
     least = floor(inside, outside)
     likelier_in = _log_density(gaps, inside, np.maximum(estimate(inside, variance), least))

@@ -28,7 +28,7 @@ def pooled(side: Side) -> float:
     return float(side.squares.sum() / max(side.count.sum(), 1.0))
 
 
-def estimate(side: Side, variance: Variance) -> Floats:
+def estimate(side: Side, variance: str) -> Floats:
     """Each sample's variance on this side, before any floor."""
     if variance == "per-sample":
         return side.squares / np.maximum(side.count, 1)

@@ -14,7 +14,8 @@ Array = Any  # a NumPy array or a torch tensor; the code of this room works on b
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-COPIED_BYTES = 2**25  # the most that a converted chunk of rows takes
+COPIED_BYTES = 2**25  # the most that a chunk of rows and what is made of it take
+MOST_ROWS = 16_384
 _CENTRE_ABOVE = 16.0  # squared distance from the origin, in total variances
 _SAFE = (1e-6, 1e6)  # sizes whose squares are far from the ends of float32
 
@@ -122,11 +123,9 @@ class Frame:
         return _as_float(chunk, 32)
 
 
-def row_chunks(
-    n: int, bytes_a_row: int, most_bytes: int = COPIED_BYTES
-) -> Iterator[tuple[int, int]]:
-    """Bounds of chunks of rows that take at most `most_bytes` (but hold 64 rows at least)."""
-    rows = int(np.clip(most_bytes // max(bytes_a_row, 1), 64, 16_384))
+def row_chunks(n: int, bytes_a_row: int) -> Iterator[tuple[int, int]]:
+    """Bounds of chunks of rows that take some 32 MB (but hold 16 rows at least)."""
+    rows = min(max(COPIED_BYTES // bytes_a_row, 16), MOST_ROWS)
     for start in range(0, n, rows):
         yield start, min(start + rows, n)
 

@@ -12,6 +12,7 @@ from memowidgets.metrics.projections import FEW_CLASSES
 from memowidgets.metrics.quadratics import mean_log, mean_ratios
 
 COMPONENTS = 16
+SHARED_COMPONENTS = 32
 _OVERSAMPLING = 8
 _POWER_STEPS = 2
 _LEAST_TAIL = 1e-3  # of the mean variance
@@ -40,15 +41,15 @@ class Shapes:
     def of(cls, variances: Floats, traces: Floats, d: int) -> Shapes:
         """Give the tail what the components leave of the trace, and each a floor."""
         multiplicity = d - variances.shape[1]
-        traces = np.maximum(traces, _LEAST_SIZE * traces.max())
+        traces = np.maximum(traces, _LEAST_SIZE * traces.max() or 1.0)
         least = _LEAST_TAIL * traces / d
         rest = (traces - variances.sum(axis=1)) / multiplicity
         return cls(np.maximum(variances, least[:, None]), np.maximum(rest, least), multiplicity)
 
-    def forms(self, squares: NDArray[np.float32]) -> Floats:
-        """θᵀΣ̃θ, from the squared coordinates (C, k, m) of unit directions θ."""
-        leading = np.einsum("ckm,ck->cm", squares, self.variances - self.tails[:, None])
-        return np.asarray(leading + self.tails[:, None], dtype=np.float64)
+    def forms(self, squares: Floats) -> Floats:
+        """θᵀΣ̃θ, from the squared coordinates (bases, k, m) of unit directions θ."""
+        excess = self.variances - self.tails[:, None]
+        return np.asarray((excess[:, None] @ squares)[:, 0] + self.tails[:, None])
 
     def mean_ratios(self) -> Floats:
         """The exact M (C, k + 1), the last one the tail's."""
@@ -88,6 +89,11 @@ class Controls:
         squared = (centres**2).sum(axis=1)
         return cls(centres.astype(np.float32), squared, coordinates, shapes.mean_ratios())
 
+    def along(self, projected: Array) -> Array:
+        """Projections (n, bases · k) onto all components as (n, bases, k)."""
+        n_classes, k = self.coordinates.shape
+        return projected.reshape(len(projected), n_bases(n_classes), k)
+
     def means(self, rows: Array, along: Array, codes: Array) -> Array:
         """Exact means (controls, n) of the samples' own controls, in the order of `Moments`.
 
@@ -95,8 +101,8 @@ class Controls:
         ----------
         rows : (n, d) float32
             Representations.
-        along : (n, C, k) float32
-            Their coordinates along each class's components.
+        along : (n, bases, k) float32
+            Their coordinates along the components.
         codes : (n,) int
             Index of each sample's class.
         """
@@ -104,23 +110,41 @@ class Controls:
         lengths = xp.einsum("nd,nd->n", rows, rows)
         cross = xp.asarray(rows @ self.centres.T, dtype=xp.float64)
         distances = (xp.asarray(lengths, dtype=xp.float64)[:, None] - 2 * cross) + self.squared
-        inside = (xp.asarray(along, dtype=xp.float64) - self.coordinates) ** 2
         tail = self.ratios[:, -1]
-        weighed = (inside * (self.ratios[:, :-1] - tail[:, None])).sum(2) + distances * tail
+        weighed = distances * tail
+        excess = self.ratios[:, :-1] - tail[:, None]
+        for basis in range(along.shape[1]):
+            sharing = slice(None) if along.shape[1] == 1 else slice(basis, basis + 1)
+            weights, centres = excess[sharing], self.coordinates[sharing]
+            u = xp.asarray(along[:, basis], dtype=xp.float64)
+            squares = u**2 @ weights.T - 2 * u @ (weights * centres).T
+            weighed[:, sharing] += squares + (weights * centres**2).sum(1)
         if len(self.ratios) <= FEW_CLASSES:
             return weighed.T
         own = weighed[xp.arange(len(codes)), codes]
         return xp.stack([own, weighed.mean(1), 0 * own])
 
 
+def n_bases(n_classes: int) -> int:
+    """How many sets of components there are: each class's own, or one for many classes."""
+    return n_classes if n_classes <= FEW_CLASSES else 1
+
+
 def components(sample: NDArray[np.float32], codes: Ints) -> NDArray[np.float32]:
-    """Orthonormal leading components (C, k, d) of each class's sampled rows, class mean taken off.
+    """Orthonormal leading components of sampled rows from which their class's mean was taken.
 
     They need not be accurate: the controls' means are exact for any orthonormal basis.
+
+    Returns
+    -------
+    (C, k, d) float32
+        Of each class; above 8 classes (1, k, d), of all together.
     """
+    n_classes = int(codes.max()) + 1
+    if n_bases(n_classes) == 1:
+        return _leading(sample, min(SHARED_COMPONENTS, sample.shape[1] - 1))[None]
     k = min(COMPONENTS, sample.shape[1] - 1)
-    found = [_leading(sample[codes == c], k) for c in range(int(codes.max()) + 1)]
-    return np.stack(found)
+    return np.stack([_leading(sample[codes == c], k) for c in range(n_classes)])
 
 
 def _leading(rows: NDArray[np.float32], k: int) -> NDArray[np.float32]:

@@ -8,6 +8,7 @@ from typing import Any
 from memowidgets.metrics.arrays import Array
 
 FOLDS = 4
+_ROUNDING = 1e-6  # of a control's mean square: variances below are float32's
 _RIDGE = 1e-6  # of a control's variance: slopes stay finite where controls are collinear
 
 
@@ -84,17 +85,22 @@ def _slopes(moments: Moments, constant: int, controls: list[int]) -> list[Any]:
     def covariance(i: int, j: int) -> Any:
         return elsewhere(i, j) / count - sums[i] * sums[j] / count**2
 
+    def inverse_deviation(i: int) -> Any:
+        least = _ROUNDING * elsewhere(i, i) / count + _ROUNDING**2
+        variance = covariance(i, i)
+        return variance.clip(_ROUNDING**2) ** -0.5 * (variance > least)
+
     matrix = [[covariance(i, j) for j in controls[: row + 1]] for row, i in enumerate(controls)]
-    return _solved(matrix, [covariance(0, i) for i in controls])
+    units = [inverse_deviation(i) for i in controls]
+    return _solved(matrix, [covariance(0, i) for i in controls], units)
 
 
-def _solved(lower: list[list[Any]], right: list[Any]) -> list[Any]:
+def _solved(lower: list[list[Any]], right: list[Any], units: list[Any]) -> list[Any]:
     """Solve many small symmetric systems at once by Cholesky; the entries are arrays.
 
-    In units of each control's deviation and with a small ridge: a control that others explain
-    does no harm, and one that does not vary gets the slope 0.
+    `units` are the inverse deviations of the controls, 0 for one that does not vary: its slope is
+    0. With a small ridge, a control that others explain does no harm.
     """
-    units = [_inverse_root(lower[i][i]) for i in range(len(right))]
     factor: list[list[Any]] = []
     solution: list[Any] = []
     for i, unit in enumerate(units):
@@ -110,10 +116,6 @@ def _solved(lower: list[list[Any]], right: list[Any]) -> list[Any]:
         below = sum(factor[k][i] * solution[k] for k in range(i + 1, len(right)))
         solution[i] = (solution[i] - below) / factor[i][i]
     return [unit * entry for unit, entry in zip(units, solution, strict=True)]
-
-
-def _inverse_root(variance: Any) -> Any:
-    return variance.clip(1e-200) ** -0.5 * (variance > 1e-200)
 
 
 def _mean_and_error(

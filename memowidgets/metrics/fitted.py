@@ -19,14 +19,15 @@ from memowidgets.metrics.arrays import (
     row_chunks,
     to_numpy,
 )
-from memowidgets.metrics.controls import Controls, Shapes, components
+from memowidgets.metrics.controls import Controls, Shapes, components, n_bases
 from memowidgets.metrics.crossfit import FOLDS, corrected, plain
 from memowidgets.metrics.projections import Tables, moments
 
 Float32s = NDArray[np.float32]
 
 _FLOOR = 1e-6  # of the deviation of all samples along a direction
-_SAMPLED_ROWS = 2048
+_SAMPLED_ROWS = 2048  # at most, and of as many bytes
+_SAMPLED_BYTES = 2**24
 _AT_ONCE = 64  # directions drawn from one generator: more directions begin with the same ones
 _KEPT_BYTES = 96_000_000  # the most that projections kept from fitting for scoring take
 
@@ -69,6 +70,7 @@ class Fitted:
     controls: Controls | None
     kept: Kept | None = field(repr=False)
 
+    @np.errstate(over="ignore", invalid="ignore")  # what is not finite is told below
     def score(self, X: Array, codes: Ints) -> tuple[Floats, Floats]:
         """PSMI of samples of the classes `codes`, and its standard error."""
         scores, errors = np.empty(len(codes)), np.empty(len(codes))
@@ -89,20 +91,23 @@ class Fitted:
         products = moments(projected[:, :m], codes, self.tables)
         if self.controls is None:
             return plain(products)
-        along = projected[:, m:].reshape(len(codes), self.tables.n_classes, -1)
+        along = self.controls.along(projected[:, m:])
         return corrected(products, self.controls.means(rows, along, codes))
 
 
 def fit(X: Array, codes: Ints, n_directions: int, seed: int, *, use_controls: bool) -> Fitted:
     """Fit PSMI along `n_directions` to samples of the classes `codes`."""
     counts = np.bincount(codes)
-    picked = _picked_rows(codes, counts)
+    d = X.shape[1]
+    picked = _picked_rows(codes, counts, min(_SAMPLED_ROWS, _SAMPLED_BYTES // (8 * d)))
     frame, sample = _sampled(X, picked)
     centres = np.stack([sample[codes[picked] == c].mean(axis=0) for c in range(len(counts))])
-    onto = directions(seed, X.shape[1], n_directions)
+    axes = np.empty((0, d), dtype=np.float32)
     if use_controls:
-        axes = components(sample - centres[codes[picked]], codes[picked])
-        onto = np.concatenate([onto, axes.reshape(-1, X.shape[1])])
+        axes = components(sample - centres[codes[picked]], codes[picked]).reshape(-1, d)
+    onto = np.empty((n_directions + len(axes), d), dtype=np.float32)
+    fill_directions(onto[:n_directions], seed)
+    onto[n_directions:] = axes
     beside = frame.rows(X, 0, 1)
     sums, kept = _Sums.over(X, codes, frame, like(beside, onto), like(beside, centres))
     tables, controls = _tables(sums, n_directions), None
@@ -113,15 +118,12 @@ def fit(X: Array, codes: Ints, n_directions: int, seed: int, *, use_controls: bo
     return Fitted(frame, like(beside, onto), tables, controls, kept)
 
 
-def directions(seed: int, d: int, count: int) -> Float32s:
-    """The first `count` of the seed's directions (count, d), of length 1."""
-    drawn = [
-        np.random.default_rng([seed, number]).standard_normal((_AT_ONCE, d), dtype=np.float32)
-        for number in range(-(-count // _AT_ONCE))
-    ]
-    theta = np.concatenate(drawn)[:count]
-    theta /= np.sqrt(np.einsum("md,md->m", theta, theta))[:, None]
-    return theta
+def fill_directions(theta: Float32s, seed: int) -> None:
+    """Fill `theta` (m, d) with the seed's first m directions, of length 1."""
+    for number, start in enumerate(range(0, len(theta), _AT_ONCE)):
+        part = theta[start : start + _AT_ONCE]
+        np.random.default_rng([seed, number]).standard_normal(out=part, dtype=np.float32)
+        part /= np.sqrt(np.einsum("md,md->m", part, part))[:, None]
 
 
 @dataclass
@@ -147,6 +149,7 @@ class _Sums:
     lengths: Floats
 
     @classmethod
+    @np.errstate(over="ignore", invalid="ignore")  # what is not finite is told below
     def over(
         cls, X: Array, codes: Ints, frame: Frame, onto: Array, near: Array
     ) -> tuple[_Sums, Kept | None]:
@@ -197,11 +200,12 @@ def _probe(rows: Array) -> Array:
     return rows @ like(rows, vector)
 
 
-def _picked_rows(codes: Ints, counts: Ints) -> Ints:
-    """Rows spread over each class: its share of some 2000, but at least its first few."""
+def _picked_rows(codes: Ints, counts: Ints, most: int) -> Ints:
+    """Rows spread evenly over each class: its share of `most`, but four at least."""
     order = np.argsort(codes, kind="stable")
     starts = np.cumsum(counts) - counts
-    wanted = np.minimum(counts, np.maximum(4, _SAMPLED_ROWS * counts // counts.sum()))
+    share = min(1.0, most / counts.sum())
+    wanted = np.minimum(counts, np.maximum(4, (share * counts).astype(np.int64)))
     places = [
         order[start + np.arange(few) * count // few]
         for start, count, few in zip(starts, counts, wanted, strict=True)
@@ -239,16 +243,19 @@ def _tables(sums: _Sums, m: int) -> Tables:
 
 def _with_controls(tables: Tables, sums: _Sums, onto: Float32s, m: int) -> tuple[Tables, Controls]:
     n_classes, d = sums.centres.shape
-    own = np.arange(n_classes)
-    mean = sums.mean[:, m:].reshape(n_classes, n_classes, -1)[own, own]
-    variance = sums.variance[:, m:].reshape(n_classes, n_classes, -1)[own, own]
-    traces = sums.lengths - (sums.centres**2).sum(axis=1)
-    shapes = Shapes.of(variance, traces, d)
-    squares = (onto[m:] @ onto[:m].T).reshape(n_classes, -1, m) ** 2
-    forms = shapes.forms(squares)
-    log_form = np.log(forms) - shapes.mean_logs()[:, None]
-    controls = Controls.of(sums.centres, mean, shapes)
-    tables = replace(
-        tables, weight=(1 / forms).astype(np.float32), log_form=log_form.astype(np.float32)
+    bases = n_bases(n_classes)
+    own = np.arange(n_classes) % bases
+    means, variances = (
+        table[:, m:].reshape(n_classes, bases, -1)[np.arange(n_classes), own]
+        for table in (sums.mean, sums.variance)
     )
-    return tables, controls
+    traces = sums.lengths - (sums.centres**2).sum(axis=1)
+    shapes = Shapes.of(variances, traces, d)
+    along = (onto[m:] @ onto[:m].T).astype(np.float64)
+    forms = shapes.forms(along.reshape(bases, len(along) // bases, m) ** 2)
+    tables = replace(
+        tables,
+        weight=(1 / forms).astype(np.float32),
+        log_form=(np.log(forms) - shapes.mean_logs()[:, None]).astype(np.float32),
+    )
+    return tables, Controls.of(sums.centres, means, shapes)

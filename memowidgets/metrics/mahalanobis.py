@@ -183,13 +183,13 @@ def _leading(X: Array, frame: Frame, centre: Floats, kept: int) -> Floats:
     width = min(kept + _OVERSAMPLING, X.shape[1])
     basis: Floats = np.random.default_rng(0).standard_normal((X.shape[1], width))
     for _ in range(_POWER_STEPS + 1):
-        basis = qr(basis, mode="economic")[0]
+        basis = np.asarray(qr(basis, mode="economic")[0])
         image = np.zeros_like(basis)
         for start, stop in row_chunks(X.shape[0], 16 * X.shape[1]):
             rows = _centred(X, frame, centre, start, stop)
             image += rows.T @ (rows @ basis)
-        basis = image
-    basis = qr(basis, mode="economic")[0]
+        basis = np.asarray(image)
+    basis = np.asarray(qr(basis, mode="economic")[0])
     rotation = eigh(_covariance(X, frame, centre, basis))[1][:, ::-1]
     return np.asarray(basis @ rotation[:, :kept])
 

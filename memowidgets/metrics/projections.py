@@ -146,6 +146,7 @@ def _zeros(beside: Array, shape: tuple[int, ...]) -> Array:
     return np.zeros(shape)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is told by the caller
 def _fill(result: Moments, projections: Array, codes: Array, tables: Tables, starts: range) -> None:
     """Add the products of a stripe's rows, block by block."""
     for start in starts:

@@ -82,7 +82,7 @@ class PSMI:
             known = ", ".join(repr(name) for name in DEFAULT_DIRECTIONS)
             raise ValueError(f"unknown method {method!r}; valid are {known}")
         chosen = DEFAULT_DIRECTIONS[method] if n_directions is None else n_directions
-        if chosen != "auto" and chosen < 1:
+        if chosen != "auto" and not (isinstance(chosen, int) and chosen > 0):
             raise ValueError(f'n_directions must be a whole number or "auto", but is {chosen!r}')
         if (chosen == "auto") != (tol is not None) or (tol is not None and not tol > 0):
             raise ValueError('n_directions="auto" and a positive tol need each other')
@@ -160,20 +160,24 @@ class PSMI:
         if not hasattr(self, "_fitted"):
             raise ValueError("this PSMI is not fitted yet; call fit first")
         features = checked_features(X)
+        width = self._fitted.onto.shape[1]
+        if features.shape[1] != width:
+            raise ValueError(f"X has {features.shape[1]} features, but the fitted one had {width}")
         codes = self._codes(checked_labels(y, features.shape[0]))
         scores, errors = self._fitted.score(features, codes)
         return (scores, errors) if return_std else scores
 
     def _check_counts(self, counts: Ints) -> None:
+        names = self.classes_.tolist()
         if len(counts) < 2:
-            raise ValueError(f"y has a single class ({self.classes_[0]!r}); PSMI needs two or more")
+            raise ValueError(f"y has a single class, {names[0]!r}; PSMI needs two or more")
         if counts.min() < 2:
-            name = self.classes_[counts.argmin()]
+            name = names[counts.argmin()]
             raise ValueError(f"class {name!r} has a single sample; PSMI needs two or more of each")
-        few = np.flatnonzero(counts < FEW_SAMPLES)
         self.warnings_ = tuple(
-            f"class {self.classes_[c]!r} has only {counts[c]} samples: its scores are rough"
-            for c in few
+            f"class {name!r} has only {count} samples: its scores are rough"
+            for name, count in zip(names, counts, strict=True)
+            if count < FEW_SAMPLES
         )
 
     def _codes(self, labels: NDArray[Any]) -> Ints:
@@ -182,7 +186,7 @@ class PSMI:
         if unknown.any():
             row = int(unknown.argmax())
             raise ValueError(
-                f"the label of row {row}, {labels[row]!r}, is none of the {len(self.classes_)} "
+                f"the label of row {row}, {labels[row].item()!r}, is none of the {len(self.classes_)} "
                 "that were fitted"
             )
         return places

@@ -1,0 +1,1 @@
+"""Measurements against peers and limits: `python -m benchmarks`."""

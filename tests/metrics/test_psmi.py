@@ -1,0 +1,307 @@
+"""PSMI against independent references, in hard cases, and on bad input."""
+
+import psmi as published
+import numpy as np
+import pytest
+
+from memowidgets.metrics import PSMI, projections
+from tests.metrics import checks, reference
+
+
+def score(X, y, m=256, method="control-variates", seed=0):
+    return PSMI(m, method, random_state=seed).fit(X, y).score_samples(X, y)
+
+
+def test_plain_is_the_formula():
+    checks.plain_agrees_with_the_formula()
+
+
+def test_controls_do_not_bias():
+    checks.few_directions_are_not_biased()
+
+
+def test_means_of_controls():
+    checks.means_of_controls_are_exact()
+
+
+def test_agrees_with_the_published_package():
+    X, y = reference.made(500, 20, 5)
+    np.random.seed(0)
+    theirs, _, _ = published.PSMI(n_estimators=4000).fit_transform(X.astype(np.float64), y)
+    ours, error = PSMI(1024).fit(X, y).score_samples(X, y, return_std=True)
+    spread = reference.values(X, y, reference.directions(2000, 20)).std(axis=1) / np.sqrt(4000)
+    assert np.mean(np.abs(ours - theirs) < 4 * np.hypot(error, spread)) > 0.99
+
+
+@pytest.mark.parametrize(("n_classes", "n"), [(2, 300), (4, 400), (10, 500), (100, 1000)])
+def test_standard_errors_are_honest(n_classes, n):
+    X, y, expected = reference.long_reference(n, 32, n_classes, decay=0.3)
+    covered = []
+    for seed in range(6):
+        found, error = PSMI(random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
+        covered.append(np.mean(np.abs(found - expected) < 1.96 * error))
+    assert 0.91 <= np.mean(covered) <= 0.98
+
+
+def test_plain_standard_errors_are_honest():
+    X, y, expected = reference.long_reference(400, 32, 4, decay=0.3)
+    covered = []
+    for seed in range(6):
+        estimator = PSMI(512, "plain", random_state=seed).fit(X, y)
+        found, error = estimator.score_samples(X, y, return_std=True)
+        covered.append(np.mean(np.abs(found - expected) < 1.96 * error))
+    assert 0.91 <= np.mean(covered) <= 0.98
+
+
+def test_256_directions_do_the_work_of_2000():
+    X, y, expected = reference.long_reference(400, 32, 4)
+    error = np.std(score(X, y) - expected)
+    assert error < 1.2 * np.std(score(X, y, 2000, "plain") - expected)
+
+
+def test_auto_reaches_its_tolerance_or_says_so():
+    X, y = reference.made(300, 16, 3)
+    estimator = PSMI("auto", tol=0.02).fit(X, y)
+    assert estimator.score_samples(X, y, return_std=True)[1].max() <= 0.02
+    assert estimator.n_directions_ % 256 == 0
+    assert estimator.n_directions_ > 256
+    capped = PSMI("auto", tol=1e-5, max_directions=512).fit(X, y)
+    assert capped.n_directions_ == 512
+    assert "tolerance" in capped.warnings_[-1]
+
+
+def test_defaults_follow_the_method():
+    assert PSMI().n_directions == 256
+    assert PSMI(method="plain").n_directions == 2000
+
+
+def test_the_same_seed_gives_the_same_bits(monkeypatch):
+    X, y = reference.made(700, 20, 4)
+    first = score(X, y)
+    assert np.array_equal(first, score(X, y))
+    assert not np.array_equal(first, score(X, y, seed=1))
+    monkeypatch.setattr(projections, "_cores", lambda: 5)
+    assert np.array_equal(first, score(X, y))
+
+
+def test_chunks_do_not_matter(monkeypatch):
+    X, y = reference.made(700, 20, 4)
+    first = score(X, y)
+    monkeypatch.setattr("memowidgets.metrics.arrays.COPIED_BYTES", 2**20)
+    monkeypatch.setattr("memowidgets.metrics.arrays.MOST_ROWS", 100)
+    monkeypatch.setattr(projections, "_SCRATCH_BYTES", 2**17)
+    np.testing.assert_allclose(score(X, y), first, atol=1e-5)
+
+
+def test_rows_changed_after_fit_are_projected_anew():
+    X, y = reference.made(300, 10, 3)
+    estimator = PSMI().fit(X, y)
+    fresh = X.copy()
+    fresh[5] += 1.0
+    expected = estimator.score_samples(fresh, y)
+    X[5] += 1.0
+    assert np.array_equal(estimator.score_samples(X, y), expected)
+    assert np.array_equal(estimator.score_samples(X[::-1], y[::-1])[::-1].round(5), expected.round(5))
+
+
+@pytest.mark.parametrize("n_classes", [4, 12])
+def test_held_out_samples(n_classes):
+    X, y = reference.made(1200, 16, n_classes)
+    estimator = PSMI(2048).fit(X[:800], y[:800])
+    held_out, error = estimator.score_samples(X[800:], y[800:], return_std=True)
+    one = estimator.score_samples(X[807:808], y[807:808])
+    assert one == pytest.approx(held_out[7], abs=1e-5)
+    plain = PSMI(8000, "plain", random_state=9).fit(X[:800], y[:800])
+    other, other_error = plain.score_samples(X[800:], y[800:], return_std=True)
+    far = np.abs(held_out - other) / np.hypot(error, other_error)
+    assert np.mean(far < 3) > 0.95
+
+
+@pytest.mark.parametrize("method", ["control-variates", "plain"])
+@pytest.mark.parametrize("n_classes", [3, 12])
+def test_tensors_give_the_same(method, n_classes, monkeypatch):
+    torch = pytest.importorskip("torch")
+    X, y = reference.made(500, 16, n_classes)
+    expected = score(X, y, 256, method)
+    assert np.array_equal(score(torch.tensor(X), torch.tensor(y), 256, method), expected)
+    monkeypatch.setattr("memowidgets.metrics.arrays.stays", lambda array: isinstance(array, torch.Tensor))
+    estimator = PSMI(256, method).fit(torch.tensor(X), y)
+    np.testing.assert_allclose(estimator.score_samples(torch.tensor(X), y), expected, atol=1e-5)
+
+
+def test_bfloat16_tensors():
+    torch = pytest.importorskip("torch")
+    X, y = reference.made(400, 16, 3)
+    rough = torch.tensor(X).bfloat16()
+    np.testing.assert_allclose(score(rough, y), score(rough.float().numpy(), y), atol=1e-6)
+
+
+def layouts(X, tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    wide = np.zeros((2 * len(X), 2 * X.shape[1]), dtype=X.dtype)
+    wide[::2, ::2] = X
+    locked = X.copy()
+    locked.flags.writeable = False
+    return {
+        "Fortran": np.asfortranarray(X),
+        "strided": wide[::2, ::2],
+        "read-only": locked,
+        "mapped": np.load(tmp_path / "X.npy", mmap_mode="r"),
+        "float64": X.astype(np.float64),
+        "list": X.tolist(),
+    }
+
+
+def test_any_layout(tmp_path):
+    X, y = reference.made(200, 12, 3)
+    expected = score(X, y)
+    for name, other in layouts(X, tmp_path).items():
+        np.testing.assert_allclose(score(other, y), expected, atol=1e-5, err_msg=name)
+
+
+def test_half_precision_near_its_end():
+    X, y = reference.made(300, 12, 3)
+    large = (X * 1e4).clip(-65_504, 65_504).astype(np.float16)
+    np.testing.assert_allclose(score(large, y), score(large.astype(np.float64), y), atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-10, 1e10, 1e30])
+def test_any_size(size):
+    X, y = reference.made(200, 12, 3)
+    np.testing.assert_allclose(score(X * np.float32(size), y), score(X, y), atol=1e-4)
+    very = X.astype(np.float64) * size**8
+    np.testing.assert_allclose(score(very, y), score(X, y), atol=1e-4)
+
+
+def test_far_from_the_origin():
+    X, y = reference.made(200, 12, 3)
+    np.testing.assert_allclose(score(X.astype(np.float64) + 1e6, y), score(X, y), atol=1e-3)
+    np.testing.assert_allclose(score(X + np.float32(100), y), score(X, y), atol=2e-3)
+
+
+def test_one_direction_with_nearly_all_variance():
+    X, y = reference.made(400, 20, 3)
+    X[:, 0] *= 100
+    found, error = PSMI(1024).fit(X, y).score_samples(X, y, return_std=True)
+    expected = reference.psmi(X, y, reference.directions(20_000, 20, seed=3))
+    assert np.mean(np.abs(found - expected) < 3 * error + 0.01) > 0.95
+
+
+def test_a_constant_feature_and_equal_samples():
+    X, y = reference.made(200, 12, 3)
+    X[:, 4] = 7.0
+    X[1], y[1] = X[0], y[0]
+    scores = score(X, y)
+    assert np.isfinite(scores).all()
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 300])
+def test_few_and_many_features(d):
+    X, y = reference.made(60, d, 2)
+    scores, error = PSMI().fit(X, y).score_samples(X, y, return_std=True)
+    expected = reference.psmi(X, y, reference.directions(20_000, d, seed=3))
+    assert np.mean(np.abs(scores - expected) < 4 * error + 0.01) > 0.95
+
+
+def test_unequal_classes():
+    rng = np.random.default_rng(0)
+    y = np.append(np.zeros(2000, dtype=int), [1, 1])
+    X = rng.normal(size=(2002, 10)) + 2 * y[:, None]
+    estimator = PSMI().fit(X, y)
+    assert np.isfinite(estimator.score_samples(X, y)).all()
+    assert estimator.warnings_ == ("class 1 has only 2 samples: its scores are rough",)
+
+
+def test_two_equal_samples_are_a_class():
+    X, y = reference.made(100, 5, 2)
+    X = np.vstack([X, X[:1], X[:1]])
+    y = np.append(y, [2, 2])
+    scores, error = PSMI().fit(X, y).score_samples(X, y, return_std=True)
+    assert np.isfinite(scores).all()
+    assert np.isfinite(error).all()
+
+
+def test_no_spread_within_classes():
+    X = np.repeat([[0.0, 1.0], [2.0, 5.0]], 5, axis=0)
+    y = np.repeat(["a", "b"], 5)
+    np.testing.assert_allclose(score(X, y), np.log(2), atol=1e-5)
+
+
+def test_fewer_directions_than_a_regression_needs():
+    X, y = reference.made(200, 12, 3)
+    for m in (1, 2, 7, 63, 65):
+        scores, error = PSMI(m).fit(X, y).score_samples(X, y, return_std=True)
+        assert np.isfinite(scores).all()
+        assert np.isfinite(error).all()
+
+
+def test_a_million_samples():
+    rng = np.random.default_rng(0)
+    y = np.arange(1_000_000) % 3
+    X = rng.standard_normal((1_000_000, 64), dtype=np.float32)
+    X += y[:, None]
+    scores = score(X, y, m=64)
+    assert scores.shape == (1_000_000,)
+    assert scores.mean() > 0
+
+
+def test_theorem_1_as_an_inequality():
+    rng = np.random.default_rng(0)
+    n, outlier = 6000, 0.05
+    true = rng.integers(2, size=n)
+    X = rng.normal(size=(n, 4)) + np.where(true[:, None], 1, -1) * [1.0, 0, 0, 0]
+    tossed = rng.random(n) < outlier
+    y = np.where(tossed, rng.integers(2, size=n), true)
+    scores = score(X, y)
+    assert scores[~tossed].mean() > 0.01
+    assert scores[tossed].mean() < 0
+
+
+def test_text_labels():
+    X, y = reference.made(100, 5, 3)
+    names = np.array(["ward c", "ward a", "ward b"])[y]
+    estimator = PSMI().fit(X, names)
+    assert estimator.classes_.tolist() == ["ward a", "ward b", "ward c"]
+    np.testing.assert_allclose(estimator.score_samples(X, names), score(X, y), atol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_not_finite(bad):
+    X, y = reference.made(5000, 6, 2)
+    X[4321, 3] = bad
+    with pytest.raises(ValueError, match=r"row 4321, column 3 \(1 of 5000"):
+        PSMI().fit(X, y)
+    estimator = PSMI().fit(X[:4000], y[:4000])
+    with pytest.raises(ValueError, match="row 4321, column 3"):
+        estimator.score_samples(X, y)
+
+
+def test_bad_shapes_and_labels():
+    X, y = reference.made(50, 6, 2)
+    fitted = PSMI().fit(X, y)
+    cases = [
+        (lambda: PSMI().fit(X[0], y), r"n_features\), but has shape \(6,\)"),
+        (lambda: PSMI().fit(X[:0], y[:0]), "empty"),
+        (lambda: PSMI().fit(X, y[:-1]), "each of the 50 samples"),
+        (lambda: PSMI().fit(X, np.where(y == 0, np.nan, y)), "y is NaN in row"),
+        (lambda: PSMI().fit(X, np.zeros(50)), "single class"),
+        (lambda: PSMI().fit(X, np.append(y[:-1], 7)), "class 7 has a single sample"),
+        (lambda: PSMI().fit(np.ones((50, 3)), y), "all rows of X are equal"),
+        (lambda: PSMI().score_samples(X, y), "not fitted"),
+        (lambda: fitted.score_samples(X, np.full(50, 9)), "label of row 0, 9, is none of the 2"),
+        (lambda: fitted.score_samples(X[:, :3], y), "3 features, but the fitted one had 6"),
+        (lambda: PSMI(0), "n_directions"),
+        (lambda: PSMI("many"), "n_directions"),
+        (lambda: PSMI(method="exact"), "'control-variates', 'plain'"),
+        (lambda: PSMI("auto"), "tol"),
+        (lambda: PSMI(tol=0.1), "tol"),
+        (lambda: PSMI("auto", tol=-1.0), "tol"),
+    ]
+    for call, sentence in cases:
+        with pytest.raises(ValueError, match=sentence):
+            call()
+    with pytest.raises(TypeError, match="real numbers"):
+        PSMI().fit(X.astype(complex), y)
+    with pytest.raises(TypeError, match="real numbers"):
+        PSMI().fit([["a"], ["b"]], [0, 1])

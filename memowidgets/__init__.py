@@ -9,18 +9,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from memowidgets import data, evaluation, memorization, metrics, models, training, widgets
+    from memowidgets import (
+        charts,
+        data,
+        evaluation,
+        memorization,
+        metrics,
+        models,
+        training,
+        widgets,
+    )
     from memowidgets.audit import Audit
     from memowidgets.training import TrainingConfig
 
 __version__ = "0.1.0"
 
-_ROOMS = ("data", "evaluation", "memorization", "metrics", "models", "training", "widgets")
+_ROOMS = (
+    "charts",
+    "data",
+    "evaluation",
+    "memorization",
+    "metrics",
+    "models",
+    "training",
+    "widgets",
+)
 _NAMES = {"Audit": "memowidgets.audit", "TrainingConfig": "memowidgets.training"}
 
 __all__ = [
     "Audit",
     "TrainingConfig",
+    "charts",
     "data",
     "evaluation",
     "memorization",

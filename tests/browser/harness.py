@@ -450,7 +450,7 @@ def open_notebook(
 
 @pytest.fixture
 def notebook_page(
-    lab: Lab, chromium: Browser, request: pytest.FixtureRequest
+    chromium: Browser, lab: Lab, request: pytest.FixtureRequest
 ) -> Iterator[OpenNotebook]:
     """Open notebooks in JupyterLab; see the top of this module."""
     opened: list[NotebookPage] = []

@@ -112,3 +112,16 @@ def test_a_skip_fails_in_ci_unless_it_is_allowed(tmp_path):
     code, line = outcome(CI="1", PYTEST_ADDOPTS="--continue-on-collection-errors")
     assert code == 1
     assert "1 failed, 1 skipped, 1 xfailed, 2 errors" in line
+
+
+@pytest.mark.parametrize(("ci", "says"), [(None, "1 skipped"), ("1", "1 error")])
+def test_without_chromium_browser_tests_are_skipped_but_fail_in_ci(ci, says):
+    clean = {k: v for k, v in os.environ.items() if k not in {"CI", "PYTEST_ADDOPTS"}}
+    env = clean | {"CHROMIUM": "/nowhere/chromium"} | ({"CI": ci} if ci else {})
+    test = "tests/browser/test_harness.py::test_a_widget_is_shown_and_answers"
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", test],
+        cwd=ROOT, env=env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "no Chromium: install chromium, or name a Chrome in $CHROMIUM" in result.stdout
+    assert says in result.stdout.splitlines()[-1]

@@ -125,7 +125,7 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
             pick = self.bar.choice
             progress = Progress(_throttled(self._show_step))
             self._progress = progress
-            self.bar.say("")
+            self.bar.say(self._old_view().strip(), "wait")
             self.bar.start_work("starting")
             name = "memowidgets-compute"
             work = (pick, progress)
@@ -165,12 +165,14 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         with self._lock:
             self._progress = None
             self.bar.end_work()
-            self.bar.say(*said)
             self._show_device()
             if view is not None and pick == self.bar.choice:
                 self._show(pick, view)
             else:
-                self._picked(None, keep_message=view is None)
+                self._picked(None)
+            if said[0]:
+                behind = "" if self.bar.computed else self._old_view()
+                self.bar.say(said[0] + behind, said[1])
 
     def _show_step(self, step: Step) -> None:
         if self._progress is not None:
@@ -181,17 +183,17 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
 
     # ---------------------------------------------------------------- what is on show
 
-    def _picked(self, _change: object, *, keep_message: bool = False) -> None:
+    def _picked(self, _change: object) -> None:
         """Show what is picked if it is there; else say what the old view is, and wait."""
         with self._lock:
             if self._restoring:
                 return
             pick = self.bar.choice
             if pick == self._shown:
-                self._fresh(keep_message=keep_message)
+                self._fresh()
                 return
             if not self._source.is_computed(*pick):
-                self._wait_for_compute(keep_message=keep_message)
+                self._wait_for_compute()
             elif self._progress is None:
                 self._fetch(pick)
             else:  # the source may be busy: never let the kernel wait for it
@@ -202,23 +204,23 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         try:
             view = self._source.view(*pick)
         except Exception as error:  # noqa: BLE001 - as above
+            self.bar.computed = False
             self.bar.say(_sentence(error), "error")
             return
         with self._lock:
             if pick == self.bar.choice:
                 self._show(pick, view)
 
-    def _wait_for_compute(self, *, keep_message: bool) -> None:
+    def _wait_for_compute(self) -> None:
         self.bar.computed = False
         self._dim(dimmed=self._shown is not None)
-        if not keep_message:
-            self.bar.say(f"Not computed yet: press Compute.{self._old_view()}", "wait")
+        advice = "press Compute" if self._progress is None else "other work is under way"
+        self.bar.say(f"Not computed yet: {advice}.{self._old_view()}", "wait")
 
-    def _fresh(self, *, keep_message: bool) -> None:
+    def _fresh(self) -> None:
         self.bar.computed = True
         self._dim(dimmed=False)
-        if not keep_message:
-            self.bar.say("")
+        self.bar.say("")
 
     def _old_view(self) -> str:
         if self._shown is None:
@@ -251,7 +253,7 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         )
         self.inspector.layout.display = None
         self.bar._warnings = [*left_out, *view.warnings]  # noqa: SLF001 - one front end
-        self._fresh(keep_message=False)
+        self._fresh()
 
     def _tau_for(self, score: str, scores: np.ndarray[Any, np.dtype[np.float64]]) -> float:
         """Each score's own last τ; for a new one, the τ that flags as many samples as now."""

@@ -277,22 +277,15 @@ class Inspector {
     card.addEventListener("click", () => this.select(item.position));
     const head = html("div", { class: "mw-card-head" });
     if (item.status) head.append(chip(item.status));
-    const tag = html("span", { class: "mw-tag", title: "planted by the auditor" }, "canary");
     const facts = html("div", { class: "mw-facts" });
     if (item.score !== null) facts.append(scoreLine(item, reply));
     if (item.logLira !== null) facts.append(html("span", {}, `log-LiRA ${fixed(item.logLira, 1)}`));
-    const id = html("span", { class: "mw-id", title: `id ${item.id}` });
-    id.textContent = item.id;
-    if (item.image) {
-      head.append(id);
-      const image = picture(item, bytes);
-      if (item.canary) image.append(tag);
-      card.append(image, head, labels(item), facts);
-    } else {
-      if (item.canary) head.append(tag);
-      head.append(facts, id);
+    if (item.image) card.append(picture(item, bytes), head, labels(item), facts);
+    else {
+      head.append(facts);
       card.append(head, prose(item), item.options ? options(item) : labels(item));
     }
+    card.append(footer(item));
     return card;
   }
 
@@ -374,15 +367,23 @@ function scoreLine(item, reply) {
 }
 
 /** @param {Item} item */
+function footer(item) {
+  const line = html("div", { class: "mw-footer" });
+  const id = html("span", { class: "mw-id", title: `id ${item.id}` });
+  id.textContent = item.id;
+  line.append(id);
+  if (item.canary) line.append(html("span", { class: "mw-tag", title: "planted by the auditor" }, "canary"));
+  return line;
+}
+
+/** @param {Item} item */
 function labels(item) {
   const lines = html("div", { class: "mw-labels" });
   if (item.label !== "") lines.append(html("div", {}, "label ", strong(item.label)));
   if (item.guess === "") return lines;
-  const agrees = item.guess === item.label;
   const probability = item.guessProbability === null ? "" : ` (${item.guessProbability.toFixed(2)})`;
-  const guess = html("div", { class: agrees ? "mw-agrees" : "mw-differs" });
-  if (agrees) guess.append("model agrees", probability);
-  else guess.append("model says ", strong(item.guess), probability);
+  const guess = html("div", { class: item.guess === item.label ? "mw-agrees" : "mw-differs" });
+  guess.append("model ", strong(item.guess), probability);
   lines.append(guess);
   return lines;
 }

@@ -563,13 +563,17 @@ export function whole(x) {
 }
 
 /**
- * A rate with two digits, more where two would hide it.
+ * A rate with two digits, or one that counts where two would make it 0 or 1.
  * @param {number | null} rate
  */
 export function rateText(rate) {
   if (rate === null || Number.isNaN(rate)) return "–";
+  const rest = 1 - rate;
   if (rate > 0 && rate < 0.01) return rate < 0.0001 ? "< 0.0001" : String(Number(rate.toPrecision(1)));
-  return rate < 1 && rate > 0.995 ? "> 0.99" : rate.toFixed(2);
+  if (rest > 0 && rest < 0.005) {
+    return rest < 0.0001 ? "> 0.9999" : String(1 - Number(rest.toPrecision(1))).slice(0, 6);
+  }
+  return rate.toFixed(2);
 }
 
 /** @param {Interval | null} interval */

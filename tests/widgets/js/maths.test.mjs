@@ -152,7 +152,8 @@ test("numbers read well", () => {
   assert.equal(maths.fixed(-1.5, 1), "−1.5");
   assert.equal(maths.whole(1234567), "1\u202f234\u202f567");
   assert.equal(maths.rateText(0.004), "0.004");
-  assert.equal(maths.rateText(0.9999), "> 0.99");
+  assert.equal(maths.rateText(0.9971), "0.997");
+  assert.equal(maths.rateText(0.99999), "> 0.9999");
   assert.equal(maths.rateText(1), "1.00");
   assert.equal(maths.percentText(0), "0 %");
   assert.equal(maths.percentText(0.00001), "< 0.1 %");

@@ -131,5 +131,6 @@ def _mean_and_error(
         w * v * moments.product(i, j) for i, w in weights.items() for j, v in weights.items()
     ).sum(0)
     mean = total / count
-    variance = (squares / count - mean**2).clip(0) / max(float(count) - 1, 1)
+    freedom = max(float(count) - 1 - len(controls), 1.0)
+    variance = (squares / count - mean**2).clip(0) / freedom
     return mean, variance**0.5

@@ -1,7 +1,7 @@
 """PSMI against independent references, in hard cases, and on bad input."""
 
-import psmi as published
 import numpy as np
+import psmi as published
 import pytest
 
 from memowidgets.metrics import PSMI, projections
@@ -33,9 +33,10 @@ def test_agrees_with_the_published_package():
     assert np.mean(np.abs(ours - theirs) < 4 * np.hypot(error, spread)) > 0.99
 
 
-@pytest.mark.parametrize(("n_classes", "n"), [(2, 300), (4, 400), (10, 500), (100, 1000)])
+@pytest.mark.parametrize(("n_classes", "n"), [(2, 300), (4, 400), (10, 500), (100, 600)])
 def test_standard_errors_are_honest(n_classes, n):
-    X, y, expected = reference.long_reference(n, 32, n_classes, decay=0.3)
+    m = 65_536 if n_classes < 100 else 16_384
+    X, y, expected = reference.long_reference(n, 32, n_classes, decay=0.3, m=m)
     covered = []
     for seed in range(6):
         found, error = PSMI(random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
@@ -101,7 +102,9 @@ def test_rows_changed_after_fit_are_projected_anew():
     expected = estimator.score_samples(fresh, y)
     X[5] += 1.0
     assert np.array_equal(estimator.score_samples(X, y), expected)
-    assert np.array_equal(estimator.score_samples(X[::-1], y[::-1])[::-1].round(5), expected.round(5))
+    assert np.array_equal(
+        estimator.score_samples(X[::-1], y[::-1])[::-1].round(5), expected.round(5)
+    )
 
 
 @pytest.mark.parametrize("n_classes", [4, 12])
@@ -124,7 +127,9 @@ def test_tensors_give_the_same(method, n_classes, monkeypatch):
     X, y = reference.made(500, 16, n_classes)
     expected = score(X, y, 256, method)
     assert np.array_equal(score(torch.tensor(X), torch.tensor(y), 256, method), expected)
-    monkeypatch.setattr("memowidgets.metrics.arrays.stays", lambda array: isinstance(array, torch.Tensor))
+    monkeypatch.setattr(
+        "memowidgets.metrics.arrays.stays", lambda array: isinstance(array, torch.Tensor)
+    )
     estimator = PSMI(256, method).fit(torch.tensor(X), y)
     np.testing.assert_allclose(estimator.score_samples(torch.tensor(X), y), expected, atol=1e-5)
 
@@ -183,8 +188,8 @@ def test_one_direction_with_nearly_all_variance():
     X, y = reference.made(400, 20, 3)
     X[:, 0] *= 100
     found, error = PSMI(1024).fit(X, y).score_samples(X, y, return_std=True)
-    expected = reference.psmi(X, y, reference.directions(20_000, 20, seed=3))
-    assert np.mean(np.abs(found - expected) < 3 * error + 0.01) > 0.95
+    expected = reference.psmi(X, y, reference.directions(6000, 20, seed=3))
+    assert np.mean(np.abs(found - expected) < 3 * error + 0.02) > 0.95
 
 
 def test_a_constant_feature_and_equal_samples():

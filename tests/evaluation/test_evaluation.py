@@ -1,0 +1,232 @@
+"""ROC, intervals and thresholds against scikit-learn, scipy and brute force; bad input."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+from sklearn.metrics import roc_auc_score, roc_curve
+
+from memowidgets.evaluation import clopper_pearson, compare, roc
+from tests.metrics import checks
+
+
+def made(n=400, share=0.15, seed=0, digits=None):
+    rng = np.random.default_rng(seed)
+    truth = rng.random(n) < share
+    scores = rng.normal(size=n) - 1.2 * truth
+    return (scores if digits is None else scores.round(digits)), truth
+
+
+def kernel(scores, truth):
+    """(positives, negatives): 1 where the positive scores lower, a half for ties."""
+    difference = scores[~truth][None] - scores[truth][:, None]
+    return (difference > 0) + 0.5 * (difference == 0)
+
+
+def delong(*pairs):
+    """AUCs and their covariance, in O(n²)."""
+    kernels = [kernel(*pair) for pair in pairs]
+    positives = np.cov([k.mean(axis=1) for k in kernels]) / kernels[0].shape[0]
+    negatives = np.cov([k.mean(axis=0) for k in kernels]) / kernels[0].shape[1]
+    return np.array([k.mean() for k in kernels]), positives + negatives
+
+
+@pytest.mark.parametrize("digits", [None, 1, 0])
+def test_auc_and_interval(digits):
+    scores, truth = made(digits=digits)
+    evaluation = roc(scores, truth)
+    (auc,), variance = delong((scores, truth))
+    assert evaluation.auc == pytest.approx(roc_auc_score(truth, -scores), abs=1e-12)
+    assert evaluation.auc == pytest.approx(auc, abs=1e-12)
+    half = 1.959964 * np.sqrt(variance)
+    assert evaluation.auc_interval == pytest.approx((auc - half, auc + half), abs=1e-6)
+
+
+def test_ties():
+    checks.ties_count_a_half()
+
+
+@pytest.mark.parametrize("digits", [None, 1])
+def test_paired_comparison(digits):
+    one, truth = made(digits=digits)
+    other = (one + np.random.default_rng(5).normal(size=len(one))).round(1)
+    result = compare(roc(one, truth), roc(other, truth))
+    aucs, covariance = delong((one, truth), (other, truth))
+    error = np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
+    assert result.difference == pytest.approx(aucs[0] - aucs[1], abs=1e-12)
+    assert result.z == pytest.approx(result.difference / error, abs=1e-9)
+    same = compare(roc(one, truth), roc(one, truth))
+    assert (same.difference, same.z, same.p_value) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("digits", [None, 1])
+def test_curve(digits):
+    scores, truth = made(digits=digits)
+    curve = roc(scores, truth).roc
+    fpr, tpr, thresholds = roc_curve(truth, -scores, drop_intermediate=False)
+    np.testing.assert_allclose(curve["fpr"], fpr)
+    np.testing.assert_allclose(curve["tpr"], tpr)
+    np.testing.assert_allclose(curve["tau"], -thresholds)
+    assert tuple(curve.iloc[0]) == (0, 0, -np.inf)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=40),
+    st.floats(-4, 4),
+)
+def test_counts_at_any_threshold(pairs, tau):
+    scores, truth = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
+    if truth.all() or not truth.any():
+        return
+    flagged = scores <= tau
+    point = roc(scores, truth).at(tau)
+    assert point.flagged == flagged.sum()
+    assert point.hits == (flagged & truth).sum()
+    assert point.false_alarms == (flagged & ~truth).sum()
+    assert point.hits + point.missed == truth.sum()
+    assert point.clear + point.false_alarms == (~truth).sum()
+    assert (point.precision is None) == (point.flagged == 0)
+    assert roc(scores, truth).auc == pytest.approx(roc_auc_score(truth, -scores))
+
+
+def test_rates_and_their_intervals():
+    scores, truth = made()
+    point = roc(scores, truth).at(-1.0)
+    assert point.tpr == point.hits / truth.sum()
+    assert point.precision == point.hits / point.flagged
+    for (low, high), hits, n in [
+        (point.tpr_interval, point.hits, truth.sum()),
+        (point.fpr_interval, point.false_alarms, (~truth).sum()),
+        (point.flagged_interval, point.flagged, len(truth)),
+        (point.precision_interval, point.hits, point.flagged),
+    ]:
+        exact = binomtest(int(hits), int(n)).proportion_ci(0.95, "exact")
+        assert (low, high) == pytest.approx((exact.low, exact.high), abs=1e-9)
+    assert clopper_pearson(0, 9)[0] == 0
+    assert clopper_pearson(9, 9)[1] == 1
+
+
+def test_precision_follows_from_the_rates():
+    scores, truth = made(2000)
+    point, v = roc(scores, truth).at(-1.0), truth.mean()
+    expected = point.tpr * v * (1 - point.precision) / (point.precision * (1 - v))
+    assert point.fpr == pytest.approx(expected)
+    assert pytest.approx(5e-4, abs=1e-5) == 0.513 * 0.011 * (1 - 0.919) / (0.919 * 0.989)
+
+
+@pytest.mark.parametrize("digits", [None, 1])
+def test_rules(digits):
+    evaluation = roc(*made(digits=digits))
+    curve = evaluation.roc
+    tau = evaluation.threshold("youden")
+    assert evaluation.at(tau).tpr - evaluation.at(tau).fpr == pytest.approx(
+        (curve["tpr"] - curve["fpr"]).max()
+    )
+    tau = evaluation.threshold("tpr>=0.75")
+    assert evaluation.at(tau).tpr >= 0.75 > evaluation.at(np.nextafter(tau, -np.inf)).tpr
+    tau = evaluation.threshold("fpr <= 1 %")
+    following = curve["tau"][curve["tau"] > tau].min()
+    assert evaluation.at(tau).fpr <= 0.01 < evaluation.at(following).fpr
+    assert evaluation.threshold("fpr≤0.01") == tau
+    tau = evaluation.threshold("flagged<=.05")
+    assert evaluation.at(tau).flagged_share <= 0.05
+    assert evaluation.threshold("flagged<=0") == -np.inf
+    assert evaluation.threshold("tpr>=0") == -np.inf
+    assert evaluation.threshold("fpr<=1") == curve["tau"].max()
+    assert evaluation.threshold("fpr<=1e-3") <= evaluation.threshold("fpr<=0.01")
+    assert evaluation.tpr_at_fpr(0.01) == evaluation.at(evaluation.threshold("fpr<=0.01")).tpr
+    for rule in ("best", "tpr<=0.5", "fpr<=2", "fpr<=", ""):
+        with pytest.raises(ValueError, match="youden"):
+            evaluation.threshold(rule)
+
+
+def test_band_holds_the_curve_and_narrows():
+    evaluation = roc(*made(3000))
+    band = evaluation.band(300)
+    curve = np.interp(band["fpr"], evaluation.roc["fpr"], evaluation.roc["tpr"])
+    assert (band["tpr_low"] <= curve + 0.02).all()
+    assert (band["tpr_high"] >= curve - 0.02).all()
+    assert band.equals(evaluation.band(300))
+    few = roc(*made(300)).band(300)
+    assert (few["tpr_high"] - few["tpr_low"]).mean() > (band["tpr_high"] - band["tpr_low"]).mean()
+
+
+def test_band_covers_the_true_curve():
+    grid = np.linspace(0.02, 0.5, 13)
+    _, large = made(10), roc(*made(400_000, seed=9))
+    true = np.interp(grid, large.roc["fpr"], large.roc["tpr"])
+    inside = []
+    for seed in range(60):
+        band = roc(*made(600, seed=seed)).band(200, random_state=seed)
+        low, high = (np.interp(grid, band["fpr"], band[name]) for name in ("tpr_low", "tpr_high"))
+        inside.append((low <= true) & (true <= high))
+    assert 0.88 < np.mean(inside) < 0.99
+
+
+def test_delong_interval_covers():
+    true = 0.8018939  # P[N(0, √2) < 1.2]
+    hits = 0
+    for seed in range(200):
+        low, high = roc(*made(400, seed=seed)).auc_interval
+        hits += low <= true <= high
+    assert 0.9 <= hits / 200 <= 0.99
+
+
+def test_warnings():
+    scores, truth = made(400)
+    assert roc(scores, truth).warnings == ()
+    few = roc(scores[:60], truth[:60])
+    assert few.warnings == (f"only {truth[:60].sum()} samples are memorised: intervals are wide",)
+    more = few.with_warnings("not learned yet", "and another")
+    assert more.warnings[1:] == ("not learned yet", "and another")
+    assert more.auc == few.auc
+    perfect = roc(-truth.astype(float), truth)
+    assert perfect.auc == 1
+    assert "no width" in perfect.warnings[-1]
+    assert roc([1.0, 2.0, 3.0], [True, False, False]).auc_interval == (0, 1)
+
+
+def test_shown_as_numbers_and_escaped():
+    evaluation = roc(*made()).with_warnings("<script>alert(1)</script>")
+    assert "<script>" not in evaluation._repr_html_()
+    assert "&lt;script&gt;" in evaluation._repr_html_()
+    assert "0." in repr(evaluation)
+    assert "array" not in repr(evaluation)
+
+
+def test_nothing_can_be_changed():
+    scores, truth = made()
+    evaluation = roc(scores, truth)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        evaluation.auc = 1.0
+    scores[:] = 0
+    truth[:] = False
+    assert evaluation.scores.any()
+    assert evaluation.memorized.any()
+
+
+def test_bad_input():
+    scores, truth = made(50)
+    broken = scores.copy()
+    broken[[7, 9]] = np.nan
+    cases = [
+        (lambda: roc(broken, truth), "2 scores are NaN or infinite, the first in row 7"),
+        (lambda: roc(np.full(50, -np.inf), truth), "infinite"),
+        (lambda: roc(scores, np.ones(50, dtype=bool)), "undefined: every sample"),
+        (lambda: roc(scores, np.zeros(50, dtype=bool)), "undefined: no sample"),
+        (lambda: roc(scores, truth[:9]), "equal length"),
+        (lambda: roc([], []), "undefined"),
+        (lambda: roc(scores, truth).at(np.nan), "tau is NaN"),
+        (lambda: roc(scores, truth).band(1), "n_bootstrap"),
+        (lambda: compare(roc(scores, truth), roc(scores, ~truth)), "same truth"),
+        (lambda: compare(*[roc(scores, np.arange(50) == 1)] * 2), "at least two"),
+    ]
+    for call, sentence in cases:
+        with pytest.raises(ValueError, match=sentence):
+            call()
+    with pytest.raises(TypeError, match="bool"):
+        roc(scores, scores)

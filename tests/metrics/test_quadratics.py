@@ -1,0 +1,51 @@
+"""Exact means against adaptive quadrature, identities and simulation."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+from memowidgets.metrics.quadratics import mean_log, mean_ratios
+
+CASES = [
+    (np.array([5.0, 2.0, 0.3]), 0.1, 4),
+    (np.array([1e4, 1.0]), 1e-3, 50),
+    (np.array([]), 2.0, 1),
+    (np.full(16, 3.0), 3.0, 4080),
+]
+
+
+@pytest.mark.parametrize(("leading", "tail", "multiplicity"), CASES)
+def test_the_weighted_means_add_to_one(leading, tail, multiplicity):
+    ratios = mean_ratios(leading, tail, multiplicity)
+    total = leading @ ratios[:-1] + multiplicity * tail * ratios[-1]
+    assert total == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize(("leading", "tail", "multiplicity"), CASES[:2])
+def test_against_adaptive_quadrature(leading, tail, multiplicity):
+    values = np.append(leading, np.full(multiplicity, tail))
+
+    def product(t):
+        return np.prod((1 + 2 * t * values) ** -0.5)
+
+    def over_log_t(integrand):
+        return quad(lambda u: integrand(np.exp(u)) * np.exp(u), -60, 60, limit=500, epsabs=1e-13)[0]
+
+    found = mean_ratios(leading, tail, multiplicity)
+    for j, value in enumerate([*leading, tail]):
+        expected = over_log_t(lambda t, value=value: product(t) / (1 + 2 * t * value))
+        assert found[j] == pytest.approx(expected, rel=1e-8)
+    gaussian = over_log_t(lambda t: (np.exp(-t) - product(t)) / t)
+    sphere = over_log_t(lambda t: (np.exp(-t) - (1 + 2 * t) ** (-len(values) / 2)) / t)
+    assert mean_log(leading, tail, multiplicity) == pytest.approx(gaussian - sphere, abs=1e-7)
+
+
+def test_against_simulation():
+    leading, tail, multiplicity = CASES[0]
+    values = np.append(leading, np.full(multiplicity, tail))
+    theta = np.random.default_rng(0).normal(size=(400_000, len(values)))
+    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+    form = theta**2 @ values
+    simulated = [np.mean(theta[:, j] ** 2 / form) for j in range(4)]
+    np.testing.assert_allclose(mean_ratios(leading, tail, multiplicity), simulated, rtol=0.01)
+    assert mean_log(leading, tail, multiplicity) == pytest.approx(np.log(form).mean(), abs=0.01)

@@ -10,6 +10,7 @@ __all__ = ["script", "style"]
 
 STATIC = Path(__file__).parent / "static"
 SHARED = ("maths", "dom")
+PARTS = {"explorer": ("plots",)}
 STYLES = ("shared", "bar", "explorer", "inspector")
 _LOCAL_IMPORT = re.compile(r'^import\s*\{[^}]*\}\s*from\s*"\./\w+\.js";\n', re.MULTILINE)
 
@@ -17,7 +18,7 @@ _LOCAL_IMPORT = re.compile(r'^import\s*\{[^}]*\}\s*from\s*"\./\w+\.js";\n', re.M
 @cache
 def script(name: str) -> str:
     """The module of one widget, with the shared ones in front of it."""
-    parts = [(STATIC / f"{part}.js").read_text("utf-8") for part in (*SHARED, name)]
+    parts = [(STATIC / f"{part}.js").read_text("utf-8") for part in (*SHARED, *PARTS.get(name, ()), name)]
     return "\n".join(_LOCAL_IMPORT.sub("", part) for part in parts)
 
 

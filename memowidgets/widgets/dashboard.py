@@ -297,8 +297,8 @@ def _throttled(show: Any) -> Any:
 
 def _sentence(error: Exception) -> str:
     """An error as one line."""
-    text = " ".join(str(error).split())
-    return text or f"{type(error).__name__}, without a message"
+    text = " ".join(str(error).split()) or f"{type(error).__name__}, without a message"
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _kept(values: Any, keep: Any) -> Any:

@@ -16,19 +16,6 @@ class Bar {
     this.model = model;
     this.ears = listeners(model);
     this.root = root(el, "bar", "What to score");
-    this.build();
-    this.ears.onModel("change:_choices", () => this.fill());
-    for (const name of ["checkpoint", "layer", "score"]) {
-      this.ears.onModel(`change:${name}`, () => this.showChosen());
-    }
-    for (const name of ["computed", "_work", "_status", "_message", "_warnings"]) {
-      this.ears.onModel(`change:${name}`, () => this.show());
-    }
-    this.fill();
-    this.show();
-  }
-
-  build() {
     this.checkpoint = html("select", { class: "mw-select", "aria-label": "checkpoint" });
     this.layer = html("select", { class: "mw-select", "aria-label": "layer" });
     this.ears.on(this.checkpoint, "change", () => this.choose("checkpoint", this.checkpoint.value));
@@ -57,6 +44,16 @@ class Bar {
     row.append(picker("Checkpoint", this.checkpoint), picker("Layer", this.layer), this.scoreBox);
     row.append(this.deviceBox, actions);
     this.root.append(row, this.message, this.warnings);
+    this.scores = segments("Score", [], () => {});
+    this.ears.onModel("change:_choices", () => this.fill());
+    for (const name of ["checkpoint", "layer", "score"]) {
+      this.ears.onModel(`change:${name}`, () => this.showChosen());
+    }
+    for (const name of ["computed", "_work", "_status", "_message", "_warnings"]) {
+      this.ears.onModel(`change:${name}`, () => this.show());
+    }
+    this.fill();
+    this.show();
   }
 
   fill() {
@@ -71,7 +68,7 @@ class Bar {
   showChosen() {
     this.checkpoint.value = this.model.get("checkpoint");
     this.layer.value = this.model.get("layer");
-    this.scores?.show(this.model.get("score"));
+    this.scores.show(this.model.get("score"));
   }
 
   /**

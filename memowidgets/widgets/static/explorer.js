@@ -1,19 +1,18 @@
 /** The τ explorer: histogram, ROC, slider and tiles that follow τ without the kernel. */
 
 import {
-  arrowStep, bytesOf, html, listeners, onWidth, root, segments, setAttributes, svg, throttle,
+  arrowStep, bytesOf, html, listeners, onWidth, root, segments, setAttributes, throttle,
 } from "./dom.js";
 import {
-  axisTicks, barHeight, clopperPearson, countsAt, countTicks, countUpTo, decadesFor, histogram,
-  intervalText, isSkewed, kneeFor, LINEAR, makeScores, percentText, rankFprAtMost,
-  rankShareAtMost, rankTprAtLeast, rankYouden, ratePosition, rateText, rocPoints, scoreText,
-  symmetricLog, tauAtRank, tickText, undecidedAt, whole,
+  clopperPearson, countsAt, countUpTo, intervalText, isSkewed, kneeFor, LINEAR, makeScores,
+  percentText, rankFprAtMost, rankShareAtMost, rankTprAtLeast, rankYouden, rateText, scoreText,
+  symmetricLog, tauAtRank, undecidedAt, whole,
 } from "./maths.js";
+import { HistogramPlot, RocPlot } from "./plots.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./maths.js").Scores} Scores */
 /** @typedef {import("./maths.js").Counts} Counts */
-/** @typedef {import("./maths.js").RocPoint} RocPoint */
 /** @typedef {import("./maths.js").Axis} Axis */
 
 /**
@@ -70,27 +69,6 @@ export function unpackBits(bits, length) {
 }
 
 /**
- * The τ of the point of a drawn curve that is nearest to a place.
- * @param {RocPoint[]} points
- * @param {(point: RocPoint) => [number, number]} place
- * @param {number} x
- * @param {number} y
- */
-export function nearestTau(points, place, x, y) {
-  let best = Infinity;
-  let tau = points[0].tau;
-  for (const point of points) {
-    const [px, py] = place(point);
-    const distance = (px - x) ** 2 + (py - y) ** 2;
-    if (distance < best) {
-      best = distance;
-      tau = point.tau;
-    }
-  }
-  return tau;
-}
-
-/**
  * Where Shift and an arrow lead: to the next score that changes who is flagged.
  * @param {Scores} scores
  * @param {number} tau
@@ -130,23 +108,90 @@ function presets(truth) {
 
 const OPTIMISTIC = "This τ was chosen on the samples it is measured on: its rates are optimistic.";
 
-const TILES = [
-  ["flagged", "flagged"],
-  ["tpr", "TPR"],
-  ["fpr", "FPR"],
-  ["precision", "precision"],
-  ["auc", "AUC"],
-];
-
-const TILE_HELP = {
-  flagged: "samples with a score of at most τ",
-  tpr: "share of the memorised samples that are flagged; exact 95 % interval",
-  fpr: "share of the other samples that are flagged; exact 95 % interval",
-  precision: "share of the flagged samples that are memorised; exact 95 % interval",
-  auc: "area under the ROC; DeLong 95 % interval",
+/** What is shown before anything is: one score, hidden. */
+const NOTHING = {
+  values: new Float32Array(1),
+  wide: false,
+  bits: null,
+  ties: new Uint32Array(0),
+  title: "",
+  auc: null,
+  truth: "",
+  remarks: [],
 };
 
-let instances = 0;
+const SCORE_SCALES = [
+  { value: "linear", label: "linear" },
+  { value: "log", label: "±log" },
+];
+const COUNT_SCALES = [
+  { value: "linear", label: "linear" },
+  { value: "sqrt", label: "√" },
+  { value: "log", label: "log" },
+];
+const ROC_SCALES = [
+  { value: "linear", label: "linear" },
+  { value: "log", label: "log-log" },
+];
+
+/** One result with its interval. */
+class Tile {
+  /**
+   * @param {string} name
+   * @param {string} label
+   * @param {string} help
+   */
+  constructor(name, label, help) {
+    this.value = html("div", { class: "mw-tile-value" });
+    this.detail = html("div", { class: "mw-tile-detail" });
+    this.element = html("div", { class: `mw-tile mw-tile-${name}`, title: help });
+    this.element.append(html("div", { class: "mw-tile-name" }, label), this.value, this.detail);
+  }
+
+  /**
+   * @param {string} value
+   * @param {string} detail
+   */
+  show(value, detail) {
+    this.value.textContent = value;
+    this.detail.textContent = detail;
+  }
+
+  /**
+   * A share of n with its exact interval.
+   * @param {number} k
+   * @param {number} n
+   */
+  showShare(k, n) {
+    this.show(n > 0 ? rateText(k / n) : "–", intervalText(clopperPearson(k, n)));
+  }
+}
+
+/** Slider, number field, presets and scales: what moves τ without the plots. */
+class Controls {
+  constructor() {
+    this.slider = html("input", { type: "range", class: "mw-slider", step: "any" });
+    setAttributes(this.slider, {
+      "aria-label": "threshold τ",
+      title: "Arrow keys move τ; with Shift, to the next score",
+    });
+    this.field = html("input", { type: "text", inputmode: "decimal", class: "mw-field" });
+    setAttributes(this.field, { "aria-label": "τ", spellcheck: "false", autocomplete: "off" });
+    this.presets = html("div", { class: "mw-presets", role: "group", "aria-label": "Ways to choose τ" });
+    this.share = html("input", { type: "number", min: 0, max: 100, step: "any", value: 5 });
+    setAttributes(this.share, { class: "mw-share", "aria-label": "share to flag, per cent" });
+    const help = "highest τ that flags at most this share of the samples";
+    this.flag = html("button", { type: "button", class: "mw-button", title: help }, "flag");
+    this.scales = html("div", { class: "mw-scales" });
+    this.hint = html("p", { class: "mw-hint" });
+    const unit = html("span", { class: "mw-unit" }, "% most at risk");
+    const most = html("span", { class: "mw-joined" }, this.flag, this.share, unit);
+    const name = html("span", { class: "mw-tau-name", "aria-hidden": "true" }, "τ");
+    const first = html("div", { class: "mw-row mw-tau-row" }, name, this.slider, this.field);
+    const second = html("div", { class: "mw-row" }, this.presets, most, this.scales);
+    this.element = html("div", { class: "mw-controls" }, first, second, this.hint);
+  }
+}
 
 /** One view of the explorer. */
 class Explorer {
@@ -156,130 +201,106 @@ class Explorer {
    */
   constructor(model, el) {
     this.model = model;
-    this.id = `mw${(instances += 1)}-${Date.now().toString(36)}`;
     this.ears = listeners(model);
-    this.root = root(el, "explorer", "Threshold explorer");
-    this.tau = model.get("tau");
-    this.dragging = false;
-    this.countScale = "sqrt";
-    this.scoreScale = "";
+    this.tau = /** @type {number} */ (model.get("tau"));
+    this.data = unpack(NOTHING);
     /** @type {Axis} */
     this.axis = LINEAR;
+    this.scoreScale = "";
+    this.countScale = "sqrt";
     this.rocScale = "linear";
-    this.fitted = false;
+    this.dragging = false;
     this.typing = false;
+    this.fitted = false;
     this.frame = 0;
-    this.width = 0;
     this.sync = throttle(() => {
       model.set("tau", this.tau);
       model.save_changes();
     }, 80);
-    this.build();
-    this.load();
-    this.ears.onModel("change:_data", () => this.load());
-    this.ears.onModel("change:_dimmed", () => this.dim());
-    this.ears.onModel("change:tau", () => {
-      const tau = model.get("tau");
-      if (this.dragging || tau === this.tau) return;
-      this.fitted = false;
-      this.tau = tau;
-      this.moved();
-    });
+
+    this.root = root(el, "explorer", "Threshold explorer");
+    this.histogram = new HistogramPlot();
+    this.roc = new RocPlot();
+    this.noRoc = html("p", { class: "mw-empty", hidden: true });
+    this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.noRoc);
+    this.legend = html("div", { class: "mw-legend" });
+    this.flagged = new Tile("flagged", "flagged", "samples with a score of at most τ");
+    this.tpr = new Tile("tpr", "TPR", "share of the memorised samples that are flagged; exact 95 % interval");
+    this.fpr = new Tile("fpr", "FPR", "share of the other samples that are flagged; exact 95 % interval");
+    this.precision = new Tile("precision", "precision", "share of the flagged samples that are memorised; exact 95 % interval");
+    this.auc = new Tile("auc", "AUC", "area under the ROC; DeLong 95 % interval");
+    this.flagged.detail.title = "their score and τ are less than two standard errors apart";
+    this.controls = new Controls();
+    this.spoken = html("p", { class: "mw-spoken", role: "status" });
+    this.scoreScales = segments("Scale of the scores", SCORE_SCALES, (value) => this.rescale({ scoreScale: value }));
+    this.countScales = segments("Scale of the counts", COUNT_SCALES, (value) => this.rescale({ countScale: value }));
+    this.rocScales = segments("Scale of the ROC", ROC_SCALES, (value) => this.rescale({ rocScale: value }));
+    this.rocScalesBox = html("span", { class: "mw-labelled" }, "ROC", this.rocScales.group);
+    this.compose();
+
     this.size = onWidth(this.root, (width) => this.layout(width));
     this.ears.later(this.size.stop);
+    this.listen();
+    this.load();
     this.dim();
   }
 
-  /* ------------------------------------------------------------ what stays */
-
-  build() {
-    this.plots = html("div", { class: "mw-plots" });
-    this.histogram = svg("svg", { class: "mw-histogram", role: "img" });
-    this.roc = svg("svg", { class: "mw-roc", role: "img" });
-    this.noRoc = html("p", { class: "mw-empty", hidden: true });
-    this.rocBox = html("div", { class: "mw-roc-box" }, this.roc, this.noRoc);
-    this.legend = html("div", { class: "mw-legend" });
-    const left = html("div", { class: "mw-histogram-box" }, this.legend, this.histogram);
-    this.tiles = html("div", { class: "mw-tiles", role: "group", "aria-label": "Results at τ" });
-    /** @type {Record<string, {box: HTMLElement, value: HTMLElement, detail: HTMLElement}>} */
-    this.tile = {};
-    for (const [name, label] of TILES) {
-      const value = html("div", { class: "mw-tile-value" });
-      const detail = html("div", { class: "mw-tile-detail" });
-      const title = TILE_HELP[/** @type {keyof typeof TILE_HELP} */ (name)];
-      const box = html("div", { class: `mw-tile mw-tile-${name}`, title });
-      box.append(html("div", { class: "mw-tile-name" }, label), value, detail);
-      this.tile[name] = { box, value, detail };
-      this.tiles.append(box);
+  compose() {
+    const tiles = html("div", { class: "mw-tiles", role: "group", "aria-label": "Results at τ" });
+    for (const tile of [this.flagged, this.tpr, this.fpr, this.precision, this.auc]) {
+      tiles.append(tile.element);
     }
-    this.plots.append(left, this.rocBox, this.tiles);
-    this.spoken = html("p", { class: "mw-spoken", role: "status" });
-    this.root.append(this.plots, this.buildControls(), this.spoken);
-    this.dragOn(this.histogram, (x) => this.tauAtX(x));
-    this.dragOn(this.roc, (x, y) => this.tauOnRoc(x, y));
+    const left = html("div", { class: "mw-histogram-box" }, this.legend, this.histogram.element);
+    const plots = html("div", { class: "mw-plots" }, left, this.rocBox, tiles);
+    this.controls.scales.append(
+      html("span", { class: "mw-labelled" }, "scores", this.scoreScales.group),
+      html("span", { class: "mw-labelled" }, "counts", this.countScales.group),
+      this.rocScalesBox,
+    );
+    this.countScales.show(this.countScale);
+    this.rocScales.show(this.rocScale);
+    this.root.append(plots, this.controls.element, this.spoken);
   }
 
-  buildControls() {
-    this.slider = html("input", { type: "range", class: "mw-slider", step: "any" });
-    setAttributes(this.slider, {
-      "aria-label": "threshold τ",
-      title: "Arrow keys move τ; with Shift, to the next score",
-    });
-    this.field = html("input", { type: "text", inputmode: "decimal", class: "mw-field" });
-    setAttributes(this.field, { "aria-label": "τ", spellcheck: false, autocomplete: "off" });
-    this.presets = html("div", { class: "mw-presets", role: "group", "aria-label": "Ways to choose τ" });
-    this.share = html("input", { type: "number", min: 0, max: 100, step: "any", value: 5 });
-    setAttributes(this.share, { class: "mw-share", "aria-label": "share to flag, per cent" });
-    this.top = html("button", { type: "button", class: "mw-button" }, "flag");
-    this.top.title = "highest τ that flags at most this share of the samples";
-    this.hint = html("p", { class: "mw-hint" });
-    this.scales = html("div", { class: "mw-scales" });
-    const counts = segments("Scale of the counts", SCALES, (value) => {
-      this.countScale = value;
-      this.draw();
-    });
-    counts.show(this.countScale);
-    this.scoreScales = segments("Scale of the scores", SCORE_SCALES, (value) => {
-      this.scoreScale = value;
-      this.chooseAxis();
-      this.draw();
-    });
-    const rates = segments("Scale of the ROC", ROC_SCALES, (value) => {
-      this.rocScale = value;
-      this.draw();
-    });
-    rates.show(this.rocScale);
-    this.rocScales = html("span", { class: "mw-labelled" }, "ROC", rates.group);
-    this.scales.append(
-      html("span", { class: "mw-labelled" }, "scores", this.scoreScales.group),
-      html("span", { class: "mw-labelled" }, "counts", counts.group),
-      this.rocScales,
-    );
-    this.ears.on(this.slider, "input", () => this.move(this.axis.from(Number(this.slider.value))));
-    this.ears.on(this.slider, "change", () => this.commit());
-    this.ears.on(this.slider, "keydown", (event) => this.key(event));
-    this.ears.on(this.field, "input", () => (this.typing = true));
-    this.ears.on(this.field, "blur", () => this.typed());
-    this.ears.on(this.field, "keydown", (event) => {
+  listen() {
+    const { slider, field, flag, share } = this.controls;
+    this.ears.onModel("change:_data", () => this.load());
+    this.ears.onModel("change:_dimmed", () => this.dim());
+    this.ears.onModel("change:tau", () => this.hear());
+    this.dragOn(this.histogram.element, (x) => this.histogram.tauAt(x));
+    this.dragOn(this.roc.element, (x, y) => this.roc.tauAt(x, y));
+    this.ears.on(slider, "input", () => this.move(this.axis.from(Number(slider.value))));
+    this.ears.on(slider, "change", () => this.commit());
+    this.ears.on(slider, "keydown", (event) => this.key(event));
+    this.ears.on(field, "input", () => (this.typing = true));
+    this.ears.on(field, "change", () => this.typed());
+    this.ears.on(field, "blur", () => this.typed());
+    this.ears.on(field, "keydown", (event) => {
       if (event.key === "Enter") this.typed();
-      if (event.key !== "ArrowUp" && event.key !== "ArrowDown") return;
-      this.key(event);
+      if (event.key === "ArrowUp" || event.key === "ArrowDown") this.key(event);
     });
-    const flagShare = () => {
-      const share = Number(this.share.value) / 100;
-      if (!(share >= 0 && share <= 1) || this.share.value === "") return;
-      this.choose(tauAtRank(this.data.scores, rankShareAtMost(this.data.scores, share)), false);
-    };
-    this.ears.on(this.top, "click", flagShare);
-    this.ears.on(this.share, "keydown", (event) => {
-      if (event.key === "Enter") flagShare();
+    this.ears.on(flag, "click", () => this.flagShare());
+    this.ears.on(share, "keydown", (event) => {
+      if (event.key === "Enter") this.flagShare();
     });
-    const most = html("span", { class: "mw-joined" }, this.top, this.share);
-    most.append(html("span", { class: "mw-unit" }, "% most at risk"));
-    const name = html("span", { class: "mw-tau-name", "aria-hidden": "true" }, "τ");
-    const first = html("div", { class: "mw-row mw-tau-row" }, name, this.slider, this.field);
-    const second = html("div", { class: "mw-row" }, this.presets, most, this.scales);
-    return html("div", { class: "mw-controls" }, first, second, this.hint);
+  }
+
+  /** A τ that Python set; while the user drags, the user is right. */
+  hear() {
+    const tau = this.model.get("tau");
+    if (this.dragging || tau === this.tau) return;
+    this.fitted = false;
+    this.tau = tau;
+    this.moved();
+  }
+
+  get known() {
+    return this.data.scores.hitsUpTo !== null;
+  }
+
+  get hasRoc() {
+    const { memorized, n } = this.data.scores;
+    return this.known && memorized > 0 && memorized < n;
   }
 
   /* ------------------------------------------------------------ what the kernel sends */
@@ -289,35 +310,72 @@ class Explorer {
     this.root.hidden = !wire.values;
     if (!wire.values) return;
     this.data = unpack(wire);
-    const { scores } = this.data;
-    const known = scores.hitsUpTo !== null;
-    this.known = known;
-    this.hasRoc = known && scores.memorized > 0 && scores.memorized < scores.n;
-    this.tau = this.dragging ? this.tau : this.model.get("tau");
+    if (!this.dragging) this.tau = this.model.get("tau");
     this.fitted = false;
+    this.showParts();
+    this.showAuc();
+    this.showLegend();
+    this.showPresets();
+    this.chooseAxis();
+    this.draw();
+  }
+
+  /** Hides what needs a truth that is not known. */
+  showParts() {
+    const { known, hasRoc } = this;
     this.root.classList.toggle("mw-without-truth", !known);
-    this.presets.replaceChildren();
-    for (const preset of presets(this.hasRoc)) {
-      const button = html("button", { type: "button", class: "mw-button" }, preset.label);
-      button.title = preset.title;
-      button.addEventListener("click", () => this.choose(preset.tau(scores), preset.fitted));
-      this.presets.append(button);
-    }
-    setAttributes(this.rocBox, { hidden: !known });
-    setAttributes(this.roc, { hidden: !this.hasRoc });
-    setAttributes(this.rocScales, { hidden: !this.hasRoc });
-    this.noRoc.hidden = this.hasRoc;
-    this.noRoc.textContent = scores.memorized === 0
-      ? "None of these samples is memorised: there is no ROC to draw."
-      : "All of these samples are memorised: there is no ROC to draw.";
-    for (const name of ["tpr", "fpr", "precision"]) this.tile[name].box.hidden = !known;
-    this.tile.auc.box.hidden = this.data.auc === null;
-    if (this.data.auc !== null) {
-      const [auc, low, high] = this.data.auc;
-      this.tile.auc.value.textContent = rateText(auc);
-      this.tile.auc.detail.textContent = Number.isFinite(low) ? intervalText([low, high]) : "";
-    }
-    this.drawLegend();
+    this.rocBox.hidden = !known;
+    setAttributes(this.roc.element, { hidden: !hasRoc });
+    this.rocScalesBox.hidden = !hasRoc;
+    this.noRoc.hidden = hasRoc;
+    const which = this.data.scores.memorized === 0 ? "None" : "All";
+    this.noRoc.textContent = `${which} of these samples ${which === "None" ? "is" : "are"} memorised: there is no ROC to draw.`;
+    for (const tile of [this.tpr, this.fpr, this.precision]) tile.element.hidden = !known;
+  }
+
+  showAuc() {
+    const { auc } = this.data;
+    this.auc.element.hidden = auc === null;
+    if (auc === null) return;
+    const [area, low, high] = auc;
+    this.auc.show(rateText(area), Number.isFinite(low) ? intervalText([low, high]) : "");
+  }
+
+  showLegend() {
+    const { scores, truth } = this.data;
+    /** @type {(kind: string, text: string) => HTMLElement} */
+    const entry = (kind, text) => {
+      const swatch = html("span", { class: `mw-swatch mw-swatch-${kind}`, "aria-hidden": "true" });
+      return html("span", { class: "mw-legend-entry" }, swatch, text);
+    };
+    const reason = truth ? ` (${truth})` : "";
+    const entries = this.known
+      ? [
+          entry("memorized", `memorised${reason} · ${whole(scores.memorized)}`),
+          entry("other", `others · ${whole(scores.n - scores.memorized)}`),
+        ]
+      : [entry("other", `samples · ${whole(scores.n)}`)];
+    this.legend.replaceChildren(...entries);
+  }
+
+  showPresets() {
+    const buttons = presets(this.hasRoc).map((preset) => {
+      const button = html("button", { type: "button", class: "mw-button", title: preset.title }, preset.label);
+      button.addEventListener("click", () => this.choose(preset.tau(this.data.scores), preset.fitted));
+      return button;
+    });
+    this.controls.presets.replaceChildren(...buttons);
+  }
+
+  dim() {
+    this.root.classList.toggle("mw-dimmed", this.model.get("_dimmed"));
+  }
+
+  /* ------------------------------------------------------------ drawing */
+
+  /** @param {{scoreScale?: string, countScale?: string, rocScale?: string}} scales */
+  rescale(scales) {
+    Object.assign(this, scales);
     this.chooseAxis();
     this.draw();
   }
@@ -330,253 +388,70 @@ class Explorer {
     this.scoreScales.show(scale);
   }
 
-  drawLegend() {
-    const { scores } = this.data;
-    /** @type {(kind: string, text: string) => HTMLElement} */
-    const entry = (kind, text) => {
-      const swatch = html("span", { class: `mw-swatch mw-swatch-${kind}`, "aria-hidden": "true" });
-      return html("span", { class: "mw-legend-entry" }, swatch, text);
-    };
-    const entries = [];
-    if (this.known) {
-      const reason = this.data.truth ? ` (${this.data.truth})` : "";
-      entries.push(entry("memorized", `memorised${reason} · ${whole(scores.memorized)}`));
-      entries.push(entry("other", `others · ${whole(scores.n - scores.memorized)}`));
-    } else {
-      entries.push(entry("other", `samples · ${whole(scores.n)}`));
-    }
-    this.legend.replaceChildren(...entries);
-  }
-
-  dim() {
-    this.root.classList.toggle("mw-dimmed", this.model.get("_dimmed"));
-  }
-
-  /* ------------------------------------------------------------ drawing */
-
   /** @param {number} width */
   layout(width) {
-    this.width = width;
     this.root.classList.toggle("mw-narrow", width < 640);
     this.root.classList.toggle("mw-wide", width >= 980);
     this.draw();
   }
 
   draw() {
-    if (this.width === 0 || !this.data) return;
-    if (this.histogram.clientWidth === 0) {
-      this.size.again();
+    if (this.root.hidden) return;
+    if (this.histogram.element.clientWidth === 0) {
+      this.size.again(); // hidden for now, as in a tab behind another
       return;
     }
-    this.drawHistogram();
-    if (this.hasRoc) this.drawRoc();
+    const { scores, title, band } = this.data;
+    this.histogram.draw(scores, this.axis, this.countScale, title);
+    if (this.hasRoc) this.roc.draw(scores, band, this.rocScale === "log");
+    setAttributes(this.controls.slider, { min: this.histogram.low, max: this.histogram.high });
     this.moved();
   }
 
-  drawHistogram() {
-    const { scores, title } = this.data;
-    const box = frameOf(this.histogram, { left: 46, right: 14, top: 30, bottom: 40 });
-    const { axis } = this;
-    const bins = histogram(scores, Math.min(90, Math.max(24, box.width / 9)), axis);
-    const count = bins.others.length;
-    const { low, high, start } = bins;
-    Object.assign(this, { low, high });
-    const xAt = (/** @type {number} */ place) => box.left + ((place - low) / (high - low)) * box.width;
-    this.xOf = (/** @type {number} */ score) => xAt(Math.min(high, Math.max(low, axis.to(score))));
-    this.tauAtX = (/** @type {number} */ x) => {
-      const share = Math.min(1, Math.max(0, (x - box.left) / box.width));
-      return axis.from(low + share * (high - low));
-    };
-    let most = 0;
-    for (let i = 0; i < count; i++) most = Math.max(most, bins.others[i], bins.memorized[i]);
-    const yOf = (/** @type {number} */ n) =>
-      box.bottom - barHeight(n, most, this.countScale) * box.height;
-    /** @type {(kind: Float64Array) => string} */
-    const bars = (kind) => {
-      let path = "";
-      for (let i = 0; i < count; i++) {
-        if (kind[i] === 0) continue;
-        const left = xAt(start + i * bins.width) + 0.5;
-        const wide = Math.max(0.5, xAt(start + (i + 1) * bins.width) - 0.5 - left);
-        const top = Math.min(box.bottom - 1.5, yOf(kind[i]));
-        path += `M${left.toFixed(2)} ${box.bottom}V${top.toFixed(2)}h${wide.toFixed(2)}V${box.bottom}z`;
-      }
-      return path;
-    };
-    const others = bars(bins.others);
-    const memorized = bars(bins.memorized);
-    const flaggedClip = svg("rect", { x: 0, y: 0, width: 0, height: box.bottom });
-    const clearClip = svg("rect", { x: 0, y: 0, width: this.width, height: box.bottom });
-    const defs = svg("defs", {},
-      svg("clipPath", { id: `${this.id}-flagged` }, flaggedClip),
-      svg("clipPath", { id: `${this.id}-clear` }, clearClip),
-      hatch(`${this.id}-hatch`),
-    );
-    /** @type {(side: string) => SVGElement} */
-    const half = (side) => svg("g", { "clip-path": `url(#${this.id}-${side})`, class: `mw-half-${side}` },
-      svg("path", { d: others, class: "mw-bars-other" }),
-      svg("path", { d: memorized, class: "mw-bars-memorized" }),
-      svg("path", { d: memorized, fill: `url(#${this.id}-hatch)` }),
-    );
-    const region = svg("rect", { x: box.left, y: box.top, width: 0, height: box.height });
-    region.setAttribute("class", "mw-region");
-    const regionText = svg("text", { x: box.left + 8, y: box.top + 17, class: "mw-region-text" }, "flagged");
-    const line = svg("g", { class: "mw-tau" },
-      svg("line", { y1: box.top - 10, y2: box.bottom, class: "mw-tau-line" }),
-      svg("circle", { cy: box.top - 12, r: 7, class: "mw-tau-knob" }),
-    );
-    const lineText = svg("text", { y: box.top - 7, class: "mw-tau-text" });
-    const lines = svg("g", { class: "mw-axis" });
-    const apart = ((high - low) / box.width) * (axis === LINEAR ? 90 : 54);
-    for (const tick of axisTicks(axis, low, high, apart)) {
-      const x = this.xOf(tick);
-      lines.append(svg("line", { x1: x, x2: x, y1: box.bottom, y2: box.bottom + 4 }));
-      lines.append(svg("text", { x, y: box.bottom + 17, "text-anchor": "middle" }, tickText(tick)));
-    }
-    for (const tick of countTicks(most, this.countScale)) {
-      const y = yOf(tick);
-      lines.append(svg("line", { x1: box.left, x2: box.right, y1: y, y2: y, class: "mw-grid" }));
-      lines.append(svg("text", { x: box.left - 6, y: y + 4, "text-anchor": "end" }, whole(tick)));
-    }
-    lines.append(svg("line", { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }));
-    const middle = (box.left + box.right) / 2;
-    const name = svg("text", { x: middle, y: box.bottom + 35, class: "mw-axis-title" });
-    name.textContent = `${title} (low = at risk)`;
-    const scale = this.countScale === "sqrt" ? "samples (√ scale)" : this.countScale === "log" ? "samples (log scale)" : "samples";
-    const side = svg("text", { class: "mw-axis-title", transform: `translate(11 ${(box.top + box.bottom) / 2}) rotate(-90)` }, scale);
-    this.histogram.replaceChildren(
-      defs, region, lines, half("flagged"), half("clear"), regionText, name, side, line, lineText,
-    );
-    this.moving = { box, flaggedClip, clearClip, region, regionText, line, lineText };
-    setAttributes(this.slider, { min: low, max: high });
-  }
-
-  drawRoc() {
-    const { scores, band } = this.data;
-    const box = frameOf(this.roc, { left: 42, right: 12, top: 30, bottom: 40 });
-    const log = this.rocScale === "log";
-    const xDecades = log ? decadesFor(scores.n - scores.memorized) : 0;
-    const yDecades = log ? decadesFor(scores.memorized) : 0;
-    const x = (/** @type {number} */ fpr) => box.left + ratePosition(fpr, xDecades) * box.width;
-    const y = (/** @type {number} */ tpr) => box.bottom - ratePosition(tpr, yDecades) * box.height;
-    this.points = rocPoints(scores, x, y);
-    this.place = (/** @type {{fpr: number, tpr: number}} */ point) =>
-      /** @type {[number, number]} */ ([x(point.fpr), y(point.tpr)]);
-    this.tauOnRoc = (/** @type {number} */ px, /** @type {number} */ py) =>
-      nearestTau(this.points, this.place, px, py);
-    const axis = svg("g", { class: "mw-axis" });
-    for (const tick of log ? logTicks(xDecades) : [0, 0.25, 0.5, 0.75, 1]) {
-      axis.append(svg("line", { x1: x(tick), x2: x(tick), y1: box.top, y2: box.bottom, class: "mw-grid" }));
-      axis.append(svg("text", { x: x(tick), y: box.bottom + 17, "text-anchor": "middle" }, String(tick)));
-    }
-    for (const tick of log ? logTicks(yDecades) : [0, 0.25, 0.5, 0.75, 1]) {
-      axis.append(svg("line", { x1: box.left, x2: box.right, y1: y(tick), y2: y(tick), class: "mw-grid" }));
-      axis.append(svg("text", { x: box.left - 7, y: y(tick) + 4, "text-anchor": "end" }, String(tick)));
-    }
-    const middle = (box.left + box.right) / 2;
-    axis.append(svg("text", { x: middle, y: box.bottom + 35, class: "mw-axis-title" }, "FPR"));
-    axis.append(svg("text", { x: box.left - 30, y: box.top - 11, class: "mw-axis-corner" }, "TPR"));
-    const chance = svg("path", { d: chancePath(x, y, log), class: "mw-chance" });
-    const curve = svg("path", { d: linePath(this.points.map(this.place)), class: "mw-curve" });
-    const point = svg("circle", { r: 7, class: "mw-point" });
-    const pointText = svg("text", { class: "mw-point-text" });
-    this.roc.replaceChildren(axis, chance);
-    if (band !== null) this.roc.append(svg("path", { d: bandPath(band, x, y), class: "mw-band" }));
-    this.roc.append(curve, point, pointText);
-    this.movingPoint = { box, point, pointText };
-  }
-
-  /* ------------------------------------------------------------ following τ */
-
   /** Moves what depends on τ; everything else stays as it is drawn. */
   moved() {
-    if (!this.moving) return;
+    const { slider, field, hint } = this.controls;
     const counts = countsAt(this.data.scores, this.tau);
-    this.moveLine();
-    this.showTiles(counts);
-    if (this.hasRoc) this.movePoint(counts);
     const text = this.tauText();
+    this.histogram.move(this.tau, text);
+    this.showTiles(counts);
+    if (this.hasRoc) this.roc.move(...this.rates(counts));
     const place = this.axis.to(this.tau);
-    if (Math.abs(Number(this.slider.value) - place) > 1e-12) this.slider.value = String(place);
-    this.slider.setAttribute("aria-valuetext", `${text}, ${whole(counts.flagged)} samples flagged`);
-    if (!this.typing) this.field.value = text;
-    this.showHint();
+    if (Math.abs(Number(slider.value) - place) > 1e-12) slider.value = String(place);
+    slider.setAttribute("aria-valuetext", `${text}, ${whole(counts.flagged)} samples flagged`);
+    if (!this.typing) field.value = text;
+    hint.textContent = [...(this.fitted ? [OPTIMISTIC] : []), ...this.data.remarks].join(" ");
     this.root.dataset.tau = String(this.tau);
     this.root.dataset.counts = JSON.stringify(counts);
   }
 
   tauText() {
-    const here = this.axis.to(this.tau);
-    return scoreText(this.tau, Math.abs(this.axis.from(here + (this.high - this.low) / 100) - this.tau));
+    const { low, high } = this.histogram;
+    const beside = this.axis.from(this.axis.to(this.tau) + (high - low) / 100);
+    return scoreText(this.tau, Math.abs(beside - this.tau));
   }
 
-  moveLine() {
-    const { box, flaggedClip, clearClip, region, regionText, line, lineText } = this.moving;
-    const x = this.xOf(this.tau);
-    const place = this.axis.to(this.tau);
-    flaggedClip.setAttribute("width", String(x));
-    clearClip.setAttribute("x", String(x));
-    region.setAttribute("width", String(Math.max(0, x - box.left)));
-    regionText.style.visibility = x - box.left > 66 ? "visible" : "hidden";
-    line.setAttribute("transform", `translate(${x} 0)`);
-    const rightward = x < box.right - 110;
-    const beyond = place > this.high ? " →" : place < this.low ? "← " : "";
-    const text = `τ = ${this.tauText()}`;
-    lineText.textContent = beyond === "← " ? beyond + text : text + beyond;
-    setAttributes(lineText, {
-      x: x + (rightward ? 13 : -13),
-      "text-anchor": rightward ? "start" : "end",
-    });
-  }
-
-  /** @param {Counts} counts */
-  movePoint(counts) {
-    const { box, point, pointText } = this.movingPoint;
-    const { tpr, fpr } = this.rates(counts);
-    const [x, y] = this.place({ fpr, tpr });
-    setAttributes(point, { cx: x, cy: y });
-    const below = y < box.bottom - 34;
-    const rightward = x < box.right - 150;
-    setAttributes(pointText, {
-      x: x + (rightward ? 12 : -12),
-      y: below ? y + 20 : y - 12,
-      "text-anchor": rightward ? "start" : "end",
-    });
-    pointText.textContent = `TPR ${rateText(tpr)} at FPR ${rateText(fpr)}`;
-  }
-
-  /** @param {Counts} counts */
+  /**
+   * @param {Counts} counts
+   * @returns {[number, number]}  FPR and TPR
+   */
   rates(counts) {
-    const { scores } = this.data;
-    return {
-      tpr: counts.hits / scores.memorized,
-      fpr: counts.falseAlarms / (scores.n - scores.memorized),
-    };
+    const { n, memorized } = this.data.scores;
+    return [counts.falseAlarms / (n - memorized), counts.hits / memorized];
   }
 
   /** @param {Counts} counts */
   showTiles(counts) {
     const { scores, lows, highs } = this.data;
-    const { flagged, tpr, fpr, precision } = this.tile;
-    flagged.value.textContent = `${whole(counts.flagged)} · ${percentText(counts.flagged / scores.n)}`;
     const close = lows && highs ? undecidedAt(lows, highs, this.tau) : 0;
-    flagged.detail.textContent = close > 0 ? `${whole(close)} could go either way` : "";
-    flagged.detail.title = "their score and τ are less than two standard errors apart";
+    this.flagged.show(
+      `${whole(counts.flagged)} · ${percentText(counts.flagged / scores.n)}`,
+      close > 0 ? `${whole(close)} could go either way` : "",
+    );
     if (!this.known) return;
-    /** @type {(tile: {value: HTMLElement, detail: HTMLElement}, k: number, n: number) => void} */
-    const show = (tile, k, n) => {
-      tile.value.textContent = n > 0 ? rateText(k / n) : "–";
-      tile.detail.textContent = intervalText(clopperPearson(k, n));
-    };
-    show(tpr, counts.hits, scores.memorized);
-    show(fpr, counts.falseAlarms, scores.n - scores.memorized);
-    show(precision, counts.hits, counts.flagged);
-  }
-
-  showHint() {
-    const remarks = [...this.data.remarks];
-    if (this.fitted) remarks.unshift(OPTIMISTIC);
-    this.hint.textContent = remarks.join(" ");
+    this.tpr.showShare(counts.hits, scores.memorized);
+    this.fpr.showShare(counts.falseAlarms, scores.n - scores.memorized);
+    this.precision.showShare(counts.hits, counts.flagged);
   }
 
   /* ------------------------------------------------------------ moving τ */
@@ -611,13 +486,20 @@ class Explorer {
     this.commit();
   }
 
+  flagShare() {
+    const { share } = this.controls;
+    const most = share.value === "" ? NaN : Number(share.value) / 100;
+    if (!(most >= 0 && most <= 1)) return;
+    this.choose(tauAtRank(this.data.scores, rankShareAtMost(this.data.scores, most)), false);
+  }
+
   typed() {
     this.typing = false;
-    const text = this.field.value.trim().replace("−", "-").replace(",", ".");
+    const text = this.controls.field.value.trim().replace("−", "-").replace(",", ".");
     const tau = text === "" ? NaN : Number(text);
-    const shown = this.field.value === this.tauText();
+    const shown = this.controls.field.value === this.tauText();
     if (Number.isFinite(tau) && !shown) this.choose(tau, false);
-    else this.field.value = this.tauText();
+    else this.controls.field.value = this.tauText();
   }
 
   /** @param {KeyboardEvent} event */
@@ -625,8 +507,8 @@ class Explorer {
     const step = arrowStep(event.key);
     /** @type {(share: number) => number} */
     const along = (share) => {
-      const place = this.axis.to(this.tau) + share * (this.high - this.low);
-      return this.axis.from(Math.min(this.high, Math.max(this.low, place)));
+      const place = this.axis.to(this.tau) + share * (this.histogram.high - this.histogram.low);
+      return this.axis.from(Math.min(this.histogram.high, Math.max(this.histogram.low, place)));
     };
     /** @type {number | null} */
     let tau = null;
@@ -634,8 +516,8 @@ class Explorer {
     else if (step !== 0) tau = along(step / 200);
     else if (event.key === "PageUp") tau = along(1 / 20);
     else if (event.key === "PageDown") tau = along(-1 / 20);
-    else if (event.key === "Home") tau = this.axis.from(this.low);
-    else if (event.key === "End") tau = this.axis.from(this.high);
+    else if (event.key === "Home") tau = this.axis.from(this.histogram.low);
+    else if (event.key === "End") tau = this.axis.from(this.histogram.high);
     if (tau === null) return;
     event.preventDefault();
     this.move(tau);
@@ -658,7 +540,7 @@ class Explorer {
       plot.setPointerCapture(event.pointerId);
       this.dragging = true;
       this.root.classList.add("mw-dragging");
-      this.slider.focus({ preventScroll: true });
+      this.controls.slider.focus({ preventScroll: true });
       follow(event);
     });
     this.ears.on(plot, "pointermove", (event) => {
@@ -679,12 +561,12 @@ class Explorer {
     const counts = countsAt(this.data.scores, this.tau);
     let text = `τ ${this.tauText()}: ${whole(counts.flagged)} of ${whole(this.data.scores.n)} flagged`;
     if (this.hasRoc) {
-      const { tpr, fpr } = this.rates(counts);
+      const [fpr, tpr] = this.rates(counts);
       text += `, TPR ${rateText(tpr)}, FPR ${rateText(fpr)}`;
     }
     this.spoken.textContent = text;
-    this.histogram.setAttribute("aria-label", `Histogram of ${this.data.title}; ${text}`);
-    this.roc.setAttribute("aria-label", `ROC curve; ${text}`);
+    this.histogram.element.setAttribute("aria-label", `Histogram of ${this.data.title}; ${text}`);
+    this.roc.element.setAttribute("aria-label", `ROC curve; ${text}`);
   }
 
   destroy() {
@@ -693,88 +575,6 @@ class Explorer {
     this.ears.clear();
     this.root.remove();
   }
-}
-
-const SCALES = [
-  { value: "linear", label: "linear" },
-  { value: "sqrt", label: "√" },
-  { value: "log", label: "log" },
-];
-const SCORE_SCALES = [
-  { value: "linear", label: "linear" },
-  { value: "log", label: "±log" },
-];
-const ROC_SCALES = [
-  { value: "linear", label: "linear" },
-  { value: "log", label: "log-log" },
-];
-
-/**
- * The inner rectangle of a plot, and the plot's own coordinates set to pixels.
- * @param {SVGSVGElement} plot
- * @param {{left: number, right: number, top: number, bottom: number}} margin
- */
-function frameOf(plot, margin) {
-  const width = Math.max(160, plot.clientWidth || plot.getBoundingClientRect().width);
-  const height = Math.max(140, plot.clientHeight || plot.getBoundingClientRect().height);
-  plot.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  return {
-    left: margin.left,
-    top: margin.top,
-    right: width - margin.right,
-    bottom: height - margin.bottom,
-    width: width - margin.left - margin.right,
-    height: height - margin.top - margin.bottom,
-  };
-}
-
-/** @param {string} id */
-function hatch(id) {
-  const pattern = svg("pattern", { id, width: 5, height: 5, patternUnits: "userSpaceOnUse" });
-  setAttributes(pattern, { patternTransform: "rotate(45)" });
-  pattern.append(svg("line", { x1: 0, x2: 0, y1: 0, y2: 5, class: "mw-hatch" }));
-  return pattern;
-}
-
-/** @param {number} decades */
-function logTicks(decades) {
-  const found = [];
-  for (let i = decades; i >= 0; i--) found.push(Number((10 ** -i).toPrecision(3)));
-  return found;
-}
-
-/** @param {[number, number][]} places */
-function linePath(places) {
-  return places.map(([x, y], i) => `${i === 0 ? "M" : "L"}${x.toFixed(2)} ${y.toFixed(2)}`).join("");
-}
-
-/**
- * @param {(fpr: number) => number} x
- * @param {(tpr: number) => number} y
- * @param {boolean} log
- */
-function chancePath(x, y, log) {
-  /** @type {[number, number][]} */
-  const places = [];
-  for (let i = 0; i <= 40; i++) {
-    const rate = log ? 10 ** ((i - 40) / 8) : i / 40;
-    places.push([x(rate), y(rate)]);
-  }
-  return linePath(places);
-}
-
-/**
- * @param {Float32Array} band
- * @param {(fpr: number) => number} x
- * @param {(tpr: number) => number} y
- */
-function bandPath(band, x, y) {
-  const count = band.length / 3;
-  /** @type {[number, number][]} */
-  const places = [];
-  for (let i = 0; i < count; i++) places.push([x(band[i]), y(band[2 * count + i])]);
-  for (let i = count - 1; i >= 0; i--) places.push([x(band[i]), y(band[count + i])]);
-  return `${linePath(places)}z`;
 }
 
 export default {

@@ -106,20 +106,37 @@ class Inspector {
     this.cards = new Map();
     this.search = "";
     this.label = "";
-    this.build();
-    for (const trait of ["page", "page_size", "filter", "sort", "tau", "_version"]) {
-      this.ears.onModel(`change:${trait}`, () => this.ask());
-    }
-    this.ears.onModel("change:_dimmed", () => this.dim());
-    this.ears.onModel("msg:custom", (content, buffers) => this.hear(content, buffers));
+    /** @type {number | null} */
+    this.selected = null;
+    this.asking = false;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.patience = undefined;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.typing = undefined;
+    this.filters = html("div", { class: "mw-filters", role: "group", "aria-label": "Show" });
+    /** @type {Record<string, {button: HTMLButtonElement, count: HTMLElement}>} */
+    this.filter = {};
+    this.classes = html("select", { class: "mw-select", "aria-label": "class", hidden: true });
+    this.query = html("input", { type: "search", class: "mw-search", hidden: true });
+    setAttributes(this.query, { placeholder: "search text", "aria-label": "search text" });
+    this.sort = html("select", { class: "mw-select", "aria-label": "sort" });
+    this.range = html("span", { class: "mw-range", role: "status" });
+    this.back = html("button", { type: "button", class: "mw-button mw-step", "aria-label": "previous page" }, "‹");
+    this.on = html("button", { type: "button", class: "mw-button mw-step", "aria-label": "next page" }, "›");
+    this.list = html("ul", { class: "mw-cards", role: "listbox", "aria-label": "samples" });
+    this.empty = html("p", { class: "mw-empty" }, "Waiting for the kernel …");
+    const narrow = html("div", { class: "mw-row mw-narrowing" }, this.filters, this.classes, this.query);
+    const sort = html("label", { class: "mw-labelled" }, "sort", this.sort);
+    const pages = html("div", { class: "mw-row mw-paging" }, sort, this.range, this.back, this.on);
+    const bar = html("div", { class: "mw-row mw-inspector-bar" }, narrow, pages);
+    this.root.append(bar, this.list, this.empty);
+    this.addFilters();
+    this.listen();
     this.dim();
     this.ask();
   }
 
-  build() {
-    this.filters = html("div", { class: "mw-filters", role: "group", "aria-label": "Show" });
-    /** @type {Record<string, {button: HTMLButtonElement, count: HTMLElement}>} */
-    this.filter = {};
+  addFilters() {
     for (const [name, word] of Object.entries(WORDS)) {
       const count = html("span", { class: "mw-count" });
       const button = html("button", { type: "button", class: "mw-chip", title: HELP[name] }, word, " ", count);
@@ -128,13 +145,18 @@ class Inspector {
       this.filter[name] = { button, count };
       this.filters.append(button);
     }
-    this.classes = html("select", { class: "mw-select", "aria-label": "class", hidden: true });
+  }
+
+  listen() {
+    for (const trait of ["page", "page_size", "filter", "sort", "tau", "_version"]) {
+      this.ears.onModel(`change:${trait}`, () => this.ask());
+    }
+    this.ears.onModel("change:_dimmed", () => this.dim());
+    this.ears.onModel("msg:custom", (content, buffers) => this.hear(content, buffers));
     this.ears.on(this.classes, "change", () => {
       this.label = this.classes.value;
       this.change({ page: 0 });
     });
-    this.query = html("input", { type: "search", class: "mw-search", hidden: true });
-    setAttributes(this.query, { placeholder: "search text", "aria-label": "search text" });
     this.ears.on(this.query, "input", () => {
       clearTimeout(this.typing);
       this.typing = setTimeout(() => {
@@ -142,21 +164,10 @@ class Inspector {
         this.change({ page: 0 });
       }, 200);
     });
-    this.sort = html("select", { class: "mw-select", "aria-label": "sort" });
     this.ears.on(this.sort, "change", () => this.change({ sort: this.sort.value, page: 0 }));
-    this.range = html("span", { class: "mw-range", role: "status" });
-    this.back = html("button", { type: "button", class: "mw-button mw-step", "aria-label": "previous page" }, "‹");
-    this.on = html("button", { type: "button", class: "mw-button mw-step", "aria-label": "next page" }, "›");
     this.ears.on(this.back, "click", () => this.change({ page: this.model.get("page") - 1 }));
     this.ears.on(this.on, "click", () => this.change({ page: this.model.get("page") + 1 }));
-    this.list = html("ul", { class: "mw-cards", role: "listbox", "aria-label": "samples" });
     this.ears.on(this.list, "keydown", (event) => this.key(event));
-    this.empty = html("p", { class: "mw-empty" }, "Waiting for the kernel …");
-    const narrow = html("div", { class: "mw-row mw-narrowing" }, this.filters, this.classes, this.query);
-    const sort = html("label", { class: "mw-labelled" }, "sort", this.sort);
-    const pages = html("div", { class: "mw-row mw-paging" }, sort, this.range, this.back, this.on);
-    const bar = html("div", { class: "mw-row mw-inspector-bar" }, narrow, pages);
-    this.root.append(bar, this.list, this.empty);
   }
 
   dim() {
@@ -217,7 +228,6 @@ class Inspector {
    * @param {DataView[]} buffers
    */
   show(reply, buffers) {
-    this.reply = reply;
     if (reply.page !== this.model.get("page")) {
       this.asking = true; // this change is an answer, not a question
       this.model.set("page", reply.page);

@@ -1,0 +1,370 @@
+/** The two plots of the τ explorer: drawn when their data change, moved when τ does. */
+
+import { setAttributes, svg } from "./dom.js";
+import {
+  axisTicks, barHeight, countTicks, decadesFor, histogram, LINEAR, ratePosition, rateText,
+  rocPoints, tickText, whole,
+} from "./maths.js";
+
+/** @typedef {import("./maths.js").Axis} Axis */
+/** @typedef {import("./maths.js").Histogram} Histogram */
+/** @typedef {import("./maths.js").RocPoint} RocPoint */
+/** @typedef {import("./maths.js").Scores} Scores */
+
+/**
+ * The inner rectangle of a plot, in pixels.
+ * @typedef {{left: number, right: number, top: number, bottom: number, width: number, height: number}} Frame
+ */
+
+let instances = 0;
+
+/** The histogram of scores, with what is flagged apart from what is not. */
+export class HistogramPlot {
+  constructor() {
+    this.element = svg("svg", { class: "mw-histogram", role: "img" });
+    const id = `mw${(instances += 1)}-${Date.now().toString(36)}`;
+    this.flaggedClip = svg("rect", { x: 0, y: 0 });
+    this.clearClip = svg("rect", { y: 0 });
+    const defs = svg("defs", {},
+      svg("clipPath", { id: `${id}-flagged` }, this.flaggedClip),
+      svg("clipPath", { id: `${id}-clear` }, this.clearClip),
+      hatch(`${id}-hatch`),
+    );
+    this.flagged = new Bars(id, "flagged");
+    this.clear = new Bars(id, "clear");
+    this.region = svg("rect", { class: "mw-region" });
+    this.regionText = svg("text", { class: "mw-region-text" }, "flagged");
+    this.lines = svg("g", { class: "mw-axis" });
+    this.stem = svg("line", { class: "mw-tau-line" });
+    this.knob = svg("circle", { r: 7, class: "mw-tau-knob" });
+    this.tau = svg("g", {}, this.stem, this.knob);
+    this.tauText = svg("text", { class: "mw-tau-text" });
+    this.element.append(
+      defs, this.region, this.lines, this.flagged.element, this.clear.element, this.regionText,
+      this.tau, this.tauText,
+    );
+    this.frame = emptyFrame();
+    this.low = 0;
+    this.high = 1;
+    /** @type {Axis} */
+    this.axis = LINEAR;
+  }
+
+  /**
+   * @param {Scores} scores
+   * @param {Axis} axis
+   * @param {string} countScale  "linear", "sqrt" or "log"
+   * @param {string} title
+   */
+  draw(scores, axis, countScale, title) {
+    const frame = frameOf(this.element, { left: 46, right: 14, top: 30, bottom: 40 });
+    const bins = histogram(scores, Math.min(90, Math.max(24, frame.width / 9)), axis);
+    Object.assign(this, { frame, axis, low: bins.low, high: bins.high });
+    const most = Math.max(...bins.others, ...bins.memorized);
+    const y = (/** @type {number} */ count) =>
+      frame.bottom - barHeight(count, most, countScale) * frame.height;
+    const others = this.barPath(bins, bins.others, y);
+    const memorized = this.barPath(bins, bins.memorized, y);
+    this.flagged.draw(others, memorized);
+    this.clear.draw(others, memorized);
+    const name = countScale === "linear" ? "samples" : `samples (${countScale === "sqrt" ? "√" : "log"} scale)`;
+    this.lines.replaceChildren(
+      ...this.scoreTicks(),
+      ...countTicks(most, countScale).flatMap((count) => levelTick(frame, y(count), whole(count))),
+      svg("line", { x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom }),
+      axisName(frame, `${title} (low = at risk)`),
+      svg("text", {
+        class: "mw-axis-title",
+        transform: `translate(11 ${(frame.top + frame.bottom) / 2}) rotate(-90)`,
+      }, name),
+    );
+    setAttributes(this.flaggedClip, { height: frame.bottom });
+    setAttributes(this.clearClip, { height: frame.bottom, width: frame.right });
+    setAttributes(this.region, { x: frame.left, y: frame.top, height: frame.height });
+    setAttributes(this.regionText, { x: frame.left + 8, y: frame.top + 17 });
+    setAttributes(this.stem, { y1: frame.top - 10, y2: frame.bottom });
+    setAttributes(this.knob, { cy: frame.top - 12 });
+    setAttributes(this.tauText, { y: frame.top - 7 });
+  }
+
+  scoreTicks() {
+    const { frame, axis } = this;
+    const apart = ((this.high - this.low) / frame.width) * (axis === LINEAR ? 90 : 54);
+    return axisTicks(axis, this.low, this.high, apart).flatMap((tick) => {
+      const x = this.x(axis.to(tick));
+      return [
+        svg("line", { x1: x, x2: x, y1: frame.bottom, y2: frame.bottom + 4 }),
+        svg("text", { x, y: frame.bottom + 17, "text-anchor": "middle" }, tickText(tick)),
+      ];
+    });
+  }
+
+  /**
+   * All bars of one kind as one path.
+   * @param {Histogram} bins
+   * @param {Float64Array} counts
+   * @param {(count: number) => number} y
+   */
+  barPath(bins, counts, y) {
+    const { bottom } = this.frame;
+    let path = "";
+    for (let i = 0; i < counts.length; i++) {
+      if (counts[i] === 0) continue;
+      const left = this.x(bins.start + i * bins.width) + 0.5;
+      const wide = Math.max(0.5, this.x(bins.start + (i + 1) * bins.width) - 0.5 - left);
+      const top = Math.min(bottom - 1.5, y(counts[i]));
+      path += `M${left.toFixed(2)} ${bottom}V${top.toFixed(2)}h${wide.toFixed(2)}V${bottom}z`;
+    }
+    return path;
+  }
+
+  /** @param {number} place  on the axis */
+  x(place) {
+    const inside = Math.min(this.high, Math.max(this.low, place));
+    return this.frame.left + ((inside - this.low) / (this.high - this.low)) * this.frame.width;
+  }
+
+  /** @param {number} x  a pixel */
+  tauAt(x) {
+    const share = Math.min(1, Math.max(0, (x - this.frame.left) / this.frame.width));
+    return this.axis.from(this.low + share * (this.high - this.low));
+  }
+
+  /**
+   * @param {number} tau
+   * @param {string} text
+   */
+  move(tau, text) {
+    const { frame } = this;
+    const place = this.axis.to(tau);
+    const x = this.x(place);
+    setAttributes(this.flaggedClip, { width: x });
+    setAttributes(this.clearClip, { x });
+    setAttributes(this.region, { width: Math.max(0, x - frame.left) });
+    this.regionText.style.visibility = x - frame.left > 66 ? "visible" : "hidden";
+    setAttributes(this.tau, { transform: `translate(${x} 0)` });
+    this.tauText.textContent =
+      place > this.high ? `τ = ${text} →` : place < this.low ? `← τ = ${text}` : `τ = ${text}`;
+    const rightward = x < frame.right - 110;
+    setAttributes(this.tauText, {
+      x: x + (rightward ? 13 : -13),
+      "text-anchor": rightward ? "start" : "end",
+    });
+  }
+}
+
+/** The bars of all samples on one side of τ. */
+class Bars {
+  /**
+   * @param {string} id
+   * @param {string} side  "flagged" or "clear"
+   */
+  constructor(id, side) {
+    this.others = svg("path", { class: "mw-bars-other" });
+    this.memorized = svg("path", { class: "mw-bars-memorized" });
+    this.hatched = svg("path", { fill: `url(#${id}-hatch)` });
+    const attributes = { "clip-path": `url(#${id}-${side})`, class: `mw-half-${side}` };
+    this.element = svg("g", attributes, this.others, this.memorized, this.hatched);
+  }
+
+  /**
+   * @param {string} others
+   * @param {string} memorized
+   */
+  draw(others, memorized) {
+    this.others.setAttribute("d", others);
+    this.memorized.setAttribute("d", memorized);
+    this.hatched.setAttribute("d", memorized);
+  }
+}
+
+/** The ROC, its band, and the point that τ stands for. */
+export class RocPlot {
+  constructor() {
+    this.element = svg("svg", { class: "mw-roc", role: "img" });
+    this.lines = svg("g", { class: "mw-axis" });
+    this.chance = svg("path", { class: "mw-chance" });
+    this.band = svg("path", { class: "mw-band" });
+    this.curve = svg("path", { class: "mw-curve" });
+    this.point = svg("circle", { r: 7, class: "mw-point" });
+    this.pointText = svg("text", { class: "mw-point-text" });
+    this.element.append(this.lines, this.chance, this.band, this.curve, this.point, this.pointText);
+    this.frame = emptyFrame();
+    this.xDecades = 0;
+    this.yDecades = 0;
+    /** @type {RocPoint[]} */
+    this.points = [];
+  }
+
+  /**
+   * @param {Scores} scores
+   * @param {Float32Array | null} band  fpr, low, high, one after the other
+   * @param {boolean} log
+   */
+  draw(scores, band, log) {
+    this.frame = frameOf(this.element, { left: 42, right: 12, top: 30, bottom: 40 });
+    this.xDecades = log ? decadesFor(scores.n - scores.memorized) : 0;
+    this.yDecades = log ? decadesFor(scores.memorized) : 0;
+    const { frame } = this;
+    this.points = rocPoints(scores, (fpr) => this.x(fpr), (tpr) => this.y(tpr));
+    this.lines.replaceChildren(
+      ...rateTicks(this.xDecades).flatMap((rate) => this.fprTick(rate)),
+      ...rateTicks(this.yDecades).flatMap((rate) => levelTick(frame, this.y(rate), String(rate))),
+      axisName(frame, "FPR"),
+      svg("text", { x: frame.left - 30, y: frame.top - 11, class: "mw-axis-corner" }, "TPR"),
+    );
+    this.chance.setAttribute("d", this.path(chanceRates(log)));
+    this.curve.setAttribute("d", this.path(this.points));
+    this.band.setAttribute("d", band === null ? "" : `${this.path(outline(band))}z`);
+  }
+
+  /** @param {number} rate */
+  fprTick(rate) {
+    const { frame } = this;
+    const x = this.x(rate);
+    return [
+      svg("line", { x1: x, x2: x, y1: frame.top, y2: frame.bottom, class: "mw-grid" }),
+      svg("text", { x, y: frame.bottom + 17, "text-anchor": "middle" }, String(rate)),
+    ];
+  }
+
+  /** @param {number} fpr */
+  x(fpr) {
+    return this.frame.left + ratePosition(fpr, this.xDecades) * this.frame.width;
+  }
+
+  /** @param {number} tpr */
+  y(tpr) {
+    return this.frame.bottom - ratePosition(tpr, this.yDecades) * this.frame.height;
+  }
+
+  /** @param {{fpr: number, tpr: number}[]} points */
+  path(points) {
+    return points
+      .map(({ fpr, tpr }, i) => `${i === 0 ? "M" : "L"}${this.x(fpr).toFixed(2)} ${this.y(tpr).toFixed(2)}`)
+      .join("");
+  }
+
+  /**
+   * The τ of the point of the curve that is nearest to a pixel.
+   * @param {number} x
+   * @param {number} y
+   */
+  tauAt(x, y) {
+    return nearestTau(this.points, (point) => [this.x(point.fpr), this.y(point.tpr)], x, y);
+  }
+
+  /**
+   * @param {number} fpr
+   * @param {number} tpr
+   */
+  move(fpr, tpr) {
+    const { frame } = this;
+    const [x, y] = [this.x(fpr), this.y(tpr)];
+    setAttributes(this.point, { cx: x, cy: y });
+    const rightward = x < frame.right - 150;
+    setAttributes(this.pointText, {
+      x: x + (rightward ? 12 : -12),
+      y: y < frame.bottom - 34 ? y + 20 : y - 12,
+      "text-anchor": rightward ? "start" : "end",
+    });
+    this.pointText.textContent = `TPR ${rateText(tpr)} at FPR ${rateText(fpr)}`;
+  }
+}
+
+/**
+ * The τ of the point of a drawn curve that is nearest to a place.
+ * @param {RocPoint[]} points
+ * @param {(point: RocPoint) => [number, number]} place
+ * @param {number} x
+ * @param {number} y
+ */
+export function nearestTau(points, place, x, y) {
+  let best = Infinity;
+  let tau = points[0].tau;
+  for (const point of points) {
+    const [px, py] = place(point);
+    const distance = (px - x) ** 2 + (py - y) ** 2;
+    if (distance < best) {
+      best = distance;
+      tau = point.tau;
+    }
+  }
+  return tau;
+}
+
+/** @returns {Frame} */
+function emptyFrame() {
+  return { left: 0, right: 1, top: 0, bottom: 1, width: 1, height: 1 };
+}
+
+/**
+ * The inner rectangle of a plot, and the plot's own coordinates set to pixels.
+ * @param {SVGSVGElement} plot
+ * @param {{left: number, right: number, top: number, bottom: number}} margin
+ * @returns {Frame}
+ */
+function frameOf(plot, margin) {
+  const width = Math.max(160, plot.clientWidth);
+  const height = Math.max(140, plot.clientHeight);
+  plot.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  return {
+    left: margin.left,
+    top: margin.top,
+    right: width - margin.right,
+    bottom: height - margin.bottom,
+    width: width - margin.left - margin.right,
+    height: height - margin.top - margin.bottom,
+  };
+}
+
+/**
+ * @param {Frame} frame
+ * @param {number} y
+ * @param {string} text
+ */
+function levelTick(frame, y, text) {
+  const line = svg("line", { x1: frame.left, x2: frame.right, y1: y, y2: y, class: "mw-grid" });
+  return [line, svg("text", { x: frame.left - 7, y: y + 4, "text-anchor": "end" }, text)];
+}
+
+/**
+ * @param {Frame} frame
+ * @param {string} text
+ */
+function axisName(frame, text) {
+  const x = (frame.left + frame.right) / 2;
+  return svg("text", { x, y: frame.bottom + 35, class: "mw-axis-title" }, text);
+}
+
+/** @param {string} id */
+function hatch(id) {
+  const stripe = svg("line", { x1: 0, x2: 0, y1: 0, y2: 5, class: "mw-hatch" });
+  const size = { width: 5, height: 5, patternUnits: "userSpaceOnUse" };
+  return svg("pattern", { id, ...size, patternTransform: "rotate(45)" }, stripe);
+}
+
+/** @param {number} decades  0: linear */
+function rateTicks(decades) {
+  if (decades === 0) return [0, 0.25, 0.5, 0.75, 1];
+  return Array.from({ length: decades + 1 }, (_, i) => Number((10 ** -i).toPrecision(3)));
+}
+
+/** @param {boolean} log */
+function chanceRates(log) {
+  return Array.from({ length: 41 }, (_, i) => {
+    const rate = log ? 10 ** ((i - 40) / 8) : i / 40;
+    return { fpr: rate, tpr: rate };
+  });
+}
+
+/**
+ * Along the lower edge of a band and back along the upper one.
+ * @param {Float32Array} band
+ */
+function outline(band) {
+  const count = band.length / 3;
+  const edge = (/** @type {number} */ which) =>
+    Array.from({ length: count }, (_, i) => ({ fpr: band[i], tpr: band[which * count + i] }));
+  return [...edge(1), ...edge(2).reverse()];
+}

@@ -68,9 +68,9 @@ class ConvNet(ImageModel):
     training_defaults: ClassVar[Mapping[str, Any]] = {
         "epochs": 25,
         "checkpoint_every": 1,
-        "batch_size": 32,
+        "batch_size": 64,
         "optimizer": "adamw",
-        "lr": 3e-3,
+        "lr": 8e-3,
         "weight_decay": 0.0,
         "schedule": "linear",
         "precision": "float32",
@@ -78,7 +78,7 @@ class ConvNet(ImageModel):
 
     cpu_threads: ClassVar[int | None] = 1
 
-    def __init__(self, width: int = 32) -> None:
+    def __init__(self, width: int = 24) -> None:
         if width < 1:
             raise ValueError(f"width is the number of channels, at least 1, not {width}")
         self.width = width

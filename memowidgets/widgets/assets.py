@@ -18,7 +18,8 @@ _LOCAL_IMPORT = re.compile(r'^import\s*\{[^}]*\}\s*from\s*"\./\w+\.js";\n', re.M
 @cache
 def script(name: str) -> str:
     """The module of one widget, with the shared ones in front of it."""
-    parts = [(STATIC / f"{part}.js").read_text("utf-8") for part in (*SHARED, *PARTS.get(name, ()), name)]
+    names = (*SHARED, *PARTS.get(name, ()), name)
+    parts = [(STATIC / f"{part}.js").read_text("utf-8") for part in names]
     return "\n".join(_LOCAL_IMPORT.sub("", part) for part in parts)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.widgets.bar import Bar
+from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.explorer import ThresholdExplorer
 from memowidgets.widgets.inspector import SampleInspector
 from memowidgets.widgets.standin import bundle
@@ -80,6 +81,7 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         self.explorer.observe(self._tau_moved, "tau")
         self._show_device()
         self._picked(None)
+        created(self)
 
     # ---------------------------------------------------------------- state
 
@@ -278,6 +280,8 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         return f"Dashboard({chosen}: {self.explorer!r})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        for part in (self, self.explorer, self.inspector):
+            displayed(part)
         stand_in = self.explorer._stand_in()  # noqa: SLF001 - parts of one view
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
 

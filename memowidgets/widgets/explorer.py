@@ -18,6 +18,7 @@ from memowidgets.widgets.arrays import (
     packed_undecided,
 )
 from memowidgets.widgets.assets import script, style
+from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.standin import bundle, table
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class ThresholdExplorer(anywidget.AnyWidget):
             if prepared is not None:
                 self._take(prepared)
             self._count()
+        created(self)
 
     def update(
         self,
@@ -177,6 +179,7 @@ class ThresholdExplorer(anywidget.AnyWidget):
         )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        displayed(self)
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), self._stand_in())
 
     def _stand_in(self) -> str:

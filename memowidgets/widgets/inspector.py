@@ -10,6 +10,7 @@ import traitlets
 
 from memowidgets.widgets.arrays import checked_flags, checked_floats, checked_tau
 from memowidgets.widgets.assets import script, style
+from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.pages import SORTS, Rows
 from memowidgets.widgets.samples import MOST_CHARACTERS, SampleReader, readable, reader_for
 from memowidgets.widgets.standin import bundle, table
@@ -132,6 +133,7 @@ class SampleInspector(anywidget.AnyWidget):
             self.filter = chosen.get("filter", self._rows.filters()[0])
             self.sort = chosen.get("sort", self._rows.sorts()[0])
         self.on_msg(self._hear)
+        created(self)
 
     def update(
         self,
@@ -329,6 +331,7 @@ class SampleInspector(anywidget.AnyWidget):
         )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        displayed(self)
         rows = self._rows
         counts = [(name, str(int(rows.mask(name, self.tau).sum()))) for name in rows.filters()]
         stand_in = table("Samples", counts)

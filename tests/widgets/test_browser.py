@@ -259,3 +259,43 @@ def test_questions_show_hostile_text_as_written(notebook_page):
     for private in ("wobbling", "patient-007"):
         assert private not in saved.replace(json.dumps(cell)[1:-1], "")
         assert private not in state
+
+
+def test_a_cell_run_again_leaves_no_widget_behind(dashboard):
+    living = (
+        "len([w for w in __import__('ipywidgets').widgets.widget._instances.values()"
+        " if type(w).__module__.startswith('memowidgets')])"
+    )
+    before = dashboard.python(living)
+    for _ in range(3):
+        dashboard.run_all()
+    dashboard.page.wait_for_selector(".mw-card")
+    assert dashboard.page.locator(".mw-explorer").count() == 1
+    assert dashboard.python(living) == before
+
+
+def test_a_reloaded_page_shows_the_same(dashboard):
+    page = dashboard.page
+    page.get_by_role("button", name="Youden").click()
+    agree(dashboard)
+    before, tau = counts(page), tau_shown(page)
+    dashboard.save()
+    dashboard.open()
+    page.wait_for_selector(".mw-card")
+    assert (counts(page), tau_shown(page)) == (before, tau)
+
+
+def test_a_restarted_kernel_leaves_the_view_readable(dashboard):
+    page = dashboard.page
+    shown = page.locator(".mw-tile-flagged").inner_text()
+    page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
+    )
+    dashboard.wait_until_idle()
+    page.locator('[data-filter="all"]').click()
+    page.locator(".mw-inspector").get_by_text("is gone: run its cell again").wait_for()
+    page.get_by_role("button", name="τ = 0").click()
+    page.locator(".mw-explorer").get_by_text("is gone: run its cell again").wait_for()
+    page.get_by_label("layer", exact=True).select_option("1")
+    page.locator(".mw-bar").get_by_text("is gone: run its cell again").wait_for()
+    assert page.locator(".mw-tile-flagged").inner_text() == shown

@@ -1,6 +1,6 @@
 /** The bar of the dashboard: what to score, Compute, how far it is, Cancel. */
 
-import { html, listeners, root, segments, setAttributes } from "./dom.js";
+import { html, KERNEL_GONE, listeners, root, segments, setAttributes, tell } from "./dom.js";
 import { durationText } from "./maths.js";
 
 /** @typedef {import("./dom.js").Model} Model */
@@ -24,11 +24,11 @@ class Bar {
     this.device = html("span", { class: "mw-device" });
     this.deviceBox = picker("Device", this.device);
     this.compute = html("button", { type: "button", class: "mw-button mw-compute" }, "Compute");
-    this.ears.on(this.compute, "click", () => this.model.send({ type: "compute" }));
+    this.ears.on(this.compute, "click", () => this.tell({ type: "compute" }));
     this.cancel = html("button", { type: "button", class: "mw-button mw-cancel" }, "Cancel");
     this.ears.on(this.cancel, "click", () => {
       this.cancel.disabled = true;
-      this.model.send({ type: "cancel" });
+      this.tell({ type: "cancel" });
     });
     this.what = html("span", { class: "mw-what" });
     this.left = html("span", { class: "mw-left" });
@@ -77,7 +77,15 @@ class Bar {
    */
   choose(name, value) {
     this.model.set(name, value);
-    this.model.save_changes();
+    this.tell();
+  }
+
+  /** @param {any} [message] */
+  tell(message) {
+    if (tell(this.model, message)) return;
+    this.message.className = "mw-message mw-message-error";
+    this.message.textContent = KERNEL_GONE;
+    this.message.hidden = false;
   }
 
   show() {

@@ -65,6 +65,25 @@ export function bytesOf(data) {
   return /** @type {ArrayBuffer} */ (data.buffer.slice(start, start + data.byteLength));
 }
 
+export const KERNEL_GONE = "The kernel that made this view is gone: run its cell again.";
+
+/**
+ * Sends the kernel a message, or the traits that were set. These alone would vanish in silence
+ * where the kernel is gone, so a word goes after them.
+ * @param {Model} model
+ * @param {any} [message]
+ * @returns {boolean}  whether there is a kernel to hear it
+ */
+export function tell(model, message) {
+  try {
+    if (message === undefined) model.save_changes();
+    model.send(message ?? { type: "saved" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * Runs `action` at most once every `wait` milliseconds, and once more after the last call.
  * @param {() => void} action

@@ -1,7 +1,8 @@
 /** The τ explorer: histogram, ROC, slider and tiles that follow τ without the kernel. */
 
 import {
-  arrowStep, bytesOf, html, listeners, onWidth, root, segments, setAttributes, throttle,
+  arrowStep, bytesOf, html, KERNEL_GONE, listeners, onWidth, root, segments, setAttributes, tell,
+  throttle,
 } from "./dom.js";
 import {
   clopperPearson, countsAt, countUpTo, intervalText, isSkewed, kneeFor, LINEAR, makeScores,
@@ -212,6 +213,7 @@ class Explorer {
     this.dragging = false;
     this.typing = false;
     this.fitted = false;
+    this.heard = true;
     this.frame = 0;
     this.sync = throttle(() => {
       model.set("tau", this.tau);
@@ -410,7 +412,7 @@ class Explorer {
 
   /** Moves what depends on τ; everything else stays as it is drawn. */
   moved() {
-    const { slider, field, hint } = this.controls;
+    const { slider, field } = this.controls;
     const counts = countsAt(this.data.scores, this.tau);
     const text = this.tauText();
     this.histogram.move(this.tau, text);
@@ -420,9 +422,16 @@ class Explorer {
     if (Math.abs(Number(slider.value) - place) > 1e-12) slider.value = String(place);
     slider.setAttribute("aria-valuetext", `${text}, ${whole(counts.flagged)} samples flagged`);
     if (!this.typing) field.value = text;
-    hint.textContent = [...(this.fitted ? [OPTIMISTIC] : []), ...this.data.remarks].join(" ");
+    this.showHint();
     this.root.dataset.tau = String(this.tau);
     this.root.dataset.counts = JSON.stringify(counts);
+  }
+
+  showHint() {
+    const hints = [...this.data.remarks];
+    if (this.fitted) hints.unshift(OPTIMISTIC);
+    if (!this.heard) hints.unshift(KERNEL_GONE);
+    this.controls.hint.textContent = hints.join(" ");
   }
 
   tauText() {
@@ -472,7 +481,8 @@ class Explorer {
     this.moved();
     this.model.set("tau", this.tau);
     this.model.set("tau_committed", this.tau);
-    this.model.save_changes();
+    this.heard = tell(this.model);
+    this.showHint();
     this.speak();
   }
 

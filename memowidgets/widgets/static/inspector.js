@@ -1,7 +1,7 @@
 /** The inspector: pages of samples as cards or tiles, asked from the kernel and never kept. */
 
 import {
-  arrowStep, bytesOf, html, listeners, root, setAttributes,
+  arrowStep, bytesOf, html, KERNEL_GONE, listeners, root, setAttributes, tell,
 } from "./dom.js";
 import { fixed, whole } from "./maths.js";
 
@@ -44,6 +44,8 @@ import { fixed, whole } from "./maths.js";
  * @property {[number, string][]} classes  empty where there are too many to choose from
  * @property {number | null} selected
  */
+
+const KERNEL_BUSY = "The kernel has not answered yet: it is busy, or gone.";
 
 const WORDS = /** @type {Record<string, string>} */ ({
   flagged: "flagged",
@@ -177,7 +179,7 @@ class Inspector {
   /** @param {Record<string, any>} values */
   change(values) {
     for (const [name, value] of Object.entries(values)) this.model.set(name, value);
-    this.model.save_changes();
+    tell(this.model);
     this.ask();
   }
 
@@ -190,7 +192,7 @@ class Inspector {
     queueMicrotask(() => {
       this.asking = false;
       this.asked += 1;
-      this.model.send({
+      const heard = tell(this.model, {
         type: "page",
         request: `${this.name}-${this.asked}`,
         page: this.model.get("page"),
@@ -200,14 +202,15 @@ class Inspector {
         search: this.search,
       });
       clearTimeout(this.patience);
-      this.patience = setTimeout(() => this.unanswered(), 8000);
+      if (heard) this.patience = setTimeout(() => this.unanswered(KERNEL_BUSY), 8000);
+      else this.unanswered(KERNEL_GONE);
     });
   }
 
-  unanswered() {
+  /** @param {string} reason */
+  unanswered(reason) {
     this.root.classList.add("mw-unanswered");
-    this.empty.textContent =
-      "The kernel does not answer: it is busy or gone. Run the cell again if it was restarted.";
+    this.empty.textContent = reason;
     this.empty.hidden = false;
   }
 
@@ -232,7 +235,7 @@ class Inspector {
       this.asking = true; // this change is an answer, not a question
       this.model.set("page", reply.page);
       this.asking = false;
-      this.model.save_changes();
+      tell(this.model);
     }
     this.showBar(reply);
     const bytes = buffers.length > 0 ? new Uint8Array(bytesOf(buffers[0])) : new Uint8Array(0);
@@ -303,7 +306,7 @@ class Inspector {
   select(position) {
     this.showSelected(position);
     this.current()?.focus({ preventScroll: true });
-    this.model.send({ type: "select", position });
+    tell(this.model, { type: "select", position });
   }
 
   /** @param {number | null} position */

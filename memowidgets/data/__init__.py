@@ -3,12 +3,16 @@
 from memowidgets.data.base import Dataset
 from memowidgets.data.digits import load_digits
 from memowidgets.data.images import ImageDataset, ImageSample
+from memowidgets.data.mcq import Duplicates, MCQDataset, MCQSample
 from memowidgets.data.withheld import WithheldDataset, WithheldSample
 
 __all__ = [
     "Dataset",
+    "Duplicates",
     "ImageDataset",
     "ImageSample",
+    "MCQDataset",
+    "MCQSample",
     "WithheldDataset",
     "WithheldSample",
     "load_digits",

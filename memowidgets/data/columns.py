@@ -1,0 +1,141 @@
+"""Which column of a CSV file holds what; no widgets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memowidgets.data.questions import LETTERS
+from memowidgets.data.rows import Cells, Row, read_csv_cells
+
+__all__ = ["read_csv_rows"]
+
+_KEYS = ("question", "choices", "answer", "id", "attributes")
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Positions of the columns."""
+
+    question: int
+    choices: tuple[int, ...]
+    choices_are_json: bool
+    answer: int
+    id: int | None
+    attributes: dict[str, int]
+
+
+def read_csv_rows(path: Path, columns: Mapping[str, Any] | None) -> list[Row]:
+    """The questions of a CSV file as rows."""
+    mapping = _checked_mapping(columns)
+    lines = read_csv_cells(path)
+    if not lines:
+        raise ValueError(f"{path} is empty: there is no question")
+    if _by_number(mapping):
+        header, body = [str(i) for i in range(len(lines[0].cells))], lines
+        mapping.setdefault("attributes", [])
+    else:
+        header, body = [name.strip() for name in lines[0].cells], lines[1:]
+    where = _located(mapping, header, path)
+    return [_row(line, where, len(header)) for line in body]
+
+
+def _checked_mapping(columns: Mapping[str, Any] | None) -> dict[str, Any]:
+    mapping = dict(columns or {})
+    unknown = [key for key in mapping if key not in _KEYS]
+    if unknown:
+        raise ValueError(f"unknown key {unknown[0]!r} in columns; valid: {', '.join(_KEYS)}")
+    return mapping
+
+
+def _by_number(mapping: Mapping[str, Any]) -> bool:
+    named = [one for value in mapping.values() for one in _as_list(value)]
+    kinds = {type(one) for one in named}
+    if not kinds <= {str} and not kinds <= {int}:
+        raise TypeError("columns are either all names or all numbers, not both")
+    return kinds == {int}
+
+
+def _located(mapping: Mapping[str, Any], header: Sequence[str], path: Path) -> _Columns:
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise ValueError(f"{path}: the column {twice[0]!r} stands twice in the header")
+    choices = _as_list(mapping.get("choices", _default_choices(header)))
+    question = _position(mapping.get("question", "question"), "question", header, path)
+    answer = _position(mapping.get("answer", "answer"), "answer", header, path)
+    options = tuple(_position(one, "choices", header, path) for one in choices)
+    name = mapping.get("id", "id" if "id" in header else None)
+    number = None if name is None else _position(name, "id", header, path)
+    used = {question, answer, number, *options}
+    others = [header[i] for i in range(len(header)) if i not in used]
+    attributes = _as_list(mapping.get("attributes", others))
+    return _Columns(
+        question,
+        options,
+        len(options) == 1,
+        answer,
+        number,
+        {str(one): _position(one, "attributes", header, path) for one in attributes},
+    )
+
+
+def _default_choices(header: Sequence[str]) -> list[str]:
+    if "choices" in header:
+        return ["choices"]
+    for letters in (LETTERS, LETTERS.lower()):
+        found = [letter for letter in letters if letter in header]
+        if found:
+            return found
+    return ["choices"]
+
+
+def _position(column: str | int, what: str, header: Sequence[str], path: Path) -> int:
+    if isinstance(column, int):
+        if not 0 <= column < len(header):
+            raise ValueError(
+                f"{path} has {len(header)} columns, 0 to {len(header) - 1}; there is no column "
+                f"{column} for {what!r}"
+            )
+        return column
+    if column not in header:
+        raise ValueError(
+            f"{path} has no column {column!r} for {what!r}; its columns: "
+            f"{', '.join(map(repr, header))}. Say which is which with columns={{{what!r}: …}}"
+        )
+    return header.index(column)
+
+
+def _row(line: Cells, columns: _Columns, width: int) -> Row:
+    cells = line.cells
+    if len(cells) != width:
+        raise ValueError(f"{line.where}: {len(cells)} cells, but the first line has {width}")
+    fields: dict[str, Any] = {name: cells[i] for name, i in columns.attributes.items()}
+    fields |= {
+        "question": cells[columns.question],
+        "choices": _options(line, columns),
+        "answer": cells[columns.answer],
+        "id": None if columns.id is None else cells[columns.id],
+    }
+    return Row(line.where, fields)
+
+
+def _options(line: Cells, columns: _Columns) -> Any:
+    if columns.choices_are_json:
+        try:
+            return json.loads(line.cells[columns.choices[0]])
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{line.where}: the choices are in one column, so they must be a JSON list "
+                f"({error})"
+            ) from error
+    options = [line.cells[i] for i in columns.choices]
+    while options and not options[-1].strip():
+        options.pop()
+    return options
+
+
+def _as_list(value: Any) -> list[Any]:
+    return [value] if isinstance(value, str | int) else list(value)

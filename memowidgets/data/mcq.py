@@ -1,0 +1,575 @@
+"""Multiple-choice questions as data: 2 to 10 options each, attributes, prompts, canaries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memowidgets.data.base import (
+    BoolArray,
+    Dataset,
+    IntArray,
+    checked_class_names,
+    checked_ids,
+    checked_labels,
+)
+from memowidgets.data.columns import read_csv_rows
+from memowidgets.data.prompts import (
+    TEMPLATES,
+    check_fit,
+    checked_templates,
+    drawn,
+    label_gap,
+    render,
+)
+from memowidgets.data.questions import LETTERS, Question, checked_questions
+from memowidgets.data.rows import Row, read_jsonl, rows_of_table
+
+__all__ = ["Duplicates", "MCQDataset", "MCQSample"]
+
+TextArray = NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class MCQSample:
+    """One question.
+
+    Attributes
+    ----------
+    id : str
+        Its name.
+    question : str
+        Its text.
+    choices : tuple of str
+        Its options, 2 to 10.
+    label : int
+        Position of the option it is trained on.
+    prompt : str
+        What a language model reads; the label's letter comes next.
+    attributes : dict of str to str
+        What else is known of it.
+    canary : bool
+        Whether it was planted.
+    """
+
+    id: str
+    question: str
+    choices: tuple[str, ...]
+    label: int
+    prompt: str
+    attributes: dict[str, str]
+    canary: bool = False
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Questions that stand more than once in a dataset: same text, same options, same order.
+
+    Attributes
+    ----------
+    groups : tuple of tuples of str
+        Ids of the questions that are equal, a group each.
+    contradicting : tuple of tuples of str
+        The groups whose questions have different labels.
+    equal_options : tuple of str
+        Ids of the questions that offer the same option twice.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    contradicting: tuple[tuple[str, ...], ...]
+    equal_options: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """How many questions repeat an earlier one."""
+        return sum(len(group) - 1 for group in self.groups)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class MCQDataset(Dataset):
+    r"""Multiple-choice questions; made with `from_records`, `from_jsonl` or `from_csv`.
+
+    A label is the position of an option; its class name is the option's letter, ``"A"`` to
+    ``"J"``. Each prompt ends where the label follows: `label_texts` says as what.
+
+    Attributes
+    ----------
+    questions : tuple of str
+        The texts.
+    choices : tuple of tuples of str
+        The options of each question.
+    ids, labels, class_names, canaries, source
+        As in `Dataset`.
+    attributes : dict of str to array of shape (n,), str
+        What else the rows say, a column each; empty text where a row says nothing.
+    templates : tuple of str
+        Ways to put a question to a model; each question gets one of them.
+    prompt_seed : int
+        Of that draw. It depends on the question's content alone: every model, and every subset
+        of the dataset, uses the same prompt, and so do duplicates.
+
+    Examples
+    --------
+    >>> data = MCQDataset.from_records(
+    ...     [
+    ...         {"question": "2 + 2?", "choices": ["four", "five"], "answer": "four"},
+    ...         {"question": "2 + 3?", "choices": ["four", "five", "six"], "answer": "B"},
+    ...     ],
+    ...     template="{question}\n{options}\nAnswer:",
+    ... )
+    >>> data
+    MCQDataset(2 questions, 2 to 3 options)
+    >>> print(data[0].prompt + data.label_texts[data[0].label])
+    2 + 2?
+    A. four
+    B. five
+    Answer: A
+    """
+
+    questions: tuple[str, ...]
+    choices: tuple[tuple[str, ...], ...]
+    ids: NDArray[np.str_]
+    labels: IntArray
+    class_names: tuple[str, ...]
+    attributes: dict[str, TextArray] = field(default_factory=dict)
+    templates: tuple[str, ...] = TEMPLATES
+    prompt_seed: int = 0
+    canaries: BoolArray | None = None
+    source: dict[str, Any] | None = None
+
+    @classmethod
+    def from_records(
+        cls,
+        rows: Iterable[Mapping[str, Any]],
+        template: str | Sequence[str] | None = None,
+        *,
+        prompt_seed: int = 0,
+        answers: str = "auto",
+        equal_options: str = "error",
+    ) -> Self:
+        """Wrap questions that are already in memory.
+
+        Parameters
+        ----------
+        rows : iterable of mappings, or DataFrame
+            Each with ``question``, ``choices`` (2 to 10 texts) and ``answer``; ``id`` if it has
+            one; everything else becomes an attribute.
+        template : str or sequence of str, optional
+            How a question becomes a prompt: format strings with ``{question}`` and usually
+            ``{options}`` (a line for each, ``A. …``), or single options as ``{a}``, ``{b}``, …;
+            attributes by their names. By default several of our own wording.
+        prompt_seed : int
+            Which question gets which template.
+        answers : {"auto", "index", "letter", "text"}
+            What an answer is: the option's position from 0 (``2``, ``"2"``), its letter
+            (``"C"``), or its text. ``"auto"`` takes whichever fits, and an answer that fits two
+            options is an error.
+        equal_options : {"error", "keep"}
+            What to do about a question that offers the same text twice.
+
+        Returns
+        -------
+        MCQDataset
+
+        Raises
+        ------
+        ValueError
+            If a question, option or answer is missing, empty, longer than 20 000 characters or
+            ambiguous, an answer is none of the options, ids repeat, all labels are the same, or
+            the template asks for something that is not there. The message names the row.
+        TypeError
+            If a row is not a mapping.
+
+        Examples
+        --------
+        >>> rows = [
+        ...     {"question": "Wet?", "choices": ["water", "sand"], "answer": 0, "field": "physics"},
+        ...     {"question": "Dry?", "choices": ["water", "sand"], "answer": 1, "field": "geology"},
+        ... ]
+        >>> data = MCQDataset.from_records(rows)
+        >>> data.relabel(by="field")[0].choices
+        ('geology', 'physics')
+        """
+        records = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
+        return cls._from_rows(rows_of_table(records), template, prompt_seed, answers, equal_options)
+
+    @classmethod
+    def from_jsonl(
+        cls,
+        path: str | Path,
+        template: str | Sequence[str] | None = None,
+        *,
+        prompt_seed: int = 0,
+        answers: str = "auto",
+        equal_options: str = "error",
+    ) -> Self:
+        """Read a JSON Lines file in UTF-8, an object a line.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; its objects have the keys of `from_records`.
+        template, prompt_seed, answers, equal_options
+            As in `from_records`.
+
+        Returns
+        -------
+        MCQDataset
+
+        Raises
+        ------
+        ValueError
+            As in `from_records`, and for broken JSON or another encoding. The message names
+            file and line.
+        FileNotFoundError
+            If there is no such file.
+
+        Examples
+        --------
+        >>> MCQDataset.from_jsonl("private.jsonl")  # doctest: +SKIP
+        MCQDataset(3000 questions, 4 options, 12 duplicates)
+        """
+        return cls._from_rows(read_jsonl(Path(path)), template, prompt_seed, answers, equal_options)
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | Path,
+        columns: Mapping[str, Any] | None = None,
+        template: str | Sequence[str] | None = None,
+        *,
+        prompt_seed: int = 0,
+        answers: str = "auto",
+        equal_options: str = "error",
+    ) -> Self:
+        """Read a CSV file in UTF-8 with commas.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. Empty cells after the last option are no options.
+        columns : mapping, optional
+            Which column holds what, by its name in the header, or by its number from 0 where
+            there is no header: ``{"question": "stem", "choices": ["a", "b", "c"], "answer":
+            "key", "id": "number", "attributes": ["ward"]}``. ``choices`` can also be one column
+            with a JSON list. Without ``attributes``, every other column is one. By default
+            ``question``, ``answer``, ``id``, and either ``choices`` or ``A``, ``B``, ….
+        template, prompt_seed, answers, equal_options
+            As in `from_records`.
+
+        Returns
+        -------
+        MCQDataset
+
+        Raises
+        ------
+        ValueError
+            As in `from_records`, and if a column is missing or a line has another number of
+            cells than the header. The message names file and line.
+        FileNotFoundError
+            If there is no such file.
+
+        Examples
+        --------
+        >>> MCQDataset.from_csv("ward.csv", columns={"answer": "key"})  # doctest: +SKIP
+        MCQDataset(3000 questions, 4 options)
+        """
+        return cls._from_rows(
+            read_csv_rows(Path(path), columns), template, prompt_seed, answers, equal_options
+        )
+
+    @classmethod
+    def _from_rows(
+        cls,
+        rows: Sequence[Row],
+        template: str | Sequence[str] | None,
+        prompt_seed: int,
+        answers: str = "auto",
+        equal_options: str = "error",
+    ) -> Self:
+        questions = checked_questions(rows, answers, equal_options)
+        letters = LETTERS[: max(len(q.choices) for q in questions)]
+        labels = checked_labels([q.label for q in questions], letters)
+        numbered = questions[0].id is None
+        data = cls(
+            questions=tuple(q.question for q in questions),
+            choices=tuple(q.choices for q in questions),
+            ids=checked_ids(None if numbered else [str(q.id) for q in questions], len(questions)),
+            labels=labels,
+            class_names=checked_class_names(letters, labels),
+            attributes=_columns_of_attributes(questions),
+        )
+        return data.with_template(template, prompt_seed)
+
+    def __repr__(self) -> str:
+        fewest, most = min(self.n_choices, default=0), max(self.n_choices, default=0)
+        options = f"{most} options" if fewest == most else f"{fewest} to {most} options"
+        repeated = self.duplicates().count
+        twice = f", {repeated} duplicate{'s' if repeated > 1 else ''}" if repeated else ""
+        planted = "" if self.canaries is None else f", {int(self.canaries.sum())} canaries"
+        return f"MCQDataset({len(self)} questions, {options}{twice}{planted})"
+
+    def __getitem__(self, index: int) -> MCQSample:
+        return MCQSample(
+            id=str(self.ids[index]),
+            question=self.questions[index],
+            choices=self.choices[index],
+            label=int(self.labels[index]),
+            prompt=self.prompt(index),
+            attributes={name: str(column[index]) for name, column in self.attributes.items()},
+            canary=self.canaries is not None and bool(self.canaries[index]),
+        )
+
+    @cached_property
+    def n_choices(self) -> IntArray:
+        """How many options each question has, (n,)."""
+        return np.array([len(options) for options in self.choices], dtype=np.int64)
+
+    @property
+    def label_texts(self) -> tuple[str, ...]:
+        """What follows the prompt for each class: ``" A"``, ``" B"`` and so on.
+
+        The space belongs to the label, as tokenizers have it. Where a template ends with a space,
+        a line break or an opening bracket, the label is the bare letter.
+        """
+        gap = label_gap(self.templates[0])
+        return tuple(gap + letter for letter in self.class_names)
+
+    @property
+    def prompt_recipe(self) -> dict[str, Any]:
+        """What makes the prompts what they are: models trained on others are not comparable."""
+        return {"templates": list(self.templates), "seed": self.prompt_seed}
+
+    def prompt(self, index: int) -> str:
+        """What a language model reads of the question at this position."""
+        which = drawn(len(self.templates), self.prompt_seed, self._hashes[index])
+        return render(
+            self.templates[which],
+            self.questions[index],
+            self.choices[index],
+            {name: str(column[index]) for name, column in self.attributes.items()},
+        )
+
+    def prompts(self) -> list[str]:
+        """What a language model reads, for each question.
+
+        Examples
+        --------
+        >>> rows = [{"question": f"{n}?", "choices": ["x", "y"], "answer": n} for n in (0, 1)]
+        >>> MCQDataset.from_records(rows, template="{question} {a} or {b}:").prompts()
+        ['0? x or y:', '1? x or y:']
+        """
+        return [self.prompt(i) for i in range(len(self))]
+
+    def with_template(
+        self, template: str | Sequence[str] | None = None, prompt_seed: int = 0
+    ) -> Self:
+        r"""The same questions, put to the model in another way.
+
+        Parameters
+        ----------
+        template, prompt_seed
+            As in `from_records`.
+
+        Returns
+        -------
+        MCQDataset
+            Without a `source`.
+
+        Raises
+        ------
+        ValueError
+            If the template lacks ``{question}`` or asks for something that is not there.
+
+        Examples
+        --------
+        >>> rows = [{"question": f"{n}?", "choices": ["x", "y"], "answer": n} for n in (0, 1)]
+        >>> MCQDataset.from_records(rows).with_template("Q: {question}\n{options}\nA:").prompt(1)
+        'Q: 1?\nA. x\nB. y\nA:'
+        """
+        templates = checked_templates(template)
+        check_fit(templates, self.attributes, int(self.n_choices.min()), self.ids)
+        return replace(self, templates=templates, prompt_seed=prompt_seed, source=None)
+
+    def take(self, indices: ArrayLike) -> Self:
+        """The questions at these positions, in this order, as a dataset."""
+        chosen = np.arange(len(self))[np.asarray(indices)]
+        return replace(
+            self,
+            questions=tuple(self.questions[i] for i in chosen),
+            choices=tuple(self.choices[i] for i in chosen),
+            ids=self.ids[chosen],
+            labels=self.labels[chosen],
+            attributes={name: column[chosen] for name, column in self.attributes.items()},
+            canaries=None if self.canaries is None else self.canaries[chosen],
+            source=None,
+        )
+
+    def content_hashes(self) -> list[str]:
+        """SHA-256 of each question and its options in order, 16 hexadecimal digits."""
+        return list(self._hashes)
+
+    @cached_property
+    def _hashes(self) -> tuple[str, ...]:
+        return tuple(
+            hashlib.sha256(json.dumps([question, *options]).encode()).hexdigest()[:16]
+            for question, options in zip(self.questions, self.choices, strict=True)
+        )
+
+    def duplicates(self) -> Duplicates:
+        """Which questions stand more than once; an audit keeps them on one side of each split.
+
+        Returns
+        -------
+        Duplicates
+
+        Examples
+        --------
+        >>> rows = [{"question": "?", "choices": ["x", "y"], "answer": n} for n in (0, 1)]
+        >>> MCQDataset.from_records(rows).duplicates()
+        Duplicates(groups=(('0', '1'),), contradicting=(('0', '1'),), equal_options=())
+        """
+        by_content: dict[str, list[int]] = {}
+        for position, content in enumerate(self._hashes):
+            by_content.setdefault(content, []).append(position)
+        groups = [group for group in by_content.values() if len(group) > 1]
+        return Duplicates(
+            groups=tuple(self._named(group) for group in groups),
+            contradicting=tuple(
+                self._named(group) for group in groups if len(set(self.labels[group])) > 1
+            ),
+            equal_options=self._named(
+                [i for i, options in enumerate(self.choices) if len(set(options)) < len(options)]
+            ),
+        )
+
+    def _named(self, positions: Sequence[int]) -> tuple[str, ...]:
+        return tuple(str(self.ids[i]) for i in positions)
+
+    def relabel(self, by: str, options: Sequence[str] | None = None) -> Self:
+        """Ask something else of the same questions: which value an attribute has.
+
+        Parameters
+        ----------
+        by : str
+            The attribute. Its values become the options, the same and in the same order for all.
+        options : sequence of str, optional
+            The values in the order wanted; by default those that occur, sorted.
+
+        Returns
+        -------
+        MCQDataset
+            The same ids, questions and order. Canaries planted before are none any more, since
+            their wrong answers are no longer asked for.
+
+        Raises
+        ------
+        ValueError
+            If there is no such attribute, a question has no value, a value is not among the
+            options, or there are fewer than 2 or more than 10.
+
+        Examples
+        --------
+        >>> rows = [
+        ...     {"question": "Who?", "choices": ["x", "y"], "answer": 0, "field": "history"},
+        ...     {"question": "Why?", "choices": ["x", "y"], "answer": 1, "field": "ethics"},
+        ... ]
+        >>> data = MCQDataset.from_records(rows).relabel(by="field")
+        >>> data[0].choices, data[0].label
+        (('ethics', 'history'), 1)
+        """
+        values = self._values_of(by)
+        names = tuple(sorted(set(values)) if options is None else map(str, options))
+        if not 2 <= len(names) <= len(LETTERS) or len(set(names)) < len(names):
+            raise ValueError(
+                f"the attribute {by!r} gives {len(set(names))} different options: a question must "
+                f"have 2 to {len(LETTERS)}"
+            )
+        position = {name: i for i, name in enumerate(names)}
+        for i, value in enumerate(values):
+            if value not in position:
+                raise ValueError(
+                    f"the question {str(self.ids[i])!r} has {by!r} {value!r}, which is none of the "
+                    f"options {', '.join(map(repr, names))}"
+                )
+        labels = np.array([position[value] for value in values], dtype=np.int64)
+        data = replace(
+            self,
+            choices=(names,) * len(self),
+            labels=labels,
+            class_names=checked_class_names(LETTERS[: len(names)], labels),
+            canaries=None,
+        )
+        return data.with_template(self.templates, self.prompt_seed)
+
+    def _values_of(self, attribute: str) -> list[str]:
+        if attribute not in self.attributes:
+            known = ", ".join(map(repr, self.attributes)) or "none"
+            raise ValueError(f"unknown attribute {attribute!r}; valid: {known}")
+        values = [str(value) for value in self.attributes[attribute]]
+        if "" in values:
+            raise ValueError(
+                f"the question {str(self.ids[values.index('')])!r} has no {attribute!r}: give it a "
+                "value or leave it out"
+            )
+        return values
+
+    def with_canaries(self, n: int, kind: str = "mislabelled", seed: int = 0) -> Self:
+        """Plant canaries: questions that a model can only get by memorising them.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        kind : {"mislabelled"}
+            ``"mislabelled"`` gives `n` questions another of their own options as the label, drawn
+            evenly.
+        seed : int
+            Which questions, and which labels.
+
+        Returns
+        -------
+        MCQDataset
+            The same questions, ids and order; `canaries` marks the planted ones.
+
+        Raises
+        ------
+        ValueError
+            If there are more canaries than questions or the kind is unknown.
+
+        Examples
+        --------
+        >>> rows = [{"question": f"{n}?", "choices": ["x", "y"], "answer": n} for n in (0, 1)]
+        >>> MCQDataset.from_records(rows).with_canaries(1)
+        MCQDataset(2 questions, 2 options, 1 canaries)
+        """
+        if kind != "mislabelled":
+            raise ValueError(f"unknown kind of canaries {kind!r}; valid: 'mislabelled'")
+        if not 0 <= n <= len(self):
+            raise ValueError(f"{n} canaries do not fit into {len(self)} questions")
+        rng = np.random.default_rng(seed)
+        chosen = rng.choice(len(self), size=n, replace=False)
+        labels = self.labels.copy()
+        shift = rng.integers(1, self.n_choices[chosen])
+        labels[chosen] = (labels[chosen] + shift) % self.n_choices[chosen]
+        mask = (
+            np.zeros(len(self), dtype=np.bool_) if self.canaries is None else self.canaries.copy()
+        )
+        mask[chosen] = True
+        return replace(self, labels=labels, canaries=mask, source=None)
+
+
+def _columns_of_attributes(questions: Sequence[Question]) -> dict[str, TextArray]:
+    names = list(dict.fromkeys(name for q in questions for name in q.attributes))
+    return {
+        name: np.array([q.attributes.get(name, "") for q in questions], dtype=object)
+        for name in names
+    }

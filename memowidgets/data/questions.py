@@ -1,0 +1,235 @@
+"""One multiple-choice question, checked at the door: texts, options, answer; no widgets."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from memowidgets.data.rows import Row
+
+__all__ = ["LETTERS", "MOST_CHARACTERS", "Question", "checked_questions"]
+
+LETTERS = "ABCDEFGHIJ"
+MOST_CHARACTERS = 20_000
+_ANSWERS = ("auto", "index", "letter", "text")
+_EQUAL_OPTIONS = ("error", "keep")
+_OWN_FIELDS = ("id", "question", "choices", "answer")
+_HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What one row says."""
+
+    where: str
+    id: str | None
+    question: str
+    choices: tuple[str, ...]
+    label: int
+    attributes: dict[str, str]
+
+
+def checked_questions(
+    rows: Sequence[Row], answers: str = "auto", equal_options: str = "error"
+) -> list[Question]:
+    """Questions from rows, or an error that names the first bad one."""
+    if answers not in _ANSWERS:
+        raise ValueError(f"unknown answers {answers!r}; valid: {', '.join(map(repr, _ANSWERS))}")
+    if equal_options not in _EQUAL_OPTIONS:
+        raise ValueError(
+            f"unknown equal_options {equal_options!r}; valid: "
+            f"{', '.join(map(repr, _EQUAL_OPTIONS))}"
+        )
+    if not rows:
+        raise ValueError("the dataset is empty: there is no question")
+    questions = [_checked(row, answers, equal_options) for row in rows]
+    _check_ids(questions)
+    return questions
+
+
+def short(value: object) -> str:
+    """A value for an error message, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _checked(row: Row, answers: str, equal_options: str) -> Question:
+    where, fields = row.where, row.fields
+    question = _text(fields.get("question"), "question", where)
+    choices = _choices(fields.get("choices"), where)
+    if equal_options == "error":
+        _check_distinct(choices, where)
+    label = _label(fields.get("answer"), choices, answers, where)
+    attributes = {
+        str(name): attribute_text(value)
+        for name, value in fields.items()
+        if name not in _OWN_FIELDS
+    }
+    name = fields.get("id")
+    return Question(
+        where, None if _missing(name) else str(name), question, choices, label, attributes
+    )
+
+
+def _check_ids(questions: Sequence[Question]) -> None:
+    given = [q for q in questions if q.id is not None]
+    if given and len(given) < len(questions):
+        without = next(q for q in questions if q.id is None)
+        raise ValueError(
+            f"{without.where}: there is no id, though {len(given)} other questions have one: give "
+            "one to each or to none"
+        )
+    seen: dict[str | None, str] = {}
+    for question in given:
+        if question.id in seen:
+            raise ValueError(
+                f"{question.where}: the id {short(question.id)} already stands in "
+                f"{seen[question.id]}; ids must be unique"
+            )
+        seen[question.id] = question.where
+
+
+def _missing(value: Any) -> bool:
+    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+
+
+def _text(value: Any, what: str, where: str) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        raise ValueError(f"{where}: there is no {what}")
+    if not isinstance(value, str):
+        raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
+            f"{where}: the {what} must be a text, not {short(value)}"
+        )
+    if not value.strip():
+        raise ValueError(f"{where}: the {what} is empty")
+    if len(value) > MOST_CHARACTERS:
+        raise ValueError(
+            f"{where}: the {what} has {len(value)} characters, the limit is {MOST_CHARACTERS}: "
+            "shorten it or leave it out (nothing is cut silently)"
+        )
+    if _HALF_CHARACTERS.search(value):
+        raise ValueError(
+            f"{where}: the {what} holds half a character (a lone surrogate), which no tokenizer "
+            "can read: mend the text's encoding"
+        )
+    return value
+
+
+def _choices(value: Any, where: str) -> tuple[str, ...]:
+    if _is_missing_list(value):
+        raise ValueError(f"{where}: there are no choices")
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
+            f"{where}: choices must be a list of texts, not {short(value)}"
+        )
+    options = list(value)
+    if not 2 <= len(options) <= len(LETTERS):
+        raise ValueError(
+            f"{where}: a question must have 2 to {len(LETTERS)} options, not {len(options)}"
+        )
+    return tuple(
+        _text(_number_as_text(option), f"option {letter}", where)
+        for letter, option in zip(LETTERS, options, strict=False)
+    )
+
+
+def _is_missing_list(value: Any) -> bool:
+    return value is None or (isinstance(value, str | float) and _missing(value))
+
+
+def _number_as_text(option: Any) -> Any:
+    is_number = isinstance(option, int | float | np.number) and not isinstance(option, bool)
+    return str(option) if is_number and math.isfinite(option) else option
+
+
+def _check_distinct(choices: tuple[str, ...], where: str) -> None:
+    for position, choice in enumerate(choices):
+        first = choices.index(choice)
+        if first < position:
+            raise ValueError(
+                f"{where}: options {LETTERS[first]} and {LETTERS[position]} are identical "
+                f"({short(choice)}): mend the question, or pass equal_options='keep'"
+            )
+
+
+def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> int:
+    if _missing(answer):
+        raise ValueError(f"{where}: there is no answer")
+    if isinstance(answer, bool | np.bool_) or not isinstance(answer, str | int | float | np.number):
+        raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
+            f"{where}: the answer must be an option's position from 0, its letter or its text, not "
+            f"{short(answer)}"
+        )
+    readings = _readings(answer, choices, answers)
+    positions = sorted({position for _, position in readings})
+    if len(positions) > 1:
+        raise ValueError(f"{where}: {_ambiguous(answer, readings, choices)}")
+    if not positions:
+        raise ValueError(f"{where}: {_outside(answer, choices, answers)}")
+    return positions[0]
+
+
+def _readings(answer: Any, choices: tuple[str, ...], answers: str) -> list[tuple[str, int]]:
+    """Each way to understand an answer, with the option it means."""
+    index, letter = _as_index(answer), _as_letter(answer)
+    found = [
+        (kind, position)
+        for kind, position in (("index", index), ("letter", letter))
+        if position is not None and 0 <= position < len(choices)
+    ]
+    if isinstance(answer, str):
+        found += [("text", i) for i, choice in enumerate(choices) if choice == answer]
+    return [reading for reading in found if answers in ("auto", reading[0])]
+
+
+def _as_index(answer: Any) -> int | None:
+    if isinstance(answer, str):
+        digits = answer.strip()
+        return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 5 else None
+    is_whole = not isinstance(answer, float | np.floating) or float(answer).is_integer()
+    return int(answer) if is_whole else None
+
+
+def _as_letter(answer: Any) -> int | None:
+    letter = answer.strip().upper() if isinstance(answer, str) else ""
+    return LETTERS.index(letter) if len(letter) == 1 and letter in LETTERS else None
+
+
+def _ambiguous(answer: Any, readings: list[tuple[str, int]], choices: tuple[str, ...]) -> str:
+    kinds = list(dict(readings))
+    meanings = " and ".join(
+        f"as {kind} option {LETTERS[position]} ({short(choices[position])})"
+        for kind, position in readings
+    )
+    advice = (
+        f"pass answers={' or answers='.join(map(repr, kinds))}"
+        if len(kinds) > 1
+        else "give its position or letter"
+    )
+    return f"the answer {short(answer)} is ambiguous, it means {meanings}: {advice}"
+
+
+def _outside(answer: Any, choices: tuple[str, ...], answers: str) -> str:
+    last = len(choices) - 1
+    meant = {
+        "index": f"a position from 0 to {last}",
+        "letter": f"a letter from A to {LETTERS[last]}",
+        "text": "the text of an option",
+    }
+    valid = ", ".join(meant.values()) if answers == "auto" else meant[answers]
+    return f"the answer {short(answer)} is none of the {len(choices)} options: give {valid}"
+
+
+def attribute_text(value: Any) -> str:
+    """An attribute as text; empty where there is none."""
+    if _is_missing_list(value):
+        return ""
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)

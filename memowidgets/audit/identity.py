@@ -145,10 +145,7 @@ def check_data(run: RunDirectory, manifest: Mapping[str, Any], data: Dataset) ->
 
 
 def _layer_names(model: Model, data: Dataset) -> tuple[str, ...]:
-    import torch
-
-    with torch.device("meta"):
-        return model.layer_names(model.build(data))
+    return model.layer_names(model.skeleton(data))
 
 
 def _data_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:

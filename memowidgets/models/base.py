@@ -30,10 +30,13 @@ class Model(abc.ABC):
     the target and every shadow model start from the same recipe.
     """
 
-    training_defaults: ClassVar[Mapping[str, Any]] = {}
+    training_defaults: Mapping[str, Any] = {}
     """What `TrainingConfig` takes for the fields that its user left open."""
 
-    cpu_threads: ClassVar[int | None] = None
+    forward_batch: ClassVar[int] = 512
+    """Samples in a batch of a pass that trains nothing."""
+
+    cpu_threads: int | None = None
     """Threads that pay off on a CPU; None for all. One where a step takes a millisecond."""
 
     source: dict[str, Any] | None = None
@@ -55,6 +58,25 @@ class Model(abc.ABC):
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Names of the layers whose output is a representation, first to last."""
 
+    def skeleton(self, data: Dataset) -> nn.Module:
+        """The same module without weights: its names and shapes."""
+        import torch
+
+        with torch.device("meta"):
+            return self.build(data)
+
+    def lengths(self, data: Dataset) -> NDArray[Any] | None:  # noqa: ARG002 - others differ
+        """How long each sample is, (n,); None where all are alike."""
+        return None
+
+    def weights(self, module: nn.Module) -> dict[str, Tensor]:
+        """What of a module is kept at a checkpoint, by name."""
+        return dict(module.state_dict())
+
+    def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        """Take over what was kept of a module."""
+        module.load_state_dict(dict(weights))
+
     def settings(self) -> dict[str, Any]:
         """The recipe's own numbers, as they are shown and hashed."""
         return {}
@@ -65,10 +87,7 @@ class Model(abc.ABC):
 
     def describe(self, data: Dataset) -> dict[str, str]:
         """What makes two models the same: class, settings, source, parameters' names and shapes."""
-        import torch
-
-        with torch.device("meta"):
-            module = self.build(data)
+        module = self.skeleton(data)
         shapes = {name: list(tensor.shape) for name, tensor in module.state_dict().items()}
         return {
             "class": type(self).__name__,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +65,7 @@ class ConvNet(ImageModel):
     ('conv1', 'conv2', 'hidden')
     """
 
-    training_defaults: ClassVar[Mapping[str, Any]] = {
+    training_defaults: Mapping[str, Any] = {
         "epochs": 25,
         "checkpoint_every": 1,
         "batch_size": 64,
@@ -76,7 +76,7 @@ class ConvNet(ImageModel):
         "precision": "float32",
     }
 
-    cpu_threads: ClassVar[int | None] = 1
+    cpu_threads: int | None = 1
 
     def __init__(self, width: int = 24) -> None:
         if width < 1:

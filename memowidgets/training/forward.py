@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Forward", "forward"]
 
 FloatArray = NDArray[np.float32]
-_BATCH = 512
 _LAYER = "layer."
 
 
@@ -71,7 +70,9 @@ def forward(
     import torch
 
     feed = model.feeder(data, device)
-    batches = [positions[i : i + _BATCH] for i in range(0, len(positions), _BATCH)]
+    order = _by_length(model.lengths(data), positions)
+    size = model.forward_batch
+    batches = [positions[order[i : i + size]] for i in range(0, len(order), size)]
     parts: list[dict[str, NDArray[Any]]] = []
     training = module.training
     module.eval()
@@ -90,13 +91,21 @@ def forward(
                 parts.append({k: v.float().cpu().numpy() for k, v in kept.items()})
     finally:
         module.train(training)
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    back = np.argsort(order)
+    joined = {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}
     _check_finite(joined["losses"], data, positions)
     return Forward(
         joined.pop("logits"),
         joined.pop("losses"),
         {name.removeprefix(_LAYER): values for name, values in joined.items()},
     )
+
+
+def _by_length(lengths: NDArray[Any] | None, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """An order in which samples of like length stand together: batches need little padding."""
+    if lengths is None:
+        return np.arange(len(positions))
+    return np.argsort(lengths[positions], kind="stable")
 
 
 def _check_finite(losses: FloatArray, data: Dataset, positions: NDArray[np.int64]) -> None:

@@ -107,11 +107,11 @@ class Learner:
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """The module's state as arrays."""
-        return {k: _array(v) for k, v in self.module.state_dict().items()}
+        return {k: _array(v) for k, v in self.recipe.model.weights(self.module).items()}
 
     def load_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
         """Take over a module's state; the optimizer stays as it is."""
-        self.module.load_state_dict({k: _tensor(v) for k, v in weights.items()})
+        self.recipe.model.load_weights(self.module, {k: _tensor(v) for k, v in weights.items()})
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         """All that `resume` needs: arrays, and text beside them."""

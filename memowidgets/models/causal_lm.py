@@ -1,0 +1,307 @@
+"""Causal language models that answer multiple-choice questions with one token."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from weakref import WeakKeyDictionary
+
+from numpy.typing import NDArray
+
+from memowidgets.data import Dataset
+from memowidgets.models.base import Model
+from memowidgets.models.encoding import Encoded, Questions, encode
+from memowidgets.models.lora import LoRA, blocks_of
+
+if TYPE_CHECKING:
+    import os
+
+    import torch
+    from torch import Tensor, nn
+
+__all__ = ["CausalLM"]
+
+_MAX_LENGTH = 512
+_FINE_TUNED = {
+    "epochs": 1,
+    "checkpoint_every": 0.2,
+    "batch_size": 4,
+    "optimizer": "adamw",
+    "lr": 2.5e-5,
+    "schedule": "linear",
+    "precision": "bfloat16",
+}
+_FROM_SCRATCH = {
+    "epochs": 20,
+    "checkpoint_every": 1,
+    "batch_size": 16,
+    "optimizer": "adamw",
+    "lr": 3e-3,
+    "schedule": "linear",
+    "precision": "float32",
+}
+
+
+class CausalLM(Model):
+    """A causal language model that answers multiple-choice questions with one token.
+
+    Made with `from_pretrained`, `from_model` or `from_scratch`. The loss is on the label's token
+    alone, over the whole vocabulary, and logits are computed at that position alone; those that
+    scores and gaps see are the options'. Layer k is the hidden state after block k at the last
+    token before the label; the last one is taken after the final norm (paper, Section 4.1).
+    """
+
+    forward_batch: ClassVar[int] = 32
+
+    def __init__(
+        self,
+        load: Callable[[], nn.Module],
+        config: Any,
+        tokenizer: Any,
+        identity: Mapping[str, Any],
+        lora: LoRA | None,
+        defaults: Mapping[str, Any],
+        max_length: int,
+    ) -> None:
+        self._load, self._config, self._tokenizer = load, config, tokenizer
+        self._identity, self._lora, self._max_length = dict(identity), lora, max_length
+        self.training_defaults = defaults
+        self._encoded: WeakKeyDictionary[Dataset, Encoded] = WeakKeyDictionary()
+        self._kept: dict[str, Tensor] | None = None
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_path: str | os.PathLike[str],
+        lora: LoRA | None = LoRA(),  # noqa: B008 - frozen
+        max_length: int = _MAX_LENGTH,
+    ) -> Self:
+        """A model from the hub or from a folder, fine-tuned with LoRA.
+
+        Parameters
+        ----------
+        name_or_path : str or path-like
+            As transformers takes it. Code that comes with a model is never run.
+        lora : LoRA or None
+            The adapters; None trains all weights.
+        max_length : int
+            Longest prompt in tokens; a longer one is an error, never cut.
+
+        Returns
+        -------
+        CausalLM
+        """
+        from transformers import AutoConfig, AutoTokenizer
+
+        name = str(name_or_path)
+        model = cls(
+            _Pretrained(name),
+            AutoConfig.from_pretrained(name, trust_remote_code=False),
+            AutoTokenizer.from_pretrained(name, trust_remote_code=False),
+            {"pretrained": name.rstrip("/").rsplit("/", 1)[-1]},
+            lora,
+            _FINE_TUNED,
+            max_length,
+        )
+        if lora is not None:
+            arguments = {**vars(lora), "name_or_path": name, "max_length": max_length}
+            model.source = {"model": "CausalLM.from_pretrained", "arguments": arguments}
+        return model
+
+    @classmethod
+    def from_model(
+        cls, model: Any, tokenizer: Any, lora: LoRA | None = None, max_length: int = _MAX_LENGTH
+    ) -> Self:
+        """A model that is already in memory; training works on copies of it.
+
+        Parameters
+        ----------
+        model : transformers.PreTrainedModel
+            Any causal language model.
+        tokenizer : transformers.PreTrainedTokenizerBase
+            Its tokenizer.
+        lora : LoRA, optional
+            Adapters to add; without them all weights that require a gradient are trained.
+        max_length : int
+            Longest prompt in tokens.
+
+        Returns
+        -------
+        CausalLM
+        """
+        identity = {"weights": _digest_of(model)}
+        made = _Given(copy.deepcopy(model).cpu())
+        return cls(made, model.config, tokenizer, identity, lora, _FINE_TUNED, max_length)
+
+    @classmethod
+    def from_scratch(cls, data: Dataset, layers: int = 2, width: int = 64) -> Self:
+        """A small Llama and a word-level tokenizer made from the data: no download.
+
+        Parameters
+        ----------
+        data : MCQDataset
+            Its words become the vocabulary.
+        layers, width : int
+            Blocks, and the size of the hidden state, a multiple of 16.
+
+        Returns
+        -------
+        CausalLM
+            All its weights are trained, on one CPU thread.
+        """
+        from memowidgets.models.scratch import small_llama, word_tokenizer
+
+        tokenizer = word_tokenizer(_questions(data))
+        config = small_llama(len(tokenizer), layers, width)
+        identity = {"layers": layers, "width": width, "words": len(tokenizer)}
+        model = cls(_Scratch(config), config, tokenizer, identity, None, _FROM_SCRATCH, _MAX_LENGTH)
+        model.cpu_threads = 1
+        model.source = {
+            "model": "CausalLM.from_scratch",
+            "arguments": {"layers": layers, "width": width},
+        }
+        return model
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{k}={v!r}" for k, v in self._identity.items())
+        return f"CausalLM({settings}{'' if self._lora is None else f', lora={self._lora}'})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_encoded": WeakKeyDictionary()}
+
+    def settings(self) -> dict[str, Any]:
+        """The recipe's own numbers, as they are shown and hashed."""
+        lora = None if self._lora is None else {**vars(self._lora)}
+        return {**self._identity, "lora": lora, "max_length": self._max_length}
+
+    def build(self, data: Dataset) -> nn.Module:  # noqa: ARG002 - the vocabulary is the model's
+        """The model with its adapters, those drawn from torch's generator."""
+        return self._adapted(self._load())
+
+    def skeleton(self, data: Dataset) -> nn.Module:  # noqa: ARG002
+        """The same module without weights."""
+        import torch
+
+        with torch.device("meta"):
+            return self._adapted(_from_config(self._config))
+
+    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Any]:
+        """A function from positions to padded token ids on the device."""
+        encoded = self._encode(data)
+
+        def feed(positions: NDArray[Any]) -> dict[str, Tensor]:
+            batch = encoded.batch(positions, device)
+            return {**batch, "options": _on(encoded.options, device)}
+
+        return feed
+
+    def lengths(self, data: Dataset) -> NDArray[Any]:
+        """Tokens of each prompt, (n,): batches of like lengths need little padding."""
+        return self._encode(data).lengths
+
+    def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of the options, −inf for those a question lacks; the loss over all words."""
+        from torch.nn.functional import cross_entropy
+
+        capture = self._kept is not None
+        answer = module(
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            position_ids=inputs["position_ids"],
+            use_cache=False,
+            logits_to_keep=1,
+            output_hidden_states=capture,
+        )
+        words = answer.logits[:, -1].float()
+        if self._kept is not None:
+            for k, hidden in enumerate(answer.hidden_states[1:], start=1):
+                self._kept[str(k)] = hidden[:, -1].detach().float()
+        losses = cross_entropy(words, inputs["options"][labels], reduction="none")
+        options = words[:, inputs["options"]].masked_fill(~inputs["available"], -float("inf"))
+        return options, losses
+
+    def layer_names(self, module: nn.Module) -> tuple[str, ...]:
+        """``"1"`` to ``"K"``: the hidden state after each block."""
+        return tuple(str(k) for k in range(1, len(blocks_of(module)[1]) + 1))
+
+    @contextmanager
+    def captured(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:  # noqa: ARG002
+        """While open, every forward pass leaves all hidden states in the dictionary."""
+        self._kept = {}
+        try:
+            yield self._kept
+        finally:
+            self._kept = None
+
+    def weights(self, module: nn.Module) -> dict[str, Tensor]:
+        """The weights that are trained: the adapters' where there are some."""
+        return {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
+
+    def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        """Take over trained weights; the frozen ones stay."""
+        module.load_state_dict(dict(weights), strict=False)
+
+    def _adapted(self, model: nn.Module) -> nn.Module:
+        return model if self._lora is None else self._lora.wrap(model)
+
+    def _encode(self, data: Dataset) -> Encoded:
+        if data not in self._encoded:
+            self._encoded[data] = encode(_questions(data), self._tokenizer, self._max_length)
+        return self._encoded[data]
+
+
+class _Pretrained:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self) -> nn.Module:
+        from transformers import AutoModelForCausalLM
+
+        return cast(
+            "nn.Module", AutoModelForCausalLM.from_pretrained(self._name, trust_remote_code=False)
+        )
+
+
+class _Given:
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+
+    def __call__(self) -> nn.Module:
+        return copy.deepcopy(self._model)
+
+
+class _Scratch:
+    def __init__(self, config: Any) -> None:
+        self._config = config
+
+    def __call__(self) -> nn.Module:
+        return _from_config(self._config)
+
+
+def _from_config(config: Any) -> nn.Module:
+    from transformers import AutoModelForCausalLM
+
+    return cast("nn.Module", AutoModelForCausalLM.from_config(config))  # type: ignore[no-untyped-call]
+
+
+def _questions(data: Dataset) -> Questions:
+    if not hasattr(data, "prompts"):
+        raise TypeError(f"this model answers questions; {type(data).__name__} holds none")
+    return cast("Questions", data)
+
+
+def _on(array: NDArray[Any], device: torch.device) -> Tensor:
+    import torch
+
+    return torch.from_numpy(array).to(device)
+
+
+def _digest_of(model: Any) -> str:
+    digest = hashlib.sha256(json.dumps(model.config.to_dict(), default=str).encode())
+    for parameter in model.parameters():
+        digest.update(parameter.detach().cpu().float().numpy().tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,145 @@
+"""Prompts as token ids, and the one token that each option's label is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+__all__ = ["Encoded", "Questions", "encode"]
+
+
+class Questions(Protocol):
+    """What a language model needs of multiple-choice data: an `MCQDataset` has it."""
+
+    @property
+    def class_names(self) -> Sequence[str]:
+        """The labels' letters, in order."""
+        ...
+
+    @property
+    def n_choices(self) -> NDArray[np.int64]:
+        """How many options each question has, (n,)."""
+        ...
+
+    def prompts(self) -> Sequence[str]:
+        """Each question's text, up to where its label is asked for."""
+        ...
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Tokenised prompts.
+
+    Attributes
+    ----------
+    ids : list of array of int64
+        Token ids of each prompt.
+    lengths : array of shape (n,), int64
+        Their number.
+    options : array of shape (n_classes,), int64
+        The token of each label.
+    available : array of shape (n, n_classes), bool
+        Which options each question has.
+    padding : int
+        The token to pad with; its attention is masked.
+    """
+
+    ids: list[NDArray[np.int64]]
+    lengths: NDArray[np.int64]
+    options: NDArray[np.int64]
+    available: NDArray[np.bool_]
+    padding: int
+
+    def batch(self, positions: NDArray[Any], device: torch.device) -> dict[str, Tensor]:
+        """Ids, attention mask and position ids, padded on the left: the last column is the end."""
+        import torch
+
+        width = int(self.lengths[positions].max())
+        ids = np.full((len(positions), width), self.padding, dtype=np.int64)
+        mask = np.zeros((len(positions), width), dtype=np.int64)
+        for row, position in enumerate(positions):
+            tokens = self.ids[position]
+            ids[row, width - len(tokens) :] = tokens
+            mask[row, width - len(tokens) :] = 1
+        places = np.maximum(mask.cumsum(axis=1) - 1, 0)
+        arrays = {"input_ids": ids, "attention_mask": mask, "position_ids": places}
+        tensors = {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
+        return tensors | {"available": torch.from_numpy(self.available[positions]).to(device)}
+
+
+def encode(data: Questions, tokenizer: Any, max_length: int) -> Encoded:
+    """Tokenise every prompt and find the label tokens.
+
+    Raises
+    ------
+    ValueError
+        If a prompt is longer than `max_length` tokens (nothing is cut silently), or a label is
+        not one token of its own.
+    """
+    prompts = list(data.prompts())
+    encoded = tokenizer(prompts, add_special_tokens=True, padding=False, truncation=False)
+    ids = [np.asarray(tokens, dtype=np.int64) for tokens in encoded["input_ids"]]
+    lengths = np.array([len(tokens) for tokens in ids])
+    if lengths.max() > max_length:
+        row = int(np.argmax(lengths > max_length))
+        raise ValueError(
+            f"{int((lengths > max_length).sum())} prompts are longer than {max_length} tokens, the "
+            f"first in row {row} with {lengths[row]}: raise max_length or leave them out"
+        )
+    if lengths.min() == 0:
+        raise ValueError(f"the prompt in row {int(np.argmin(lengths))} has no token")
+    choices = np.arange(len(data.class_names))
+    available = choices < np.asarray(data.n_choices)[:, np.newaxis]
+    return Encoded(
+        ids=ids,
+        lengths=lengths,
+        options=_label_tokens(tokenizer, data.class_names),
+        available=available,
+        padding=_padding_token(tokenizer),
+    )
+
+
+def _label_tokens(tokenizer: Any, labels: Sequence[str]) -> NDArray[np.int64]:
+    """The token that stands for each label after a prompt, checked to be single and distinct."""
+    found: dict[int, str] = {}
+    for label in labels:
+        tokens = _continuation(tokenizer, label)
+        if len(tokens) != 1:
+            raise ValueError(
+                f"the label {label!r} is {len(tokens)} tokens for this tokenizer ({tokens}); "
+                "every label must be one"
+            )
+        if tokens[0] in found:
+            raise ValueError(
+                f"the labels {found[tokens[0]]!r} and {label!r} are the same token for this "
+                "tokenizer; they must be distinct"
+            )
+        found[tokens[0]] = label
+    if tokenizer.unk_token_id in found:
+        label = found[tokenizer.unk_token_id]
+        raise ValueError(f"this tokenizer does not know the label {label!r}")
+    return np.array(list(found), dtype=np.int64)
+
+
+def _continuation(tokenizer: Any, label: str) -> list[int]:
+    """The tokens that a label adds behind a prompt."""
+    stem = "Answer:"
+    alone = tokenizer(stem, add_special_tokens=False)["input_ids"]
+    both = tokenizer(f"{stem} {label}", add_special_tokens=False)["input_ids"]
+    return list(both[len(alone) :]) if both[: len(alone)] == alone else list(both)
+
+
+def _padding_token(tokenizer: Any) -> int:
+    """Any token will do: padding is masked."""
+    for token in (tokenizer.pad_token_id, tokenizer.eos_token_id):
+        if token is not None:
+            return int(token)
+    return 0

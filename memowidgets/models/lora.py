@@ -1,0 +1,137 @@
+"""LoRA: which small matrices are trained beside a frozen language model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["LoRA"]
+
+
+@dataclass(frozen=True)
+class LoRA:
+    """Low-rank adapters on the linear projections of a transformer (Hu et al., 2022).
+
+    Parameters
+    ----------
+    r : int
+        Rank of the adapters (paper: 8).
+    alpha : int
+        Their scale is ``alpha / r`` (paper: 16).
+    dropout : float
+        On the adapters' input, from 0 to below 1.
+    targets : "all-linear" or sequence of str
+        Which projections: all of every block, or those whose name ends so, as in ``"q_proj"``.
+    layers : "all" or "top:k"
+        Which blocks: all, or the k nearest to the output.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range or `layers` is neither.
+
+    Examples
+    --------
+    >>> LoRA(layers="top:4")
+    LoRA(r=8, alpha=16, dropout=0.0, targets='all-linear', layers='top:4')
+    """
+
+    r: int = 8
+    alpha: int = 16
+    dropout: float = 0.0
+    targets: str | Sequence[str] = "all-linear"
+    layers: str = "all"
+
+    def __post_init__(self) -> None:
+        if self.r < 1 or self.alpha <= 0:
+            raise ValueError(f"r and alpha must be positive, not {self.r} and {self.alpha}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must lie between 0 and 1, not {self.dropout}")
+        if self.layers != "all" and not re.fullmatch(r"top:[1-9]\d*", self.layers):
+            raise ValueError(f'unknown layers {self.layers!r}; valid: "all" or "top:8"')
+
+    def first_trained(self, n_blocks: int) -> int:
+        """Index of the lowest block that has adapters.
+
+        Raises
+        ------
+        ValueError
+            If the model has fewer blocks than asked for.
+        """
+        if self.layers == "all":
+            return 0
+        top = int(self.layers.removeprefix("top:"))
+        if top > n_blocks:
+            raise ValueError(f"layers={self.layers!r}, but the model has {n_blocks} blocks")
+        return n_blocks - top
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """The model with its weights frozen and adapters added, drawn from torch's generator."""
+        from peft import LoraConfig, get_peft_model
+
+        names = self._target_names(model)
+        config = LoraConfig(
+            r=self.r,
+            lora_alpha=self.alpha,
+            lora_dropout=self.dropout,
+            target_modules=names,
+            fan_in_fan_out=_is_transposed(model.get_submodule(names[0])),
+            task_type="CAUSAL_LM",
+        )
+        return cast("nn.Module", get_peft_model(cast("Any", model), config))
+
+    def _target_names(self, model: nn.Module) -> list[str]:
+        prefix, blocks = blocks_of(model)
+        first = self.first_trained(len(blocks))
+        names = [
+            f"{prefix}.{i}.{name}"
+            for i in range(first, len(blocks))
+            for name, module in blocks[i].named_modules()
+            if _is_linear(module) and self._wants(name)
+        ]
+        if not names:
+            linear = sorted(
+                {n.rsplit(".", 1)[-1] for n, m in blocks[0].named_modules() if _is_linear(m)}
+            )
+            raise ValueError(f"no projection ends in {self.targets}; there are {', '.join(linear)}")
+        return names
+
+    def _wants(self, name: str) -> bool:
+        return self.targets == "all-linear" or _last(name) in self.targets
+
+
+def blocks_of(model: nn.Module) -> tuple[str, nn.ModuleList]:
+    """Name and list of a transformer's blocks: its longest list of modules.
+
+    Raises
+    ------
+    ValueError
+        If the model has none.
+    """
+    from torch import nn
+
+    lists = [(n, m) for n, m in model.named_modules() if isinstance(m, nn.ModuleList)]
+    if not lists:
+        raise ValueError(f"{type(model).__name__} has no list of blocks to adapt")
+    return max(lists, key=lambda entry: len(entry[1]))
+
+
+def _last(name: str) -> str:
+    return name.rsplit(".", 1)[-1]
+
+
+def _is_linear(module: nn.Module) -> bool:
+    from torch import nn
+
+    return isinstance(module, nn.Linear) or _is_transposed(module)
+
+
+def _is_transposed(module: nn.Module) -> bool:
+    from transformers.pytorch_utils import Conv1D
+
+    return isinstance(module, Conv1D)

@@ -1,0 +1,58 @@
+"""A small Llama and a tokenizer whose vocabulary is the words of a dataset."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from memowidgets.models.encoding import Questions
+
+__all__ = ["small_llama", "word_tokenizer"]
+
+_UNKNOWN, _PADDING = "<unknown>", "<padding>"
+
+
+def word_tokenizer(data: Questions) -> Any:
+    """A tokenizer with a token for each word and mark of the prompts and each label."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    pattern = r"\w+|[^\w\s]"
+    words = {word for prompt in data.prompts() for word in re.findall(pattern, prompt)}
+    vocabulary = [_PADDING, _UNKNOWN, *sorted(words | {"Answer", ":", *data.class_names})]
+    tokenizer = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token=_UNKNOWN)
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer, unk_token=_UNKNOWN, pad_token=_PADDING
+    )
+
+
+def small_llama(vocabulary: int, layers: int, width: int) -> Any:
+    """The configuration of a Llama with heads of 16 values.
+
+    Raises
+    ------
+    ValueError
+        If the width is not a multiple of 16 or there is no layer.
+    """
+    from transformers import LlamaConfig
+
+    if layers < 1 or width < 16 or width % 16:
+        raise ValueError(
+            f"layers must be at least 1 and width a multiple of 16, not {layers} and {width}"
+        )
+    return LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 16,
+        num_key_value_heads=width // 16,
+        max_position_embeddings=1024,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=None,
+        tie_word_embeddings=False,
+    )

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ThresholdExplorer"]
 
-MOST_FOR_BAND = 200_000
+MOST_FOR_BAND = 200_000  # samples; beyond, the band is as thin as the line
+BAND_RESAMPLES = 300  # enough for a drawing, and a pick stays quick
 
 
 class ThresholdExplorer(anywidget.AnyWidget):
@@ -236,7 +237,7 @@ def _packed_rates(evaluation: Evaluation | None) -> dict[str, Any]:
         return {"auc": None, "band": None, "remarks": []}
     band = None
     if evaluation.n <= MOST_FOR_BAND:
-        frame = evaluation.band()
+        frame = evaluation.band(BAND_RESAMPLES)
         columns = [frame[name].to_numpy() for name in ("fpr", "tpr_low", "tpr_high")]
         band = np.concatenate(columns).astype(np.float32).tobytes()
     numbers = (evaluation.auc, *evaluation.auc_interval)

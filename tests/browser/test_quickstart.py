@@ -97,7 +97,7 @@ def pick_another_checkpoint_and_compute(notebook):
     page = notebook.page
     checkpoint = uncomputed_checkpoints(notebook)[0]
     page.get_by_label("checkpoint", exact=True).select_option(checkpoint)
-    waiting = page.get_by_text("Not computed yet")
+    waiting = page.locator(".mw-dashboard").get_by_text("Not computed yet")
     waiting.wait_for()
     page.get_by_role("button", name="Compute").click()
     waiting.wait_for(state="hidden")
@@ -116,5 +116,5 @@ def cancel_a_computation(notebook):
     page.get_by_role("button", name="Cancel").wait_for()
     assert notebook.python("1 + 1") == 2
     page.get_by_role("button", name="Cancel").click()
-    page.get_by_text("Cancelled").wait_for(timeout=30_000)
+    page.locator(".mw-dashboard").get_by_text("Cancelled").wait_for()
     assert on_screen(page) == before

@@ -18,7 +18,11 @@ def blocks(language: str) -> list[str]:
 def test_the_ten_lines_run(tmp_path):
     (code,) = blocks("python")
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
-    (tmp_path / "lines.py").write_text(code, encoding="utf-8")
+    fewer = code.replace(
+        "run_shadows(64)", "run_shadows(12)"
+    )  # the notebook's test trains them all
+    assert fewer != code
+    (tmp_path / "lines.py").write_text(fewer, encoding="utf-8")
     command = [sys.executable, "-W", "error", "lines.py"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-4000:]

@@ -25,6 +25,11 @@ class Questions(Protocol):
         ...
 
     @property
+    def label_texts(self) -> Sequence[str]:
+        """What follows a prompt for each label, as in ``" A"``."""
+        ...
+
+    @property
     def n_choices(self) -> NDArray[np.int64]:
         """How many options each question has, (n,)."""
         ...
@@ -101,17 +106,17 @@ def encode(data: Questions, tokenizer: Any, max_length: int) -> Encoded:
     return Encoded(
         ids=ids,
         lengths=lengths,
-        options=_label_tokens(tokenizer, data.class_names),
+        options=_label_tokens(tokenizer, prompts[0], data.label_texts),
         available=available,
         padding=_padding_token(tokenizer),
     )
 
 
-def _label_tokens(tokenizer: Any, labels: Sequence[str]) -> NDArray[np.int64]:
+def _label_tokens(tokenizer: Any, prompt: str, labels: Sequence[str]) -> NDArray[np.int64]:
     """The token that stands for each label after a prompt, checked to be single and distinct."""
     found: dict[int, str] = {}
     for label in labels:
-        tokens = _continuation(tokenizer, label)
+        tokens = _continuation(tokenizer, prompt, label)
         if len(tokens) != 1:
             raise ValueError(
                 f"the label {label!r} is {len(tokens)} tokens for this tokenizer ({tokens}); "
@@ -129,12 +134,16 @@ def _label_tokens(tokenizer: Any, labels: Sequence[str]) -> NDArray[np.int64]:
     return np.array(list(found), dtype=np.int64)
 
 
-def _continuation(tokenizer: Any, label: str) -> list[int]:
+def _continuation(tokenizer: Any, prompt: str, label: str) -> list[int]:
     """The tokens that a label adds behind a prompt."""
-    stem = "Answer:"
-    alone = tokenizer(stem, add_special_tokens=False)["input_ids"]
-    both = tokenizer(f"{stem} {label}", add_special_tokens=False)["input_ids"]
-    return list(both[len(alone) :]) if both[: len(alone)] == alone else list(both)
+    alone = tokenizer(prompt, add_special_tokens=False)["input_ids"]
+    both = tokenizer(prompt + label, add_special_tokens=False)["input_ids"]
+    if both[: len(alone)] != alone:
+        raise ValueError(
+            f"this tokenizer joins the label {label!r} with the prompt's end, {prompt[-20:]!r}: "
+            "end the template otherwise"
+        )
+    return list(both[len(alone) :])
 
 
 def _padding_token(tokenizer: Any) -> int:

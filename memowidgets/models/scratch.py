@@ -19,7 +19,11 @@ def word_tokenizer(data: Questions) -> Any:
 
     pattern = r"\w+|[^\w\s]"
     words = {word for prompt in data.prompts() for word in re.findall(pattern, prompt)}
-    vocabulary = [_PADDING, _UNKNOWN, *sorted(words | {"Answer", ":", *data.class_names})]
+    vocabulary = [
+        _PADDING,
+        _UNKNOWN,
+        *sorted(words | {label.strip() for label in data.label_texts}),
+    ]
     tokenizer = Tokenizer(
         models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token=_UNKNOWN)
     )

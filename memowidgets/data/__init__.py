@@ -2,6 +2,8 @@
 
 from memowidgets.data.base import Dataset
 from memowidgets.data.digits import load_digits
+from memowidgets.data.fetch import fetch_mcq
+from memowidgets.data.generated import make_mcqs
 from memowidgets.data.images import ImageDataset, ImageSample
 from memowidgets.data.mcq import Duplicates, MCQDataset, MCQSample
 from memowidgets.data.withheld import WithheldDataset, WithheldSample
@@ -15,5 +17,7 @@ __all__ = [
     "MCQSample",
     "WithheldDataset",
     "WithheldSample",
+    "fetch_mcq",
     "load_digits",
+    "make_mcqs",
 ]

@@ -148,7 +148,7 @@ class MCQDataset(Dataset):
     @classmethod
     def from_records(
         cls,
-        rows: Iterable[Mapping[str, Any]],
+        rows: Iterable[Mapping[str, Any] | Row],
         template: str | Sequence[str] | None = None,
         *,
         prompt_seed: int = 0,

@@ -37,9 +37,12 @@ class Cells:
 
 
 def rows_of_table(records: Iterable[Any]) -> list[Row]:
-    """Records from memory, numbered from 0."""
+    """Records from memory, numbered from 0; a `Row` knows its place already."""
     rows = []
     for number, record in enumerate(records):
+        if isinstance(record, Row):
+            rows.append(record)
+            continue
         if not isinstance(record, Mapping):
             raise TypeError(
                 f"row {number} is of type {type(record).__name__}: each row must be a mapping with "

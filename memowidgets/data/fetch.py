@@ -1,0 +1,132 @@
+"""Published benchmarks as datasets: from the hub, or from the authors' own files; no widgets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from memowidgets.data.benchmarks import BENCHMARKS, Benchmark
+from memowidgets.data.hub import hub_rows
+from memowidgets.data.mcq import MCQDataset
+from memowidgets.data.mmlu_fields import MMLU_FIELDS
+from memowidgets.data.rows import Row
+
+__all__ = ["fetch_mcq"]
+
+
+def fetch_mcq(
+    name: str,
+    split: str = "test",
+    source: str | Path = "hub",
+    template: str | Sequence[str] | None = None,
+) -> MCQDataset:
+    """A published set of multiple-choice questions.
+
+    Parameters
+    ----------
+    name : str
+        ``"mmlu"``; ``"mmlu-field"``: MMLU's questions, asked which of four fields they are from;
+        ``"arc-challenge"``, ``"arc-easy"``; ``"ethics"``: commonsense, asked whether it is wrong;
+        ``"openbookqa"``; ``"commonsenseqa"``.
+    split : str
+        ``"train"``, ``"validation"``, ``"test"`` where they exist, for MMLU also ``"dev"`` and
+        ``"auxiliary_train"``, for ETHICS ``"test-hard"``; several joined by a plus, as in
+        ``"train+test"``: then each id begins with its split.
+    source : str or Path
+        ``"hub"``: through `datasets` if it is installed, else through `huggingface_hub`, which
+        keep their own copies; no code of a repository is ever run. Or a path: a file, which is
+        the split then, or a folder with the files as their authors ship them.
+    template : str or sequence of str, optional
+        As in `MCQDataset.from_records`.
+
+    Returns
+    -------
+    MCQDataset
+        With the attributes that its authors give; for MMLU ``subject`` and ``field``. Questions
+        that offer the same option twice are kept: `MCQDataset.duplicates` names them.
+
+    Raises
+    ------
+    ValueError
+        If name or split is unknown, or a file is not what its authors ship. The message names
+        file and line.
+    FileNotFoundError
+        If there is no such path, or no file of the split in it.
+    ConnectionError
+        If the hub cannot be reached.
+    ImportError
+        If a library for the hub, or for its Parquet files, is missing.
+
+    Notes
+    -----
+    MMLU: Hendrycks et al., 2021. ARC: Clark et al., 2018. ETHICS: Hendrycks et al., 2021.
+    OpenBookQA: Mihaylov et al., 2018. CommonsenseQA: Talmor et al., 2019.
+
+    Examples
+    --------
+    >>> fetch_mcq("arc-challenge", split="train+test", source="ARC-V1")  # doctest: +SKIP
+    MCQDataset(2291 questions, 3 to 5 options)
+    """
+    if name not in BENCHMARKS:
+        raise ValueError(f"unknown benchmark {name!r}; valid: {', '.join(map(repr, BENCHMARKS))}")
+    benchmark = BENCHMARKS[name]
+    rows = _rows(benchmark, name, split, source)
+    data = MCQDataset.from_records(
+        [benchmark.question(row) for row in rows], answers="index", equal_options="keep"
+    )
+    if name == "mmlu-field":
+        data = data.relabel(by="field", options=MMLU_FIELDS)
+    arguments: dict[str, Any] = {"name": name, "split": split, "source": str(source)}
+    if template is not None:
+        data = data.with_template(template)
+        arguments["template"] = template if isinstance(template, str) else list(template)
+    return replace(data, source={"loader": "fetch_mcq", "arguments": arguments})
+
+
+def _rows(benchmark: Benchmark, name: str, split: str, source: str | Path) -> list[Row]:
+    """The records of all parts asked for, an id each."""
+    parts = split.split("+")
+    if str(source) != "hub" and Path(source).is_file():
+        if len(parts) > 1:
+            raise ValueError(
+                f"{source} is one file, so it is one split: {split!r} asks for several"
+            )
+        return _with_ids(name, benchmark.read_file(Path(source)), parts[0], joined=False)
+    for part in parts:
+        known = benchmark.splits.get(part)
+        if known is None or (str(source) == "hub" and known.hub is None):
+            valid = [s for s, p in benchmark.splits.items() if str(source) != "hub" or p.hub]
+            raise ValueError(
+                f"unknown split {part!r} of {name!r}; valid: {', '.join(map(repr, valid))}"
+            )
+    return [
+        row
+        for part in parts
+        for row in _with_ids(name, _part(benchmark, part, source), part, joined=len(parts) > 1)
+    ]
+
+
+def _part(benchmark: Benchmark, split: str, source: str | Path) -> list[Row]:
+    if str(source) == "hub":
+        return hub_rows(benchmark, split)
+    folder = Path(source)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no file or folder {source}")
+    files = benchmark.files_in(folder, split)
+    return [row for file in files for row in benchmark.read_file(file)]
+
+
+def _with_ids(name: str, rows: Sequence[Row], split: str, *, joined: bool) -> list[Row]:
+    """An id for each record that has none: MMLU counts by subject, others by split."""
+    counter: Counter[str] = Counter()
+    named = []
+    for row in rows:
+        group = str(row.fields.get("subject") or split) if name.startswith("mmlu") else split
+        own = row.fields.get("id") or f"{group}/{counter[group]}"
+        counter[group] += 1
+        identity = f"{split}/{own}" if joined and not str(own).startswith(f"{split}/") else own
+        named.append(Row(row.where, {**row.fields, "id": identity}))
+    return named

@@ -1,0 +1,189 @@
+"""Generated multiple-choice data: fictional patients and their wards, no download; no widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.data.mcq import MCQDataset
+
+__all__ = ["make_mcqs"]
+
+_COMPLAINTS = {
+    "cardiology": (
+        "chest pressure",
+        "a racing pulse",
+        "swollen ankles",
+        "palpitations",
+        "a skipped heartbeat",
+        "fainting on stairs",
+    ),
+    "dermatology": (
+        "an itchy rash",
+        "dry flaking skin",
+        "a changing mole",
+        "blisters",
+        "hives",
+        "a scaly patch",
+    ),
+    "gastroenterology": (
+        "heartburn",
+        "stomach cramps",
+        "bloating",
+        "nausea after meals",
+        "loss of appetite",
+        "acid reflux",
+    ),
+    "neurology": (
+        "migraine",
+        "numb fingers",
+        "tremor",
+        "dizzy spells",
+        "memory lapses",
+        "a tingling foot",
+    ),
+    "ophthalmology": (
+        "blurred sight",
+        "double vision",
+        "watery eyes",
+        "flashes of light",
+        "a red eye",
+        "dark floaters",
+    ),
+    "orthopaedics": (
+        "knee ache",
+        "a stiff shoulder",
+        "lower back strain",
+        "a twisted wrist",
+        "hip soreness",
+        "a clicking joint",
+    ),
+}
+_WARDS = tuple(_COMPLAINTS)
+_FIRST_NAMES = (
+    "Adaro Belise Corvin Delva Emrik Fiola Garek Hesta Ilmar Jorva Kelid Lumira Marek Nerisa "
+    "Orlan Pavia Quill Rosken Selva Tamrin Ulvia Varo Wenda Xanel Yorin Zelka"
+)
+_LAST_NAMES = (
+    "Abernock Brindlow Castermoor Dunfallow Eskerby Farnwick Gorsehill Hathermere Ingleford "
+    "Jarrowby Kestermond Larkspire Mossgrave Netherlow Oakenfell Pinderwell Quarrington Rushmead "
+    "Silverstane Thornaby"
+)
+_WORDINGS = (
+    "{name}, {age} years old, has had {complaints} for {duration}. Which ward?",
+    "Patient {name}, aged {age}, has reported {complaints} over {duration}. Which ward?",
+    "For {duration}, {name} ({age}) has complained of {complaints}. Which ward?",
+)
+_COUNTS = ("two", "three", "four", "five", "six")
+_UNITS = ("days", "weeks", "months")
+_TEMPLATE = "{question}\n{options}\nWard:"
+
+
+@dataclass(frozen=True)
+class _Patient:
+    name: str
+    age: int
+    complaints: str
+    duration: str
+
+    def question(self, wording: str) -> str:
+        return wording.format(
+            name=self.name, age=self.age, complaints=self.complaints, duration=self.duration
+        )
+
+
+def make_mcqs(n: int = 1200, atypical: float = 0.05, seed: int = 0) -> MCQDataset:
+    """Fictional patients: which of six wards should take them? No download, no real person.
+
+    A patient has a name, an age, and for some time one or two of the six complaints that are
+    typical of a ward. The wards are the options, in one fixed order, so that a small model
+    trained from scratch can learn the task. A few patients went to a wrong ward: a model can
+    only get these by memorising them, and `canaries` marks them.
+
+    Parameters
+    ----------
+    n : int
+        How many patients, from 12 to 100 000.
+    atypical : float
+        Share of the patients, from 0 to 1, whose label is a wrong ward.
+    seed : int
+        Of everything that is drawn.
+
+    Returns
+    -------
+    MCQDataset
+        Ids ``"patient-0000"`` and so on; attributes ``name``, ``age`` and ``ward`` (the one that
+        fits); no two questions are the same.
+
+    Raises
+    ------
+    ValueError
+        If `n` or `atypical` is out of range.
+
+    Examples
+    --------
+    >>> data = make_mcqs(n=1200, atypical=0.05, seed=0)
+    >>> data
+    MCQDataset(1200 questions, 6 options, 60 canaries)
+    >>> data[0].choices[:3]
+    ('cardiology', 'dermatology', 'gastroenterology')
+    """
+    if n != int(n) or not 12 <= n <= 100_000:
+        raise ValueError(f"n is the number of patients, a whole number from 12 to 100000, not {n}")
+    if not 0 <= atypical <= 1:
+        raise ValueError(f"atypical is a share from 0 to 1, not {atypical}")
+    rng = np.random.default_rng(seed)
+    wards = rng.permutation(np.arange(int(n)) % len(_WARDS))
+    data = MCQDataset.from_records(_rows(wards, rng), template=_TEMPLATE, answers="index")
+    if atypical:
+        data = data.with_canaries(round(atypical * n), seed=seed)
+    arguments = {"n": int(n), "atypical": float(atypical), "seed": int(seed)}
+    return replace(data, source={"loader": "make_mcqs", "arguments": arguments})
+
+
+def _rows(wards: NDArray[np.int64], rng: np.random.Generator) -> list[Any]:
+    width = max(4, len(str(len(wards) - 1)))
+    seen: set[str] = set()
+    rows = []
+    for number, ward in enumerate(wards):
+        patient, question = _new_question(_WARDS[ward], seen, rng)
+        rows.append(
+            {
+                "id": f"patient-{number:0{width}d}",
+                "question": question,
+                "choices": _WARDS,
+                "answer": int(ward),
+                "name": patient.name,
+                "age": patient.age,
+                "ward": _WARDS[ward],
+            }
+        )
+    return rows
+
+
+def _new_question(ward: str, seen: set[str], rng: np.random.Generator) -> tuple[_Patient, str]:
+    """A patient and a question that is not there yet."""
+    while True:
+        patient = _patient(ward, rng)
+        question = patient.question(_one(_WORDINGS, rng))
+        if question not in seen:
+            seen.add(question)
+            return patient, question
+
+
+def _patient(ward: str, rng: np.random.Generator) -> _Patient:
+    complaints = rng.choice(_COMPLAINTS[ward], size=int(rng.integers(1, 3)), replace=False)
+    return _Patient(
+        name=f"{_one(_FIRST_NAMES.split(), rng)} {_one(_LAST_NAMES.split(), rng)}",
+        age=int(rng.integers(18, 90)),
+        complaints=" and ".join(complaints),
+        duration=f"{_one(_COUNTS, rng)} {_one(_UNITS, rng)}",
+    )
+
+
+def _one(options: Sequence[str], rng: np.random.Generator) -> str:
+    return options[int(rng.integers(len(options)))]

@@ -1,6 +1,8 @@
 """What is trained: recipes that build modules, feed them and know where representations are."""
 
 from memowidgets.models.base import Model
+from memowidgets.models.causal_lm import CausalLM
 from memowidgets.models.images import ConvNet
+from memowidgets.models.lora import LoRA
 
-__all__ = ["ConvNet", "Model"]
+__all__ = ["CausalLM", "ConvNet", "LoRA", "Model"]

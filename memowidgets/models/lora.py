@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -83,7 +84,10 @@ class LoRA:
             fan_in_fan_out=_is_transposed(model.get_submodule(names[0])),
             task_type="CAUSAL_LM",
         )
-        return cast("nn.Module", get_peft_model(cast("Any", model), config))
+        with warnings.catch_warnings():
+            # peft 0.21 asks transformers 5 for an attribute by its old name
+            warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
+            return cast("nn.Module", get_peft_model(cast("Any", model), config))
 
     def _target_names(self, model: nn.Module) -> list[str]:
         prefix, blocks = blocks_of(model)

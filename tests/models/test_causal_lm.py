@@ -1,0 +1,178 @@
+"""Language models of many architectures, random and tiny, made here: no download."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+import memowidgets as mw
+from memowidgets.models.scratch import word_tokenizer
+from memowidgets.training.forward import forward
+
+LETTERS = "ABCDEFGHIJ"
+SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2}
+FAMILIES = {
+    "llama": {**SMALL, "intermediate_size": 64, "num_key_value_heads": 1},
+    "mistral": {**SMALL, "intermediate_size": 64, "num_key_value_heads": 1},
+    "gemma": {**SMALL, "intermediate_size": 64, "num_key_value_heads": 1, "head_dim": 16},
+    "qwen2": {**SMALL, "intermediate_size": 64, "num_key_value_heads": 1},
+    "phi": {**SMALL, "intermediate_size": 64},
+    "opt": {**SMALL, "ffn_dim": 64, "word_embed_proj_dim": 32},
+    "gpt2": {"n_embd": 32, "n_layer": 3, "n_head": 2},
+}
+
+
+def questions(n: int = 24) -> mw.data.MCQDataset:
+    rng = np.random.default_rng(0)
+    words = ["red", "green", "blue", "cold", "warm", "dry", "wet", "old", "new", "far", "near"]
+    rows = [
+        {
+            "question": " ".join(rng.choice(words, size=rng.integers(2, 9))),
+            "choices": words[: 2 + i % 3],
+            "answer": i % 2,
+        }
+        for i in range(n)
+    ]
+    return mw.data.MCQDataset.from_records(rows)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return questions()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(data):
+    return word_tokenizer(data)
+
+
+def tiny(family: str, vocabulary: int):
+    torch.manual_seed(0)
+    common = {"vocab_size": vocabulary, "max_position_embeddings": 256, "pad_token_id": 0}
+    config = AutoConfig.for_model(
+        family, **common, bos_token_id=None, eos_token_id=None, **FAMILIES[family]
+    )
+    return AutoModelForCausalLM.from_config(config).eval()
+
+
+def one_pass(model, module, data, positions):
+    return forward(model, module, data, positions, torch.device("cpu"), "float32", capture=True)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_batch_of_different_lengths_equals_one_at_a_time(family, data, tokenizer):
+    model = mw.models.CausalLM.from_model(tiny(family, len(tokenizer)), tokenizer)
+    module = model.build(data)
+    together = one_pass(model, module, data, np.arange(len(data)))
+    for i in range(6):
+        alone = one_pass(model, module, data, np.array([i]))
+        np.testing.assert_allclose(together.logits[i], alone.logits[0], atol=2e-5)
+        np.testing.assert_allclose(together.losses[i], alone.losses[0], atol=2e-5)
+        for name, layer in alone.layers.items():
+            np.testing.assert_allclose(together.layers[name][i], layer[0], atol=5e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_hidden_states_logits_and_loss_are_those_of_transformers(family, data, tokenizer):
+    raw = tiny(family, len(tokenizer))
+    model = mw.models.CausalLM.from_model(raw, tokenizer)
+    seen = one_pass(model, model.build(data), data, np.arange(4))
+    for i in range(4):
+        ids = torch.tensor([tokenizer(data.prompt(i))["input_ids"]])
+        with torch.no_grad():
+            expected = raw(ids, output_hidden_states=True)
+        words = expected.logits[0, -1]
+        letters = [tokenizer.convert_tokens_to_ids(c) for c in LETTERS[: data.n_choices[i]]]
+        np.testing.assert_allclose(seen.logits[i, : len(letters)], words[letters], atol=2e-5)
+        assert np.isneginf(seen.logits[i, len(letters) :]).all()
+        loss = torch.nn.functional.cross_entropy(
+            words[None], torch.tensor([letters[data.labels[i]]])
+        )
+        assert seen.losses[i] == pytest.approx(loss.item(), abs=2e-5)
+        assert list(seen.layers) == ["1", "2", "3"]
+        for k in (1, 2, 3):
+            hidden = expected.hidden_states[k][0, -1]
+            np.testing.assert_allclose(seen.layers[str(k)][i], hidden, atol=5e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_audit_trains_adapters_alone_is_interrupted_and_resumed(
+    family, data, tokenizer, tmp_path
+):
+    lora = mw.models.LoRA(r=2, layers="top:2")
+    training = mw.TrainingConfig(epochs=2, checkpoint_every=1, lr=1e-2, precision="float32")
+    raw = tiny(family, len(tokenizer))
+
+    def audit(name):
+        model = mw.models.CausalLM.from_model(raw, tokenizer, lora=lora)
+        return mw.Audit(model, data, path=tmp_path / name, training=training, held_out=None)
+
+    straight, stopped = audit("straight"), audit("stopped")
+    straight.train()
+    stopped.train(stop_at_drop=1e-9)
+    stopped.score("loss", checkpoint=1)
+    stopped = audit("stopped")
+    stopped.train()
+    kept = [a._run.read_tensors("checkpoints/epoch-2/weights") for a in (straight, stopped)]
+    assert all("lora" in name for name in kept[0])
+    assert not any(".0." in name.split("lora")[0] for name in kept[0])  # the lowest block is frozen
+    for name in kept[0]:
+        np.testing.assert_array_equal(kept[0][name], kept[1][name])
+    assert np.isfinite(stopped.score("psmi", checkpoint="final")).all()
+    assert stopped.layers == ("1", "2", "3")
+
+
+def test_gpt2_and_others_can_be_loaded_from_a_folder(data, tokenizer, tmp_path):
+    raw = tiny("gpt2", len(tokenizer))
+    raw.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    loaded = mw.models.CausalLM.from_pretrained(tmp_path / "model", lora=None)
+    given = mw.models.CausalLM.from_model(raw, tokenizer)
+    both = [one_pass(m, m.build(data), data, np.arange(8)).logits for m in (loaded, given)]
+    np.testing.assert_allclose(*both, atol=1e-6)
+
+
+def test_labels_that_are_no_token_of_their_own_are_named(tokenizer):
+    rows = [{"question": "red?", "choices": list("vwxyz"), "answer": 4}] * 2
+    other = mw.data.MCQDataset.from_records(
+        [{**row, "id": str(i), "answer": i} for i, row in enumerate(rows)]
+    )
+    model = mw.models.CausalLM.from_model(tiny("llama", len(tokenizer)), tokenizer)
+    with pytest.raises(ValueError, match=r"does not know the label|must be"):
+        model.feeder(other, torch.device("cpu"))
+
+
+def test_a_prompt_that_is_too_long_is_named_and_not_cut(data, tokenizer):
+    model = mw.models.CausalLM.from_model(tiny("llama", len(tokenizer)), tokenizer, max_length=12)
+    with pytest.raises(ValueError, match=r"longer than 12 tokens, the first in row \d+"):
+        model.feeder(data, torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"r": 0}, "must be positive"),
+        ({"dropout": 1.0}, "between 0 and 1"),
+        ({"layers": "bottom:2"}, 'valid: "all" or "top:8"'),
+    ],
+)
+def test_bad_adapters_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        mw.models.LoRA(**changes)
+
+
+def test_adapters_that_do_not_fit_are_refused(data, tokenizer):
+    raw = tiny("llama", len(tokenizer))
+    with pytest.raises(ValueError, match="the model has 3 blocks"):
+        mw.models.CausalLM.from_model(raw, tokenizer, mw.models.LoRA(layers="top:9")).build(data)
+    with pytest.raises(ValueError, match=r"no projection ends in .*there are down_proj, gate_proj"):
+        mw.models.CausalLM.from_model(raw, tokenizer, mw.models.LoRA(targets=["c_attn"])).build(
+            data
+        )
+
+
+def test_images_are_no_questions():
+    with pytest.raises(TypeError, match="ImageDataset holds none"):
+        mw.models.CausalLM.from_scratch(mw.data.load_digits())

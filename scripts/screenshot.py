@@ -11,7 +11,7 @@ from tests.browser.harness import open_notebook, running_chromium, running_lab
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "notebooks" / "01_quickstart.ipynb"
 PICTURE = ROOT / "docs" / "dashboard.png"
-SAMPLES = 14  # two rows
+SAMPLES = 16  # two rows
 
 
 def main() -> int:

@@ -638,6 +638,15 @@ class Audit:
 
         return Dashboard(AuditView(self))
 
+    def clear_cache(self) -> None:
+        """Delete what was kept of frozen blocks' output, for this run and all others.
+
+        It could be turned back into text; it is made again when it is needed.
+        """
+        from memowidgets.models.prefix import clear_cache
+
+        clear_cache()
+
     def device_status(self) -> str:
         """The device and its memory in a few words."""
         return device_status(self._device)

@@ -108,10 +108,10 @@ class Catalogue:
         names = self.layer_names
         if layer == "last":
             return names[-1]
-        if isinstance(layer, int) and 1 <= layer <= len(names):
-            return names[layer - 1]
-        if layer in names:
+        if str(layer) in names:  # a transformer's layers are named by their number
             return str(layer)
+        if isinstance(layer, int) and not names[0].isdigit() and 1 <= layer <= len(names):
+            return names[layer - 1]
         raise ValueError(
             f"unknown layer {layer!r}; valid: last, 1 to {len(names)}, or a name of "
             f"{', '.join(names)}"

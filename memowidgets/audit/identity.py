@@ -5,23 +5,32 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from memowidgets import data as data_room
 from memowidgets.data import Dataset, WithheldDataset
-from memowidgets.data import load_digits as _load_digits
-from memowidgets.models import ConvNet, Model
+from memowidgets.models import CausalLM, ConvNet, LoRA, Model
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design
 
 __all__ = ["check_same", "describe_run", "read_data", "read_design", "rebuild", "write_design"]
 
-_LOADERS = {"load_digits": _load_digits}
-_MODELS = {"ConvNet": ConvNet}
+_LOADERS: dict[str, Callable[..., Dataset]] = {
+    "load_digits": data_room.load_digits,
+    "make_mcqs": data_room.make_mcqs,
+    "fetch_mcq": data_room.fetch_mcq,
+}
+_MODELS: dict[str, Callable[..., Model]] = {
+    "ConvNet": lambda _data, **settings: ConvNet(**settings),
+    "CausalLM.from_scratch": CausalLM.from_scratch,
+    "CausalLM.from_pretrained": lambda _data, **settings: _pretrained(**settings),
+}
 _LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 
 
@@ -46,6 +55,7 @@ def describe_run(
             "class_names": list(data.class_names),
             "labels": _digest(data.labels.tolist()),
             "source": data.source,
+            "prompts": _digest(getattr(data, "prompt_recipe", None)),
         },
         "members": _digest([design.pool.tolist(), design.members.tolist()]),
         "held_out": None if held_out is None else _digest(held_out.content_hashes()),
@@ -118,9 +128,19 @@ def read_data(run: RunDirectory, manifest: Mapping[str, Any]) -> WithheldDataset
 def rebuild(manifest: Mapping[str, Any]) -> tuple[Dataset | None, Model | None]:
     """Data and model from where they came, None for what only the user can give."""
     source, recipe = manifest["data"]["source"], manifest["model_source"]
-    data = _LOADERS[source["loader"]](**source["arguments"]) if source else None
-    model = _MODELS[recipe["model"]](**recipe["arguments"]) if recipe else None
+    data = model = None
+    with suppress(OSError):  # a path or a hub that is out of reach: the numbers are still there
+        data = _LOADERS[source["loader"]](**source["arguments"]) if source else None
+    with suppress(OSError):
+        needs_data = bool(recipe) and recipe["model"] == "CausalLM.from_scratch"
+        if recipe and not (needs_data and data is None):
+            model = _MODELS[recipe["model"]](data, **recipe["arguments"])
     return data, model
+
+
+def _pretrained(**settings: Any) -> Model:
+    name, length, cache = (settings.pop(k) for k in ("name_or_path", "max_length", "cache"))
+    return CausalLM.from_pretrained(name, LoRA(**settings), length, cache=cache)
 
 
 def check_data(run: RunDirectory, manifest: Mapping[str, Any], data: Dataset) -> None:
@@ -137,6 +157,7 @@ def check_data(run: RunDirectory, manifest: Mapping[str, Any], data: Dataset) ->
         "data": {
             "class_names": list(data.class_names),
             "labels": _digest(data.labels.tolist()),
+            "prompts": _digest(getattr(data, "prompt_recipe", None)),
         },
     }
     differences = _data_differences(manifest, given)
@@ -162,9 +183,12 @@ def _data_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> li
             return [f"{len(other)} samples have another {what}, the first is {first!r}"]
     return [
         f"the data's {what} differ"
-        for what, key in (("class names", "class_names"), ("labels", "labels"))
+        for what, key in _PARTS.items()
         if stored["data"][key] != given["data"][key]
     ]
+
+
+_PARTS = {"class names": "class_names", "labels": "labels", "prompts": "prompts"}
 
 
 def _field_differences(what: str, stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:

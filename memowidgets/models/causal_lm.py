@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
 
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from memowidgets.models.prefix import Prefix
+
 __all__ = ["CausalLM"]
 
 _MAX_LENGTH = 512
+_ENTRY = "_memowidgets_entry"
 _FINE_TUNED = {
     "epochs": 1,
     "checkpoint_every": 0.2,
@@ -66,10 +70,13 @@ class CausalLM(Model):
         lora: LoRA | None,
         defaults: Mapping[str, Any],
         max_length: int,
+        *,
+        cache: bool = False,
     ) -> None:
         self._load, self._config, self._tokenizer = load, config, tokenizer
         self._identity, self._lora, self._max_length = dict(identity), lora, max_length
         self.training_defaults = defaults
+        self._first = 0 if lora is None or not cache else lora.first_trained(_n_blocks(config))
         self._encoded: WeakKeyDictionary[Dataset, Encoded] = WeakKeyDictionary()
         self._kept: dict[str, Tensor] | None = None
 
@@ -79,6 +86,8 @@ class CausalLM(Model):
         name_or_path: str | os.PathLike[str],
         lora: LoRA | None = LoRA(),  # noqa: B008 - frozen
         max_length: int = _MAX_LENGTH,
+        *,
+        cache: bool = True,
     ) -> Self:
         """A model from the hub or from a folder, fine-tuned with LoRA.
 
@@ -90,6 +99,9 @@ class CausalLM(Model):
             The adapters; None trains all weights.
         max_length : int
             Longest prompt in tokens; a longer one is an error, never cut.
+        cache : bool
+            With ``layers="top:k"``, whether to run the frozen blocks once and keep their output
+            (`memowidgets.models.prefix`) for the target and all shadow models.
 
         Returns
         -------
@@ -106,15 +118,27 @@ class CausalLM(Model):
             lora,
             _FINE_TUNED,
             max_length,
+            cache=cache,
         )
         if lora is not None:
-            arguments = {**vars(lora), "name_or_path": name, "max_length": max_length}
+            arguments = {
+                **vars(lora),
+                "name_or_path": name,
+                "max_length": max_length,
+                "cache": cache,
+            }
             model.source = {"model": "CausalLM.from_pretrained", "arguments": arguments}
         return model
 
     @classmethod
     def from_model(
-        cls, model: Any, tokenizer: Any, lora: LoRA | None = None, max_length: int = _MAX_LENGTH
+        cls,
+        model: Any,
+        tokenizer: Any,
+        lora: LoRA | None = None,
+        max_length: int = _MAX_LENGTH,
+        *,
+        cache: bool = True,
     ) -> Self:
         """A model that is already in memory; training works on copies of it.
 
@@ -128,6 +152,8 @@ class CausalLM(Model):
             Adapters to add; without them all weights that require a gradient are trained.
         max_length : int
             Longest prompt in tokens.
+        cache : bool
+            As in `from_pretrained`.
 
         Returns
         -------
@@ -135,7 +161,9 @@ class CausalLM(Model):
         """
         identity = {"weights": _digest_of(model)}
         made = _Given(copy.deepcopy(model).cpu())
-        return cls(made, model.config, tokenizer, identity, lora, _FINE_TUNED, max_length)
+        return cls(
+            made, model.config, tokenizer, identity, lora, _FINE_TUNED, max_length, cache=cache
+        )
 
     @classmethod
     def from_scratch(cls, data: Dataset, layers: int = 2, width: int = 64) -> Self:
@@ -171,7 +199,10 @@ class CausalLM(Model):
         return f"CausalLM({settings}{'' if self._lora is None else f', lora={self._lora}'})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_encoded": WeakKeyDictionary()}
+        return {name: value for name, value in self.__dict__.items() if name != "_encoded"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _encoded=WeakKeyDictionary())
 
     def settings(self) -> dict[str, Any]:
         """The recipe's own numbers, as they are shown and hashed."""
@@ -180,7 +211,13 @@ class CausalLM(Model):
 
     def build(self, data: Dataset) -> nn.Module:  # noqa: ARG002 - the vocabulary is the model's
         """The model with its adapters, those drawn from torch's generator."""
-        return self._adapted(self._load())
+        from memowidgets.models.prefix import without_prefix
+
+        model = self._load()
+        entry = without_prefix(model, self._first) if self._first else None
+        adapted = self._adapted(model)
+        adapted.__dict__[_ENTRY] = entry  # not a submodule: it has a name already
+        return adapted
 
     def skeleton(self, data: Dataset) -> nn.Module:  # noqa: ARG002
         """The same module without weights."""
@@ -192,10 +229,14 @@ class CausalLM(Model):
     def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Any]:
         """A function from positions to padded token ids on the device."""
         encoded = self._encode(data)
+        prefix = self._prefix(encoded, device) if self._first else None
 
         def feed(positions: NDArray[Any]) -> dict[str, Tensor]:
             batch = encoded.batch(positions, device)
-            return {**batch, "options": _on(encoded.options, device)}
+            batch["options"] = _on(encoded.options, device)
+            if prefix is not None:
+                batch["states"] = prefix.batch(positions, device)
+            return batch
 
         return feed
 
@@ -208,6 +249,9 @@ class CausalLM(Model):
         from torch.nn.functional import cross_entropy
 
         capture = self._kept is not None
+        entry = module.__dict__[_ENTRY]
+        if entry is not None:
+            entry.states = inputs["states"]
         answer = module(
             input_ids=inputs["input_ids"],
             attention_mask=inputs["attention_mask"],
@@ -218,15 +262,19 @@ class CausalLM(Model):
         )
         words = answer.logits[:, -1].float()
         if self._kept is not None:
-            for k, hidden in enumerate(answer.hidden_states[1:], start=1):
-                self._kept[str(k)] = hidden[:, -1].detach().float()
+            names = self.layer_names(module)
+            if entry is not None:
+                self._kept[names[0]] = inputs["states"][:, -1].float()
+                names = names[1:]
+            for name, hidden in zip(names, answer.hidden_states[-len(names) :], strict=True):
+                self._kept[name] = hidden[:, -1].detach().float()
         losses = cross_entropy(words, inputs["options"][labels], reduction="none")
         options = words[:, inputs["options"]].masked_fill(~inputs["available"], -float("inf"))
         return options, losses
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
-        """``"1"`` to ``"K"``: the hidden state after each block."""
-        return tuple(str(k) for k in range(1, len(blocks_of(module)[1]) + 1))
+        """``"1"`` to ``"K"``, each block's hidden state; from the last frozen one, if kept."""
+        return tuple(str(k) for k in range(max(1, self._first), len(blocks_of(module)[1]) + 1))
 
     @contextmanager
     def captured(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:  # noqa: ARG002
@@ -247,6 +295,20 @@ class CausalLM(Model):
 
     def _adapted(self, model: nn.Module) -> nn.Module:
         return model if self._lora is None else self._lora.wrap(model)
+
+    def _prefix(self, encoded: Encoded, device: torch.device) -> Prefix:
+        from memowidgets.models.prefix import Prefix
+
+        content = [
+            self.settings(),
+            _stamp(self._config),
+            self._first,
+            *(tokens.tolist() for tokens in encoded.ids),
+        ]
+        key = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:16]
+        prefix = Prefix(key, encoded, self._config.get_text_config().hidden_size)
+        prefix.ensure(self._load, self._first, device)
+        return prefix
 
     def _encode(self, data: Dataset) -> Encoded:
         if data not in self._encoded:
@@ -280,6 +342,18 @@ class _Scratch:
 
     def __call__(self) -> nn.Module:
         return _from_config(self._config)
+
+
+def _stamp(config: Any) -> list[str]:
+    """What changes when the weights behind a name do: a commit, or the files' sizes and times."""
+    files = sorted(Path(config.name_or_path).glob("*.safetensors"))
+    states = [(file.name, file.stat()) for file in files]
+    commit = str(getattr(config, "_commit_hash", None))
+    return [commit, *(f"{name} {s.st_size} {s.st_mtime_ns}" for name, s in states)]
+
+
+def _n_blocks(config: Any) -> int:
+    return int(config.get_text_config().num_hidden_layers)
 
 
 def _from_config(config: Any) -> nn.Module:

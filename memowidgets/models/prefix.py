@@ -1,0 +1,166 @@
+"""The frozen lower blocks of a language model, run once: their output is kept and fed from disk.
+
+What is kept could be turned back into text, so it lies outside any run directory, readable by its
+owner alone, in the folder that `cache_folder` names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from memowidgets.models.encoding import Encoded
+from memowidgets.models.lora import blocks_of
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+__all__ = ["Entry", "Prefix", "cache_folder", "clear_cache", "without_prefix"]
+
+_BATCH = 16
+
+
+def cache_folder() -> Path:
+    """Where kept activations lie: ``$MEMOWIDGETS_CACHE``, or a folder in the user's cache."""
+    named = os.environ.get("MEMOWIDGETS_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return Path(named) if named else Path(base).expanduser() / "memowidgets"
+
+
+def clear_cache(key: str | None = None) -> None:
+    """Delete kept activations: those of one key, or all."""
+    folder = cache_folder() / "prefix"
+    shutil.rmtree(folder if key is None else folder / key, ignore_errors=True)
+
+
+class Entry(nn.Module):
+    """Stands where the last frozen block stood, and answers with its kept output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: Tensor | None = None
+
+    def forward(self, hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Tensor:
+        """The kept output, in the place of what would have been computed from the embedding."""
+        if self.states is None:
+            raise RuntimeError("the kept output of the frozen blocks was not given")
+        return self.states.to(hidden_states.dtype)
+
+
+class _Skipped(nn.Module):
+    def forward(self, hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Tensor:
+        return hidden_states
+
+
+def without_prefix(model: nn.Module, first: int) -> Entry:
+    """Take the blocks below `first` out of a model; every other module keeps its name."""
+    _, blocks = blocks_of(model)
+    entry = Entry()
+    for i in range(first - 1):
+        blocks[i] = _Skipped()
+    blocks[first - 1] = entry
+    return entry
+
+
+class Prefix:
+    """The output of the frozen blocks for every token of every prompt, in bfloat16 on disk.
+
+    Parameters
+    ----------
+    key : str
+        Of model, block and prompts together.
+    encoded : Encoded
+        The prompts.
+    width : int
+        Size of the hidden state.
+    """
+
+    def __init__(self, key: str, encoded: Encoded, width: int) -> None:
+        self._folder = cache_folder() / "prefix" / key
+        self._encoded, self._width = encoded, width
+        self._starts = np.concatenate([[0], np.cumsum(encoded.lengths)])
+        self._kept: NDArray[np.uint16] | None = None
+
+    def ensure(self, load: Callable[[], nn.Module], first: int, device: torch.device) -> None:
+        """Run the frozen blocks once, unless their output is there; written whole or not at all."""
+        if self._file.exists():
+            return
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=".unfinished-", dir=self._folder)
+        os.close(handle)
+        try:
+            self._compute(load().to(device).eval(), first, device, Path(temporary))
+            Path(temporary).replace(self._file)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    def batch(self, positions: NDArray[Any], device: torch.device) -> Tensor:
+        """States of shape (batch, longest, width), padded on the left like the ids."""
+        import torch
+
+        if self._kept is None:
+            shape = (int(self._starts[-1]), self._width)
+            self._kept = np.memmap(self._file, np.uint16, mode="r", shape=shape)
+        lengths = self._encoded.lengths[positions]
+        states = np.zeros((len(positions), int(lengths.max()), self._width), dtype=np.uint16)
+        for row, position in enumerate(positions):
+            start, stop = self._starts[position], self._starts[position + 1]
+            states[row, states.shape[1] - (stop - start) :] = self._kept[start:stop]
+        return torch.from_numpy(states).view(torch.bfloat16).to(device)
+
+    @property
+    def _file(self) -> Path:
+        return self._folder / "states.bf16"
+
+    def _compute(self, model: nn.Module, first: int, device: torch.device, file: Path) -> None:
+        import torch
+
+        shape = (int(self._starts[-1]), self._width)
+        out = np.memmap(file, np.uint16, mode="w+", shape=shape)
+        order = np.argsort(self._encoded.lengths, kind="stable")
+        with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
+            for i in range(0, len(order), _BATCH):
+                positions = order[i : i + _BATCH]
+                states = _entering(model, first, self._encoded.batch(positions, device))
+                bits = states.to(torch.bfloat16).cpu().view(torch.uint16).numpy()
+                for row, position in enumerate(positions):
+                    start, stop = self._starts[position], self._starts[position + 1]
+                    out[start:stop] = bits[row, bits.shape[1] - (stop - start) :]
+        out.flush()
+
+
+class _Reached(Exception):  # noqa: N818 - not an error: the rest of the pass is not needed
+    pass
+
+
+def _entering(model: nn.Module, first: int, batch: dict[str, Tensor]) -> Tensor:
+    """What enters block `first`; the blocks above are not run."""
+    seen: list[Tensor] = []
+
+    def keep(_module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        seen.append(cast("Tensor", inputs[0]))
+        raise _Reached
+
+    hook = blocks_of(model)[1][first].register_forward_pre_hook(keep)
+    try:
+        model(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            position_ids=batch["position_ids"],
+            use_cache=False,
+        )
+    except _Reached:
+        pass
+    finally:
+        hook.remove()
+    return seen[0]

@@ -1,0 +1,102 @@
+"""The kept output of frozen blocks: equal to rounding, whole or not there, closed to others."""
+
+from __future__ import annotations
+
+import stat
+
+import numpy as np
+import pytest
+import torch
+
+import memowidgets as mw
+from memowidgets.models import prefix
+from memowidgets.models.scratch import word_tokenizer
+from tests.models.test_causal_lm import FAMILIES, one_pass, questions, tiny
+
+LORA = mw.models.LoRA(r=2, layers="top:2")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def data():
+    return questions()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(data):
+    return word_tokenizer(data)
+
+
+def both_ways(family, tokenizer):
+    raw = tiny(family, len(tokenizer))
+    return [
+        mw.models.CausalLM.from_model(raw, tokenizer, lora=LORA, cache=cache)
+        for cache in (True, False)
+    ]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_kept_and_computed_anew_are_equal_to_rounding(family, data, tokenizer):
+    cached, plain = both_ways(family, tokenizer)
+    positions = np.arange(len(data))
+    kept = one_pass(cached, cached.build(data), data, positions)
+    anew = one_pass(plain, plain.build(data), data, positions)
+    assert list(kept.layers) == ["1", "2", "3"]
+    for name in kept.layers:
+        scale = np.abs(anew.layers[name]).max()
+        np.testing.assert_allclose(kept.layers[name], anew.layers[name], atol=0.02 * scale)
+    np.testing.assert_allclose(kept.losses, anew.losses, atol=0.05)
+    assert (anew.losses != kept.losses).any()  # the cache was used: bfloat16 rounds
+
+
+def test_adapters_have_the_names_they_have_without_the_cache(data, tokenizer):
+    cached, plain = both_ways("llama", tokenizer)
+    names = [set(m.weights(m.build(data))) for m in (cached, plain)]
+    assert names[0] == names[1]
+
+
+def test_the_target_and_shadows_share_one_file_and_it_can_be_cleared(
+    data, tokenizer, tmp_path, folder
+):
+    cached, _ = both_ways("llama", tokenizer)
+    training = mw.TrainingConfig(epochs=1, checkpoint_every=1, lr=1e-2, precision="float32")
+    audit = mw.Audit(cached, data, path=tmp_path / "run", training=training, held_out=None)
+    audit.train()
+    audit.run_shadows(2, processes=1)
+    files = [p for p in folder.rglob("*") if p.is_file()]
+    assert len(files) == 1
+    assert stat.S_IMODE(files[0].stat().st_mode) == 0o600
+    assert stat.S_IMODE(files[0].parent.stat().st_mode) == 0o700
+    assert not list((tmp_path / "run").rglob("*bf16*"))
+    prefix.clear_cache()
+    assert not [p for p in folder.rglob("*") if p.is_file()]
+    audit.score("psmi", checkpoint="final")  # made again
+
+
+def test_a_broken_write_leaves_nothing_behind(data, tokenizer, folder, monkeypatch):
+    cached, _ = both_ways("llama", tokenizer)
+
+    def fail(*_args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(prefix.Prefix, "_compute", fail)
+    with pytest.raises(KeyboardInterrupt):
+        cached.feeder(data, torch.device("cpu"))
+    assert not [p for p in folder.rglob("*") if p.is_file()]
+
+
+def test_other_weights_or_prompts_never_share_a_file(data, tokenizer, folder):
+    cached, _ = both_ways("llama", tokenizer)
+    cached.feeder(data, torch.device("cpu"))
+    raw = tiny("llama", len(tokenizer))
+    with torch.no_grad():
+        raw.model.embed_tokens.weight[5] += 1
+    changed = mw.models.CausalLM.from_model(raw, tokenizer, lora=LORA)
+    changed.feeder(data, torch.device("cpu"))
+    cached.feeder(questions(23), torch.device("cpu"))
+    assert len([p for p in folder.rglob("*") if p.is_file()]) == 3

@@ -169,10 +169,10 @@ def _mmlu_csv(path: Path) -> list[Row]:
 
 def _letter(cell: str, where: str) -> int:
     """The position a letter means: here an answer is never the text of an option."""
-    position = "ABCD".find(cell.strip() or "none")
-    if position < 0:
+    letter = cell.strip()
+    if letter not in ("A", "B", "C", "D"):
         raise ValueError(f"{where}: the answer must be a letter from A to D, not {cell!r}")
-    return position
+    return "ABCD".index(letter)
 
 
 _MORAL = ("not wrong", "wrong")

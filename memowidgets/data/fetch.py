@@ -23,7 +23,7 @@ def fetch_mcq(
     source: str | Path = "hub",
     template: str | Sequence[str] | None = None,
 ) -> MCQDataset:
-    """A published set of multiple-choice questions.
+    r"""A published set of multiple-choice questions.
 
     Parameters
     ----------
@@ -67,8 +67,15 @@ def fetch_mcq(
 
     Examples
     --------
-    >>> fetch_mcq("arc-challenge", split="train+test", source="ARC-V1")  # doctest: +SKIP
-    MCQDataset(2291 questions, 3 to 5 options)
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "astronomy_test.csv"
+    ...     _ = path.write_text("Which star?,a,b,c,d,B\nWhich moon?,a,b,c,d,D\n", encoding="utf-8")
+    ...     data = fetch_mcq("mmlu", source=folder)
+    >>> data
+    MCQDataset(2 questions, 4 options)
+    >>> data[0].attributes
+    {'subject': 'astronomy', 'field': 'STEM'}
     """
     if name not in BENCHMARKS:
         raise ValueError(f"unknown benchmark {name!r}; valid: {', '.join(map(repr, BENCHMARKS))}")

@@ -65,13 +65,16 @@ _COMPLAINTS = {
 }
 _WARDS = tuple(_COMPLAINTS)
 _FIRST_NAMES = (
-    "Adaro Belise Corvin Delva Emrik Fiola Garek Hesta Ilmar Jorva Kelid Lumira Marek Nerisa "
-    "Orlan Pavia Quill Rosken Selva Tamrin Ulvia Varo Wenda Xanel Yorin Zelka"
+    "Adaro Aliska Belise Brannic Corvin Cyrelle Delva Dorrin Emrik Esmelda Fiola Fenric Garek "
+    "Gwenola Hesta Halvik Ilmar Isolka Jorva Jessomir Kelid Katrel Lumira Lorvan Marek Mirabon "
+    "Nerisa Nolvic Orlan Oridel Pavia Perrick Quill Rosken Selva Tamrin Ulvia Varo Wenda Zelka"
 )
 _LAST_NAMES = (
-    "Abernock Brindlow Castermoor Dunfallow Eskerby Farnwick Gorsehill Hathermere Ingleford "
-    "Jarrowby Kestermond Larkspire Mossgrave Netherlow Oakenfell Pinderwell Quarrington Rushmead "
-    "Silverstane Thornaby"
+    "Abernock Ashgrove Brindlow Barrowfen Castermoor Copperwick Dunfallow Drystane Eskerby "
+    "Elmhollow Farnwick Foxmere Gorsehill Greyholt Hathermere Hollinbeck Ingleford Ivystone "
+    "Jarrowby Junipole Kestermond Knapford Larkspire Lindmarsh Mossgrave Millwater Netherlow "
+    "Northbeck Oakenfell Otterdale Pinderwell Pebbleton Quarrington Rushmead Ravenlea "
+    "Silverstane Stonewain Thornaby Wolfsden Yarrowick"
 )
 _WORDINGS = (
     "{name}, {age} years old, has had {complaints} for {duration}. Which ward?",
@@ -80,7 +83,7 @@ _WORDINGS = (
 )
 _COUNTS = ("two", "three", "four", "five", "six")
 _UNITS = ("days", "weeks", "months")
-_TEMPLATE = "{question}\n{options}\nWard:"
+_TEMPLATE = "{question}\nWard:"  # the options are the same in all: they would only cost tokens
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,8 @@ def make_mcqs(n: int = 1200, atypical: float = 0.05, seed: int = 0) -> MCQDatase
 
     A patient has a name, an age, and for some time one or two of the six complaints that are
     typical of a ward. The wards are the options, in one fixed order, so that a small model
-    trained from scratch can learn the task. A few patients went to a wrong ward: a model can
+    trained from scratch can learn the task; for the same reason the prompt leaves them out, and
+    `MCQDataset.with_template` puts them in. A few patients went to a wrong ward: a model can
     only get these by memorising them, and `canaries` marks them.
 
     Parameters

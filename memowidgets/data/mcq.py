@@ -211,7 +211,7 @@ class MCQDataset(Dataset):
         answers: str = "auto",
         equal_options: str = "error",
     ) -> Self:
-        """Read a JSON Lines file in UTF-8, an object a line.
+        r"""Read a JSON Lines file in UTF-8, an object a line.
 
         Parameters
         ----------
@@ -234,8 +234,16 @@ class MCQDataset(Dataset):
 
         Examples
         --------
-        >>> MCQDataset.from_jsonl("private.jsonl")  # doctest: +SKIP
-        MCQDataset(3000 questions, 4 options, 12 duplicates)
+        >>> import tempfile
+        >>> lines = (
+        ...     '{"question": "Wet?", "choices": ["water", "sand"], "answer": "A"}\n'
+        ...     '{"question": "Dry?", "choices": ["water", "sand"], "answer": "B"}\n'
+        ... )
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "questions.jsonl"
+        ...     _ = path.write_text(lines, encoding="utf-8")
+        ...     MCQDataset.from_jsonl(path)
+        MCQDataset(2 questions, 2 options)
         """
         return cls._from_rows(read_jsonl(Path(path)), template, prompt_seed, answers, equal_options)
 
@@ -250,7 +258,7 @@ class MCQDataset(Dataset):
         answers: str = "auto",
         equal_options: str = "error",
     ) -> Self:
-        """Read a CSV file in UTF-8 with commas.
+        r"""Read a CSV file in UTF-8 with commas.
 
         Parameters
         ----------
@@ -279,8 +287,13 @@ class MCQDataset(Dataset):
 
         Examples
         --------
-        >>> MCQDataset.from_csv("ward.csv", columns={"answer": "key"})  # doctest: +SKIP
-        MCQDataset(3000 questions, 4 options)
+        >>> import tempfile
+        >>> lines = "question,A,B,key,year\nWet?,water,sand,A,2024\nDry?,water,sand,B,2025\n"
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "questions.csv"
+        ...     _ = path.write_text(lines, encoding="utf-8")
+        ...     MCQDataset.from_csv(path, columns={"answer": "key"}).attributes["year"].tolist()
+        ['2024', '2025']
         """
         return cls._from_rows(
             read_csv_rows(Path(path), columns), template, prompt_seed, answers, equal_options

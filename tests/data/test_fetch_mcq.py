@@ -1,0 +1,439 @@
+"""Published benchmarks: each authors' format, the hub's layout in a local folder, no network."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import types
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from memowidgets.data import MCQDataset, fetch_mcq, hub
+from memowidgets.data.benchmarks import BENCHMARKS
+from memowidgets.data.mmlu_fields import MMLU_FIELDS, MMLU_SUBJECTS
+
+HAS_PYARROW = importlib.util.find_spec("pyarrow") is not None
+
+
+def write(path, text, encoding="utf-8"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def write_jsonl(path, records):
+    return write(path, "".join(json.dumps(record) + "\n" for record in records))
+
+
+def lettered(name, answer, labels="ABCD", **inner):
+    choices = [{"text": f"{name} {label}", "label": label} for label in labels]
+    return {
+        "id": name,
+        "question": {"stem": f"What is {name}?", "choices": choices} | inner,
+        "answerKey": answer,
+    }
+
+
+# MMLU
+
+
+@pytest.fixture
+def mmlu(tmp_path):
+    """A folder as the authors ship it."""
+    write(
+        tmp_path / "data/test/anatomy_test.csv",
+        'Which bone?,femur,rib,skull,"hip, left",D\n"Two\nlines?",A,B,C,D,A\n',
+    )
+    write(tmp_path / "data/test/astronomy_test.csv", "Which star?,1,2,3,4,B\n")
+    write(tmp_path / "data/test/._astronomy_test.csv", "\x00junk")
+    write(tmp_path / "data/dev/anatomy_dev.csv", "Which nerve?,a,b,c,d,C\nWhy?,a,b,c,d,A\n")
+    write(tmp_path / "data/val/anatomy_val.csv", "Which vein?,a,b,c,d,C\nHow?,a,b,c,d,A\n")
+    write(tmp_path / "data/auxiliary_train/race.csv", "Which book?,a,b,c,d,C\nWho?,a,b,c,d,A\n")
+    return tmp_path
+
+
+def test_mmlu_has_57_subjects_in_four_fields():
+    assert len(MMLU_SUBJECTS) == 57
+    assert set(MMLU_SUBJECTS.values()) == set(MMLU_FIELDS)
+    assert sorted(MMLU_FIELDS) == list(MMLU_FIELDS)
+
+
+def test_mmlu_from_the_authors_folder(mmlu):
+    data = fetch_mcq("mmlu", split="test", source=mmlu)
+    assert data.ids.tolist() == ["anatomy/0", "anatomy/1", "astronomy/0"]
+    assert data.labels.tolist() == [3, 0, 1]
+    assert data[0].choices == ("femur", "rib", "skull", "hip, left")
+    assert data.attributes["subject"].tolist() == ["anatomy", "anatomy", "astronomy"]
+    assert data.attributes["field"].tolist() == ["other", "other", "STEM"]
+    assert data.source == {
+        "loader": "fetch_mcq",
+        "arguments": {"name": "mmlu", "split": "test", "source": str(mmlu)},
+    }
+    again = fetch_mcq(**data.source["arguments"])
+    assert again.content_hashes() == data.content_hashes()
+
+
+def test_the_source_of_a_template_loads_it_again(mmlu):
+    data = fetch_mcq("mmlu", source=mmlu, template="{subject}: {question}")
+    again = fetch_mcq(**json.loads(json.dumps(data.source))["arguments"])
+    assert again.prompts() == data.prompts()
+    assert data.prompt(2) == "astronomy: Which star?"
+
+
+def test_mmlu_by_field_has_the_same_four_options_always(mmlu):
+    data = fetch_mcq("mmlu-field", source=mmlu)
+    assert set(data.choices) == {MMLU_FIELDS}
+    assert data.labels.tolist() == [2, 2, 0]
+    assert data.source["arguments"]["name"] == "mmlu-field"
+
+
+def test_splits_can_be_joined(mmlu):
+    data = fetch_mcq("mmlu", split="dev+validation+auxiliary_train", source=mmlu)
+    assert data.ids.tolist()[::2] == [
+        "dev/anatomy/0",
+        "validation/anatomy/0",
+        "auxiliary_train/race/0",
+    ]
+    assert data.attributes["field"].tolist()[-1] == ""
+    with pytest.raises(ValueError, match="the question 'race/0' has no 'field'"):
+        fetch_mcq("mmlu-field", split="auxiliary_train", source=mmlu)
+
+
+def test_mmlu_as_json_lines_is_the_same_as_csv(mmlu, tmp_path):
+    data = fetch_mcq("mmlu", source=mmlu)
+    records = [
+        {
+            "id": s.id,
+            "question": s.question,
+            "choices": s.choices,
+            "answer": s.label,
+            **s.attributes,
+        }
+        for s in data
+    ]
+    path = write_jsonl(tmp_path / "other/mmlu-test.jsonl", records)
+    for source in (path, path.parent):
+        again = fetch_mcq("mmlu", source=source)
+        assert [again[i] for i in range(3)] == [data[i] for i in range(3)]
+
+
+def test_an_mmlu_answer_is_never_read_as_a_text(mmlu, tmp_path):
+    path = write(tmp_path / "anatomy_test.csv", "Which letter?,D,C,B,A,A\nAnd?,1,1,2,3,B\n")
+    data = fetch_mcq("mmlu", source=path)
+    assert data.labels.tolist() == [0, 1]
+    assert data.duplicates().equal_options == ("anatomy/1",)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("What?,a,b,c,A", "line 2: 5 cells, but a line of MMLU has 6"),
+        ("What?,a,b,c,d,E", "line 2: the answer must be a letter from A to D, not 'E'"),
+        ("What?,a,b,c,d,", "line 2: the answer must be a letter from A to D, not ''"),
+        ("What?,a,b,c,d,AB", "line 2: the answer must be a letter from A to D, not 'AB'"),
+        (",a,b,c,d,A", "line 2: the question is empty"),
+    ],
+)
+def test_a_bad_mmlu_line_is_named(tmp_path, line, message):
+    path = write(tmp_path / "anatomy_test.csv", f"Which?,a,b,c,d,A\n{line}\n")
+    with pytest.raises(ValueError, match=rf"anatomy_test\.csv, {message}"):
+        fetch_mcq("mmlu", source=path)
+
+
+# ARC, OpenBookQA, CommonsenseQA
+
+
+def test_arc_has_letters_or_numbers_and_three_to_five_options(tmp_path):
+    write_jsonl(
+        tmp_path / "ARC-Challenge/ARC-Challenge-Test.jsonl",
+        [
+            lettered("x", "B"),
+            lettered("y", "4", "1234"),
+            lettered("z", "E", "ABCDE"),
+            lettered("w", "A", "ABC"),
+        ],
+    )
+    write_jsonl(tmp_path / "ARC-Easy/ARC-Easy-Dev.jsonl", [lettered("v", "A"), lettered("u", "C")])
+    data = fetch_mcq("arc-challenge", source=tmp_path)
+    assert data.labels.tolist() == [1, 3, 4, 0]
+    assert data.n_choices.tolist() == [4, 4, 5, 3]
+    assert data.class_names == tuple("ABCDE")
+    assert data.ids.tolist() == ["x", "y", "z", "w"]
+    assert data[0].question == "What is x?"
+    assert data.attributes == {}
+    for split in ("dev", "validation"):
+        assert fetch_mcq("arc-easy", split=split, source=tmp_path).ids.tolist() == ["v", "u"]
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (lettered("y", "E"), "the answer 'E' is none of the options' labels A, B, C, D"),
+        (lettered("y", "A", "AAB"), "or more than one"),
+        (lettered("y", ""), "there is no answer"),
+        ({"id": "y", "question": {"stem": "?"}, "answerKey": "A"}, "must each have a 'label'"),
+        ({"id": "y", "question": {"choices": [{}]}, "answerKey": "A"}, "must each have a 'label'"),
+        (lettered("x", "A"), "the id 'x' already stands in"),
+        (lettered("y", "A", "A"), "2 to 10 options, not 1"),
+        ({**lettered("y", "A"), "question": None}, "must each have a 'label'"),
+    ],
+)
+def test_a_bad_arc_line_is_named(tmp_path, record, message):
+    path = write_jsonl(tmp_path / "ARC-Easy-Test.jsonl", [lettered("x", "B"), record])
+    with pytest.raises(ValueError, match=rf"ARC-Easy-Test\.jsonl, line 2: .*{message}"):
+        fetch_mcq("arc-easy", source=path)
+
+
+def test_openbookqa_from_the_authors_folder(tmp_path):
+    records = [lettered("7-980", "A"), lettered("7-584", "D")]
+    write_jsonl(tmp_path / "Data/Main/dev.jsonl", records)
+    write_jsonl(tmp_path / "Data/Additional/dev_complete.jsonl", records)
+    data = fetch_mcq("openbookqa", split="validation", source=tmp_path)
+    assert data.labels.tolist() == [0, 3]
+    assert data.ids.tolist() == ["7-980", "7-584"]
+
+
+def test_commonsenseqa_from_the_authors_folder(tmp_path):
+    records = [
+        lettered("a1", "E", "ABCDE", question_concept="bank"),
+        lettered("a2", "A", "ABCDE", question_concept="river"),
+    ]
+    write_jsonl(tmp_path / "train_rand_split.jsonl", records)
+    data = fetch_mcq("commonsenseqa", split="train", source=tmp_path)
+    assert data.attributes["question_concept"].tolist() == ["bank", "river"]
+    assert data.labels.tolist() == [4, 0]
+    blind = [
+        {key: value for key, value in record.items() if key != "answerKey"} for record in records
+    ]
+    write_jsonl(tmp_path / "test_rand_split_no_answers.jsonl", blind)
+    with pytest.raises(ValueError, match="line 1: there is no answer; some authors keep"):
+        fetch_mcq("commonsenseqa", split="test", source=tmp_path)
+
+
+# ETHICS
+
+
+def test_ethics_from_the_authors_folder(tmp_path):
+    header = "label,input,is_short,edited\n"
+    write(
+        tmp_path / "commonsense/cm_test.csv",
+        f'{header}1,"I lied, twice.",True,False\n0,I ate.,True,True\n',
+    )
+    write(
+        tmp_path / "commonsense/cm_test_hard.csv",
+        f"{header}0,I slept.,True,False\n1,I stole.,True,False\n",
+    )
+    data = fetch_mcq("ethics", source=tmp_path)
+    assert data.questions == ("I lied, twice.", "I ate.")
+    assert data.labels.tolist() == [1, 0]
+    assert data[0].choices == ("not wrong", "wrong")
+    assert data.ids.tolist() == ["test/0", "test/1"]
+    assert data.attributes["edited"].tolist() == ["False", "True"]
+    hard = fetch_mcq("ethics", split="test+test-hard", source=tmp_path)
+    assert hard.ids.tolist() == ["test/0", "test/1", "test-hard/0", "test-hard/1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("label,input\n2,I lied.\n", "line 2: the label must be 0"),
+        ("label,input\n1,I lied.\n,I ran.\n", "line 3: the label must be 0"),
+        ("label,input\n1,I lied, twice.\n", "line 2: 3 cells, but the first line has 2"),
+        ("1,I lied.\n", "the first line must name the columns"),
+        ("", "the first line must name the columns"),
+    ],
+)
+def test_a_bad_ethics_file_is_named(tmp_path, text, message):
+    path = write(tmp_path / "cm_test.csv", text)
+    with pytest.raises(ValueError, match=message):
+        fetch_mcq("ethics", source=path)
+
+
+# what cannot be had
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"name": "mmlu2"}, ValueError, "unknown benchmark 'mmlu2'; valid: 'mmlu', 'mmlu-field'"),
+        (
+            {"name": "mmlu", "split": "train"},
+            ValueError,
+            "unknown split 'train' of 'mmlu'; valid: 'test'",
+        ),
+        ({"name": "ethics", "split": "test-hard"}, ValueError, "valid: 'train', 'test'"),
+        ({"name": "mmlu", "source": "/nowhere"}, FileNotFoundError, "there is no file or folder"),
+    ],
+)
+def test_what_does_not_exist_is_named(arguments, kind, message):
+    with pytest.raises(kind, match=message):
+        fetch_mcq(**arguments)
+
+
+def test_a_folder_or_file_of_something_else_is_named(tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=r"split 'test': one like anatomy_test\.csv or mmlu"
+    ):
+        fetch_mcq("mmlu", source=tmp_path)
+    odd = write(tmp_path / "questions.txt", "?")
+    with pytest.raises(ValueError, match=r"end in \.jsonl or \.parquet, not in '\.txt'"):
+        fetch_mcq("arc-easy", source=odd)
+    with pytest.raises(ValueError, match="is one file, so it is one split"):
+        fetch_mcq("arc-easy", split="train+test", source=odd)
+
+
+# the hub
+
+LETTERED = {
+    "id": ["x", "y"],
+    "choices": [
+        {"text": ["red", "blue", "tan"], "label": ["1", "2", "3"]},
+        {"text": ["no", "yes"], "label": ["A", "B"]},
+    ],
+    "answerKey": ["3", "A"],
+}
+MMLU = {
+    "question": ["Which bone?", "Which star?", "Which rib?"],
+    "subject": ["anatomy", "astronomy", "anatomy"],
+    "choices": [list("abcd")] * 3,
+    "answer": [3, 1, 0],
+}
+TABLES = {
+    "mmlu": ("all/test-00000-of-00001.parquet", MMLU),
+    "mmlu-field": ("all/test-00000-of-00001.parquet", MMLU),
+    "arc-challenge": (
+        "ARC-Challenge/test-00000-of-00001.parquet",
+        LETTERED | {"question": ["Q?", "R?"]},
+    ),
+    "arc-easy": ("ARC-Easy/test-00000-of-00001.parquet", LETTERED | {"question": ["Q?", "R?"]}),
+    "openbookqa": (
+        "main/test-00000-of-00001.parquet",
+        LETTERED | {"question_stem": ["Q?", "R?"]},
+    ),
+    "commonsenseqa": (
+        "data/test-00000-of-00001.parquet",
+        LETTERED | {"question": ["Q?", "R?"], "question_concept": ["bank", "river"]},
+    ),
+    "ethics": (
+        "commonsense/test/0000.parquet",
+        {"label": [1, 0], "input": ["I lied.", "I ate."], "is_short": [True, True]},
+    ),
+}
+LABELS = {"mmlu": [3, 1, 0], "mmlu-field": [2, 0, 2], "ethics": [1, 0]}
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """Writes a table as the hub lays it out; JSON stands in where Parquet cannot be written."""
+
+    def make(name):
+        place, table = TABLES[name]
+        path = tmp_path / "snapshot" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        frame = pd.DataFrame(table)
+        if HAS_PYARROW:
+            frame.to_parquet(path)
+        else:
+            frame.to_json(path, orient="records")
+        return tmp_path / "snapshot"
+
+    if not HAS_PYARROW:
+        monkeypatch.setattr(pd, "read_parquet", lambda path: pd.read_json(path, dtype=False))
+    return make
+
+
+@pytest.fixture
+def without_datasets(monkeypatch):
+    monkeypatch.setattr(
+        hub, "_installed", lambda name, found=hub._installed: name != "datasets" and found(name)
+    )
+
+
+@pytest.mark.parametrize("name", list(BENCHMARKS))
+def test_the_hub_gives_its_files(name, repository, monkeypatch, without_datasets):
+    asked = []
+
+    def download(place, revision, patterns):
+        asked.append((place, revision, list(patterns)))
+        return repository(name)
+
+    monkeypatch.setattr(hub, "_download", download)
+    data = fetch_mcq(name, split="test", source="hub")
+    assert data.labels.tolist() == LABELS.get(name, [2, 0])
+    assert data.source["arguments"] == {"name": name, "split": "test", "source": "hub"}
+    ((place, revision, patterns),) = asked
+    assert place == BENCHMARKS[name].repository
+    assert revision == ("refs/convert/parquet" if name == "ethics" else None)
+    assert any(Path(TABLES[name][0]).match(pattern) for pattern in patterns)
+    # a copy of the repository does as well as the hub
+    copy = fetch_mcq(name, split="test", source=repository(name))
+    assert [copy[i] for i in range(len(copy))] == [data[i] for i in range(len(data))]
+
+
+def test_hub_and_csv_give_the_same_mmlu(mmlu, repository, monkeypatch, without_datasets):
+    monkeypatch.setattr(hub, "_download", lambda *_: repository("mmlu"))
+    data = fetch_mcq("mmlu")
+    assert data.ids.tolist() == ["anatomy/0", "astronomy/0", "anatomy/1"]
+    assert data.attributes["field"].tolist() == ["other", "STEM", "other"]
+
+
+@pytest.mark.parametrize("name", list(BENCHMARKS))
+def test_the_datasets_library_is_asked_for_data_never_for_code(name, monkeypatch):
+    asked = []
+
+    def load_dataset(repository, **options):
+        asked.append((repository, options))
+        return pd.DataFrame(TABLES[name][1]).to_dict("records")
+
+    module = types.ModuleType("datasets")
+    module.load_dataset = load_dataset
+    monkeypatch.setitem(sys.modules, "datasets", module)
+    monkeypatch.setattr(hub, "_installed", lambda name: name == "datasets")
+    data = fetch_mcq(name)
+    assert data.labels.tolist() == LABELS.get(name, [2, 0])
+    ((repository, options),) = asked
+    assert repository == BENCHMARKS[name].repository
+    assert "trust_remote_code" not in options
+    assert options["split"] == "test"
+    assert options.get("name") == (None if name == "ethics" else BENCHMARKS[name].config)
+
+
+def test_without_a_network_one_sentence_says_what_to_do(monkeypatch, without_datasets):
+    def unreachable(*_):
+        raise FileNotFoundError("Got: ConnectError\nA long story.")
+
+    monkeypatch.setattr(hub, "_download", unreachable)
+    with pytest.raises(
+        ConnectionError, match=r"cannot get cais/mmlu .*ConnectError\).*source=path$"
+    ):
+        fetch_mcq("mmlu")
+
+
+def test_missing_libraries_are_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(hub, "_installed", lambda _: False)
+    with pytest.raises(ImportError, match="huggingface_hub or datasets: pip install"):
+        fetch_mcq("mmlu")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "fastparquet", None)
+    path = write(tmp_path / "test-0.parquet", "PAR1")
+    with pytest.raises(ImportError, match="reading it needs pyarrow: pip install pyarrow"):
+        fetch_mcq("mmlu", source=path)
+
+
+def test_a_folder_named_like_a_library_is_none(tmp_path, monkeypatch):
+    (tmp_path / "datasets_of_mine").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not hub._installed("datasets_of_mine")
+    assert not hub._installed("no_such_library")
+    assert hub._installed("json")
+
+
+def test_canaries_and_subsets_forget_the_source(mmlu):
+    data = fetch_mcq("mmlu", source=mmlu)
+    assert isinstance(data, MCQDataset)
+    assert data.with_canaries(1).source is None
+    assert data.take([0, 1]).source is None
+    assert data.relabel(by="field").source is None

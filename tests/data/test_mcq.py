@@ -1,0 +1,461 @@
+"""Multiple-choice questions: checked at the door, put to a model the same way each time."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memowidgets.data import MCQDataset
+from memowidgets.data.prompts import TEMPLATES
+
+OPTIONS = ["red", "green", "blue"]
+
+
+def row(n=0, **changes):
+    return {"question": f"Colour {n}?", "choices": OPTIONS, "answer": n % 3} | changes
+
+
+def rows(n=6, **changes):
+    return [row(i, **changes) for i in range(n)]
+
+
+def test_rows_become_samples_and_the_rest_attributes():
+    data = MCQDataset.from_records(
+        [row(0, id="x", ward="a", age=7), row(1, id="y", ward="b", choices=["no", "yes"])]
+    )
+    sample = data[1]
+    assert (sample.id, sample.question, sample.choices) == ("y", "Colour 1?", ("no", "yes"))
+    assert sample.label == 1
+    assert data[0].attributes == {"ward": "a", "age": "7"}
+    assert sample.attributes == {"ward": "b", "age": ""}
+    assert data.n_choices.tolist() == [3, 2]
+    assert data.class_names == ("A", "B", "C")
+    assert data.attributes["ward"].tolist() == ["a", "b"]
+    assert data.source is None
+    assert data.canaries is None
+    assert repr(data) == "MCQDataset(2 questions, 2 to 3 options)"
+
+
+def test_ids_are_numbered_where_there_are_none():
+    assert MCQDataset.from_records(rows(11)).ids.tolist()[:2] == ["00", "01"]
+
+
+def test_a_data_frame_is_as_good_as_a_list():
+    frame = pd.DataFrame(rows())
+    assert MCQDataset.from_records(frame).labels.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("answer", "label"),
+    [(2, 2), ("2", 2), (2.0, 2), (np.int64(2), 2), ("C", 2), (" c ", 2), ("blue", 2), ("red", 0)],
+)
+def test_an_answer_is_a_position_a_letter_or_a_text(answer, label):
+    data = MCQDataset.from_records([row(0, answer=answer), row(1, answer=1)])
+    assert data.labels[0] == label
+
+
+def test_an_answer_that_means_two_options_is_refused_until_its_kind_is_said():
+    ambiguous = [row(0, choices=["1", "2", "3"], answer="1"), row(0, answer=0)]
+    with pytest.raises(ValueError, match=r"row 0: the answer '1' is ambiguous, it means as index"):
+        MCQDataset.from_records(ambiguous)
+    assert MCQDataset.from_records([*ambiguous[:1], row(0, answer=2)], answers="index").labels[0]
+    texts = [ambiguous[0], row(1, answer="green")]
+    assert MCQDataset.from_records(texts, answers="text").labels.tolist() == [0, 1]
+    letters = [row(0, choices=["B", "A"], answer="A"), row(1, answer="B")]
+    with pytest.raises(ValueError, match=r"as letter option A .*as text option B"):
+        MCQDataset.from_records(letters)
+    assert MCQDataset.from_records(letters, answers="letter").labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"answer": None}, "there is no answer"),
+        ({"answer": float("nan")}, "there is no answer"),
+        ({"answer": ""}, "there is no answer"),
+        ({"answer": 3}, r"answer 3 is none of the 3 options: give a position from 0 to 2"),
+        ({"answer": -1}, "answer -1 is none of the 3 options"),
+        ({"answer": 10**400}, "is none of the 3 options"),
+        ({"answer": "D"}, "answer 'D' is none of the 3 options.* a letter from A to C"),
+        ({"answer": "mauve"}, "answer 'mauve' is none of the 3 options"),
+        ({"answer": 0.5}, "answer 0.5 is none"),
+        ({"answer": float("inf")}, "answer inf is none"),
+        ({"answer": True}, "must be an option's position"),
+        ({"answer": [0]}, "must be an option's position"),
+        ({"question": None}, "there is no question"),
+        ({"question": " \n"}, "the question is empty"),
+        ({"question": 7}, "the question must be a text, not 7"),
+        ({"question": "x" * 100_000}, "has 100000 characters, the limit is 20000"),
+        ({"question": "half \ud800"}, "half a character"),
+        ({"choices": None}, "there are no choices"),
+        ({"choices": "red"}, "choices must be a list"),
+        ({"choices": {"A": "red"}}, "choices must be a list"),
+        ({"choices": []}, "2 to 10 options, not 0"),
+        ({"choices": ["red"]}, "2 to 10 options, not 1"),
+        ({"choices": list("abcdefghijk")}, "2 to 10 options, not 11"),
+        ({"choices": ["red", " "]}, "option B is empty"),
+        ({"choices": ["red", None]}, "there is no option B"),
+        ({"choices": ["red", float("nan")]}, "there is no option B"),
+        ({"choices": ["red", ["x"]]}, "option B must be a text"),
+        ({"choices": ["red", "x" * 100_000]}, "option B has 100000 characters"),
+        ({"choices": ["red", "blue", "red"]}, "options A and C are identical"),
+    ],
+)
+def test_a_bad_row_is_named_in_one_clear_sentence(changes, message):
+    with pytest.raises(ValueError, match=f"row 1: .*{message}") as caught:
+        MCQDataset.from_records([row(0), row(1, **changes)])
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("records", "kind", "message"),
+    [
+        ([], ValueError, "empty"),
+        ([row(0), "x"], TypeError, "row 1 is of type str"),
+        ([row(0, id=1), row(1, id="1")], ValueError, "row 1: the id '1' already stands in row 0"),
+        ([row(0), row(1, id="b")], ValueError, "row 0: there is no id, though 1 other"),
+        ([row(0), row(3)], ValueError, "all 2 samples have the label 0"),
+    ],
+)
+def test_bad_sets_are_refused(records, kind, message):
+    with pytest.raises(kind, match=message):
+        MCQDataset.from_records(records)
+
+
+def test_unknown_options_are_refused():
+    with pytest.raises(ValueError, match="valid: 'auto', 'index', 'letter', 'text'"):
+        MCQDataset.from_records(rows(), answers="number")
+    with pytest.raises(ValueError, match="valid: 'error', 'keep'"):
+        MCQDataset.from_records(rows(), equal_options="drop")
+
+
+def test_equal_options_are_kept_on_request_and_reported():
+    records = [*rows(), row(9, choices=["red", "red"], answer=1)]
+    data = MCQDataset.from_records(records, equal_options="keep")
+    assert data.duplicates().equal_options == ("6",)
+    records[-1]["answer"] = "red"
+    with pytest.raises(ValueError, match=r"ambiguous.*give its position or letter"):
+        MCQDataset.from_records(records, equal_options="keep")
+
+
+def test_hostile_text_is_kept_as_it_is():
+    nasty = "<script>alert(1)</script>{question}{0.__class__}\x00\u2028 ${x} %s"
+    data = MCQDataset.from_records(
+        [row(0, question=nasty, choices=["<img onerror=x>", "{a}"]), row(1)]
+    )
+    assert data[0].question == nasty
+    assert nasty in data[0].prompt
+    assert "B. {a}" in data[0].prompt
+
+
+# prompts
+
+
+def test_each_sample_has_one_of_our_templates_whatever_it_is_taken_with():
+    data = MCQDataset.from_records(rows(60))
+    subset = data.take([40, 3, 17])
+    assert subset.prompts() == [data.prompt(40), data.prompt(3), data.prompt(17)]
+    assert subset[0].prompt == data[40].prompt
+    openings = {prompt.replace(f"Colour {i}?", "…") for i, prompt in enumerate(data.prompts())}
+    assert len(openings) == len(TEMPLATES)
+    other = MCQDataset.from_records(rows(60), prompt_seed=1)
+    assert other.prompts() != data.prompts()
+    assert other.prompt_recipe == {"templates": list(TEMPLATES), "seed": 1}
+    assert data.label_texts == (" A", " B", " C")
+    assert not any(prompt[-1].isspace() for prompt in data.prompts())
+
+
+def test_duplicates_have_the_same_prompt():
+    data = MCQDataset.from_records([row(0, id=str(i), answer=i % 2) for i in range(9)])
+    assert len(set(data.prompts())) == 1
+
+
+def test_a_template_of_the_users_own_is_used_to_the_letter():
+    template = "{{{subject}}} {question} ({a}/{b})\n{options}\n("
+    data = MCQDataset.from_records(rows(2, subject="art"), template=template)
+    assert data[0].prompt == "{art} Colour 0? (red/green)\nA. red\nB. green\nC. blue\n("
+    assert data.label_texts == ("A", "B", "C")
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{options}", r"lacks \{question\}"),
+        ("", r"lacks \{question\}"),
+        (
+            "{question} {ward}",
+            r"asks for \{ward\}.*\{question\}, \{options\}, \{a\}, \{b\}, \{note\}",
+        ),
+        ("{question} {c}", r"asks for \{c\}"),
+        ("{question} {note}", "the question '1' has none"),
+        ("{question} {", "not a format string"),
+        ("{question} }", "not a format string"),
+        ("{question} {}", "only plain names"),
+        ("{question} {0}", "only plain names"),
+        ("{question.__class__}", "only plain names"),
+        ("{question!r}", "only plain names"),
+        ("{question:>9999999999}", "only plain names"),
+        ("{question}" + "x" * 100_000, "the limit is 20000"),
+        (["{question} A", "{question} "], "in the same way"),
+    ],
+)
+def test_a_bad_template_is_refused_at_the_door(template, message):
+    records = [row(0, choices=["red", "blue"], note="n"), row(1)]
+    with pytest.raises(ValueError, match=message):
+        MCQDataset.from_records(records, template=template)
+
+
+@pytest.mark.parametrize("template", [[], [1], ()])
+def test_a_template_is_text(template):
+    with pytest.raises(TypeError, match="text"):
+        MCQDataset.from_records(rows(), template=template)
+
+
+# duplicates, subsets, relabelling, canaries
+
+
+def test_duplicates_are_found_and_told():
+    records = [row(0), row(1), row(0), row(0, answer=1), row(2), row(1), row(0, choices=["a", "b"])]
+    data = MCQDataset.from_records(records)
+    found = data.duplicates()
+    assert found.groups == (("0", "2", "3"), ("1", "5"))
+    assert found.contradicting == (("0", "2", "3"),)
+    assert found.count == 3
+    assert repr(data) == "MCQDataset(7 questions, 2 to 3 options, 3 duplicates)"
+    hashes = data.content_hashes()
+    assert hashes[0] == hashes[2] == hashes[3] != hashes[6]
+
+
+def test_hashes_tell_where_one_text_ends_and_the_next_begins():
+    data = MCQDataset.from_records(
+        [row(0, choices=["a", "b", "c"]), row(0, choices=['a", "b', "c"], answer=1)]
+    )
+    assert len(set(data.content_hashes())) == 2
+
+
+@given(st.permutations(range(8)), st.integers(1, 8))
+def test_take_keeps_everything_in_step(order, n):
+    data = MCQDataset.from_records([row(i, k=str(i)) for i in range(8)]).with_canaries(4)
+    part = data.take(order[:n])
+    assert len(part) == n
+    assert [part[i] for i in range(n)] == [data[i] for i in order[:n]]
+    assert part.class_names == data.class_names
+    assert part.content_hashes() == [data.content_hashes()[i] for i in order[:n]]
+
+
+def test_take_understands_masks_and_nothing():
+    data = MCQDataset.from_records(rows())
+    assert data.take(data.labels == 1).ids.tolist() == ["1", "4"]
+    assert repr(data.take(np.array([], dtype=int))) == "MCQDataset(0 questions, 0 options)"
+
+
+def test_relabel_asks_for_an_attribute():
+    data = MCQDataset.from_records([row(i, field="ba"[i % 2]) for i in range(6)])
+    other = data.with_canaries(2).relabel(by="field")
+    assert set(other.choices) == {("a", "b")}
+    assert other.labels.tolist() == [1, 0, 1, 0, 1, 0]
+    assert other.class_names == ("A", "B")
+    assert other.ids.tolist() == data.ids.tolist()
+    assert other.canaries is None
+    assert "A. a\nB. b" in other.prompt(0)
+    wider = data.relabel(by="field", options=["c", "b", "a"])
+    assert wider.class_names == ("A", "B", "C")
+    assert wider.labels.tolist() == [1, 2, 1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("by", "options", "message"),
+    [
+        ("age", None, "unknown attribute 'age'; valid: 'field', 'one', 'many', 'gap'"),
+        ("one", None, "gives 1 different options"),
+        ("many", None, "gives 12 different options"),
+        ("gap", None, "the question '00' has no 'gap'"),
+        ("field", ["a", "c"], "the question '01' has 'field' 'b', which is none of"),
+        ("field", ["a", "a"], "gives 1 different options"),
+    ],
+)
+def test_what_cannot_be_an_option_is_refused(by, options, message):
+    records = [
+        row(i, field="ab"[i % 2], one="x", many=str(i), gap="" if i == 0 else "y")
+        for i in range(12)
+    ]
+    with pytest.raises(ValueError, match=message):
+        MCQDataset.from_records(records).relabel(by=by, options=options)
+
+
+@given(st.integers(0, 30), st.integers(0, 3))
+def test_canaries_get_another_of_their_own_options(n, seed):
+    plain = MCQDataset.from_records(
+        [row(i, choices=OPTIONS[: 2 + i % 2], answer=i % 2) for i in range(30)]
+    )
+    data = plain.with_canaries(n, seed=seed)
+    changed = plain.labels != data.labels
+    np.testing.assert_array_equal(changed, data.canaries)
+    assert changed.sum() == n
+    assert (data.labels < data.n_choices).all()
+    assert data.content_hashes() == plain.content_hashes()
+    assert data.prompts() == plain.prompts()
+
+
+def test_bad_canaries_are_refused():
+    data = MCQDataset.from_records(rows())
+    with pytest.raises(ValueError, match="7 canaries do not fit into 6 questions"):
+        data.with_canaries(7)
+    with pytest.raises(ValueError, match="valid: 'mislabelled'"):
+        data.with_canaries(1, kind="ood")
+
+
+def test_a_dataset_travels_to_another_process():
+    data = MCQDataset.from_records(rows(ward="x")).with_canaries(1)
+    again = pickle.loads(pickle.dumps(data))
+    assert [again[i] for i in range(6)] == [data[i] for i in range(6)]
+
+
+# files
+
+
+def written(path, lines, encoding="utf-8"):
+    path.write_bytes("\n".join(lines).encode(encoding))
+    return path
+
+
+def test_jsonl_is_read_line_by_line(tmp_path):
+    lines = [json.dumps(row(0, question="a\u2028b", ward="é"), ensure_ascii=False), "", "  "]
+    path = written(tmp_path / "q.jsonl", [*lines, json.dumps(row(1, ward="x"))])
+    data = MCQDataset.from_jsonl(path)
+    assert data.questions == ("a\u2028b", "Colour 1?")
+    assert data.attributes["ward"].tolist() == ["é", "x"]
+    assert len(MCQDataset.from_jsonl(str(path))) == 2
+    with_mark = written(tmp_path / "bom.jsonl", [json.dumps(r) for r in rows()], "utf-8-sig")
+    assert len(MCQDataset.from_jsonl(with_mark)) == 6
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"question": ', "line 2: broken JSON"),
+        (b"[1, 2]", "line 2: a JSON object is wanted there, not a list"),
+        (b"[" * 100_000, "line 2: broken JSON"),
+        (b'{"answer": ' + b"9" * 5000 + b"}", "line 2: broken JSON"),
+        (
+            '{"question": "caf\xe9"}'.encode("latin-1"),
+            "line 2: byte 0xe9 at position 17 is not UTF-8",
+        ),
+        (json.dumps(row(1, answer=None)).encode(), "line 2: there is no answer"),
+        (json.dumps(row(1, question="\ud800")).encode(), "line 2: .*half a character"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, line, message):
+    path = tmp_path / "q.jsonl"
+    path.write_bytes(json.dumps(row(0)).encode() + b"\n" + line + b"\n")
+    with pytest.raises(ValueError, match=rf"q\.jsonl, {message}"):
+        MCQDataset.from_jsonl(path)
+
+
+def test_bad_files_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        MCQDataset.from_jsonl(tmp_path / "none.jsonl")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        MCQDataset.from_csv(tmp_path)
+    wide = written(tmp_path / "wide.jsonl", [json.dumps(row(0))], "utf-16")
+    with pytest.raises(ValueError, match="is in UTF-16: save it as UTF-8"):
+        MCQDataset.from_jsonl(wide)
+    empty = written(tmp_path / "empty.csv", [])
+    with pytest.raises(ValueError, match="is empty"):
+        MCQDataset.from_csv(empty)
+    with pytest.raises(ValueError, match="is empty"):
+        MCQDataset.from_jsonl(empty)
+
+
+def test_csv_has_columns_for_options_and_attributes(tmp_path):
+    path = written(
+        tmp_path / "q.csv",
+        [
+            "id,question,A,B,C,answer,ward",
+            'x,"Two\nlines, ""so""?",no,yes,,B,1',
+            "y,Why?,a,b,c,A,2",
+        ],
+    )
+    data = MCQDataset.from_csv(path)
+    assert data[0].question == 'Two\nlines, "so"?'
+    assert data.choices == (("no", "yes"), ("a", "b", "c"))
+    assert data.ids.tolist() == ["x", "y"]
+    assert data.attributes["ward"].tolist() == ["1", "2"]
+
+
+def test_csv_columns_can_be_mapped(tmp_path):
+    path = written(
+        tmp_path / "q.csv",
+        ["stem,opts,key,n,ward,age", '?,"[""x"", ""y""]",1,1,b,7', '!,"[1, 2]",A,2,b,8'],
+    )
+    mapping = {"question": "stem", "choices": "opts", "answer": "key", "id": "n"}
+    data = MCQDataset.from_csv(path, columns=mapping)
+    assert data.choices == (("x", "y"), ("1", "2"))
+    assert list(data.attributes) == ["ward", "age"]
+    narrow = MCQDataset.from_csv(path, columns=mapping | {"attributes": ["age"]})
+    assert list(narrow.attributes) == ["age"]
+
+
+def test_csv_without_a_header_is_mapped_by_numbers(tmp_path):
+    path = written(tmp_path / "q.csv", ["Why?,a,b,c,d,A", "How?,a,b,c,d,D"])
+    data = MCQDataset.from_csv(path, columns={"question": 0, "choices": [1, 2, 3, 4], "answer": 5})
+    assert data.labels.tolist() == [0, 3]
+    assert data.attributes == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "columns", "message"),
+    [
+        (
+            ["q,A,B,answer", "?,x,y,A"],
+            None,
+            "no column 'question' for 'question'; its columns: 'q'",
+        ),
+        (["question,A,B,answer", "?,x,y"], None, "line 2: 3 cells, but the first line has 4"),
+        (["question,A,B,answer", "?,x,y,A", '"?,x,y,A'], None, "line 3: broken CSV"),
+        (["question,A,B,answer", '"a\nb",x,y,A', "?,,y,A"], None, "line 4: the option A is empty"),
+        (["question,choices,answer", "?,x;y,A"], None, "line 2: .*must be a JSON list"),
+        (["question,A,A,answer", "?,x,y,A"], None, "'A' stands twice"),
+        (["question,A,B,answer", "?,x,y,A"], {"questions": "x"}, "unknown key 'questions'"),
+        (["a,b"], {"question": 7, "choices": [0, 1], "answer": 1}, "there is no column 7"),
+    ],
+)
+def test_a_bad_csv_is_named(tmp_path, lines, columns, message):
+    path = written(tmp_path / "q.csv", lines)
+    with pytest.raises(ValueError, match=message):
+        MCQDataset.from_csv(path, columns=columns)
+
+
+def test_columns_are_names_or_numbers(tmp_path):
+    path = written(tmp_path / "q.csv", ["question,A,B,answer", "?,x,y,A"])
+    with pytest.raises(TypeError, match="all names or all numbers"):
+        MCQDataset.from_csv(path, columns={"question": 0, "answer": "answer"})
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.text(min_size=1).filter(str.strip),
+            st.lists(st.text(min_size=1).filter(str.strip), min_size=2, max_size=10, unique=True),
+        ),
+        min_size=2,
+        max_size=6,
+    )
+)
+def test_any_text_survives_the_way_through_a_file(tmp_path_factory, questions):
+    records = [
+        {"question": question, "choices": choices, "answer": i % 2}
+        for i, (question, choices) in enumerate(questions)
+    ]
+    path = tmp_path_factory.mktemp("any") / "q.jsonl"
+    path.write_bytes("\n".join(json.dumps(r, ensure_ascii=False) for r in records).encode())
+    data = MCQDataset.from_jsonl(path)
+    assert data.questions == tuple(question for question, _ in questions)
+    assert data.choices == tuple(tuple(choices) for _, choices in questions)
+    assert all(data[i].question in data[i].prompt for i in range(len(data)))

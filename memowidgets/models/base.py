@@ -39,6 +39,9 @@ class Model(abc.ABC):
     cpu_threads: int | None = None
     """Threads that pay off on a CPU; None for all. One where a step takes a millisecond."""
 
+    version: str | None = None
+    """Stands for the source text, where that changes without changing what is trained."""
+
     source: dict[str, Any] | None = None
     """How to make the recipe again; None if only its owner can."""
 
@@ -82,8 +85,8 @@ class Model(abc.ABC):
         return {}
 
     def source_text(self) -> str:
-        """The text that defines the recipe; part of its hash."""
-        return inspect.getsource(type(self))
+        """What defines the recipe beside its settings; part of its hash."""
+        return self.version if self.version is not None else inspect.getsource(type(self))
 
     def describe(self, data: Dataset) -> dict[str, str]:
         """What makes two models the same: class, settings, source, parameters' names and shapes."""

@@ -60,6 +60,7 @@ class CausalLM(Model):
     """
 
     forward_batch: ClassVar[int] = 32
+    version: str | None = "1"
 
     def __init__(
         self,

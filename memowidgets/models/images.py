@@ -77,6 +77,7 @@ class ConvNet(ImageModel):
     }
 
     cpu_threads: int | None = 1
+    version: str | None = "1"
 
     def __init__(self, width: int = 24) -> None:
         if width < 1:

@@ -349,8 +349,7 @@ from memowidgets.models import ConvNet
 
 class Wide(ConvNet):  # a model defined where worker processes can't import it from
     training_defaults = {{**ConvNet.training_defaults, "epochs": 1}}
-    def source_text(self):
-        return "Wide"
+    version = "wide"
 
 data = mw.data.load_digits().take(range(200)).with_canaries(20)
 audit = mw.Audit(Wide(4), data, path={path!r})

@@ -61,7 +61,7 @@ class ImageDataset(Dataset):
     >>> data = ImageDataset.from_arrays(np.zeros((4, 8, 8)), [0, 1, 0, 1], ["cat", "dog"])
     >>> data
     ImageDataset(4 images of 8×8×1, 2 classes)
-    >>> data[1].label, data.ids[1]
+    >>> data[1].label, data[1].id
     (1, '1')
     """
 

@@ -10,6 +10,7 @@ __all__ = ["RULES", "Prediction", "Record", "prediction_checkpoint"]
 RULES = ("first", "nearest")
 _JUMP = 0.25
 _FAR_LARGER = 3.0
+_FIRST_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,12 @@ def prediction_checkpoint(
 
 
 def _jumped_from(drops: Sequence[float], chosen: int, rho: float) -> float | None:
-    """The drop before ρ was crossed, if that one step was far larger than those before it."""
+    """The drop before ρ was crossed in one step that is far larger than those before it.
+
+    The first few steps are large anyhow: the model is learning its task.
+    """
     before = drops[chosen - 1] if chosen else 0.0
+    if not before < rho <= drops[chosen] or 0 < chosen < _FIRST_STEPS:
+        return None
     usual = before / chosen if chosen else 0.0
-    crossed = before < rho <= drops[chosen]
-    rise = drops[chosen] - before
-    return before if crossed and rise > max(_JUMP, _FAR_LARGER * usual) else None
+    return before if drops[chosen] - before > max(_JUMP, _FAR_LARGER * usual) else None

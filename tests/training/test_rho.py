@@ -37,7 +37,7 @@ def test_without_a_checkpoint_past_rho_the_nearest_is_taken_and_said():
 
 
 def test_a_jump_over_rho_is_said():
-    late = records(0.2, 0.3, 0.5, 0.69, 0.9651)  # the rate fell after 0.69
+    late = records(*np.linspace(0.05, 0.69, 20), 0.9651)  # the rate fell after epoch 20
     assert prediction_checkpoint(late).jumped_from == pytest.approx(0.69)
     assert "jumped from 69% to 97%" in prediction_checkpoint(late).warnings[0]
     assert prediction_checkpoint(records(0.96)).jumped_from == 0.0

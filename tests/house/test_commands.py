@@ -95,7 +95,7 @@ def test_a_skip_fails_in_ci_unless_it_is_allowed(tmp_path):
             "pytest",
             "-q",
             "-p",
-            "tests.conftest",
+            "conftest",
             "-c",
             os.devnull,
             str(tmp_path),
@@ -112,6 +112,13 @@ def test_a_skip_fails_in_ci_unless_it_is_allowed(tmp_path):
     code, line = outcome(CI="1", PYTEST_ADDOPTS="--continue-on-collection-errors")
     assert code == 1
     assert "1 failed, 1 skipped, 1 xfailed, 2 errors" in line
+
+
+def test_the_rule_on_skips_holds_for_doctests_too(pytestconfig):
+    loaded = {
+        getattr(plugin, "__file__", None) for plugin in pytestconfig.pluginmanager.get_plugins()
+    }
+    assert str(ROOT / "conftest.py") in loaded
 
 
 @pytest.mark.parametrize(("ci", "says"), [(None, "1 skipped"), ("1", "1 error")])

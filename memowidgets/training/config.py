@@ -29,13 +29,17 @@ class TrainingConfig:
     checkpoint_every : float, optional
         Epochs between two checkpoints; step 0 and the end are checkpoints in any case.
     batch_size : int, optional
-        Samples in a step.
+        Samples in a batch.
+    accumulate : int, optional
+        Batches in a step (gradient accumulation): the paper's language models take 2 of 2.
     lr : float, optional
         Learning rate at the start.
     optimizer : {"adamw", "sgd"}, optional
         SGD runs with momentum 0.9.
     schedule : {"constant", "linear", "cosine"}, optional
         How the rate falls: not at all, or to 0 at the end in a line or half a cosine.
+    warmup : float, optional
+        Share of the steps over which the rate rises to `lr` first.
     weight_decay : float, optional
         As the optimizer defines it.
     precision : {"float32", "bfloat16"}, optional
@@ -59,19 +63,23 @@ class TrainingConfig:
     epochs: float | None = None
     checkpoint_every: float | None = None
     batch_size: int | None = None
+    accumulate: int | None = None
     lr: float | None = None
     optimizer: str | None = None
     schedule: str | None = None
+    warmup: float | None = None
     weight_decay: float | None = None
     precision: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "checkpoint_every", "batch_size", "lr"):
+        for name in ("epochs", "checkpoint_every", "batch_size", "accumulate", "lr"):
             _check_positive(name, getattr(self, name))
+        for name in ("batch_size", "accumulate"):
+            _check_whole(name, getattr(self, name))
+        if self.warmup is not None and not 0 <= self.warmup < 1:
+            raise ValueError(f"warmup is a share from 0 to below 1, not {self.warmup}")
         if self.weight_decay is not None and not self.weight_decay >= 0:
             raise ValueError(f"weight_decay must be 0 or more, not {self.weight_decay}")
-        if self.batch_size is not None and self.batch_size != int(self.batch_size):
-            raise ValueError(f"batch_size must be a whole number, not {self.batch_size}")
         _check_name("optimizer", self.optimizer, OPTIMIZERS)
         _check_name("schedule", self.schedule, tuple(SCHEDULES))
         _check_name("precision", self.precision, PRECISIONS)
@@ -91,15 +99,17 @@ class Settings:
     epochs: float
     checkpoint_every: float
     batch_size: int
+    accumulate: int
     lr: float
     optimizer: str
     schedule: str
+    warmup: float
     weight_decay: float
     precision: str
 
     def steps_per_epoch(self, n_members: int) -> int:
-        """Optimizer steps in a pass over the members; the last batch may be smaller."""
-        return math.ceil(n_members / self.batch_size)
+        """Optimizer steps in a pass over the members; the last may be smaller."""
+        return math.ceil(n_members / (self.batch_size * self.accumulate))
 
     def total_steps(self, n_members: int) -> int:
         """Optimizer steps of the whole training, at least one."""
@@ -115,16 +125,21 @@ class Settings:
 
     def rate(self, step: int, n_members: int) -> float:
         """The learning rate of a step, a pure function of how much of the training is done."""
-        return self.lr * SCHEDULES[self.schedule](step / self.total_steps(n_members))
+        done = step / self.total_steps(n_members)
+        if done < self.warmup:
+            return self.lr * (step + 1) / (self.warmup * self.total_steps(n_members) + 1)
+        return self.lr * SCHEDULES[self.schedule]((done - self.warmup) / (1 - self.warmup))
 
 
 _FALLBACK = Settings(
     epochs=10,
     checkpoint_every=1,
     batch_size=32,
+    accumulate=1,
     lr=1e-3,
     optimizer="adamw",
     schedule="constant",
+    warmup=0.0,
     weight_decay=0.0,
     precision="float32",
 )
@@ -133,6 +148,11 @@ _FALLBACK = Settings(
 def _check_positive(name: str, value: float | None) -> None:
     if value is not None and not (value > 0 and math.isfinite(value)):
         raise ValueError(f"{name} must be a positive number, not {value}")
+
+
+def _check_whole(name: str, value: float | None) -> None:
+    if value is not None and value != int(value):
+        raise ValueError(f"{name} must be a whole number, not {value}")
 
 
 def _check_name(what: str, name: str | None, valid: tuple[str, ...]) -> None:

@@ -142,18 +142,20 @@ class Learner:
         settings = self.recipe.settings
         for group in self._optimizer.param_groups:
             group["lr"] = settings.rate(self.step, len(self.members))
-        batch = self._batch()
-        labels = self._labels[torch.from_numpy(batch).to(self._device)]
-        with self.recipe.model.autocast(self._device, settings.precision):
-            _, losses = self.recipe.model.outputs(self.module, self._feed(batch), labels)
+        samples = self._samples()
         self._optimizer.zero_grad(set_to_none=True)
-        losses.mean().backward()  # type: ignore[no-untyped-call]
+        for start in range(0, len(samples), settings.batch_size):
+            batch = samples[start : start + settings.batch_size]
+            labels = self._labels[torch.from_numpy(batch).to(self._device)]
+            with self.recipe.model.autocast(self._device, settings.precision):
+                _, losses = self.recipe.model.outputs(self.module, self._feed(batch), labels)
+            (losses.sum() / len(samples)).backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self.step += 1
 
-    def _batch(self) -> NDArray[np.int64]:
+    def _samples(self) -> NDArray[np.int64]:
         """The step's samples: each epoch has an order of its own, drawn from the seed alone."""
-        size = self.recipe.settings.batch_size
+        size = self.recipe.settings.batch_size * self.recipe.settings.accumulate
         epoch, index = divmod(self.step, self.recipe.settings.steps_per_epoch(len(self.members)))
         if self._order is None or self._order[0] != epoch:
             rng = np.random.default_rng(derived_seed(self.seed, epoch))

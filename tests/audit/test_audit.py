@@ -37,6 +37,18 @@ def test_an_interrupted_and_scored_run_ends_bit_for_bit_like_a_straight_one(fini
     assert weights(straight, "epoch-4") == weights(finished, "epoch-4")
 
 
+def test_accumulated_batches_train_like_one_of_their_size(tmp_path):
+    settings = {"epochs": 2, "lr": 0.1, "optimizer": "sgd"}
+    whole = small_audit(tmp_path / "a", training=mw.TrainingConfig(batch_size=16, **settings))
+    parts = small_audit(
+        tmp_path / "b", training=mw.TrainingConfig(batch_size=4, accumulate=4, **settings)
+    )
+    for audit in (whole, parts):
+        audit.train()
+    losses = [audit.checkpoints["train_loss"] for audit in (whole, parts)]
+    np.testing.assert_allclose(*losses, rtol=1e-3)
+
+
 def test_two_seeds_differ_and_one_repeats(finished, tmp_path):
     other = small_audit(tmp_path / "other", seed=1)
     other.train()

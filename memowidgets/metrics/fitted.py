@@ -29,6 +29,7 @@ _FLOOR = 1e-6  # of the deviation of all samples along a direction
 _SAMPLED_ROWS = 2048  # at most, and of as many bytes
 _SAMPLED_BYTES = 2**24
 _AT_ONCE = 64  # directions drawn from one generator: more directions begin with the same ones
+_STREAM = 0x50534D49  # apart from default_rng(seed), from which a user may have drawn the data
 _KEPT_BYTES = 96_000_000  # the most that projections kept from fitting for scoring take
 
 
@@ -122,7 +123,8 @@ def fill_directions(theta: Float32s, seed: int) -> None:
     """Fill `theta` (m, d) with the seed's first m directions, of length 1."""
     for number, start in enumerate(range(0, len(theta), _AT_ONCE)):
         part = theta[start : start + _AT_ONCE]
-        np.random.default_rng([seed, number]).standard_normal(out=part, dtype=np.float32)
+        stream = np.random.SeedSequence(seed, spawn_key=(_STREAM, number))
+        np.random.default_rng(stream).standard_normal(out=part, dtype=np.float32)
         part /= np.sqrt(np.einsum("md,md->m", part, part))[:, None]
 
 
@@ -196,7 +198,8 @@ def _room(onto: Array, n: int) -> Kept | None:
 def _probe(rows: Array) -> Array:
     """A number for each row that changes when the row does."""
     d = rows.shape[1]
-    vector = np.random.default_rng(d).standard_normal(d, dtype=np.float32)
+    stream = np.random.SeedSequence(d, spawn_key=(_STREAM,))
+    vector = np.random.default_rng(stream).standard_normal(d, dtype=np.float32)
     return rows @ like(rows, vector)
 
 

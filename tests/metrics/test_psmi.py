@@ -71,6 +71,16 @@ def test_auto_reaches_its_tolerance_or_says_so():
     assert "tolerance" in capped.warnings_[-1]
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_directions_are_not_the_data(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((600, 300), dtype=np.float32)
+    y = np.arange(600) % 3
+    found, error = PSMI(random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
+    expected = score(X, y, 4000, "plain", seed=77)
+    assert np.mean(np.abs(found - expected) < 2.5 * error + 0.01) > 0.95
+
+
 def test_defaults_follow_the_method():
     assert PSMI().n_directions == 256
     assert PSMI(method="plain").n_directions == 2000

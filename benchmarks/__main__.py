@@ -1,0 +1,64 @@
+"""All benchmarks in one table: `python -m benchmarks [names] [--write docs/performance.md]`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import shlex
+import sys
+from pathlib import Path
+
+from benchmarks import auc, layers, psmi, quickstart, smollm2
+from benchmarks.measure import Row, machine, table
+
+TOPICS = {
+    "psmi": psmi,
+    "smollm2": smollm2,
+    "layers": layers,
+    "auc": auc,
+    "quickstart": quickstart,
+}
+MARK = "<!-- the table is written by python -m benchmarks --write; the rest is by hand -->"
+
+
+def main() -> None:
+    """Run the chosen topics and print, or also write, their table."""
+    arguments = _arguments()
+    rows: list[Row] = []
+    for name in arguments.topics or TOPICS:
+        print(f"measuring {name} …", file=sys.stderr)
+        rows += TOPICS[name].rows(arguments)
+    text = f"{table(rows)}\n\n{machine()}; medians of interleaved runs in one process.\n"
+    print(text)
+    if arguments.write:
+        _write(arguments.write, text)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("topics", nargs="*", choices=[*TOPICS, []], help="all by default")
+    parser.add_argument("--smollm2", type=Path, help="folder that from_pretrained opens")
+    parser.add_argument("--mmlu", type=Path, help="MMLU's test questions, one JSON a line")
+    parser.add_argument("--states", type=Path, help="where hidden states are kept between runs")
+    parser.add_argument("--write", type=Path, help="the page whose table is replaced")
+    return parser.parse_args()
+
+
+def _write(page: Path, text: str) -> None:
+    before = page.read_text().split(MARK)[0] if page.exists() else "# Performance\n\n"
+    after = page.read_text().split(MARK)[2] if page.exists() else "\n"
+    today = dt.datetime.now(tz=dt.UTC).date()
+    command = shlex.join(["python", "-m", "benchmarks", *_public(sys.argv[1:])])
+    middle = f"{MARK}\n\nMeasured on {today} by `{command}`:\n\n{text}\n{MARK}"
+    page.write_text(before + middle + after)
+
+
+def _public(words: list[str]) -> list[str]:
+    """The command without this machine's paths."""
+    return [
+        Path(word).name if "/" in word and not word.startswith("docs") else word for word in words
+    ]
+
+
+if __name__ == "__main__":
+    main()

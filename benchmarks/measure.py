@@ -1,0 +1,84 @@
+"""Times, memory and the rows of the table."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+import tracemalloc
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Namespace", "Row", "interleaved", "left_out", "machine", "peak_mb", "rms", "table"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: what was measured, ours, the peer or limit, and the goal."""
+
+    work: str
+    ours: str
+    other: str = ""
+    ratio: str = ""
+    goal: str = ""
+
+
+def left_out(work: str, why: str) -> Row:
+    """A line that says what was not measured, and why."""
+    return Row(work, "left out", why)
+
+
+def interleaved(*functions: Callable[[], Any], repeats: int = 5) -> list[float]:
+    """Median seconds of each function, the runs of all taking turns."""
+    times: list[list[float]] = [[] for _ in functions]
+    for turn in range(repeats + 1):
+        for function, kept in zip(functions, times, strict=True):
+            start = time.perf_counter()
+            function()
+            if turn:  # the first turn warms up
+                kept.append(time.perf_counter() - start)
+    return [statistics.median(kept) for kept in times]
+
+
+def peak_mb(function: Callable[[], Any]) -> float:
+    """Most memory that NumPy and Python took at once while the function ran, in MB."""
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    function()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return (peak - before) / 1e6
+
+
+def rms(difference: Any) -> float:
+    """Root of the mean square."""
+    return float(np.sqrt(np.mean(np.square(difference))))
+
+
+def machine() -> str:
+    """The machine's size and the versions that matter."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    names = [line for line in _cpu_info() if line.startswith("model name")]
+    cpu = names[0].split(":")[1].strip() if names else platform.processor()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    busy = f"load {os.getloadavg()[0]:.1f}"
+    versions = f"Python {platform.python_version()}, NumPy {np.__version__}"
+    return f"{cores} cores of {cpu}, {memory:.0f} GB, {versions}, {busy} at the end"
+
+
+def table(rows: list[Row]) -> str:
+    """The rows as Markdown."""
+    lines = ["| Work | Ours | Peer or limit | Ratio | Goal |", "|---|---|---|---|---|"]
+    lines += [f"| {r.work} | {r.ours} | {r.other} | {r.ratio} | {r.goal} |" for r in rows]
+    return "\n".join(lines)
+
+
+def _cpu_info() -> list[str]:
+    path = Path("/proc/cpuinfo")
+    return path.read_text().splitlines() if path.exists() else []

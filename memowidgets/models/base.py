@@ -80,6 +80,15 @@ class Model(abc.ABC):
         """Take over what was kept of a module."""
         module.load_state_dict(dict(weights))
 
+    @property
+    def weights_name(self) -> str:
+        """Name of the file of weights in a checkpoint's folder, without its ending."""
+        return "weights"
+
+    def weights_config(self, module: nn.Module) -> dict[str, Any]:  # noqa: ARG002
+        """JSON files that other tools need beside the weights, by name."""
+        return {}
+
     def settings(self) -> dict[str, Any]:
         """The recipe's own numbers, as they are shown and hashed."""
         return {}

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from memowidgets.data import Dataset
 from memowidgets.models.base import Model
 from memowidgets.models.encoding import Encoded, Questions, encode
-from memowidgets.models.lora import LoRA, blocks_of
+from memowidgets.models.lora import LoRA, blocks_of, quiet_peft
 
 if TYPE_CHECKING:
     import os
 
     import torch
+    from peft import PeftModel
     from torch import Tensor, nn
 
     from memowidgets.models.prefix import Prefix
@@ -287,12 +288,35 @@ class CausalLM(Model):
             self._kept = None
 
     def weights(self, module: nn.Module) -> dict[str, Tensor]:
-        """The weights that are trained: the adapters' where there are some."""
-        return {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
+        """The weights that are trained: the adapters', named as peft does, where there are some."""
+        if self._lora is None:
+            return {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
+        from peft import get_peft_model_state_dict
+
+        return dict(get_peft_model_state_dict(cast("PeftModel", module)))
 
     def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
         """Take over trained weights; the frozen ones stay."""
-        module.load_state_dict(dict(weights), strict=False)
+        if self._lora is None:
+            module.load_state_dict(dict(weights), strict=False)
+            return
+        from peft import set_peft_model_state_dict
+
+        with quiet_peft():
+            set_peft_model_state_dict(cast("PeftModel", module), dict(weights))
+
+    @property
+    def weights_name(self) -> str:
+        """As peft names it, so that a checkpoint's folder is an adapter for other tools."""
+        return "weights" if self._lora is None else "adapter_model"
+
+    def weights_config(self, module: nn.Module) -> dict[str, Any]:
+        """Peft's description of the adapter."""
+        if self._lora is None:
+            return {}
+        config = cast("PeftModel", module).peft_config["default"]
+        described = {**config.to_dict(), "inference_mode": True}
+        return {"adapter_config.json": json.loads(json.dumps(described, default=_listed))}
 
     def _adapted(self, model: nn.Module) -> nn.Module:
         return model if self._lora is None else self._lora.wrap(model)
@@ -351,6 +375,10 @@ def _stamp(config: Any) -> list[str]:
     states = [(file.name, file.stat()) for file in files]
     commit = str(getattr(config, "_commit_hash", None))
     return [commit, *(f"{name} {s.st_size} {s.st_mtime_ns}" for name, s in states)]
+
+
+def _listed(value: Any) -> Any:
+    return sorted(value) if isinstance(value, set) else str(value)
 
 
 def _n_blocks(config: Any) -> int:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["LoRA"]
+__all__ = ["LoRA", "blocks_of", "quiet_peft"]
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,7 @@ class LoRA:
             fan_in_fan_out=_is_transposed(model.get_submodule(names[0])),
             task_type="CAUSAL_LM",
         )
-        with warnings.catch_warnings():
-            # peft 0.21 asks transformers 5 for an attribute by its old name
-            warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
+        with quiet_peft():
             return cast("nn.Module", get_peft_model(cast("Any", model), config))
 
     def _target_names(self, model: nn.Module) -> list[str]:
@@ -107,6 +106,14 @@ class LoRA:
 
     def _wants(self, name: str) -> bool:
         return self.targets == "all-linear" or _last(name) in self.targets
+
+
+@contextmanager
+def quiet_peft() -> Iterator[None]:
+    """Hide a warning that is not the user's: peft 0.21 asks transformers 5 by an old name."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
+        yield
 
 
 def blocks_of(model: nn.Module) -> tuple[str, nn.ModuleList]:

@@ -78,12 +78,15 @@ class TargetTraining:
     def forward(self, name: str, progress: Progress) -> Forward:
         """One pass of a checkpoint over the members, every layer captured."""
         learner = self._learner()
-        learner.load_weights(self._run.read_tensors(f"checkpoints/{name}/weights"))
+        learner.load_weights(self._run.read_tensors(self._weights(name)))
         return learner.look_at(self._design.members, capture=True, progress=progress)
 
     def layer_names(self) -> tuple[str, ...]:
         """Names of the model's layers, first to last."""
         return self._recipe.model.layer_names(self._learner().module)
+
+    def _weights(self, name: str) -> str:
+        return f"checkpoints/{name}/{self._recipe.model.weights_name}"
 
     def _learner(self) -> Learner:
         return Learner(self._recipe, self._design.members, self._seed)
@@ -106,7 +109,9 @@ class TargetTraining:
         """Write weights, record and state, in this order; then drop the state before."""
         name = f"epoch-{epoch:g}"
         record = self._record(learner, name, epoch)
-        self._run.write_tensors(f"checkpoints/{name}/weights", learner.weights())
+        for file, content in self._recipe.model.weights_config(learner.module).items():
+            self._run.write_json(f"checkpoints/{name}/{file}", content)
+        self._run.write_tensors(self._weights(name), learner.weights(), {"format": "pt"})
         self._run.write_json(f"checkpoints/{name}/record.json", dataclasses.asdict(record))
         self._run.write_tensors(f"checkpoints/{name}/resume", *learner.state())
         for other in (self._run.path / "checkpoints").glob("*/resume.safetensors"):

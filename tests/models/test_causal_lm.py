@@ -8,6 +8,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import memowidgets as mw
+from memowidgets.models.lora import quiet_peft
 from memowidgets.models.scratch import word_tokenizer
 from memowidgets.training.forward import forward
 
@@ -115,13 +116,33 @@ def test_an_audit_trains_adapters_alone_is_interrupted_and_resumed(
     stopped.score("loss", checkpoint=1)
     stopped = audit("stopped")
     stopped.train()
-    kept = [a._run.read_tensors("checkpoints/epoch-2/weights") for a in (straight, stopped)]
+    kept = [a._run.read_tensors("checkpoints/epoch-2/adapter_model") for a in (straight, stopped)]
     assert all("lora" in name for name in kept[0])
     assert not any(".0." in name.split("lora")[0] for name in kept[0])  # the lowest block is frozen
     for name in kept[0]:
         np.testing.assert_array_equal(kept[0][name], kept[1][name])
     assert np.isfinite(stopped.score("psmi", checkpoint="final")).all()
     assert stopped.layers == ("1", "2", "3")
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_a_checkpoint_is_an_adapter_that_peft_loads(family, data, tokenizer, tmp_path):
+    from peft import PeftModel
+
+    raw = tiny(family, len(tokenizer))
+    model = mw.models.CausalLM.from_model(raw, tokenizer, lora=mw.models.LoRA(r=2, layers="top:2"))
+    training = mw.TrainingConfig(epochs=1, checkpoint_every=1, lr=1e-2, precision="float32")
+    audit = mw.Audit(model, data, path=tmp_path / "run", training=training, held_out=None)
+    audit.train()
+    with quiet_peft():
+        loaded = PeftModel.from_pretrained(raw, tmp_path / "run/checkpoints/epoch-1").eval()
+    made = audit._pass(audit._catalogue.record("final"), None)
+    for row, position in enumerate(audit._design.members[:5]):
+        ids = torch.tensor([tokenizer(data.prompt(position))["input_ids"]])
+        with torch.no_grad():
+            words = loaded(ids).logits[0, -1]
+        letters = [tokenizer.convert_tokens_to_ids(c) for c in LETTERS[: data.n_choices[position]]]
+        np.testing.assert_allclose(made.logits()[row, : len(letters)], words[letters], atol=0.02)
 
 
 def test_gpt2_and_others_can_be_loaded_from_a_folder(data, tokenizer, tmp_path):

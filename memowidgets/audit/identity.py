@@ -184,7 +184,7 @@ def _data_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> li
     return [
         f"the data's {what} differ"
         for what, key in _PARTS.items()
-        if stored["data"][key] != given["data"][key]
+        if stored["data"].get(key) != given["data"].get(key)
     ]
 
 

@@ -152,10 +152,8 @@ def _leading(rows: NDArray[np.float32], k: int) -> NDArray[np.float32]:
     d = rows.shape[1]
     width = min(k + _OVERSAMPLING, d)
     basis = np.random.default_rng(0).standard_normal((d, width), dtype=np.float32)
-    for _ in range(_POWER_STEPS + 1):
-        basis = np.linalg.qr(basis)[0]
-        basis = rows.T @ (rows @ basis) + np.float32(1e-12) * basis
-    basis = np.linalg.qr(basis)[0]
+    for _ in range(_POWER_STEPS):
+        basis = np.linalg.qr(rows.T @ (rows @ basis))[0]
     small = (rows @ basis).astype(np.float64)
     rotation = np.linalg.eigh(small.T @ small)[1][:, ::-1][:, :k]
     return np.asarray((basis @ rotation.astype(np.float32)).T)

@@ -19,9 +19,11 @@ from memowidgets.metrics.arrays import (
     row_chunks,
     to_numpy,
 )
+from memowidgets.metrics.classes import ClassSums
 from memowidgets.metrics.controls import Controls, Shapes, components, n_bases
 from memowidgets.metrics.crossfit import FOLDS, corrected, plain
 from memowidgets.metrics.projections import Tables, moments
+from memowidgets.metrics.threads import on_all_cores
 
 Float32s = NDArray[np.float32]
 
@@ -110,76 +112,46 @@ def fit(X: Array, codes: Ints, n_directions: int, seed: int, *, use_controls: bo
     fill_directions(onto[:n_directions], seed)
     onto[n_directions:] = axes
     beside = frame.rows(X, 0, 1)
-    sums, kept = _Sums.over(X, codes, frame, like(beside, onto), like(beside, centres))
+    onto, near = like(beside, onto), like(beside, centres)
+    sums, kept = _summed(X, codes, frame, onto, near, with_rows=use_controls)
     tables, controls = _tables(sums, n_directions), None
     if use_controls:
-        tables, controls = _with_controls(tables, sums, onto, n_directions)
+        tables, controls = _with_controls(tables, sums, to_numpy(onto), n_directions)
     tables = Tables(*(like(beside, values) for values in vars(tables).values()))
     controls = controls and Controls(*(like(beside, v) for v in vars(controls).values()))
-    return Fitted(frame, like(beside, onto), tables, controls, kept)
+    return Fitted(frame, onto, tables, controls, kept)
 
 
 def fill_directions(theta: Float32s, seed: int) -> None:
     """Fill `theta` (m, d) with the seed's first m directions, of length 1."""
-    for number, start in enumerate(range(0, len(theta), _AT_ONCE)):
+
+    def fill(start: int) -> None:
         part = theta[start : start + _AT_ONCE]
-        stream = np.random.SeedSequence(seed, spawn_key=(_STREAM, number))
+        stream = np.random.SeedSequence(seed, spawn_key=(_STREAM, start // _AT_ONCE))
         np.random.default_rng(stream).standard_normal(out=part, dtype=np.float32)
         part /= np.sqrt(np.einsum("md,md->m", part, part))[:, None]
 
+    on_all_cores(theta, range(0, len(theta), _AT_ONCE), fill)
 
-@dataclass
-class _Sums:
-    """Moments of each class's projections (C, m + C · k) and of its rows.
 
-    Attributes
-    ----------
-    counts : (C,)
-        Samples of each class.
-    mean, variance : (C, m + C · k)
-        Of the projections; ddof = 0.
-    centres : (C, d)
-        Mean row.
-    lengths : (C,)
-        Mean squared length of a row.
-    """
-
-    counts: Floats
-    mean: Floats
-    variance: Floats
-    centres: Floats
-    lengths: Floats
-
-    @classmethod
-    @np.errstate(over="ignore", invalid="ignore")  # what is not finite is told below
-    def over(
-        cls, X: Array, codes: Ints, frame: Frame, onto: Array, near: Array
-    ) -> tuple[_Sums, Kept | None]:
-        """One pass over the rows; deviations are taken from the centres of some rows, `near`."""
-        n, (n_classes, d), width = len(codes), near.shape, len(onto)
-        counts = np.bincount(codes).astype(np.float64)
-        origin = near @ onto.T
-        first, second = np.zeros((n_classes, width)), np.zeros((n_classes, width))
-        rows_sum, lengths = np.zeros((n_classes, d)), np.zeros(n_classes)
-        kept = _room(onto, n)
-        for start, stop in _chunks(X, width, n_classes):
-            rows = frame.rows(X, start, stop)
-            projected = rows @ onto.T
-            if kept is not None:
-                kept.projections[start:stop] = projected
-                kept.probed[start:stop] = _probe(rows)
-            member = like(rows, np.eye(n_classes, dtype=np.float32)[:, codes[start:stop]])
-            deviation = projected - origin[like(rows, codes[start:stop])]
-            first += to_numpy(member @ deviation)
-            second += to_numpy(member @ (deviation * deviation))
-            rows_sum += to_numpy(member @ rows)
-            lengths += to_numpy(member @ namespace(rows).einsum("nd,nd->n", rows, rows))
-        if not np.isfinite(first).all():
-            complain_if_not_finite(X)
-        shift = first / counts[:, None]
-        variance = np.maximum(second / counts[:, None] - shift**2, 0)
-        mean, centres = to_numpy(origin) + shift, rows_sum / counts[:, None]
-        return cls(counts, mean, variance, centres, lengths / counts), kept
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is told below
+def _summed(
+    X: Array, codes: Ints, frame: Frame, onto: Array, near: Array, *, with_rows: bool
+) -> tuple[ClassSums, Kept | None]:
+    """One pass over the rows; keeps the projections where they are few enough."""
+    sums, kept = ClassSums(near, onto), _room(onto, len(codes))
+    for start, stop in _chunks(X, len(onto), len(near)):
+        rows = frame.rows(X, start, stop)
+        out = None if kept is None else kept.projections[start:stop]
+        projected = namespace(rows).matmul(rows, onto.T, out=out)
+        sums.add_projections(projected, codes[start:stop])
+        if with_rows:
+            sums.add_rows(rows, codes[start:stop])
+        if kept is not None:
+            kept.probed[start:stop] = _probe(rows)
+    if not sums.finite():
+        complain_if_not_finite(X)
+    return sums, kept
 
 
 def _chunks(X: Array, width: int, n_classes: int) -> Iterator[tuple[int, int]]:
@@ -200,7 +172,7 @@ def _probe(rows: Array) -> Array:
     d = rows.shape[1]
     stream = np.random.SeedSequence(d, spawn_key=(_STREAM,))
     vector = np.random.default_rng(stream).standard_normal(d, dtype=np.float32)
-    return rows @ like(rows, vector)
+    return namespace(rows).einsum("nd,d->n", rows, like(rows, vector))
 
 
 def _picked_rows(codes: Ints, counts: Ints, most: int) -> Ints:
@@ -226,9 +198,9 @@ def _sampled(X: Array, picked: Ints) -> tuple[Frame, Float32s]:
     return frame, to_numpy(frame.rows(raw, 0, len(picked)))
 
 
-def _tables(sums: _Sums, m: int) -> Tables:
+def _tables(sums: ClassSums, m: int) -> Tables:
     prior = sums.counts / sums.counts.sum()
-    mean, variance = sums.mean[:, :m], sums.variance[:, :m]
+    mean, variance = sums.mean()[:, :m], sums.variance()[:, :m]
     middle = prior @ mean
     spread = np.sqrt(prior @ (variance + (mean - middle) ** 2))
     if not spread.any():
@@ -244,16 +216,17 @@ def _tables(sums: _Sums, m: int) -> Tables:
     )
 
 
-def _with_controls(tables: Tables, sums: _Sums, onto: Float32s, m: int) -> tuple[Tables, Controls]:
-    n_classes, d = sums.centres.shape
-    bases = n_bases(n_classes)
-    own = np.arange(n_classes) % bases
+def _with_controls(
+    tables: Tables, sums: ClassSums, onto: Float32s, m: int
+) -> tuple[Tables, Controls]:
+    centres = sums.centres()
+    n_classes, d = centres.shape
+    bases, every = n_bases(n_classes), np.arange(n_classes)
     means, variances = (
-        table[:, m:].reshape(n_classes, bases, -1)[np.arange(n_classes), own]
-        for table in (sums.mean, sums.variance)
+        table[:, m:].reshape(n_classes, bases, -1)[every, every % bases]
+        for table in (sums.mean(), sums.variance())
     )
-    traces = sums.lengths - (sums.centres**2).sum(axis=1)
-    shapes = Shapes.of(variances, traces, d)
+    shapes = Shapes.of(variances, sums.traces(), d)
     along = (onto[m:] @ onto[:m].T).astype(np.float64)
     forms = shapes.forms(along.reshape(bases, len(along) // bases, m) ** 2)
     tables = replace(
@@ -261,4 +234,4 @@ def _with_controls(tables: Tables, sums: _Sums, onto: Float32s, m: int) -> tuple
         weight=(1 / forms).astype(np.float32),
         log_form=(np.log(forms) - shapes.mean_logs()[:, None]).astype(np.float32),
     )
-    return tables, Controls.of(sums.centres, means, shapes)
+    return tables, Controls.of(centres, means, shapes)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -12,10 +9,12 @@ import numpy as np
 
 from memowidgets.metrics.arrays import Array, is_tensor, namespace
 from memowidgets.metrics.crossfit import FOLDS, Moments
+from memowidgets.metrics.threads import on_all_cores
 
 BLOCK = 256  # directions worked on at once
-_SCRATCH_BYTES = 3 * 2**19  # a thread's tables of (classes, samples, directions) stay in its cache
+_SCRATCH_BYTES = 3 * 2**20  # a thread's table of (classes, samples, directions) stays in cache
 _DEVICE_BYTES = 2**26
+_SAFELY_ABOVE = 1e-30  # sums of exponentials that float32 holds to full precision
 FEW_CLASSES = 8  # up to which every class has controls of its own
 
 
@@ -60,14 +59,56 @@ class Tables:
             return 1, 1
         return (1 + self.n_classes, 1 + self.n_classes) if self.each_class else (4, 2)
 
-    def common(self, block: slice) -> Array:
-        """The common variables (z, m) of a block of directions."""
-        xp = namespace(self.mean)
-        one = xp.ones_like(self.mean[:1, block])
-        if self.log_form is None:
-            return one
-        forms = self.log_form[:, block]
-        return xp.concatenate([one, forms if self.each_class else forms.mean(0)[None]])
+
+@dataclass(frozen=True)
+class Part:
+    """The tables of a block of directions, laid out for the inner loop.
+
+    Attributes
+    ----------
+    block : slice
+        The directions.
+    cuts : list of slice
+        The block's folds.
+    mean, sharpness, offset : (C, 1, width)
+        As in `Tables`; the offset is that above the largest class's.
+    log_prior : (C, 1)
+        log p(y).
+    common : (z, width)
+        Variables that are the same for all samples.
+    tables : Tables
+        The block's, as they are.
+    """
+
+    block: slice
+    cuts: list[slice]
+    mean: Array
+    sharpness: Array
+    offset: Array
+    log_prior: Array
+    common: Array
+    tables: Tables
+
+    @classmethod
+    def of(cls, tables: Tables, block: slice) -> Part:
+        """Cut the block out of the tables."""
+        fields = {
+            name: None if table is None or name == "log_prior" else table[:, block]
+            for name, table in vars(tables).items()
+        }
+        cut = Tables(**fields | {"log_prior": tables.log_prior})
+        xp, folds = namespace(cut.mean), FOLDS if cut.weight is not None else 1
+        offset = cut.offset - xp.amax(cut.offset, 0)
+        return cls(
+            block,
+            _folds(cut.mean.shape[1], folds),
+            cut.mean[:, None],
+            cut.sharpness[:, None],
+            offset[:, None],
+            cut.log_prior[:, None],
+            _common(cut),
+            cut,
+        )
 
 
 def blocks(n_directions: int) -> list[slice]:
@@ -76,10 +117,19 @@ def blocks(n_directions: int) -> list[slice]:
     return [slice(start, min(start + BLOCK, n_directions)) for start in starts]
 
 
-def folds(width: int) -> list[slice]:
-    """A block of directions cut into the folds of the regression."""
-    cuts = [width * fold // FOLDS for fold in range(FOLDS + 1)]
+def _folds(width: int, count: int) -> list[slice]:
+    cuts = [width * fold // count for fold in range(count + 1)]
     return [slice(a, b) for a, b in pairwise(cuts)]
+
+
+def _common(tables: Tables) -> Array:
+    """The variables (z, m) that all samples share: 1, and the controls that need no sample."""
+    xp = namespace(tables.mean)
+    one = xp.ones_like(tables.mean[:1])
+    if tables.log_form is None:
+        return one
+    forms = tables.log_form
+    return xp.concatenate([one, forms if tables.each_class else forms.mean(0)[None]])
 
 
 def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
@@ -96,33 +146,21 @@ def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
     """
     n, m = projections.shape
     (own, common), xp = tables.sizes(), namespace(projections)
+    parts = [Part.of(tables, block) for block in blocks(m)]
+    folds = len(parts[0].cuts)
     result = Moments(
-        _zeros(projections, (FOLDS, own, own, n)),
-        _zeros(projections, (FOLDS, own, common, n)),
-        _zeros(projections, (FOLDS, common, common)),
+        _zeros(projections, (folds, own, own, n)),
+        _zeros(projections, (folds, own, common, n)),
+        _zeros(projections, (folds, common, common)),
     )
-    for block in blocks(m):
-        shared = tables.common(block)
-        for fold, cut in enumerate(folds(shared.shape[1])):
-            part = xp.asarray(shared[:, cut], dtype=xp.float64)
-            result.common[fold] += part @ part.T
-    in_stripes(projections, tables, lambda rows: _fill(result, projections, codes, tables, rows))
-    return result
-
-
-def in_stripes(projections: Array, tables: Tables, work: Callable[[range], None]) -> None:
-    """Run `work` on the starts of blocks of rows, on all cores; results don't depend on how."""
-    n = projections.shape[0]
+    for part in parts:
+        for fold, cut in enumerate(part.cuts):
+            shared = xp.asarray(part.common[:, cut], dtype=xp.float64)
+            result.common[fold] += shared @ shared.T
     step = rows_at_once(projections, tables)
-    starts = range(0, n, step)
-    workers = 1 if is_tensor(projections) else min(_cores(), len(starts))
-    if workers == 1:
-        work(starts)
-        return
-    cuts = [len(starts) * worker // workers for worker in range(workers + 1)]
-    with ThreadPoolExecutor(workers) as pool:
-        stripes = [starts[a:b] for a, b in pairwise(cuts)]
-        list(pool.map(work, stripes))
+    rows = [slice(start, min(start + step, n)) for start in range(0, n, step)]
+    on_all_cores(projections, rows, lambda r: _fill(result, projections, codes, parts, r))
+    return result
 
 
 def rows_at_once(projections: Array, tables: Tables) -> int:
@@ -132,13 +170,6 @@ def rows_at_once(projections: Array, tables: Tables) -> int:
     return int(np.clip(room // (4 * width * tables.n_classes), 8, 16_384))
 
 
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1
-
-
 def _zeros(beside: Array, shape: tuple[int, ...]) -> Array:
     xp = namespace(beside)
     if is_tensor(beside):
@@ -146,51 +177,59 @@ def _zeros(beside: Array, shape: tuple[int, ...]) -> Array:
     return np.zeros(shape)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what is not finite is told by the caller
-def _fill(result: Moments, projections: Array, codes: Array, tables: Tables, starts: range) -> None:
-    """Add the products of a stripe's rows, block by block."""
-    for start in starts:
-        rows = slice(start, min(start + starts.step, projections.shape[0]))
-        for block in blocks(projections.shape[1]):
-            variables = _variables(projections[rows, block], codes[rows], tables, block)
-            _add_products(result, variables, tables.common(block), rows)
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # the caller tells what is wrong
+def _fill(
+    result: Moments, projections: Array, codes: Array, parts: list[Part], rows: slice
+) -> None:
+    """Add the products of some rows, a block of directions after the other."""
+    for part in parts:
+        P = projections[rows, part.block]
+        variables = [_values(P, codes[rows], part), *_controls(P, codes[rows], part.tables)]
+        _add_products(result, variables, part, rows)
 
 
-def _variables(P: Array, codes: Array, tables: Tables, block: slice) -> list[Array]:
-    """The pointwise values (n, m), then the sample's own controls."""
+def _values(P: Array, codes: Array, part: Part) -> Array:
+    """The pointwise values log p(θᵀx | y) − log Σ p(y) p(θᵀx | y), (n, width)."""
     xp = namespace(P)
-    half = P[None] - tables.mean[:, None, block]
-    half *= tables.sharpness[:, None, block]
-    half *= half
-    logs = tables.offset[:, None, block] - half
-    rows = xp.arange(len(codes))
-    own = logs[codes, rows]
+    logs = P[None] - part.mean
+    logs *= part.sharpness
+    logs *= logs
+    xp.subtract(part.offset, logs, out=logs)
+    own = logs[codes, xp.arange(len(codes))]
+    own -= part.log_prior[codes]
+    total = xp.exp(logs, out=logs).sum(0)
+    if bool((total > _SAFELY_ABOVE).all()):
+        return own - xp.log(total)
+    return own - _log_sum_exp(P, part)
+
+
+def _log_sum_exp(P: Array, part: Part) -> Array:
+    """For samples so far from every class that their densities vanish in float32."""
+    xp = namespace(P)
+    logs = part.offset - ((P[None] - part.mean) * part.sharpness) ** 2
     top = xp.amax(logs, 0)
-    logs -= top
-    xp.exp(logs, out=logs)
-    values = own - top - xp.log(logs.sum(0))
-    values -= tables.log_prior[codes][:, None]
-    return [values, *_controls(P, codes, tables, block)]
+    return top + xp.log(xp.exp(logs - top).sum(0))
 
 
-def _controls(P: Array, codes: Array, tables: Tables, block: slice) -> list[Array]:
+def _controls(P: Array, codes: Array, tables: Tables) -> list[Array]:
+    """The samples' own controls, (n, width) each."""
     if tables.weight is None or tables.log_form is None:
         return []
-    mean, weight = tables.mean[:, block], tables.weight[:, block]
+    mean, weight = tables.mean, tables.weight
     if tables.each_class:
         return [(P - m) ** 2 * w for m, w in zip(mean, weight, strict=True)]
     own = (P - mean[codes]) ** 2 * weight[codes]
     share = weight / tables.n_classes
     linear, constant = (mean * share).sum(0), (mean**2 * share).sum(0)
     everyone = (share.sum(0) * P - 2 * linear) * P + constant
-    return [own, everyone, tables.log_form[codes, block]]
+    return [own, everyone, tables.log_form[codes]]
 
 
-def _add_products(result: Moments, variables: list[Array], common: Array, rows: slice) -> None:
-    xp = namespace(common)
-    for fold, cut in enumerate(folds(common.shape[1])):
-        parts = [variable[:, cut] for variable in variables]
-        for i, one in enumerate(parts):
-            for j in range(i, len(parts)):
-                result.own[fold, i, j, rows] += xp.einsum("nm,nm->n", one, parts[j])
-            result.mixed[fold, i, :, rows] += (one @ common[:, cut].T).T
+def _add_products(result: Moments, variables: list[Array], part: Part, rows: slice) -> None:
+    xp = namespace(part.common)
+    for fold, cut in enumerate(part.cuts):
+        cells = [variable[:, cut] for variable in variables]
+        for i, one in enumerate(cells):
+            for j in range(i, len(cells)):
+                result.own[fold, i, j, rows] += xp.einsum("nm,nm->n", one, cells[j])
+            result.mixed[fold, i, :, rows] += (one @ part.common[:, cut].T).T

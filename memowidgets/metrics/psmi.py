@@ -82,8 +82,7 @@ class PSMI:
             known = ", ".join(repr(name) for name in DEFAULT_DIRECTIONS)
             raise ValueError(f"unknown method {method!r}; valid are {known}")
         chosen = DEFAULT_DIRECTIONS[method] if n_directions is None else n_directions
-        if chosen != "auto" and not (isinstance(chosen, int) and chosen > 0):
-            raise ValueError(f'n_directions must be a whole number or "auto", but is {chosen!r}')
+        _check_number(chosen)
         if (chosen == "auto") != (tol is not None) or (tol is not None and not tol > 0):
             raise ValueError('n_directions="auto" and a positive tol need each other')
         self.n_directions = chosen
@@ -173,7 +172,7 @@ class PSMI:
             raise ValueError(f"y has a single class, {names[0]!r}; PSMI needs two or more")
         if counts.min() < 2:
             name = names[counts.argmin()]
-            raise ValueError(f"class {name!r} has a single sample; PSMI needs two or more of each")
+            raise ValueError(f"class {name!r} has a single sample; PSMI needs two of each or more")
         self.warnings_ = tuple(
             f"class {name!r} has only {count} samples: its scores are rough"
             for name, count in zip(names, counts, strict=True)
@@ -185,10 +184,8 @@ class PSMI:
         unknown = self.classes_[places] != labels
         if unknown.any():
             row = int(unknown.argmax())
-            raise ValueError(
-                f"the label of row {row}, {labels[row].item()!r}, is none of the {len(self.classes_)} "
-                "that were fitted"
-            )
+            label, known = labels[row].item(), len(self.classes_)
+            raise ValueError(f"the label of row {row}, {label!r}, is none of the {known} fitted")
         return places
 
     def _fit_directions(self, X: Array, codes: Ints, m: int) -> None:
@@ -210,3 +207,9 @@ class PSMI:
         if largest > self.tol:
             error = f"{m} directions leave a standard error of {largest:.2g}"
             self.warnings_ += (f"{error}, above the tolerance of {self.tol:g}",)
+
+
+def _check_number(n_directions: object) -> None:
+    whole = isinstance(n_directions, int | np.integer) and n_directions > 0
+    if not whole and n_directions != "auto":
+        raise ValueError(f'n_directions must be a whole number or "auto", but is {n_directions!r}')

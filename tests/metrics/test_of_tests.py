@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 
 from memowidgets import evaluation
-from memowidgets.metrics import controls, fitted
+from memowidgets.metrics import classes, controls, fitted
 from tests.metrics import checks
 
 
 def wrong_ddof(monkeypatch):
-    sound = fitted._tables
+    sound = classes.ClassSums.variance
 
-    def broken(sums, m):
-        bessel = sums.counts / (sums.counts - 1)
-        return sound(replace(sums, variance=sums.variance * bessel[:, None]), m)
+    def broken(sums):
+        return sound(sums) * (sums.counts / (sums.counts - 1))[:, None]
 
-    monkeypatch.setattr(fitted, "_tables", broken)
+    monkeypatch.setattr(classes.ClassSums, "variance", broken)
 
 
 def missing_prior(monkeypatch):

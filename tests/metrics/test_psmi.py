@@ -4,7 +4,7 @@ import numpy as np
 import psmi as published
 import pytest
 
-from memowidgets.metrics import PSMI, projections
+from memowidgets.metrics import PSMI, projections, threads
 from tests.metrics import checks, reference
 
 
@@ -91,7 +91,7 @@ def test_the_same_seed_gives_the_same_bits(monkeypatch):
     first = score(X, y)
     assert np.array_equal(first, score(X, y))
     assert not np.array_equal(first, score(X, y, seed=1))
-    monkeypatch.setattr(projections, "_cores", lambda: 5)
+    monkeypatch.setattr(threads, "cores", lambda: 5)
     assert np.array_equal(first, score(X, y))
 
 

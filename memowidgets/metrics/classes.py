@@ -1,0 +1,78 @@
+"""Mean and variance of each class's projections, and its mean row, from one pass over the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace, to_numpy
+from memowidgets.metrics.threads import on_all_cores
+
+_BLOCK = 256  # directions worked on at once: with some rows they stay in a core's cache
+_PRODUCT = 2**18  # larger products are shared between threads, which costs more than it gains
+
+
+class ClassSums:
+    """Sums over the samples of each class; deviations are taken from an origin near its mean.
+
+    Parameters
+    ----------
+    near : (C, d) float32
+        About the mean row of each class: what is summed stays small, so float32 holds it.
+    onto : (width, d) float32
+        What rows are projected onto.
+    """
+
+    def __init__(self, near: Array, onto: Array) -> None:
+        (n_classes, d), width = near.shape, len(onto)
+        self._origin = near @ onto.T
+        self._one_hot = np.eye(n_classes, dtype=np.float32)
+        self._first, self._second = np.zeros((n_classes, width)), np.zeros((n_classes, width))
+        self._rows, self._lengths = np.zeros((n_classes, d)), np.zeros(n_classes)
+        self.counts = np.zeros(n_classes)
+
+    def add_projections(self, projected: Array, codes: Ints) -> None:
+        """Add the projections (n, width) of samples of the classes `codes`."""
+        self.counts += np.bincount(codes, minlength=len(self.counts))
+        member, places = like(projected, self._one_hot[:, codes]), like(projected, codes)
+        lefts = range(0, projected.shape[1], _BLOCK)
+        cuts = [slice(left, left + _BLOCK) for left in lefts]
+        on_all_cores(projected, cuts, lambda cut: self._add_block(projected, member, places, cut))
+
+    @np.errstate(over="ignore", invalid="ignore")  # what is not finite is told by who adds
+    def _add_block(self, projected: Array, member: Array, places: Array, block: slice) -> None:
+        origin = self._origin[:, block]
+        step = max(_PRODUCT // (_BLOCK * len(self.counts)), 16)
+        for start in range(0, len(places), step):
+            rows = slice(start, start + step)
+            deviation = projected[rows, block] - origin[places[rows]]
+            self._first[:, block] += to_numpy(member[:, rows] @ deviation)
+            deviation *= deviation
+            self._second[:, block] += to_numpy(member[:, rows] @ deviation)
+
+    def add_rows(self, rows: Array, codes: Ints) -> None:
+        """Add the rows (n, d) themselves, and their squared lengths."""
+        member = like(rows, self._one_hot[:, codes])
+        self._rows += to_numpy(member @ rows)
+        self._lengths += to_numpy(member @ namespace(rows).einsum("nd,nd->n", rows, rows))
+
+    def finite(self) -> bool:
+        """Whether all that was added was finite."""
+        return bool(np.isfinite(self._first).all())
+
+    def mean(self) -> Floats:
+        """Mean projection (C, width) of each class."""
+        return np.asarray(to_numpy(self._origin) + self._first / self.counts[:, None])
+
+    def variance(self) -> Floats:
+        """Variance (C, width; ddof = 0) of each class's projections."""
+        shift = self._first / self.counts[:, None]
+        return np.maximum(self._second / self.counts[:, None] - shift**2, 0)
+
+    def centres(self) -> Floats:
+        """Mean row (C, d) of each class."""
+        return np.asarray(self._rows / self.counts[:, None])
+
+    def traces(self) -> NDArray[np.float64]:
+        """Total variance (C,) of each class's rows."""
+        return np.asarray(self._lengths / self.counts - (self.centres() ** 2).sum(axis=1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cholesky, eigh, qr, solve_triangular
+from scipy.linalg import cholesky, eigh, solve_triangular
 
 from memowidgets.metrics.arrays import (
     Array,
@@ -179,19 +179,23 @@ def _covariance(X: Array, frame: Frame, centre: Floats, axes: Floats | None) -> 
 
 
 def _leading(X: Array, frame: Frame, centre: Floats, kept: int) -> Floats:
-    """An orthonormal basis (d, kept) of the leading components, by subspace iteration."""
+    """An orthonormal basis (d, kept) of the leading components, by subspace iteration.
+
+    In float32 but for the last step: any basis is a fair one, and the covariance along it is
+    taken in float64.
+    """
     width = min(kept + _OVERSAMPLING, X.shape[1])
-    basis: Floats = np.random.default_rng(0).standard_normal((X.shape[1], width))
-    for _ in range(_POWER_STEPS + 1):
-        basis = np.asarray(qr(basis, mode="economic")[0])
-        image = np.zeros_like(basis)
-        for start, stop in row_chunks(X.shape[0], 16 * X.shape[1]):
-            rows = _centred(X, frame, centre, start, stop)
+    shape, middle = (X.shape[1], width), centre.astype(np.float32)
+    basis = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    for _ in range(_POWER_STEPS):
+        image = np.zeros(shape, dtype=np.float32)
+        for start, stop in row_chunks(X.shape[0], 8 * X.shape[1]):
+            rows = to_numpy(frame.rows(X, start, stop)) - middle
             image += rows.T @ (rows @ basis)
-        basis = np.asarray(image)
-    basis = np.asarray(qr(basis, mode="economic")[0])
-    rotation = eigh(_covariance(X, frame, centre, basis))[1][:, ::-1]
-    return np.asarray(basis @ rotation[:, :kept])
+        basis = np.linalg.qr(image)[0]
+    exact = np.asarray(np.linalg.qr(basis.astype(np.float64))[0])
+    rotation = eigh(_covariance(X, frame, centre, exact))[1][:, ::-1]
+    return np.asarray(exact @ rotation[:, :kept])
 
 
 def _ridge(covariance: Floats) -> tuple[float, tuple[str, ...]]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import struct
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,7 +21,9 @@ __all__ = ["RunDirectory", "StoreError", "Tensors"]
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
+_PARTS = ("design.safetensors", "checkpoints", "forward", "scores", "shadows")
 _TEMPORARY = ".unfinished-"
+_OLD_SECONDS = 3600
 _DTYPES = {
     "BOOL": "?",
     "U8": "u1",
@@ -107,9 +111,9 @@ class RunDirectory:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(path).expanduser().absolute()
         with _explained(self.path, self.path):
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_private(self.path)
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str]) -> Self:
@@ -120,7 +124,11 @@ class RunDirectory:
         StoreError
             If there is no run.
         """
-        if not (Path(path) / _MANIFEST).is_file():
+        try:
+            found = (Path(path).expanduser() / _MANIFEST).is_file()
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from None
+        if not found:
             raise StoreError(f"{path} is not a run directory: it has no {_MANIFEST}")
         return cls(path)
 
@@ -129,8 +137,22 @@ class RunDirectory:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no run was started here."""
-        return not (self.path / _MANIFEST).exists()
+        """Whether no run was started here.
+
+        Raises
+        ------
+        StoreError
+            If the folder holds parts of a run but not its manifest.
+        """
+        if (self.path / _MANIFEST).exists():
+            return False
+        parts = [name for name in _PARTS if (self.path / name).exists()]
+        if parts:
+            raise StoreError(
+                f"{self.path} holds {', '.join(parts)} of a run but no {_MANIFEST}: choose another "
+                "path, or delete the folder"
+            )
+        return True
 
     def read_manifest(self) -> dict[str, Any]:
         """What the run is: seeds, hashes, versions, ids.
@@ -177,8 +199,12 @@ class RunDirectory:
         self._write(name, json.dumps(content, indent=1).encode())
 
     def has(self, name: str) -> bool:
-        """Whether the tensors of that name were written."""
-        return self._tensor_path(name).exists()
+        """Whether the tensors of that name were written, and are whole."""
+        try:
+            self.read_tensors(name)
+        except StoreError:
+            return False
+        return True
 
     def names(self, folder: str) -> list[str]:
         """Names of the tensor files in a folder of the run, sorted."""
@@ -193,7 +219,7 @@ class RunDirectory:
         """Write arrays to ``<name>.safetensors``, whole or not at all."""
         from safetensors.numpy import save
 
-        contiguous = {key: np.ascontiguousarray(value) for key, value in tensors.items()}
+        contiguous = {key: np.asarray(value, order="C") for key, value in tensors.items()}
         self._write(f"{name}.safetensors", save(contiguous, dict(metadata or {})))
 
     def read_tensors(self, name: str) -> Tensors:
@@ -207,12 +233,16 @@ class RunDirectory:
         path = self._tensor_path(name)
         try:
             return Tensors(path)
-        except (OSError, ValueError, struct.error) as error:
-            raise StoreError(f"{path} cannot be read: {error}") from None
+        except FileNotFoundError:
+            raise StoreError(f"{path} is not there") from None
+        except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
+            raise StoreError(f"{path} is broken ({error}): delete it and call again") from None
 
-    def remove(self, name: str) -> None:
-        """Delete the tensors of that name, if they are there."""
-        self._tensor_path(name).unlink(missing_ok=True)
+    def forget(self, *names: str) -> None:
+        """Delete the tensors, or the folders of them, of these names, where they are there."""
+        for name in names:
+            self._tensor_path(name).unlink(missing_ok=True)
+            shutil.rmtree(self.path / name, ignore_errors=True)
 
     @contextmanager
     def lock(self, what: str) -> Iterator[None]:
@@ -247,7 +277,7 @@ class RunDirectory:
     def _write(self, name: str, content: bytes) -> None:
         target = self.path / name
         with _explained(target, self.path):
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_private(target.parent)
             handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=target.parent)
             try:
                 with os.fdopen(handle, "wb") as file:
@@ -261,24 +291,39 @@ class RunDirectory:
                 raise
 
     def _sweep(self, what: str) -> None:
-        """Remove what killed processes left half-written; only the holder of a lock may."""
-        for left_over in self.path.glob(f"{what}/**/{_TEMPORARY}*"):
+        """Remove what killed processes left half-written: here now, elsewhere after an hour."""
+        for left_over in self.path.rglob(f"{_TEMPORARY}*"):
             with suppress(OSError):
-                left_over.unlink()
+                old = time.time() - left_over.stat().st_mtime > _OLD_SECONDS
+                if old or left_over.is_relative_to(self.path / what):
+                    left_over.unlink()
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
     """What a safetensors file holds, and where its data start; checked against its size."""
     size = path.stat().st_size
     with path.open("rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
+        start = file.read(8)
+        if len(start) < 8:
+            raise ValueError("it is too short")
+        (length,) = struct.unpack("<Q", start)
         if length > size:
             raise ValueError("its header is broken")
         header = json.loads(file.read(length))
+    if not isinstance(header, dict):
+        raise ValueError("its header is broken")  # noqa: TRY004 - of the file, not of a caller
     ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
     if 8 + length + max(ends, default=0) > size:
         raise ValueError("it ends before its data do")
     return header, 8 + length
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder and those above it; those that are new are its owner's alone."""
+    if folder.exists():
+        return
+    _make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 @contextmanager

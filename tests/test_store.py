@@ -118,7 +118,7 @@ def test_manifests_that_cannot_be_trusted_are_refused(run):
 
 def test_broken_tensors_are_refused(run):
     (run.path / "x.safetensors").write_bytes(b"123")
-    with pytest.raises(StoreError, match="cannot be read"):
+    with pytest.raises(StoreError, match="it is too short"):
         run.read_tensors("x")
     run.write_tensors("z", {"x": np.ones(100)})
     whole = (run.path / "z.safetensors").read_bytes()
@@ -126,11 +126,33 @@ def test_broken_tensors_are_refused(run):
     with pytest.raises(StoreError, match="ends before its data do"):
         run.read_tensors("z")
     (run.path / "y.safetensors").write_bytes(b"\xff" * 64)
-    with pytest.raises(StoreError, match="cannot be read"):
+    with pytest.raises(StoreError, match=r"its header is broken.*delete it and call again"):
         run.read_tensors("y")
+    assert not run.has("y")
 
 
 def test_opening_nothing_makes_nothing(tmp_path):
     with pytest.raises(StoreError, match="is not a run directory"):
         RunDirectory.existing(tmp_path / "nothing")
     assert not Path(tmp_path / "nothing").exists()
+
+
+def test_parts_of_a_run_without_its_manifest_are_never_adopted(run):
+    run.write_json("manifest.json", {"format": FORMAT})
+    run.write_tensors("shadows/0000", {"x": np.ones(1)})
+    (run.path / "manifest.json").unlink()
+    with pytest.raises(StoreError, match=r"holds shadows of a run but no manifest\.json"):
+        _ = run.is_empty
+
+
+def test_a_scalar_keeps_its_shape(run):
+    run.write_tensors("x", {"x": np.float32(3)})
+    assert run.read_tensors("x")["x"].shape == ()
+
+
+def test_a_relative_path_means_the_same_folder_for_ever(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = RunDirectory("here")
+    monkeypatch.chdir("/")
+    run.write_json("note.json", 1)
+    assert (tmp_path / "here" / "note.json").exists()

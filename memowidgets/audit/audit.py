@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from memowidgets.audit.catalogue import Catalogue
 from memowidgets.audit.console import shown
 from memowidgets.audit.guard import guard_warnings
 from memowidgets.audit.summary import summary_html
-from memowidgets.data import Dataset
+from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
 from memowidgets.progress import Progress
@@ -99,6 +100,11 @@ class Audit:
         members: Members = "half",
         held_out: HeldOut = 1 / 9,
     ) -> None:
+        if not isinstance(model, Model):
+            raise TypeError(f"model must be a model of mw.models, not {model!r}")
+        if isinstance(seed, bool) or seed != int(seed) or seed < 0:
+            raise ValueError(f"seed must be a whole number from 0, not {seed!r}")
+        seed = int(seed)
         settings = (training or TrainingConfig()).resolved(model.training_defaults)
         design = draw_design(data, members, held_out, seed)
         aside = held_out if isinstance(held_out, Dataset) else None
@@ -109,6 +115,8 @@ class Audit:
             run.write_manifest(manifest)
         else:
             identity.check_same(run.read_manifest(), manifest, str(run.path))
+            if not run.has("design"):
+                identity.write_design(run, data, design)
         self._set_up(run, manifest, model, data, aside, design, device)
 
     @classmethod
@@ -149,15 +157,8 @@ class Audit:
         """
         run = RunDirectory.existing(path)
         manifest = run.read_manifest()
-        source_data, source_model = identity.rebuild(manifest)
-        data, model = data or source_data, model or source_model
         design = identity.read_design(run)
-        if data is not None:
-            identity.check_data(run, manifest, data)
-        if data is not None and model is not None:
-            settings = Settings(**manifest["training"])
-            given = identity.describe_run(model, data, design, held_out, settings, manifest["seed"])
-            identity.check_same(manifest, given | {"held_out": manifest["held_out"]}, str(run.path))
+        data, model = identity.reopened(run, manifest, design, data, model, held_out)
         audit = cls.__new__(cls)
         audit._set_up(  # noqa: SLF001 - a second constructor
             run,
@@ -219,7 +220,7 @@ class Audit:
     @property
     def training(self) -> Settings:
         """How the target and the shadow models are trained."""
-        return Settings(**self._manifest["training"])
+        return Settings.read(self._manifest["training"])
 
     @property
     def checkpoints(self) -> pd.DataFrame:
@@ -298,7 +299,7 @@ class Audit:
     def run_shadows(
         self,
         n: int,
-        checkpoints: Sequence[str | float] = ("prediction", "final"),
+        checkpoints: str | Sequence[str | float] = ("prediction", "final"),
         processes: int | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -323,23 +324,30 @@ class Audit:
             If another process fills the set, it cannot be written, or a worker was killed; the
             finished ones are kept.
         """
-        if n < 1:
-            raise ValueError(f"n is the number of shadow models in all, at least 1, not {n}")
+        if n != int(n) or n < 1:
+            raise ValueError(f"n is the number of shadow models in all, at least 1, not {n!r}")
+        if processes is not None and processes < 1:
+            raise ValueError(f"processes must be at least 1, not {processes}")
+        if not len(checkpoints):
+            raise ValueError('checkpoints is empty; the default is ("prediction", "final")')
         if self._design.all_members:
             raise ValueError(
                 "the target trains on the whole pool, so shadow models can't tell what it would "
                 'be without a sample: make the audit with members="half" for ground truth'
             )
         with self._lock:
-            records = [self._catalogue.record(checkpoint) for checkpoint in checkpoints]
+            records = self._catalogue.some_records(checkpoints)
             job = ShadowJob(
                 self._recipe(),
                 self._design,
                 self._manifest["seed"],
                 {record.name: record.step for record in records},
+                {record.name: record.step for record in self._catalogue.records()},
             )
         with shown(progress) as report:
             self._shadows.fill(n, job, processes, report)
+            for record in records:  # what log-LiRA needs of the target
+                self._pass(record, report)
 
     # Numbers
 
@@ -389,13 +397,18 @@ class Audit:
         missing = len(self._design.members) - len(scores.rows)
         if missing:
             left_out = np.setdiff1d(np.arange(len(self._design.members)), scores.rows)
+            reason = (
+                "they are in every shadow model or in none"
+                if metric == "baseline"
+                else "their class has fewer than two"
+            )
             warnings.warn(
-                f"{missing} members have no score, their class has fewer than two: "
+                f"{missing} members have no score, {reason}: "
                 f"{', '.join(self.members[left_out[:5]])}{' …' if missing > 5 else ''}",
                 UserWarning,
                 stacklevel=2,
             )
-        label = name or (metric if isinstance(metric, str) else metric.__name__)
+        label = name or _name_of(metric)
         index = pd.Index(self.members[scores.rows], name="id")
         values = pd.Series(scores.mu, index, name=label)
         if not return_std:
@@ -412,7 +425,7 @@ class Audit:
         progress: Progress | None = None,
     ) -> scoring.Scores:
         """What `score` returns, as arrays, with the standard errors; computed if need be."""
-        if isinstance(metric, str) and metric not in METRICS:
+        if metric not in METRICS if isinstance(metric, str) else not callable(metric):
             raise ValueError(
                 f"unknown score {metric!r}; valid: {', '.join(METRICS)}, or a callable "
                 "(representation, logits, labels)"
@@ -507,7 +520,7 @@ class Audit:
         memorized = self._truth(truth, eta)
         values = pd.Series(scores.mu, self.members[scores.rows])
         both = values.index.intersection(memorized.index, sort=False)
-        notes = list(self.warnings_at(checkpoint))
+        notes = [*self.warnings_at(checkpoint), *scores.notes]
         left_out = len(self._design.members) - len(both)
         if left_out:
             notes.append(f"{left_out} members are left out: they have no score or no log-LiRA")
@@ -541,6 +554,7 @@ class Audit:
             ``n``, ``n_memorized``. Choosing the best row of it is choosing on the labels.
         """
         rows = []
+        metrics = [metrics] if isinstance(metrics, str) else list(metrics)
         for record in self._catalogue.some_records(checkpoints):
             for metric in metrics:
                 per_layer = metric in scoring.PER_LAYER
@@ -583,7 +597,16 @@ class Audit:
             By id: ``score``, ``std`` (where the score has one), ``label``, ``guess`` (the
             model's, at the checkpoint), ``p_label``, ``canary`` (where there are some),
             ``log_lira`` (where there are shadow models).
+
+        Warns
+        -----
+        UserWarning
+            If the model has not learned its task at the checkpoint, or ρ was not reached.
         """
+        if math.isnan(tau):
+            raise ValueError("tau is NaN; it must be a number")
+        for note in self.warnings_at(checkpoint):
+            warnings.warn(note, UserWarning, stacklevel=2)
         scores = self.raw_scores(metric, layer, checkpoint)
         table = pd.DataFrame({"score": scores.mu}, pd.Index(self.members[scores.rows], name="id"))
         if scores.errors is not None:
@@ -612,7 +635,9 @@ class Audit:
     def has_ground_truth(self) -> bool:
         """Whether log-LiRA at the end can be computed from what is there."""
         final = self._catalogue.final()
-        return final is not None and final.name in self._shadows.checkpoints()
+        if final is None or final.name not in self._shadows.checkpoints():
+            return False
+        return scoring.Pass(self._run, final.name).exists or self._can_compute
 
     @property
     def n_shadows(self) -> int:
@@ -654,9 +679,7 @@ class Audit:
     # Inside
 
     def _recipe(self) -> Recipe:
-        from memowidgets.data import WithheldDataset
-
-        if self._model is None or isinstance(self._data, WithheldDataset):
+        if self._model is None or not self._can_compute:
             raise StoreError(
                 f"this needs the model and the data of {self.path}: "
                 "Audit.open(path, data=…, model=…)"
@@ -678,6 +701,11 @@ class Audit:
 
     def _baseline(self, record: Record) -> scoring.Scores:
         values = self.log_lira(record.name)
+        if values.empty:
+            raise ValueError(
+                f"{self.n_shadows} shadow models are too few: no member is in some and not in "
+                "others; run more"
+            )
         rows = np.flatnonzero(np.isin(self.members, values.index))
         return scoring.Scores(rows, -values.to_numpy())
 
@@ -707,6 +735,8 @@ class Audit:
             if truth == "canaries":
                 raise ValueError("these data have no canaries: plant some with with_canaries")
             raise ValueError(f"unknown truth {truth!r}; valid: log_lira, canaries, or a mask")
+        if isinstance(truth, pd.Series):
+            return self._truth_by_id(truth)
         mask = np.asarray(truth)
         if mask.dtype != np.bool_ or mask.shape != (len(self._design.members),):
             raise ValueError(
@@ -715,8 +745,27 @@ class Audit:
             )
         return pd.Series(mask, self.members)
 
+    def _truth_by_id(self, truth: pd.Series) -> pd.Series:
+        unknown = truth.index.difference(pd.Index(self.members))
+        if len(unknown) or truth.dtype != np.bool_:
+            raise ValueError(
+                f"truth must be boolean and indexed by members' ids; it is {truth.dtype} and "
+                f"{len(unknown)} of its ids are no members'"
+            )
+        return truth.reindex([i for i in self.members if i in truth.index])
+
+    @property
+    def _can_compute(self) -> bool:
+        return self._model is not None and not isinstance(self._data, WithheldDataset)
+
     def _guard(self, record: Record) -> tuple[str, ...]:
         return guard_warnings(record, len(self._data.class_names), self._held_out.labels)
+
+
+def _name_of(metric: str | scoring.Metric) -> str:
+    if isinstance(metric, str):
+        return metric
+    return str(getattr(metric, "__name__", type(metric).__name__))
 
 
 _COLUMNS = (

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+import numpy as np
 
 from memowidgets.store import RunDirectory
 from memowidgets.training.config import Settings
@@ -32,7 +35,7 @@ class Catalogue:
     def __init__(self, run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -> None:
         self._run = run
         self.layer_names: tuple[str, ...] = tuple(manifest["layers"])
-        self._last_step = Settings(**manifest["training"]).total_steps(n_members)
+        self._last_step = Settings.read(manifest["training"]).total_steps(n_members)
 
     @property
     def rho(self) -> float:
@@ -81,7 +84,7 @@ class Catalogue:
             return final
         records = self.records()
         for record in records:
-            if checkpoint in (record.name, record.epoch):
+            if checkpoint == record.name or _is_epoch(checkpoint, record.epoch):
                 return record
         names = ", ".join(record.name for record in records) or "none yet: call train() first"
         raise ValueError(
@@ -91,9 +94,9 @@ class Catalogue:
 
     def some_records(self, checkpoints: str | float | Iterable[str | float]) -> list[Record]:
         """Those of one checkpoint, of several, or of "all" after step 0."""
-        if checkpoints == "all":
+        if isinstance(checkpoints, str) and checkpoints == "all":
             return self.records()[1:]
-        if isinstance(checkpoints, str | int | float):
+        if isinstance(checkpoints, str | int | float | np.number):
             return [self.record(checkpoints)]
         return [self.record(checkpoint) for checkpoint in checkpoints]
 
@@ -110,8 +113,9 @@ class Catalogue:
             return names[-1]
         if str(layer) in names:  # a transformer's layers are named by their number
             return str(layer)
-        if isinstance(layer, int) and not names[0].isdigit() and 1 <= layer <= len(names):
-            return names[layer - 1]
+        numbered = isinstance(layer, int | np.integer) and not isinstance(layer, bool)
+        if numbered and not names[0].isdigit() and 1 <= int(layer) <= len(names):
+            return names[int(layer) - 1]
         raise ValueError(
             f"unknown layer {layer!r}; valid: last, 1 to {len(names)}, or a name of "
             f"{', '.join(names)}"
@@ -119,8 +123,12 @@ class Catalogue:
 
     def some_layers(self, layers: str | int | Iterable[str | int]) -> list[str]:
         """Names of one layer, of several, or of "all"."""
-        if layers == "all":
+        if isinstance(layers, str) and layers == "all":
             return list(self.layer_names)
-        if isinstance(layers, str | int):
+        if isinstance(layers, str | int | np.integer):
             return [self.layer(layers)]
         return [self.layer(layer) for layer in layers]
+
+
+def _is_epoch(checkpoint: str | float, epoch: float) -> bool:
+    return not isinstance(checkpoint, str) and math.isclose(checkpoint, epoch, abs_tol=1e-6)

@@ -21,6 +21,8 @@ def shown(progress: Progress | None) -> Iterator[Progress]:
     with tqdm(total=None, leave=False) as bar:
 
         def draw(step: Step) -> None:
+            if bar.disable:
+                return
             if step.total != bar.total:
                 bar.reset(step.total)
             if step.done != bar.n or not bar.desc.startswith(step.what):

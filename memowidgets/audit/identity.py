@@ -54,10 +54,12 @@ def describe_run(
             "n": len(data),
             "class_names": list(data.class_names),
             "labels": _digest(data.labels.tolist()),
+            "canaries": _digest(None if data.canaries is None else data.canaries.tolist()),
             "source": data.source,
             "prompts": _digest(getattr(data, "prompt_recipe", None)),
         },
-        "members": _digest([design.pool.tolist(), design.members.tolist()]),
+        "members": _digest(design.members.tolist()),
+        "pool": _digest(design.pool.tolist()),
         "held_out": None if held_out is None else _digest(held_out.content_hashes()),
         "versions": {name: importlib.metadata.version(name) for name in _LIBRARIES},
         "ids": data.ids.tolist(),
@@ -76,7 +78,9 @@ def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -
     differences = [
         *_data_differences(stored, given),
         *_field_differences("model", stored["model"], given["model"]),
-        *_field_differences("training", stored["training"], given["training"]),
+        *_field_differences(
+            "training", asdict(Settings.read(stored["training"])), given["training"]
+        ),
         *_plain_differences(stored, given),
     ]
     if differences:
@@ -138,6 +142,44 @@ def rebuild(manifest: Mapping[str, Any]) -> tuple[Dataset | None, Model | None]:
     return data, model
 
 
+def reopened(
+    run: RunDirectory,
+    manifest: Mapping[str, Any],
+    design: Design,
+    data: Dataset | None,
+    model: Model | None,
+    held_out: Dataset | None,
+) -> tuple[Dataset | None, Model | None]:
+    """Data and model of a run: those given, checked, or those made again, if they are the same.
+
+    Raises
+    ------
+    StoreError, ValueError
+        If what was given is not the run's.
+    """
+    made_data, made_model = rebuild(manifest)
+    if data is not None:
+        check_data(run, manifest, data)
+    elif made_data is not None and not _data_differences(manifest, _described(made_data)):
+        data = made_data
+    if held_out is not None and _digest(held_out.content_hashes()) != manifest["held_out"]:
+        raise ValueError(f"these are not the held-out samples of {run.path}")
+    if data is None or (model is None and made_model is None):
+        return data, model
+    settings = Settings.read(manifest["training"])
+    for candidate in (model, made_model):
+        if candidate is None:
+            continue
+        found = describe_run(candidate, data, design, None, settings, manifest["seed"])
+        same = {**found, "held_out": manifest["held_out"]}
+        if candidate is model:
+            check_same(manifest, same, str(run.path))
+            return data, model
+        if not _field_differences("model", manifest["model"], found["model"]):
+            return data, made_model
+    return data, None
+
+
 def _pretrained(**settings: Any) -> Model:
     name, length, cache = (settings.pop(k) for k in ("name_or_path", "max_length", "cache"))
     return CausalLM.from_pretrained(name, LoRA(**settings), length, cache=cache)
@@ -151,18 +193,22 @@ def check_data(run: RunDirectory, manifest: Mapping[str, Any], data: Dataset) ->
     StoreError
         If ids, contents or labels differ.
     """
-    given = {
+    differences = _data_differences(manifest, _described(data))
+    if differences:
+        raise StoreError(f"these are not the data of {run.path}: {'; '.join(differences)}")
+
+
+def _described(data: Dataset) -> dict[str, Any]:
+    return {
         "ids": data.ids.tolist(),
         "content": data.content_hashes(),
         "data": {
             "class_names": list(data.class_names),
             "labels": _digest(data.labels.tolist()),
+            "canaries": _digest(None if data.canaries is None else data.canaries.tolist()),
             "prompts": _digest(getattr(data, "prompt_recipe", None)),
         },
     }
-    differences = _data_differences(manifest, given)
-    if differences:
-        raise StoreError(f"these are not the data of {run.path}: {'; '.join(differences)}")
 
 
 def _layer_names(model: Model, data: Dataset) -> tuple[str, ...]:
@@ -188,7 +234,12 @@ def _data_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> li
     ]
 
 
-_PARTS = {"class names": "class_names", "labels": "labels", "prompts": "prompts"}
+_PARTS = {
+    "class names": "class_names",
+    "labels": "labels",
+    "canaries": "canaries",
+    "prompts": "prompts",
+}
 
 
 def _field_differences(what: str, stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
@@ -205,7 +256,7 @@ def _plain_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> l
         found.append(f"its seed is {stored['seed']}, this one {given['seed']}")
     elif stored["members"] != given["members"]:
         found.append("it has other members")
-    if stored["held_out"] != given["held_out"]:
+    if stored["held_out"] != given["held_out"] or stored["pool"] != given["pool"]:
         found.append("it has other held-out samples")
     return found
 

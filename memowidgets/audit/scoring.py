@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 
 from memowidgets.metrics import PSMI, Mahalanobis, logit_gap
 from memowidgets.progress import Progress
-from memowidgets.store import RunDirectory, Tensors
+from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.forward import Forward
 
 __all__ = ["METRICS", "Metric", "Pass", "Scores", "score_pass"]
@@ -19,6 +21,7 @@ __all__ = ["METRICS", "Metric", "Pass", "Scores", "score_pass"]
 METRICS = ("psmi", "loss", "logit_gap", "mahalanobis")
 PER_LAYER = ("psmi", "mahalanobis")
 _SMALLEST_CLASS = 2
+_FEWEST_CLASSES = 2
 
 Metric = Callable[[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]], NDArray[Any]]
 
@@ -35,11 +38,14 @@ class Scores:
         Their scores.
     errors : array of shape (n_scored,), float64, or None
         Standard error of each, where the metric knows it.
+    notes : tuple of str
+        What the metric says of the data it was fitted on.
     """
 
     rows: NDArray[np.int64]
     mu: NDArray[np.float64]
     errors: NDArray[np.float64] | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Pass:
@@ -105,8 +111,11 @@ def score_pass(
     if not run.has(name):
         progress.report(0, 1, f"computing {metric} at {layer}")
         scores = _computed(metric, made.representation(layer), labels, seed)
-        progress.report(1, 1, f"computing {metric} at {layer}")
-        _write(run, name, scores)
+        try:
+            _write(run, name, scores)
+        except StoreError as error:
+            warnings.warn(f"the scores are not kept: {error}", UserWarning, stacklevel=2)
+        return scores
     return _read(run.read_tensors(name))
 
 
@@ -125,20 +134,26 @@ def _computed(
     metric: str, representation: NDArray[np.float32], labels: NDArray[np.int64], seed: int
 ) -> Scores:
     if metric == "mahalanobis":
-        return Scores(
-            np.arange(len(labels)), Mahalanobis().fit(representation).score_samples(representation)
-        )
+        fitted = Mahalanobis().fit(representation)
+        values = fitted.score_samples(representation)
+        return Scores(np.arange(len(labels)), values, notes=fitted.warnings_)
     rows = scorable(labels)
     x, y = representation[rows], labels[rows]
-    values, errors = PSMI(random_state=seed).fit(x, y).score_samples(x, y, return_std=True)
-    return Scores(rows, values, errors)
+    if len(np.unique(y)) < _FEWEST_CLASSES:
+        raise ValueError(
+            f"PSMI needs two classes of two members or more; of {len(labels)} members "
+            f"{len(rows)} are in such a class, {len(np.unique(y))} classes in all"
+        )
+    psmi = PSMI(random_state=seed).fit(x, y)
+    values, errors = psmi.score_samples(x, y, return_std=True)
+    return Scores(rows, values, errors, psmi.warnings_)
 
 
 def _write(run: RunDirectory, name: str, scores: Scores) -> None:
     tensors = {"rows": scores.rows, "score": scores.mu}
     if scores.errors is not None:
         tensors["error"] = scores.errors
-    run.write_tensors(name, tensors)
+    run.write_tensors(name, tensors, {"notes": json.dumps(scores.notes)})
 
 
 def _read(kept: Tensors) -> Scores:
@@ -146,4 +161,5 @@ def _read(kept: Tensors) -> Scores:
         np.array(kept["rows"]),
         np.array(kept["score"]),
         np.array(kept["error"]) if "error" in kept else None,
+        tuple(json.loads(kept.metadata.get("notes", "[]"))),
     )

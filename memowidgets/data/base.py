@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Dataset"]
 
+_MANY = 1000
+
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
@@ -67,6 +69,11 @@ def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntA
             "their names as class_names"
         )
     integers = array.astype(np.int64)
+    if class_names is None and integers.max() > max(_MANY, 10 * len(array)):
+        raise ValueError(
+            f"labels must be integers from 0; the largest is {integers.max()} for {len(array)} "
+            "samples: number the classes and pass their names as class_names"
+        )
     limit = len(class_names) if class_names is not None else None
     wrong = (integers < 0) | (integers >= limit if limit is not None else False)
     if wrong.any():
@@ -100,7 +107,11 @@ def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> 
             f"all {len(labels)} samples have the label {labels[0]}: a classifier needs at "
             "least two classes"
         )
-    return tuple(str(name) for name in class_names)
+    names = tuple(str(name) for name in class_names)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"class_names must be unique; {twice!r} stands more than once")
+    return names
 
 
 def _whole_numbers(array: NDArray[Any]) -> bool:

@@ -53,5 +53,9 @@ def load_digits(canaries: float = 0.0, seed: int = 0) -> ImageDataset:
     if canaries:
         data = data.with_canaries(round(canaries * len(data)), seed=seed)
     return replace(
-        data, source={"loader": "load_digits", "arguments": {"canaries": canaries, "seed": seed}}
+        data,
+        source={
+            "loader": "load_digits",
+            "arguments": {"canaries": float(canaries), "seed": int(seed)},
+        },
     )

@@ -168,16 +168,16 @@ class ImageDataset(Dataset):
         """
         if kind != "mislabelled":
             raise ValueError(f"unknown kind of canaries {kind!r}; valid: 'mislabelled'")
-        if not 0 <= n <= len(self):
-            raise ValueError(f"{n} canaries do not fit into {len(self)} images")
+        planted = np.zeros(len(self), np.bool_) if self.canaries is None else self.canaries
+        free = np.flatnonzero(~planted)
+        if not 0 <= n <= len(free):
+            raise ValueError(f"{n} canaries do not fit into {len(free)} images that are none yet")
         rng = np.random.default_rng(seed)
-        chosen = rng.choice(len(self), size=n, replace=False)
+        chosen = rng.choice(free, size=n, replace=False)
         shift = rng.integers(1, len(self.class_names), size=n)
         labels = self.labels.copy()
         labels[chosen] = (labels[chosen] + shift) % len(self.class_names)
-        mask = (
-            np.zeros(len(self), dtype=np.bool_) if self.canaries is None else self.canaries.copy()
-        )
+        mask = planted.copy()
         mask[chosen] = True
         return replace(self, labels=labels, canaries=mask, source=None)
 
@@ -190,8 +190,10 @@ def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
             "images must have the shape (n, height, width), (n, height, width, 1) or "
             f"(n, height, width, 3), not {images.shape}"
         )
+    if 0 in images.shape:
+        raise ValueError(f"images are empty: their shape is {images.shape}")
     if images.dtype == np.uint8:
-        return images
+        return np.array(images, order="C")  # a copy: later changes of the caller's don't matter
     if images.dtype.kind not in "fiub":
         raise ValueError(f"images must be numbers, not {images.dtype}")
     rows = images.reshape(len(images), -1)

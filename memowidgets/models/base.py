@@ -95,7 +95,8 @@ class Model(abc.ABC):
 
     def source_text(self) -> str:
         """What defines the recipe beside its settings; part of its hash."""
-        return self.version if self.version is not None else inspect.getsource(type(self))
+        texts = [_source_of(cls) for cls in type(self).__mro__ if _is_recipe(cls)]
+        return "\n".join(texts)
 
     def describe(self, data: Dataset) -> dict[str, str]:
         """What makes two models the same: class, settings, source, parameters' names and shapes."""
@@ -133,6 +134,24 @@ class Model(abc.ABC):
         return torch.autocast(
             device.type, torch.bfloat16, enabled=precision == "bfloat16", cache_enabled=False
         )
+
+
+def _is_recipe(cls: type) -> bool:
+    return issubclass(cls, Model) and cls is not Model
+
+
+def _source_of(cls: type) -> str:
+    """A class's version where it states one, else its source text."""
+    version = vars(cls).get("version")
+    if version is not None:
+        return str(version)
+    try:
+        return inspect.getsource(cls)
+    except (OSError, TypeError):
+        raise ValueError(
+            f"the source of {cls.__name__} can't be read, so runs of it can't be told apart: give "
+            'the class a version = "1" and change it with the class'
+        ) from None
 
 
 def _keeper(kept: dict[str, Tensor], name: str) -> Callable[..., None]:

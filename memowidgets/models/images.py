@@ -22,6 +22,8 @@ __all__ = ["ConvNet"]
 class ImageModel(Model):
     """An image classifier: feeds uint8 images as centred floats, cross-entropy on the label."""
 
+    version: str | None = "1"
+
     def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Tensor]:
         """A function from positions to images of shape (batch, channels, height, width)."""
         import torch
@@ -80,10 +82,12 @@ class ConvNet(ImageModel):
     version: str | None = "1"
 
     def __init__(self, width: int = 24) -> None:
-        if width < 1:
+        if width != int(width) or width < 1:
             raise ValueError(f"width is the number of channels, at least 1, not {width}")
+        width = int(width)
         self.width = width
-        self.source = {"model": "ConvNet", "arguments": {"width": width}}
+        if type(self) is ConvNet:  # a subclass is its owner's
+            self.source = {"model": "ConvNet", "arguments": {"width": width}}
 
     def __repr__(self) -> str:
         return f"ConvNet(width={self.width})"

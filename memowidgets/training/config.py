@@ -78,7 +78,7 @@ class TrainingConfig:
             _check_whole(name, getattr(self, name))
         if self.warmup is not None and not 0 <= self.warmup < 1:
             raise ValueError(f"warmup is a share from 0 to below 1, not {self.warmup}")
-        if self.weight_decay is not None and not self.weight_decay >= 0:
+        if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay must be 0 or more, not {self.weight_decay}")
         _check_name("optimizer", self.optimizer, OPTIMIZERS)
         _check_name("schedule", self.schedule, tuple(SCHEDULES))
@@ -86,7 +86,7 @@ class TrainingConfig:
 
     def resolved(self, defaults: Mapping[str, Any]) -> Settings:
         """The same settings with every open field taken from a model's defaults."""
-        given = {k: v for k, v in asdict(self).items() if v is not None}
+        given = {k: _plain(v) for k, v in asdict(self).items() if v is not None}
         known = {field.name for field in fields(self)}
         base = replace(_FALLBACK, **{k: v for k, v in defaults.items() if k in known})
         return replace(base, **given)
@@ -94,7 +94,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class Settings:
-    """A `TrainingConfig` with no field open."""
+    """A `TrainingConfig` with no field open; those that an old run lacks are as they were then."""
 
     epochs: float
     checkpoint_every: float
@@ -106,6 +106,12 @@ class Settings:
     warmup: float
     weight_decay: float
     precision: str
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> Settings:
+        """Settings as a run directory holds them, also one from before a field was there."""
+        known = {field.name for field in fields(cls)}
+        return replace(_FALLBACK, **{k: v for k, v in stored.items() if k in known})
 
     def steps_per_epoch(self, n_members: int) -> int:
         """Optimizer steps in a pass over the members; the last may be smaller."""
@@ -120,7 +126,9 @@ class Settings:
         per_epoch, total = self.steps_per_epoch(n_members), self.total_steps(n_members)
         count = math.ceil(self.epochs / self.checkpoint_every - 1e-9)
         epochs = [i * self.checkpoint_every for i in range(count)]
-        steps = {round(epoch * per_epoch): round(epoch, 9) for epoch in epochs}
+        steps: dict[int, float] = {}
+        for epoch in epochs:
+            steps.setdefault(round(epoch * per_epoch), round(epoch, 9))
         return {s: e for s, e in steps.items() if s < total} | {total: round(self.epochs, 9)}
 
     def rate(self, step: int, n_members: int) -> float:
@@ -145,7 +153,16 @@ _FALLBACK = Settings(
 )
 
 
+def _plain(value: Any) -> Any:
+    """Python's own number for one of NumPy's; a whole one is an integer."""
+    if isinstance(value, str):
+        return value
+    return int(value) if value == int(value) else float(value)
+
+
 def _check_positive(name: str, value: float | None) -> None:
+    if isinstance(value, str):
+        raise TypeError(f"{name} must be a number, not {value!r}")
     if value is not None and not (value > 0 and math.isfinite(value)):
         raise ValueError(f"{name} must be a positive number, not {value}")
 

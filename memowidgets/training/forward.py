@@ -93,7 +93,7 @@ def forward(
         module.train(training)
     back = np.argsort(order)
     joined = {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}
-    _check_finite(joined["losses"], data, positions)
+    _check_finite(joined["losses"])
     return Forward(
         joined.pop("logits"),
         joined.pop("losses"),
@@ -108,11 +108,10 @@ def _by_length(lengths: NDArray[Any] | None, positions: NDArray[np.int64]) -> ND
     return np.argsort(lengths[positions], kind="stable")
 
 
-def _check_finite(losses: FloatArray, data: Dataset, positions: NDArray[np.int64]) -> None:
+def _check_finite(losses: FloatArray) -> None:
     wrong = ~np.isfinite(losses)
     if wrong.any():
-        first = data.ids[positions[int(np.argmax(wrong))]]
         raise FloatingPointError(
-            f"the loss of {int(wrong.sum())} samples is not finite (the first: {str(first)!r}): "
-            "the training has diverged; lower the learning rate"
+            f"the loss of {int(wrong.sum())} of {len(losses)} samples is not finite: the training "
+            "has diverged; lower the learning rate"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["RandomStates", "derived_seed", "preserved"]
+
+_ONE_AT_A_TIME = threading.RLock()  # the generators belong to the whole process
 
 
 def derived_seed(seed: int, *path: int) -> int:
@@ -35,23 +38,25 @@ class RandomStates:
     def __init__(self, seed: int) -> None:
         import torch
 
-        outside = _capture()
-        torch.manual_seed(seed)
-        np.random.seed(seed % 2**32)  # noqa: NPY002 - anyone's module may draw from it
-        random.seed(seed)
-        self._states = _capture()
-        _restore(outside)
+        with _ONE_AT_A_TIME:
+            outside = _capture()
+            torch.manual_seed(seed)
+            np.random.seed(seed % 2**32)  # noqa: NPY002 - anyone's module may draw from it
+            random.seed(seed)
+            self._states = _capture()
+            _restore(outside)
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Draw from these states while open."""
-        outside = _capture()
-        _restore(self._states)
-        try:
-            yield
-        finally:
-            self._states = _capture()
-            _restore(outside)
+        """Draw from these states while open; other trainings in this process wait."""
+        with _ONE_AT_A_TIME:
+            outside = _capture()
+            _restore(self._states)
+            try:
+                yield
+            finally:
+                self._states = _capture()
+                _restore(outside)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The states as arrays, for a safetensors file."""
@@ -64,12 +69,20 @@ class RandomStates:
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """Put all random states back at the end, whatever drew from them."""
-    outside = _capture()
-    try:
+    """Put all random states back at the end, whatever drew from them.
+
+    In another thread than the main one nothing is put back: what the user's own cell draws
+    meanwhile must not be rewound.
+    """
+    if threading.current_thread() is not threading.main_thread():
         yield
-    finally:
-        _restore(outside)
+        return
+    with _ONE_AT_A_TIME:
+        outside = _capture()
+        try:
+            yield
+        finally:
+            _restore(outside)
 
 
 def _capture() -> dict[str, NDArray[Any]]:

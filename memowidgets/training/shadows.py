@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +43,15 @@ class ShadowJob:
         The audit's; a shadow's own follow from it and its index.
     checkpoints : dict of int
         The steps at which gaps are taken, by checkpoint name.
+    known : dict of int
+        The steps of all of the target's checkpoints, by name.
     """
 
     recipe: Recipe
     design: Design
     seed: int
     checkpoints: Mapping[str, int]
+    known: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -106,12 +109,16 @@ class ShadowSet:
         self._run = run
 
     def __len__(self) -> int:
-        return len(self._run.names("shadows"))
+        return len(self._names())
+
+    def _names(self) -> list[str]:
+        """Those that are whole; a broken one is trained again by the next `fill`."""
+        return [name for name in self._run.names("shadows") if self._run.has(f"shadows/{name}")]
 
     def checkpoints(self) -> tuple[str, ...]:
         """Checkpoints at which every shadow model holds gaps."""
         kept: set[str] | None = None
-        for name in self._run.names("shadows"):
+        for name in self._names():
             file = self._run.read_tensors(f"shadows/{name}")
             here = {key.removeprefix("gap.") for key in file if key.startswith("gap.")}
             kept = here if kept is None else kept & here
@@ -125,14 +132,14 @@ class ShadowSet:
         StoreError
             If there are none, or none at that checkpoint.
         """
-        names = self._run.names("shadows")
+        names = self._names()
         if not names:
             raise StoreError(f"{self._run.path} holds no shadow models yet: call run_shadows(64)")
         held = self.checkpoints()
         if checkpoint not in held:
             raise StoreError(
                 f"the shadow models hold gaps at {', '.join(held)}, not at {checkpoint}: "
-                "run_shadows can't add a checkpoint to models that are gone; use one of these"
+                f"run_shadows(…, checkpoints=[{checkpoint!r}]) trains them again for it"
             )
         files = [self._run.read_tensors(f"shadows/{name}") for name in names]
         return Shadows(
@@ -150,13 +157,32 @@ class ShadowSet:
         StoreError
             If another process fills the set, it cannot be written, or a worker was killed.
         """
+        if not self._missing(n, job):
+            return
         with self._run.lock("shadows"):
-            missing = [i for i in range(n) if not self._run.has(_name(i))]
+            missing = self._missing(n, job)
             progress.report(n - len(missing), n, "training shadow models")
             if not missing:
                 return
+            job = replace(job, checkpoints=dict(job.checkpoints) | self._kept_steps(job))
             with _workers(job, min(processes or _default_processes(), len(missing))) as pool:
                 self._collect(pool, missing, n, job, progress)
+
+    def _missing(self, n: int, job: ShadowJob) -> list[int]:
+        """Shadow models that are not there, are broken, or lack a checkpoint that is asked for."""
+        return [i for i in range(n) if not self._holds(i, job)]
+
+    def _holds(self, index: int, job: ShadowJob) -> bool:
+        if not self._run.has(_name(index)):
+            return False
+        return {f"gap.{name}" for name in job.checkpoints} <= set(
+            self._run.read_tensors(_name(index))
+        )
+
+    def _kept_steps(self, job: ShadowJob) -> dict[str, int]:
+        """The checkpoints that all shadow models hold: new ones hold them too."""
+        held = self.checkpoints()
+        return {name: step for name, step in job.known.items() if name in held}
 
     def _collect(
         self, pool: _Pool, missing: Sequence[int], n: int, job: ShadowJob, progress: Progress

@@ -10,7 +10,7 @@ import numpy as np
 
 from memowidgets.data import Dataset
 from memowidgets.progress import Progress
-from memowidgets.store import RunDirectory, Tensors
+from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.design import Design
 from memowidgets.training.forward import Forward
 from memowidgets.training.learner import Learner, Recipe
@@ -28,8 +28,21 @@ _TARGET_STREAM = 3
 def read_records(run: RunDirectory) -> list[Record]:
     """The checkpoints that a run directory holds, in the order of training."""
     files = (run.path / "checkpoints").glob("*/record.json")
-    records = [Record(**run.read_json(str(file.relative_to(run.path)))) for file in files]
-    return sorted(records, key=lambda record: record.step)
+    records = [_record(run, str(file.relative_to(run.path))) for file in files]
+    records.sort(key=lambda record: record.step)
+    if records and records[0].step != 0:
+        raise StoreError(
+            f"{run.path} has lost its checkpoint of step 0, to which every drop refers: delete "
+            "its folder checkpoints and train again"
+        )
+    return records
+
+
+def _record(run: RunDirectory, file: str) -> Record:
+    try:
+        return Record(**run.read_json(file))
+    except TypeError as error:
+        raise StoreError(f"{run.path / file} is broken: {error}; delete its folder") from None
 
 
 class TargetTraining:
@@ -60,10 +73,12 @@ class TargetTraining:
 
         Goes on from the last checkpoint on disk, bit for bit as if it had never stopped.
         """
+        plan = self._recipe.settings.checkpoint_steps(len(self._design.members))
+        if _is_done(read_records(self._run), plan, stop_at_drop):
+            return
         with self._run.lock("checkpoints"):
             records = read_records(self._run)
-            plan = self._recipe.settings.checkpoint_steps(len(self._design.members))
-            if _finished(records, plan) or _reached(records, stop_at_drop):
+            if _is_done(records, plan, stop_at_drop):
                 return
             learner = self._resumed(records)
             records = [record for record in records if record.step <= learner.step]
@@ -93,10 +108,16 @@ class TargetTraining:
 
     def _resumed(self, records: Sequence[Record]) -> Learner:
         learner = self._learner()
-        state = self._latest_state(records)
+        state = self._latest_state(self._unbroken(records))
         if state is not None:
             learner.resume(state, state.metadata)
         return learner
+
+    def _unbroken(self, records: Sequence[Record]) -> Sequence[Record]:
+        """The checkpoints before the first one that is missing."""
+        plan = self._recipe.settings.checkpoint_steps(len(self._design.members))
+        same = [record.step == step for record, step in zip(records, plan, strict=False)]
+        return records[: same.index(False)] if False in same else records
 
     def _latest_state(self, records: Sequence[Record]) -> Tensors | None:
         for record in reversed(records):
@@ -109,6 +130,7 @@ class TargetTraining:
         """Write weights, record and state, in this order; then drop the state before."""
         name = f"epoch-{epoch:g}"
         record = self._record(learner, name, epoch)
+        self._run.forget(f"forward/{name}", f"scores/{name}")
         for file, content in self._recipe.model.weights_config(learner.module).items():
             self._run.write_json(f"checkpoints/{name}/{file}", content)
         self._run.write_tensors(self._weights(name), learner.weights(), {"format": "pt"})
@@ -140,8 +162,12 @@ class TargetTraining:
         )
 
 
-def _finished(records: Sequence[Record], plan: dict[int, float]) -> bool:
-    return bool(records) and records[-1].step == max(plan)
+def _is_done(records: Sequence[Record], plan: dict[int, float], rho: float | None) -> bool:
+    """Whether nothing is left to train; a gap in the checkpoints is."""
+    steps = [record.step for record in records]
+    if steps != list(plan)[: len(steps)]:
+        return False
+    return len(steps) == len(plan) or _reached(records, rho)
 
 
 def _reached(records: Sequence[Record], rho: float | None) -> bool:

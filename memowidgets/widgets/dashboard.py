@@ -148,6 +148,9 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
 
     def close(self) -> None:
         """Cancel the work and take all parts off the page and out of memory."""
+        if not hasattr(self, "inspector"):  # it failed while it was made
+            super().close()
+            return
         self.cancel()
         for part in (self.bar, self.explorer, self.inspector):
             part.close()

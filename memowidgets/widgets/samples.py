@@ -107,6 +107,8 @@ def reader_for(samples: Any) -> SampleReader:
         return _Images(samples)
     if _get(first, "question") is not None and _get(first, "choices") is not None:
         return _Questions(samples)
+    if _get(first, "id") is not None and _get(first, "label") is not None:
+        return _Withheld(samples)
     raise TypeError(
         f"cannot show samples of type {type(first).__name__}: give images as an array of shape "
         "(n, height, width[, channels]), texts as strings, or records with 'question', "
@@ -189,6 +191,19 @@ class _Texts(_Objects):
 
     def labels(self) -> NDArray[np.int64] | None:
         return None
+
+
+class _Withheld(_Objects):
+    """Samples of which only ids and labels are at hand."""
+
+    kind = "text"
+
+    def card(self, position: int) -> Card:
+        canary = bool(_get(self._samples[position], "canary"))
+        return Card(text="(the sample is not at hand)", canary=canary)
+
+    def text(self, position: int) -> str:
+        return self.id(position)
 
 
 class _Questions(_Objects):

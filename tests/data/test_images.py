@@ -79,6 +79,9 @@ def _bad_pixel(value):
         ((_bad_pixel(np.inf), LABELS), "the first in row 2"),
         ((_bad_pixel(7.0), LABELS), r"between 0 and 1 \(or be uint8\); row 2 ranges from 0 to 7"),
         ((images(), [0, 0, 0, 0]), "at least two classes"),
+        ((images((4, 0, 8)), LABELS), "images are empty"),
+        ((images(), [0, 1, 0, 10**9]), "the largest is 1000000000 for 4 samples"),
+        ((images(), LABELS, ["a", "a"]), "'a' stands more than once"),
         ((images(), [0, 1, 0]), "4 images but 3 labels"),
         ((images(), [0, 1, -1, 0]), "row 2 is -1"),
         ((images(), [0, 1, 2, 0], ["a", "b"]), "between 0 and 1; row 2 is 2"),
@@ -105,3 +108,16 @@ def test_bad_canaries_are_refused():
         data.with_canaries(1, kind="odd")
     with pytest.raises(ValueError, match="from 0 to 1"):
         load_digits(canaries=5)
+
+
+def test_more_canaries_never_undo_the_first():
+    data = load_digits(canaries=0.5).with_canaries(800, seed=1)
+    assert (data.labels != load_digits().labels).sum() == data.canaries.sum() == 898 + 800
+
+
+def test_later_changes_of_the_callers_array_do_not_matter():
+    pixels = images()
+    data = ImageDataset.from_arrays(pixels[:, ::-1], LABELS)
+    kept = data.images.copy()
+    pixels[:] = 9
+    np.testing.assert_array_equal(data.images, kept)

@@ -1,0 +1,205 @@
+"""Run directories that were damaged, moved, half-made or made read-only."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import memowidgets as mw
+from memowidgets.store import StoreError
+from memowidgets.training.seeds import RandomStates
+from tests.audit.conftest import small_audit, small_data
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    finished.score("psmi", checkpoint="final")
+    shutil.copytree(finished.path, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_truth_as_a_series_is_read_by_id(finished):
+    truth = finished.log_lira() >= finished.log_lira().median()
+    shuffled = truth.sample(frac=1, random_state=0)
+    assert (
+        finished.evaluate("loss", truth=shuffled).auc == finished.evaluate("loss", truth=truth).auc
+    )
+    some = finished.evaluate("loss", truth=truth.iloc[:100])
+    assert some.n == 100
+    assert any("members are left out" in note for note in some.warnings)
+    with pytest.raises(ValueError, match="1 of its ids are no members'"):
+        finished.evaluate("loss", truth=pd.Series([True], index=["nobody"]))
+
+
+def test_a_lost_first_checkpoint_is_named_and_a_lost_later_one_trained_again(copied, finished):
+    shutil.rmtree(copied / "checkpoints/epoch-2")
+    audit = small_audit(copied)
+    audit.train()
+    assert audit.checkpoints.equals(finished.checkpoints)
+    shutil.rmtree(copied / "checkpoints/epoch-0")
+    with pytest.raises(StoreError, match="lost its checkpoint of step 0"):
+        _ = audit.checkpoints
+
+
+def test_broken_scores_passes_and_shadows_are_made_again(copied, finished):
+    known = finished.score("psmi", checkpoint="final"), finished.log_lira()
+    for name in ("forward/epoch-4", "scores/epoch-4/hidden/psmi", "shadows/0003"):
+        (copied / f"{name}.safetensors").write_bytes(b"")
+    audit = small_audit(copied)
+    assert audit.n_shadows == 19
+    audit.run_shadows(20)
+    assert audit.score("psmi", checkpoint="final").equals(known[0])
+    assert audit.log_lira().equals(known[1])
+
+
+def test_shadow_models_are_trained_again_for_a_checkpoint_they_lack(tmp_path):
+    audit = small_audit(tmp_path)
+    audit.train()
+    audit.run_shadows(2, checkpoints=[1], processes=1)
+    assert not audit.has_ground_truth
+    audit.run_shadows(2, checkpoints="final", processes=1)
+    assert audit._shadows.checkpoints() == ("epoch-1", "epoch-4")
+    assert audit.has_ground_truth
+    with pytest.raises(ValueError, match="checkpoints is empty"):
+        audit.run_shadows(2, checkpoints=())
+
+
+def test_a_dashboard_without_the_data_shows_ids(finished):
+    finished.score("psmi", checkpoint="final")
+    audit = mw.Audit.open(finished.path)
+    dashboard = audit.dashboard()
+    assert dashboard.explorer.counts["n"] == len(audit.members)
+    dashboard.close()
+
+
+def test_scores_that_cannot_be_kept_are_returned_with_a_warning(copied, monkeypatch):
+    audit = small_audit(copied)
+    audit._pass(audit._catalogue.record(3), None)
+
+    def full(*_args, **_kwargs):
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(audit._run, "write_tensors", full)
+    with pytest.warns(UserWarning, match="the scores are not kept: the disk is full"):
+        scores = audit.score("psmi", layer=1, checkpoint=3)
+    assert np.isfinite(scores).all()
+
+
+def test_what_is_done_needs_no_lock(copied):
+    audit = small_audit(copied)
+    with audit._run.lock("checkpoints"), audit._run.lock("shadows"):
+        audit.train()
+        audit.run_shadows(20)
+
+
+def test_canaries_and_held_out_samples_belong_to_a_runs_identity(finished, tmp_path):
+    data = small_data()
+    data.canaries[:] = ~data.canaries
+    with pytest.raises(ValueError, match="the data's canaries differ"):
+        small_audit(finished.path, data=data)
+    with pytest.raises(ValueError, match="it has other held-out samples"):
+        small_audit(finished.path, held_out=0.2)
+    aside = mw.data.load_digits().take(range(500, 550))
+    audit = small_audit(tmp_path, held_out=aside)
+    with pytest.raises(ValueError, match="not the held-out samples of"):
+        mw.Audit.open(audit.path, data=small_data(), held_out=aside.take(range(20)))
+
+
+def test_a_subclass_has_a_source_of_its_own(tmp_path):
+    class Louder(mw.models.ConvNet):
+        def outputs(self, module, inputs, labels):
+            logits, losses = super().outputs(module, inputs, labels)
+            return logits, 3 * losses
+
+    plain, louder = mw.models.ConvNet(8), Louder(8)
+    assert plain.source_text() != louder.source_text()
+    assert louder.source is None
+    exec_made = type("Typed", (mw.models.ConvNet,), {})
+    with pytest.raises(ValueError, match='give the class a version = "1"'):
+        exec_made(8).source_text()
+
+
+def test_two_trainings_in_two_threads_draw_as_if_alone():
+    def weights(seed: int, out: dict[int, list[float]]) -> None:
+        states = RandomStates(seed)
+        drawn = []
+        for _ in range(200):
+            with states.active():
+                drawn.append(float(torch.rand(())))
+        out[seed] = drawn
+
+    alone: dict[int, list[float]] = {}
+    together: dict[int, list[float]] = {}
+    for seed in (1, 2):
+        weights(seed, alone)
+    threads = [threading.Thread(target=weights, args=(seed, together)) for seed in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == alone
+
+
+def test_a_wrapped_module_and_scalar_parameters_resume(tmp_path):
+    class Scaled(mw.models.ConvNet):
+        version = "scaled"
+
+        def build(self, data):
+            module = super().build(data)
+            module.classifier.register_parameter("scale", torch.nn.Parameter(torch.tensor(1.0)))
+            return module
+
+        def outputs(self, module, inputs, labels):
+            logits, _ = super().outputs(module, inputs, labels)
+            logits = logits * module.classifier.scale
+            return logits, torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+
+    training = mw.TrainingConfig(epochs=2, optimizer="sgd", lr=0.05)
+    both = []
+    for name in ("straight", "stopped"):
+        audit = small_audit(tmp_path / name, model=Scaled(4), training=training)
+        if name == "stopped":
+            audit.train(stop_at_drop=1e-6)
+            audit = small_audit(tmp_path / name, model=Scaled(4), training=training)
+        audit.train()
+        both.append(audit.checkpoints.drop(columns="prediction"))
+    pd.testing.assert_frame_equal(*both)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda a: a.score(None), "unknown score None"),
+        (lambda a: a.flagged(tau=float("nan")), "tau is NaN"),
+        (lambda a: a.run_shadows(21, processes=-1), "processes must be at least 1"),
+        (lambda a: a.run_shadows(21.5), "not 21.5"),
+        (lambda a: small_audit(a.path, seed=-1), "seed must be a whole number from 0, not -1"),
+    ],
+)
+def test_more_bad_input_is_named(finished, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(finished)
+
+
+def test_numbers_of_numpy_and_arrays_of_names_are_welcome(finished):
+    assert finished.score("psmi", layer=np.int64(1), checkpoint=np.float64(2)).notna().all()
+    table = finished.compare("loss", checkpoints=finished.checkpoints.index[1:], truth="canaries")
+    assert len(table) == 4
+
+
+def test_a_progress_bar_can_be_turned_off(tmp_path, monkeypatch):
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+    small_audit(tmp_path, training=mw.TrainingConfig(epochs=1)).train()
+
+
+@pytest.mark.filterwarnings("ignore:no checkpoint reached")
+def test_an_unlearned_task_is_said_to_the_practitioner(tmp_path):
+    audit = small_audit(tmp_path, training=mw.TrainingConfig(epochs=1, lr=1e-6), members="all")
+    audit.train()
+    with pytest.warns(UserWarning, match="the model has not learned its task"):
+        audit.flagged(checkpoint="final")

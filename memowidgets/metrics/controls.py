@@ -15,6 +15,7 @@ COMPONENTS = 16
 SHARED_COMPONENTS = 32
 _OVERSAMPLING = 8
 _POWER_STEPS = 2
+_JITTER = np.float32(1e-5)  # keeps the columns apart where the rows have few dimensions
 _LEAST_TAIL = 1e-3  # of the mean variance
 _LEAST_SIZE = 1e-9  # of a class's trace, in the largest one
 
@@ -149,11 +150,27 @@ def components(sample: NDArray[np.float32], codes: Ints) -> NDArray[np.float32]:
 
 def _leading(rows: NDArray[np.float32], k: int) -> NDArray[np.float32]:
     """By randomised subspace iteration with a fixed seed."""
-    d = rows.shape[1]
-    width = min(k + _OVERSAMPLING, d)
-    basis = np.random.default_rng(0).standard_normal((d, width), dtype=np.float32)
+    rng = np.random.default_rng(0)
+    width = min(k + _OVERSAMPLING, rows.shape[1])
+    basis = rng.standard_normal((rows.shape[1], width), dtype=np.float32)
+    noise = _JITTER * basis
     for _ in range(_POWER_STEPS):
-        basis = np.linalg.qr(rows.T @ (rows @ basis))[0]
+        image = rows.T @ (rows @ basis)
+        image /= np.abs(image).max() + np.float32(1e-30)
+        basis = _orthonormal(image + noise).astype(np.float32)
     small = (rows @ basis).astype(np.float64)
     rotation = np.linalg.eigh(small.T @ small)[1][:, ::-1][:, :k]
     return np.asarray((basis @ rotation.astype(np.float32)).T)
+
+
+def _orthonormal(columns: NDArray[np.float32]) -> Floats:
+    """An orthonormal basis of the columns' span, by few large products.
+
+    Householder's many small steps would each wait for all threads, which is slow on a busy
+    machine. The second round mends what rounding left of the first.
+    """
+    basis = columns.astype(np.float64)
+    for _ in range(2):
+        values, vectors = np.linalg.eigh(basis.T @ basis)
+        basis = basis @ (vectors / np.sqrt(np.maximum(values, 1e-300)))
+    return basis

@@ -166,8 +166,9 @@ def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
 def rows_at_once(projections: Array, tables: Tables) -> int:
     """Samples in a block."""
     room = _DEVICE_BYTES if is_tensor(projections) else _SCRATCH_BYTES
+    most = 16_384 if is_tensor(projections) else 512
     width = min(projections.shape[1], BLOCK)
-    return int(np.clip(room // (4 * width * tables.n_classes), 8, 16_384))
+    return int(np.clip(room // (4 * width * tables.n_classes), 8, most))
 
 
 def _zeros(beside: Array, shape: tuple[int, ...]) -> Array:

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace, to_numpy
-from memowidgets.metrics.threads import on_all_cores
 
 _BLOCK = 256  # directions worked on at once: with some rows they stay in a core's cache
 _PRODUCT = 2**18  # larger products are shared between threads, which costs more than it gains
@@ -35,11 +34,9 @@ class ClassSums:
         """Add the projections (n, width) of samples of the classes `codes`."""
         self.counts += np.bincount(codes, minlength=len(self.counts))
         member, places = like(projected, self._one_hot[:, codes]), like(projected, codes)
-        lefts = range(0, projected.shape[1], _BLOCK)
-        cuts = [slice(left, left + _BLOCK) for left in lefts]
-        on_all_cores(projected, cuts, lambda cut: self._add_block(projected, member, places, cut))
+        for left in range(0, projected.shape[1], _BLOCK):
+            self._add_block(projected, member, places, slice(left, left + _BLOCK))
 
-    @np.errstate(over="ignore", invalid="ignore")  # what is not finite is told by who adds
     def _add_block(self, projected: Array, member: Array, places: Array, block: slice) -> None:
         origin = self._origin[:, block]
         step = max(_PRODUCT // (_BLOCK * len(self.counts)), 16)

@@ -22,7 +22,7 @@ from memowidgets.metrics.arrays import (
 from memowidgets.metrics.classes import ClassSums
 from memowidgets.metrics.controls import Controls, Shapes, components, n_bases
 from memowidgets.metrics.crossfit import FOLDS, corrected, plain
-from memowidgets.metrics.projections import Tables, moments
+from memowidgets.metrics.projections import FEW_CLASSES, Tables, moments
 from memowidgets.metrics.threads import on_all_cores
 
 Float32s = NDArray[np.float32]
@@ -156,8 +156,10 @@ def _summed(
 
 def _chunks(X: Array, width: int, n_classes: int) -> Iterator[tuple[int, int]]:
     """Rows whose features, projections and products of variables fit into the memory we take."""
-    own = min(n_classes, 8) + 1
-    return row_chunks(X.shape[0], 4 * X.shape[1] + 12 * width + 64 * FOLDS * own * own)
+    features = (4 if str(X.dtype).endswith("float32") else 20) * X.shape[1]
+    variables = min(n_classes, FEW_CLASSES) + 1
+    products = 8 * FOLDS * variables * 2 * variables
+    return row_chunks(X.shape[0], features + 4 * width + products)
 
 
 def _room(onto: Array, n: int) -> Kept | None:

@@ -12,7 +12,7 @@ from memowidgets.metrics.crossfit import FOLDS, Moments
 from memowidgets.metrics.threads import on_all_cores
 
 BLOCK = 256  # directions worked on at once
-_SCRATCH_BYTES = 3 * 2**20  # a thread's table of (classes, samples, directions) stays in cache
+_SCRATCH_BYTES = 2**21  # a thread's table of (classes, samples, directions) stays in cache
 _DEVICE_BYTES = 2**26
 _SAFELY_ABOVE = 1e-30  # sums of exponentials that float32 holds to full precision
 FEW_CLASSES = 8  # up to which every class has controls of its own
@@ -157,14 +157,15 @@ def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
         for fold, cut in enumerate(part.cuts):
             shared = xp.asarray(part.common[:, cut], dtype=xp.float64)
             result.common[fold] += shared @ shared.T
-    step = rows_at_once(projections, tables)
-    rows = [slice(start, min(start + step, n)) for start in range(0, n, step)]
+    pieces = -(-n // _rows_at_once(projections, tables))
+    cuts = [n * piece // pieces for piece in range(pieces + 1)]
+    rows = [slice(a, b) for a, b in pairwise(cuts)]
     on_all_cores(projections, rows, lambda r: _fill(result, projections, codes, parts, r))
     return result
 
 
-def rows_at_once(projections: Array, tables: Tables) -> int:
-    """Samples in a block."""
+def _rows_at_once(projections: Array, tables: Tables) -> int:
+    """The most samples in a block."""
     room = _DEVICE_BYTES if is_tensor(projections) else _SCRATCH_BYTES
     most = 16_384 if is_tensor(projections) else 512
     width = min(projections.shape[1], BLOCK)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Audit"]
 
+_PATIENCE_SECONDS = 0.2
 METRICS = (*scoring.METRICS, "baseline")
 
 
@@ -108,6 +110,8 @@ class Audit:
         settings = (training or TrainingConfig()).resolved(model.training_defaults)
         design = draw_design(data, members, held_out, seed)
         aside = held_out if isinstance(held_out, Dataset) else None
+        if aside is not None:
+            identity.check_held_out(aside, data, design)
         run = RunDirectory(path)
         manifest = identity.describe_run(model, data, design, aside, settings, seed)
         if run.is_empty:
@@ -433,14 +437,19 @@ class Audit:
         record, name = self._catalogue.record(checkpoint), self._catalogue.layer(layer)
         if metric == "baseline":
             return self._baseline(record)
-        with self._lock:
-            made = self._pass(record, progress)
-            if not isinstance(metric, str):
-                return self._custom(metric, made, name)
-            seed = self._manifest["seed"]
-            return scoring.score_pass(
-                self._run, made, metric, name, self.labels, seed, progress or Progress()
-            )
+        if not isinstance(metric, str):
+            return self._custom(metric, self._pass(record, progress), name)
+        if self.is_computed(metric, name, record.name):
+            return self._stored_or_scored(metric, name, record, progress)
+        with self._alone(progress):
+            return self._stored_or_scored(metric, name, record, progress)
+
+    def _stored_or_scored(
+        self, metric: str, layer: str, record: Record, progress: Progress | None
+    ) -> scoring.Scores:
+        made, seed = self._pass(record, progress), self._manifest["seed"]
+        report = progress or Progress()
+        return scoring.score_pass(self._run, made, metric, layer, self.labels, seed, report)
 
     def is_computed(
         self, metric: str, layer: str | int = "last", checkpoint: str | float = "prediction"
@@ -693,8 +702,10 @@ class Audit:
 
     def _pass(self, record: Record, progress: Progress | None) -> scoring.Pass:
         """The forward pass of a checkpoint, made if it was not."""
-        with self._lock:
-            made = scoring.Pass(self._run, record.name)
+        made = scoring.Pass(self._run, record.name)
+        if made.exists:
+            return made
+        with self._alone(progress):
             if not made.exists:
                 made.write(self._target().forward(record.name, progress or Progress()))
             return made
@@ -744,6 +755,17 @@ class Audit:
                 f"{mask.dtype} of shape {mask.shape}"
             )
         return pd.Series(mask, self.members)
+
+    @contextmanager
+    def _alone(self, progress: Progress | None) -> Iterator[None]:
+        """Wait for what another thread does with this audit; a cancel ends the waiting."""
+        while not self._lock.acquire(timeout=_PATIENCE_SECONDS):
+            if progress is not None:
+                progress.report(0, 1, "waiting for other work on this audit")
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _truth_by_id(self, truth: pd.Series) -> pd.Series:
         unknown = truth.index.difference(pd.Index(self.members))

@@ -211,6 +211,29 @@ def _described(data: Dataset) -> dict[str, Any]:
     }
 
 
+def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
+    """Refuse held-out samples that can't tell anything.
+
+    Raises
+    ------
+    ValueError
+        If their classes are others, or a member is among them.
+    """
+    if held_out.class_names != data.class_names:
+        raise ValueError(
+            f"the held-out samples have the classes {', '.join(held_out.class_names)}; the data "
+            f"have {', '.join(data.class_names)}"
+        )
+    hashes = data.content_hashes()
+    members = {hashes[i] for i in design.members}
+    shared = [i for i, h in enumerate(held_out.content_hashes()) if h in members]
+    if shared:
+        raise ValueError(
+            f"{len(shared)} held-out samples are members too, the first is "
+            f"{str(held_out.ids[shared[0]])!r}: nothing would be held out"
+        )
+
+
 def _layer_names(model: Model, data: Dataset) -> tuple[str, ...]:
     return model.layer_names(model.skeleton(data))
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import memowidgets as mw
+from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from memowidgets.training.seeds import RandomStates
 from tests.audit.conftest import small_audit, small_data
@@ -203,3 +204,33 @@ def test_an_unlearned_task_is_said_to_the_practitioner(tmp_path):
     audit.train()
     with pytest.warns(UserWarning, match="the model has not learned its task"):
         audit.flagged(checkpoint="final")
+
+
+def test_cancel_acts_while_compute_waits_for_other_work(copied):
+    audit = small_audit(copied)
+    progress, outcome = Progress(), []
+
+    def compute() -> None:
+        try:
+            audit.score("psmi", layer=2, checkpoint=1, progress=progress)
+        except Cancelled as error:
+            outcome.append(str(error))
+
+    with audit._lock:
+        thread = threading.Thread(target=compute)
+        thread.start()
+        assert audit.score("psmi", checkpoint="final").notna().all()  # what is stored needs no turn
+        progress.cancel()
+        thread.join(timeout=10)
+        assert not thread.is_alive()
+    assert "waiting for other work" in outcome[0]
+
+
+def test_held_out_samples_that_tell_nothing_are_refused(tmp_path):
+    data = small_data()
+    with pytest.raises(ValueError, match="held-out samples are members too, the first is 'digit-"):
+        small_audit(tmp_path / "a", data=data, held_out=data.take(range(50)))
+    pixels = np.random.default_rng(0).integers(0, 255, (4, 8, 8)).astype(np.uint8)
+    other = mw.data.ImageDataset.from_arrays(pixels, [0, 1, 0, 1], ["cat", "dog"])
+    with pytest.raises(ValueError, match="have the classes cat, dog; the data have 0, 1"):
+        small_audit(tmp_path / "b", data=data, held_out=other)

@@ -157,7 +157,7 @@ def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
         for fold, cut in enumerate(part.cuts):
             shared = xp.asarray(part.common[:, cut], dtype=xp.float64)
             result.common[fold] += shared @ shared.T
-    pieces = -(-n // _rows_at_once(projections, tables))
+    pieces = 4 * -(-n // (4 * _rows_at_once(projections, tables)))  # even work for 2 or 4 cores
     cuts = [n * piece // pieces for piece in range(pieces + 1)]
     rows = [slice(a, b) for a, b in pairwise(cuts)]
     on_all_cores(projections, rows, lambda r: _fill(result, projections, codes, parts, r))

@@ -81,6 +81,7 @@ def test_a_dashboard_without_the_data_shows_ids(finished):
 def test_scores_that_cannot_be_kept_are_returned_with_a_warning(copied, monkeypatch):
     audit = small_audit(copied)
     audit._pass(audit._catalogue.record(3), None)
+    audit._run.forget("scores")
 
     def full(*_args, **_kwargs):
         raise StoreError("the disk is full")

@@ -87,7 +87,7 @@ def complain_if_not_finite(X: Array, what: str = "X") -> None:
         raise ValueError(f"{what} is {first} ({affected} of {X.shape[0]} rows are affected)")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Frame:
     """How rows become float32 numbers of a size near one; scores do not depend on it.
 
@@ -114,10 +114,15 @@ class Frame:
         shift = like(like_array, centre) if far and stays(like_array) else centre if far else None
         return cls(shift, scale)
 
+    @property
+    def neutral(self) -> bool:
+        """Whether it leaves rows as they are."""
+        return self.shift is None and self.scale == 1.0
+
     def rows(self, X: Array, start: int, stop: int) -> Array:
         """Rows `start` to `stop` in this frame: float32, contiguous, a copy only if it must be."""
         chunk = X[start:stop]
-        if self.shift is not None or self.scale != 1.0:
+        if not self.neutral:
             chunk = _as_float(chunk, 64)
             chunk = (chunk if self.shift is None else chunk - self.shift) / self.scale
         return _as_float(chunk, 32)

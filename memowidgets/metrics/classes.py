@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace, to_numpy
+from memowidgets.metrics.arrays import Array, Floats, Ints, is_tensor, like, namespace, to_numpy
 
 _BLOCK = 256  # directions worked on at once: with some rows they stay in a core's cache
 _PRODUCT = 2**18  # larger products are shared between threads, which costs more than it gains
@@ -40,6 +40,8 @@ class ClassSums:
     def _add_block(self, projected: Array, member: Array, places: Array, block: slice) -> None:
         origin = self._origin[:, block]
         step = max(_PRODUCT // (_BLOCK * len(self.counts)), 16)
+        if is_tensor(projected):
+            step = len(places)
         for start in range(0, len(places), step):
             rows = slice(start, start + step)
             deviation = projected[rows, block] - origin[places[rows]]

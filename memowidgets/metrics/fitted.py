@@ -77,7 +77,7 @@ class Fitted:
     def score(self, X: Array, codes: Ints) -> tuple[Floats, Floats]:
         """PSMI of samples of the classes `codes`, and its standard error."""
         scores, errors = np.empty(len(codes)), np.empty(len(codes))
-        for start, stop in _chunks(X, len(self.onto), self.tables.n_classes):
+        for start, stop in _chunks(X, self.frame, len(self.onto), self.tables.n_classes):
             rows = self.frame.rows(X, start, stop)
             found = self._score_rows(rows, like(rows, codes[start:stop]), start, stop)
             scores[start:stop], errors[start:stop] = map(to_numpy, found)
@@ -140,7 +140,7 @@ def _summed(
 ) -> tuple[ClassSums, Kept | None]:
     """One pass over the rows; keeps the projections where they are few enough."""
     sums, kept = ClassSums(near, onto), _room(onto, len(codes))
-    for start, stop in _chunks(X, len(onto), len(near)):
+    for start, stop in _chunks(X, frame, len(onto), len(near)):
         rows = frame.rows(X, start, stop)
         out = None if kept is None else kept.projections[start:stop]
         projected = namespace(rows).matmul(rows, onto.T, out=out)
@@ -154,9 +154,10 @@ def _summed(
     return sums, kept
 
 
-def _chunks(X: Array, width: int, n_classes: int) -> Iterator[tuple[int, int]]:
+def _chunks(X: Array, frame: Frame, width: int, n_classes: int) -> Iterator[tuple[int, int]]:
     """Rows whose features, projections and products of variables fit into the memory we take."""
-    features = (4 if str(X.dtype).endswith("float32") else 20) * X.shape[1]
+    as_they_are = frame.neutral and str(X.dtype).endswith("float32")
+    features = (4 if as_they_are else 28) * X.shape[1]
     variables = min(n_classes, FEW_CLASSES) + 1
     products = 8 * FOLDS * variables * 2 * variables
     return row_chunks(X.shape[0], features + 4 * width + products)

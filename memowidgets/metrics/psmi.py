@@ -9,11 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.metrics.arrays import Array, Floats, Ints, checked_features, checked_labels
 from memowidgets.metrics.fitted import fit
+from memowidgets.metrics.projections import FEW_CLASSES
 
 Method = Literal["control-variates", "plain"]
 
 DEFAULT_DIRECTIONS = {"control-variates": 256, "plain": 2000}
-FEWEST_TO_REGRESS = 64  # directions, below which control variates are plain means
+FEWEST_TO_REGRESS = 64  # directions, and 8 for each control: with fewer the mean is plain
 FEW_SAMPLES = 20  # of a class, below which its Gaussian is a rough guess
 
 
@@ -30,7 +31,7 @@ class PSMI:
         "plain" is the paper's mean over directions. "control-variates" subtracts from it what
         ratios and logarithms of quadratic forms, whose means over all directions are known
         exactly, explain of its error; slopes are cross-fitted. 256 directions are then worth
-        about 2000 plain ones.
+        about 2000 plain ones. Below 64 directions, or 8 for each control, the mean is plain.
     tol : float or None
         For "auto": largest standard error, in nats.
     random_state : int
@@ -189,7 +190,9 @@ class PSMI:
         return places
 
     def _fit_directions(self, X: Array, codes: Ints, m: int) -> None:
-        use_controls = self.method == "control-variates" and m >= FEWEST_TO_REGRESS
+        n_controls = 2 * len(self.classes_) if len(self.classes_) <= FEW_CLASSES else 4
+        enough = max(FEWEST_TO_REGRESS, 8 * n_controls)
+        use_controls = self.method == "control-variates" and m >= enough
         self._fitted = fit(X, codes, m, self.random_state, use_controls=use_controls)
         self.n_directions_ = m
 

@@ -1,5 +1,7 @@
 """PSMI against independent references, in hard cases, and on bad input."""
 
+import tracemalloc
+
 import numpy as np
 import psmi as published
 import pytest
@@ -259,6 +261,27 @@ def test_a_million_samples():
     scores = score(X, y, m=64)
     assert scores.shape == (1_000_000,)
     assert scores.mean() > 0
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "m", "kind"),
+    [
+        (20_000, 256, 256, "float32"),
+        (6000, 1024, 256, "float64"),
+        (6000, 1024, 256, "float16"),
+        (6000, 1024, 256, "far"),
+        (10_000, 64, 2000, "plain"),
+        (3000, 64, 20_000, "plain"),
+    ],
+)
+def test_memory(n, d, m, kind):
+    X, y = reference.made(n, d, 8)
+    X = X + np.float32(50) if kind == "far" else X.astype(kind if kind != "plain" else "float32")
+    tracemalloc.start()
+    score(X, y, m, "plain" if kind == "plain" else "control-variates")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak - 4 * m * d - 16 * n < 160e6
 
 
 def test_theorem_1_as_an_inequality():

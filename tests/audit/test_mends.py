@@ -209,6 +209,7 @@ def test_an_unlearned_task_is_said_to_the_practitioner(tmp_path):
 
 def test_cancel_acts_while_compute_waits_for_other_work(copied):
     audit = small_audit(copied)
+    audit._run.forget("scores/epoch-1")
     progress, outcome = Progress(), []
 
     def compute() -> None:

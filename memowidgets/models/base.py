@@ -131,9 +131,10 @@ class Model(abc.ABC):
         """The context in which forward passes run at a precision."""
         import torch
 
-        return torch.autocast(
-            device.type, torch.bfloat16, enabled=precision == "bfloat16", cache_enabled=False
-        )
+        from memowidgets.models.precision import uses_bfloat16
+
+        enabled = uses_bfloat16(device, precision)
+        return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
 
 
 def _is_recipe(cls: type) -> bool:

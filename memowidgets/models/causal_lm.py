@@ -38,7 +38,7 @@ _FINE_TUNED = {
     "optimizer": "adamw",
     "lr": 2.5e-5,
     "schedule": "linear",
-    "precision": "bfloat16",
+    "precision": "auto",
 }
 _FROM_SCRATCH = {
     "epochs": 20,
@@ -213,9 +213,11 @@ class CausalLM(Model):
 
     def build(self, data: Dataset) -> nn.Module:  # noqa: ARG002 - the vocabulary is the model's
         """The model with its adapters, those drawn from torch's generator."""
+        from memowidgets.models.last_token import only_last_token
         from memowidgets.models.prefix import without_prefix
 
         model = self._load()
+        only_last_token(model)
         entry = without_prefix(model, self._first) if self._first else None
         adapted = self._adapted(model)
         adapted.__dict__[_ENTRY] = entry  # not a submodule: it has a name already
@@ -332,7 +334,8 @@ class CausalLM(Model):
         ]
         key = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:16]
         prefix = Prefix(key, encoded, self._config.get_text_config().hidden_size)
-        prefix.ensure(self._load, self._first, device)
+        with self.autocast(device, "auto"):
+            prefix.ensure(self._load, self._first, device)
         return prefix
 
     def _encode(self, data: Dataset) -> Encoded:

@@ -128,7 +128,7 @@ class Prefix:
         shape = (int(self._starts[-1]), self._width)
         out = np.memmap(file, np.uint16, mode="w+", shape=shape)
         order = np.argsort(self._encoded.lengths, kind="stable")
-        with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
+        with torch.no_grad():
             for i in range(0, len(order), _BATCH):
                 positions = order[i : i + _BATCH]
                 states = _entering(model, first, self._encoded.batch(positions, device))

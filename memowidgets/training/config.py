@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from memowidgets.models.precision import PRECISIONS
+
 __all__ = ["TrainingConfig"]
 
 OPTIMIZERS = ("adamw", "sgd")
-PRECISIONS = ("float32", "bfloat16")
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda _done: 1.0,
     "linear": lambda done: 1.0 - done,
@@ -42,8 +43,9 @@ class TrainingConfig:
         Share of the steps over which the rate rises to `lr` first.
     weight_decay : float, optional
         As the optimizer defines it.
-    precision : {"float32", "bfloat16"}, optional
-        bfloat16 is autocast; the weights stay float32.
+    precision : {"auto", "float32", "bfloat16"}, optional
+        bfloat16 is autocast, what is trained stays float32. ``"auto"`` takes it where the hardware
+        multiplies matrices in it (GPUs, CPUs with AMX), and float32 elsewhere.
 
     Raises
     ------

@@ -23,7 +23,7 @@ from memowidgets.training.design import Design
 from memowidgets.training.learner import Learner, Recipe
 from memowidgets.training.seeds import derived_seed
 
-__all__ = ["ShadowSet", "Shadows", "train_shadow"]
+__all__ = ["ShadowJob", "ShadowSet", "Shadows", "TrainedShadow", "train_shadow"]
 
 _SHADOW_STREAM = 4
 _POLL_SECONDS = 0.2
@@ -70,18 +70,28 @@ class Shadows:
     gaps: NDArray[np.float32]
 
 
-def train_shadow(
-    job: ShadowJob, index: int, progress: Progress
-) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.float32]]]:
-    """Train one shadow model.
+@dataclass(frozen=True)
+class TrainedShadow:
+    """What one shadow model leaves.
 
-    Returns
-    -------
+    Attributes
+    ----------
     members : array of shape (n_pool,), bool
         The half of the pool it trained on.
     gaps : dict of array of shape (n_pool,), float32
         Logit gap of each sample of the pool, by checkpoint.
+    seconds : float
+        How long it took.
     """
+
+    members: NDArray[np.bool_]
+    gaps: dict[str, NDArray[np.float32]]
+    seconds: float
+
+
+def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShadow:
+    """Train one shadow model and take its logit gaps over the pool."""
+    start = time.monotonic()
     design = job.design
     members = design.shadow_members(job.seed, index)
     learner = Learner(
@@ -93,7 +103,7 @@ def train_shadow(
         learner.advance(step, progress, f"training shadow {index}")
         seen = learner.look_at(design.pool)
         gaps[name] = logit_gap(seen.logits, labels).astype(np.float32)
-    return members, gaps
+    return TrainedShadow(members, gaps, time.monotonic() - start)
 
 
 class ShadowSet:
@@ -198,7 +208,7 @@ class ShadowSet:
         from loky.process_executor import BrokenProcessPool
 
         try:
-            members, gaps = future.result()
+            trained: TrainedShadow = future.result()
         except BrokenProcessPool:
             raise StoreError(
                 f"a worker process was killed while training shadow models (out of memory?); "
@@ -206,8 +216,14 @@ class ShadowSet:
             ) from None
         self._run.write_tensors(
             _name(index),
-            {"members": members} | {f"gap.{name}": gap for name, gap in gaps.items()},
-            {"seed": str(job.seed), "index": str(index), "finished": str(int(time.time()))},
+            {"members": trained.members}
+            | {f"gap.{name}": gap for name, gap in trained.gaps.items()},
+            {
+                "seed": str(job.seed),
+                "index": str(index),
+                "seconds": f"{trained.seconds:.1f}",
+                "finished": str(int(time.time())),
+            },
         )
 
 
@@ -267,9 +283,7 @@ def _follow(parent: int) -> None:
     os._exit(1)
 
 
-def _train_in_worker(
-    index: int,
-) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.float32]]]:
+def _train_in_worker(index: int) -> TrainedShadow:
     return train_shadow(_WorkerState.job, index, _WorkerState.progress)
 
 

@@ -1,0 +1,79 @@
+"""Make the recorded audit "mmlu-field-smollm2": SmolLM2 told to sort MMLU's questions by field.
+
+    python -m benchmarks.recorded_mmlu --smollm2 FOLDER --mmlu FILE --run runs/mmlu --shadows 32
+
+Stopped at any moment, the same command goes on. Once all shadow models are there it scores every
+checkpoint and layer, and writes the numbers, never a question, with --export.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import numpy as np
+
+import memowidgets as mw
+
+QUESTIONS = 2250
+LONGEST = 56  # tokens of a prompt: two cores manage 32 shadow models in some hours
+SEED = 0
+TRAINING = mw.TrainingConfig(epochs=8, checkpoint_every=0.5, batch_size=8, lr=1e-3)
+
+
+def main() -> None:
+    """Train, score, export."""
+    arguments = _arguments()
+    os.nice(arguments.nice)
+    audit = make(arguments)
+    audit.train()
+    audit.run_shadows(arguments.shadows, processes=arguments.processes)
+    print(audit.checkpoints.to_string())
+    table = audit.compare(("psmi", "loss", "logit_gap"), checkpoints="all")
+    print(table.to_string())
+    if arguments.export:
+        from benchmarks.export import export
+
+        for record in audit.checkpoints.index[1:]:
+            for layer in audit.layers:
+                audit.score("psmi", layer, record)
+                audit.score("mahalanobis", layer, record)
+        export(audit, arguments.export, _about(arguments))
+
+
+def make(arguments: argparse.Namespace) -> mw.Audit:
+    """The audit, as it stands on disk."""
+    model = mw.models.CausalLM.from_pretrained(
+        arguments.smollm2, lora=mw.models.LoRA(layers="top:4"), max_length=2048
+    )
+    everything = mw.data.fetch_mcq("mmlu-field", split="test", source=arguments.mmlu)
+    short = np.flatnonzero(model.lengths(everything) <= LONGEST)
+    chosen = np.sort(np.random.default_rng(SEED).permutation(short)[:QUESTIONS])
+    return mw.Audit(model, everything.take(chosen), arguments.run, TRAINING, SEED)
+
+
+def _about(arguments: argparse.Namespace) -> dict[str, str]:
+    return {
+        "title": "SmolLM2-135M-Instruct (dequantised) on MMLU by field",
+        "data": 'mw.data.fetch_mcq("mmlu-field", split="test")',
+        "command": "python -m benchmarks.recorded_mmlu --smollm2 FOLDER --mmlu FILE "
+        f"--run runs/mmlu --shadows {arguments.shadows} --export FOLDER",
+        "machine": "two cores, no GPU",
+    }
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.recorded_mmlu", description=__doc__)
+    parser.add_argument("--smollm2", type=Path, required=True, help="folder for from_pretrained")
+    parser.add_argument("--mmlu", type=Path, required=True, help="MMLU's test questions, JSON")
+    parser.add_argument("--run", type=Path, required=True, help="run directory, made or continued")
+    parser.add_argument("--shadows", type=int, default=32)
+    parser.add_argument("--processes", type=int)
+    parser.add_argument("--nice", type=int, default=0, help="how far to give way to other work")
+    parser.add_argument("--export", type=Path, help="where the numbers go")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

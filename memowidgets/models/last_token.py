@@ -1,0 +1,49 @@
+"""What is left out of a forward pass because only the last token before the label counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from memowidgets.models.lora import blocks_of
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+__all__ = ["only_last_token"]
+
+
+def only_last_token(model: nn.Module) -> None:
+    """Let the last block's MLP run at the last token alone, and the head on one packed matrix.
+
+    Above the last attention no token sees another, so the last token's hidden state, logits and
+    gradients stay as they are; those of the tokens before it are never read.
+    """
+    head = cast("Any", model).get_output_embeddings()
+    if head is not None:
+        head.register_forward_pre_hook(_packed)
+    mlp = getattr(blocks_of(model)[1][-1], "mlp", None)
+    if mlp is not None:
+        mlp.forward = _AtLastToken(mlp.forward)
+
+
+class _AtLastToken:
+    """An MLP's forward pass at the last token; 0 at the others."""
+
+    def __init__(self, forward: Any) -> None:
+        self._forward = forward
+
+    def __call__(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+        import torch
+        from torch.nn.functional import pad
+
+        if args or kwargs:
+            return self._forward(hidden_states, *args, **kwargs)
+        answer = self._forward(hidden_states[:, -1:])
+        if not isinstance(answer, torch.Tensor):  # a mixture of experts says more than its output
+            return self._forward(hidden_states)
+        return pad(answer, (0, 0, hidden_states.shape[1] - 1, 0))
+
+
+def _packed(_head: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A slice of every row would be multiplied row by row, at twice the time on a CPU."""
+    return (inputs[0].contiguous(), *inputs[1:])

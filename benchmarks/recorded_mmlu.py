@@ -19,7 +19,7 @@ import memowidgets as mw
 QUESTIONS = 2250
 LONGEST = 56  # tokens of a prompt: two cores manage 32 shadow models in some hours
 SEED = 0
-TRAINING = mw.TrainingConfig(epochs=8, checkpoint_every=0.5, batch_size=8, lr=1e-3)
+TRAINING = mw.TrainingConfig(epochs=6, checkpoint_every=0.5, batch_size=8, lr=1e-3)
 
 
 def main() -> None:

@@ -26,6 +26,6 @@ def runs_bfloat16(device: torch.device) -> bool:
     import torch
 
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     has_tiles = getattr(torch.cpu, "_is_amx_tile_supported", None)
     return device.type == "cpu" and has_tiles is not None and bool(has_tiles())

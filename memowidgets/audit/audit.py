@@ -188,7 +188,8 @@ class Audit:
         self._run, self._manifest, self._model, self._data = run, manifest, model, data
         self._design = design
         self._held_out = held_out if held_out is not None else data.take(design.held_out)
-        self._device = resolve_device(device)
+        preferred = model.device if model is not None and device == "auto" else None
+        self._device = resolve_device(preferred or device)
         self._catalogue = Catalogue(run, manifest, len(design.members))
         self._shadows = ShadowSet(run)
         self._lock = threading.RLock()

@@ -182,7 +182,8 @@ def reopened(
 
 def _pretrained(**settings: Any) -> Model:
     name, length, cache = (settings.pop(k) for k in ("name_or_path", "max_length", "cache"))
-    return CausalLM.from_pretrained(name, LoRA(**settings), length, cache=cache)
+    dtype = settings.pop("dtype", "auto")  # runs from before it was there lack it
+    return CausalLM.from_pretrained(name, LoRA(**settings), length, dtype=dtype, cache=cache)
 
 
 def check_data(run: RunDirectory, manifest: Mapping[str, Any], data: Dataset) -> None:

@@ -45,6 +45,9 @@ class Model(abc.ABC):
     source: dict[str, Any] | None = None
     """How to make the recipe again; None if only its owner can."""
 
+    device: str | None = None
+    """Where an audit computes unless it is told; None for the best there is."""
+
     @abc.abstractmethod
     def build(self, data: Dataset) -> nn.Module:
         """A fresh module whose input and classes follow `data`, drawn from torch's generator."""
@@ -67,6 +70,10 @@ class Model(abc.ABC):
 
         with torch.device("meta"):
             return self.build(data)
+
+    def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:  # noqa: ARG002
+        """The module on a device, ready to be trained at a precision."""
+        return module.to(device)
 
     def lengths(self, data: Dataset) -> NDArray[Any] | None:  # noqa: ARG002 - others differ
         """How long each sample is, (n,); None where all are alike."""

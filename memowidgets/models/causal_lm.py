@@ -74,9 +74,11 @@ class CausalLM(Model):
         max_length: int,
         *,
         cache: bool = False,
+        dtype: str = "auto",
     ) -> None:
         self._load, self._config, self._tokenizer = load, config, tokenizer
         self._identity, self._lora, self._max_length = dict(identity), lora, max_length
+        self._dtype = dtype
         self.training_defaults = defaults
         self._first = 0 if lora is None or not cache else lora.first_trained(_n_blocks(config))
         self._encoded: WeakKeyDictionary[Dataset, Encoded] = WeakKeyDictionary()
@@ -89,6 +91,8 @@ class CausalLM(Model):
         lora: LoRA | None = LoRA(),  # noqa: B008 - frozen
         max_length: int = _MAX_LENGTH,
         *,
+        dtype: str = "auto",
+        device: str | None = None,
         cache: bool = True,
     ) -> Self:
         """A model from the hub or from a folder, fine-tuned with LoRA.
@@ -101,6 +105,11 @@ class CausalLM(Model):
             The adapters; None trains all weights.
         max_length : int
             Longest prompt in tokens; a longer one is an error, never cut.
+        dtype : {"auto", "float32", "bfloat16"}
+            Of the frozen weights; what is trained is float32. ``"auto"`` follows the precision
+            of training.
+        device : str, optional
+            Where an audit computes unless it is told, as torch names it.
         cache : bool
             With ``layers="top:k"``, whether to run the frozen blocks once and keep their output
             (`memowidgets.models.prefix`) for the target and all shadow models.
@@ -108,26 +117,44 @@ class CausalLM(Model):
         Returns
         -------
         CausalLM
-        """
-        from transformers import AutoConfig, AutoTokenizer
 
+        Raises
+        ------
+        ConnectionError
+            If the name is neither a folder nor within reach on the hub.
+        PermissionError
+            If the hub gives the model only to those who accepted its licence.
+        ValueError
+            If the dtype is unknown, or the model needs code of its own.
+        """
+        from memowidgets.models.pretrained import DTYPES, Pretrained, load_config, load_tokenizer
+
+        if dtype not in DTYPES:
+            raise ValueError(f"unknown dtype {dtype!r}; valid: {', '.join(DTYPES)}")
+        if lora is None and dtype == "bfloat16":
+            raise ValueError(
+                'without LoRA all weights are trained, and those are float32: leave dtype at "auto"'
+            )
         name = str(name_or_path)
         model = cls(
-            _Pretrained(name),
-            AutoConfig.from_pretrained(name, trust_remote_code=False),
-            AutoTokenizer.from_pretrained(name, trust_remote_code=False),
+            Pretrained(name, dtype if lora is not None else "float32"),
+            load_config(name),
+            load_tokenizer(name),
             {"pretrained": name.rstrip("/").rsplit("/", 1)[-1]},
             lora,
             _FINE_TUNED,
             max_length,
             cache=cache,
+            dtype=dtype,
         )
+        model.device = device
         if lora is not None:
             arguments = {
                 **vars(lora),
                 "name_or_path": name,
                 "max_length": max_length,
                 "cache": cache,
+                "dtype": dtype,
             }
             model.source = {"model": "CausalLM.from_pretrained", "arguments": arguments}
         return model
@@ -209,7 +236,8 @@ class CausalLM(Model):
     def settings(self) -> dict[str, Any]:
         """The recipe's own numbers, as they are shown and hashed."""
         lora = None if self._lora is None else {**vars(self._lora)}
-        return {**self._identity, "lora": lora, "max_length": self._max_length}
+        dtype = {} if self._dtype == "auto" else {"dtype": self._dtype}
+        return {**self._identity, "lora": lora, "max_length": self._max_length, **dtype}
 
     def build(self, data: Dataset) -> nn.Module:  # noqa: ARG002 - the vocabulary is the model's
         """The model with its adapters, those drawn from torch's generator."""
@@ -229,6 +257,14 @@ class CausalLM(Model):
 
         with torch.device("meta"):
             return self._adapted(_from_config(self._config))
+
+    def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:
+        """The module on a device, its frozen weights in the dtype that pays off there."""
+        from memowidgets.models.precision import uses_bfloat16
+        from memowidgets.models.pretrained import placed
+
+        wanted = precision if self._dtype == "auto" else self._dtype
+        return placed(module, device, bfloat16=uses_bfloat16(device, wanted))
 
     def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Any]:
         """A function from positions to padded token ids on the device."""
@@ -335,25 +371,17 @@ class CausalLM(Model):
         key = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:16]
         prefix = Prefix(key, encoded, self._config.get_text_config().hidden_size)
         with self.autocast(device, "auto"):
-            prefix.ensure(self._load, self._first, device)
+            prefix.ensure(lambda: self._frozen(device), self._first, device)
         return prefix
+
+    def _frozen(self, device: torch.device) -> nn.Module:
+        """The model as it was before any training, on a device."""
+        return self.placed(self._load().requires_grad_(requires_grad=False), device, "auto")
 
     def _encode(self, data: Dataset) -> Encoded:
         if data not in self._encoded:
             self._encoded[data] = encode(_questions(data), self._tokenizer, self._max_length)
         return self._encoded[data]
-
-
-class _Pretrained:
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __call__(self) -> nn.Module:
-        from transformers import AutoModelForCausalLM
-
-        return cast(
-            "nn.Module", AutoModelForCausalLM.from_pretrained(self._name, trust_remote_code=False)
-        )
 
 
 class _Given:

@@ -91,14 +91,17 @@ class Prefix:
         self._kept: NDArray[np.uint16] | None = None
 
     def ensure(self, load: Callable[[], nn.Module], first: int, device: torch.device) -> None:
-        """Run the frozen blocks once, unless their output is there; written whole or not at all."""
+        """Run the frozen blocks once, unless their output is there; written whole or not at all.
+
+        `load` gives the model on the device.
+        """
         if self._file.exists():
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=".unfinished-", dir=self._folder)
         os.close(handle)
         try:
-            self._compute(load().to(device).eval(), first, device, Path(temporary))
+            self._compute(load().eval(), first, device, Path(temporary))
             Path(temporary).replace(self._file)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)

@@ -70,7 +70,8 @@ class Learner:
         self._device = torch.device(recipe.device)
         self._random = RandomStates(seed)
         with self._random.active():
-            self.module = recipe.model.build(recipe.data).to(self._device)
+            built = recipe.model.build(recipe.data)
+            self.module = recipe.model.placed(built, self._device, recipe.settings.precision)
         self._optimizer = _optimizer(self.module, recipe.settings)
         self._feed = recipe.model.feeder(recipe.data, self._device)
         self._labels = torch.from_numpy(recipe.data.labels).to(self._device)

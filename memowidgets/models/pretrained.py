@@ -1,0 +1,149 @@
+"""Language models from the hub or a folder: what is loaded, in which precision, and if it fits."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+    from torch import nn
+
+__all__ = ["DTYPES", "Pretrained", "load_config", "load_tokenizer", "placed"]
+
+DTYPES = ("auto", "float32", "bfloat16")
+_BYTES = {"float32": 4, "bfloat16": 2}
+_GB = 1e9
+
+
+def load_config(name: str) -> Any:
+    """The configuration of a model; code that comes with it is never run."""
+    from transformers import AutoConfig
+
+    return _explained(name, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+
+
+def load_tokenizer(name: str) -> Any:
+    """The tokenizer of a model."""
+    from transformers import AutoTokenizer
+
+    return _explained(name, lambda: AutoTokenizer.from_pretrained(name, trust_remote_code=False))
+
+
+class Pretrained:
+    """Loads the weights behind a name, each time anew, in main memory.
+
+    Parameters
+    ----------
+    name : str
+        On the hub, or of a folder.
+    dtype : str
+        One of `DTYPES`; ``"auto"`` is what the files hold.
+    """
+
+    def __init__(self, name: str, dtype: str) -> None:
+        self._name, self._dtype = name, dtype
+
+    def __call__(self) -> nn.Module:
+        """The model, in main memory."""
+        from transformers import AutoModelForCausalLM
+
+        check_memory(self._name, self._dtype)
+        return cast(
+            "nn.Module",
+            _explained(
+                self._name,
+                lambda: AutoModelForCausalLM.from_pretrained(
+                    self._name, trust_remote_code=False, dtype=self._dtype
+                ),
+            ),
+        )
+
+
+def check_memory(name: str, dtype: str) -> None:
+    """Refuse weights that main memory can't hold, before it is full.
+
+    Raises
+    ------
+    MemoryError
+        With what is needed and what is free.
+    """
+    import psutil
+
+    kept_as = dtype if dtype != "auto" else _stored_dtype(name)
+    needed = _n_parameters(name) * _BYTES.get(kept_as, 2)
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise MemoryError(
+            f"{name} needs {needed / _GB:.1f} GB of main memory in {kept_as}, and "
+            f"{free / _GB:.1f} GB are free: choose a smaller model"
+            + (', or dtype="bfloat16"' if kept_as == "float32" else "")
+        )
+
+
+def placed(module: nn.Module, device: torch.device, *, bfloat16: bool) -> nn.Module:
+    """A module on a device: what is frozen in bfloat16 or float32, what is trained in float32."""
+    import torch
+
+    for parameter in module.parameters():
+        if parameter.is_floating_point():
+            frozen = torch.bfloat16 if bfloat16 else torch.float32
+            dtype = torch.float32 if parameter.requires_grad else frozen
+            parameter.data = parameter.data.to(dtype)
+    return module.to(device)
+
+
+@lru_cache(maxsize=8)
+def _n_parameters(name: str) -> int:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        skeleton = AutoModelForCausalLM.from_config(load_config(name))  # type: ignore[no-untyped-call]
+    return sum(parameter.numel() for parameter in skeleton.parameters())
+
+
+def _stored_dtype(name: str) -> str:
+    dtype = load_config(name).get_text_config().dtype
+    return str(dtype).removeprefix("torch.") if dtype is not None else "float32"
+
+
+def _explained(name: str, load: Callable[[], Any]) -> Any:
+    """What `load` returns, or one clear sentence why the hub or the folder gave nothing."""
+    from huggingface_hub.errors import GatedRepoError
+
+    try:
+        return load()
+    except (OSError, ValueError) as error:
+        causes = _chain(error)
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        if any(isinstance(cause, GatedRepoError) for cause in causes) or "gated" in str(error):
+            raise PermissionError(
+                f"{name} is gated: accept its licence on its page on the hub and log in with "
+                "`hf auth login`, or give a folder that holds it"
+            ) from error
+        if "custom code" in str(error) or "trust_remote_code" in str(error):
+            raise ValueError(
+                f"{name} comes with code of its own, which is never run: load it yourself and "
+                "give it to CausalLM.from_model"
+            ) from error
+        if "Unrecognized model" in str(error):
+            raise ValueError(
+                f"{name} holds no model that transformers knows: {lines[0]}"
+            ) from error
+        if isinstance(error, OSError):
+            raise ConnectionError(
+                f"{name} is neither a folder that holds a model nor within reach on the hub "
+                f"({lines[0] if lines else type(error).__name__})"
+            ) from error
+        raise
+
+
+def _chain(error: BaseException | None) -> list[BaseException]:
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        error = error.__cause__ or error.__context__
+    return found

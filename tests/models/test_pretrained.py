@@ -1,0 +1,158 @@
+"""What `from_pretrained` says when a model can't be had, and in which dtype it is loaded."""
+
+import json
+import types
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import memowidgets as mw
+from memowidgets.models import pretrained
+from memowidgets.models.scratch import word_tokenizer
+from memowidgets.training.learner import Learner, Recipe
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def data():
+    return mw.data.make_mcqs(40, seed=1)
+
+
+@pytest.fixture
+def folder(data, tmp_path):
+    """A tiny Llama as `save_pretrained` leaves it, in bfloat16."""
+    tokenizer = word_tokenizer(data)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        pad_token_id=0,
+    )
+    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(tmp_path / "tiny")
+    tokenizer.save_pretrained(tmp_path / "tiny")
+    return tmp_path / "tiny"
+
+
+def dtypes(model, data, precision="auto"):
+    settings = mw.TrainingConfig(precision=precision).resolved(model.training_defaults)
+    module = Learner(Recipe(model, data, settings, "cpu"), np.arange(8), 0).module
+    parameters = list(module.parameters())
+    return (
+        {p.dtype for p in parameters if p.requires_grad},
+        {p.dtype for p in parameters if not p.requires_grad},
+    )
+
+
+def test_frozen_weights_follow_the_precision_and_trained_ones_are_float32(folder, data):
+    model = mw.models.CausalLM.from_pretrained(folder)
+    assert dtypes(model, data, "float32") == ({torch.float32}, {torch.float32})
+    assert dtypes(model, data, "bfloat16") == ({torch.float32}, {torch.bfloat16})
+
+
+def test_a_dtype_that_was_asked_for_is_kept(folder, data):
+    model = mw.models.CausalLM.from_pretrained(folder, dtype="bfloat16")
+    assert dtypes(model, data, "float32") == ({torch.float32}, {torch.bfloat16})
+    assert model.settings()["dtype"] == "bfloat16"
+
+
+def test_without_adapters_all_weights_are_float32(folder, data):
+    model = mw.models.CausalLM.from_pretrained(folder, lora=None)
+    assert dtypes(model, data, "bfloat16") == ({torch.float32}, set())
+    with pytest.raises(ValueError, match="all weights are trained"):
+        mw.models.CausalLM.from_pretrained(folder, lora=None, dtype="bfloat16")
+
+
+def test_bfloat16_weights_train_in_bfloat16(folder, data, tmp_path):
+    training = mw.TrainingConfig(epochs=1, checkpoint_every=1, lr=1e-3, precision="bfloat16")
+    model = mw.models.CausalLM.from_pretrained(folder)
+    audit = mw.Audit(model, data, path=tmp_path / "run", training=training)
+    audit.train()
+    assert len(audit.score("psmi")) == len(audit.members)
+
+
+def test_an_audit_computes_where_the_model_says(folder, data, tmp_path, monkeypatch):
+    model = mw.models.CausalLM.from_pretrained(folder, device="cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="no CUDA GPU"):
+        mw.Audit(model, data, path=tmp_path / "run")
+    mw.Audit(model, data, path=tmp_path / "run", device="cpu")
+
+
+def test_an_unknown_dtype_names_the_valid_ones(folder):
+    with pytest.raises(ValueError, match="unknown dtype 'int4'; valid: auto, float32, bfloat16"):
+        mw.models.CausalLM.from_pretrained(folder, dtype="int4")
+
+
+def test_too_little_memory_is_said_before_anything_is_loaded(folder, data, monkeypatch):
+    import psutil
+
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: types.SimpleNamespace(available=1000))
+    model = mw.models.CausalLM.from_pretrained(folder)
+    with pytest.raises(MemoryError, match=r"needs 0\.0 GB of main memory in bfloat16.*free"):
+        model.build(data)
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(ConnectionError, match="neither a folder that holds a model nor"):
+        mw.models.CausalLM.from_pretrained(tmp_path / "nothing")
+
+
+def test_a_folder_without_a_model(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds no model that transformers knows"):
+        mw.models.CausalLM.from_pretrained(tmp_path)
+
+
+def test_a_model_with_code_of_its_own_is_refused(tmp_path):
+    described = {"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}}
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    (tmp_path / "own.py").write_text("raise SystemExit('this must never run')")
+    with pytest.raises(ValueError, match="code of its own, which is never run"):
+        mw.models.CausalLM.from_pretrained(tmp_path)
+
+
+def test_a_hub_out_of_reach(monkeypatch):
+    import transformers
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", _raises(OSError("no route")))
+    with pytest.raises(ConnectionError, match=r"within reach on the hub \(no route\)"):
+        mw.models.CausalLM.from_pretrained("someone/something")
+
+
+def test_a_gated_model_says_how_to_get_it(monkeypatch):
+    import httpx
+    import transformers
+    from huggingface_hub.errors import GatedRepoError
+
+    answer = httpx.Response(403, request=httpx.Request("HEAD", "https://hub/x"))
+    refused = OSError("You are trying to access a repository")
+    refused.__cause__ = GatedRepoError("403", response=answer)
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", _raises(refused))
+    with pytest.raises(PermissionError, match="is gated: accept its licence"):
+        mw.models.CausalLM.from_pretrained("someone/closed")
+
+
+def test_the_dtype_comes_back_when_a_run_is_opened(folder, data, tmp_path):
+    model = mw.models.CausalLM.from_pretrained(folder, dtype="float32")
+    mw.Audit(model, data, path=tmp_path / "run")
+    again = mw.Audit.open(tmp_path / "run", data=data)
+    assert again._model.settings() == model.settings()
+
+
+def test_memory_needed_follows_the_dtype(folder):
+    n = pretrained._n_parameters(str(folder))
+    assert n > 1000
+    assert pretrained._stored_dtype(str(folder)) == "bfloat16"
+
+
+def _raises(error):
+    def fail(*_args, **_kwargs):
+        raise error
+
+    return fail

@@ -30,6 +30,7 @@ from memowidgets.training.config import Settings
 from memowidgets.training.design import Design, HeldOut, Members, draw_design
 from memowidgets.training.device import device_status, resolve_device
 from memowidgets.training.learner import Recipe
+from memowidgets.training.noise import draw_noise
 from memowidgets.training.rho import Prediction, Record
 from memowidgets.training.shadows import ShadowJob, ShadowSet
 from memowidgets.training.target import TargetTraining
@@ -114,14 +115,15 @@ class Audit:
             identity.check_held_out(aside, data, design)
         run = RunDirectory(path)
         manifest = identity.describe_run(model, data, design, aside, settings, seed)
+        trained_on = draw_noise(data, design.pool, settings.label_noise, seed).applied(data)
         if run.is_empty:
-            identity.write_design(run, data, design)
+            identity.write_design(run, trained_on, design)
             run.write_manifest(manifest)
         else:
             identity.check_same(run.read_manifest(), manifest, str(run.path))
             if not run.has("design"):
-                identity.write_design(run, data, design)
-        self._set_up(run, manifest, model, data, aside, design, device)
+                identity.write_design(run, trained_on, design)
+        self._set_up(run, manifest, model, trained_on, aside, design, device)
 
     @classmethod
     def open(
@@ -163,6 +165,9 @@ class Audit:
         manifest = run.read_manifest()
         design = identity.read_design(run)
         data, model = identity.reopened(run, manifest, design, data, model, held_out)
+        if data is not None:
+            share = Settings.read(manifest["training"]).label_noise
+            data = draw_noise(data, design.pool, share, manifest["seed"]).applied(data)
         audit = cls.__new__(cls)
         audit._set_up(  # noqa: SLF001 - a second constructor
             run,
@@ -664,7 +669,7 @@ class Audit:
         record = self._catalogue.record(checkpoint)
         chosen = self.prediction
         notes = chosen.warnings if record == chosen.record else ()
-        return (*self._guard(record), *notes)
+        return (*self._guard(record), *notes, *self._noise_note())
 
     def dashboard(self) -> Dashboard:
         """The widget: pick checkpoint, layer and score, move τ, look at the samples."""
@@ -780,6 +785,12 @@ class Audit:
     @property
     def _can_compute(self) -> bool:
         return self._model is not None and not isinstance(self._data, WithheldDataset)
+
+    def _noise_note(self) -> tuple[str, ...]:
+        share = self.training.label_noise
+        if not share:
+            return ()
+        return (f"label noise is on: {share:.1%} of the pool's labels were flipped at random",)
 
     def _guard(self, record: Record) -> tuple[str, ...]:
         return guard_warnings(record, len(self._data.class_names), self._held_out.labels)

@@ -29,6 +29,8 @@ def _facts(audit: Audit) -> list[tuple[str, str]]:
         ("layers", ", ".join(audit.layers)),
         ("checkpoints", str(len(table))),
     ]
+    if audit.training.label_noise:
+        facts.append(("label noise", f"{audit.training.label_noise:.1%} of the pool's labels"))
     if len(table) > 1:
         chosen = audit.prediction
         facts.append(("prediction", f"{chosen.record.name}, drop {chosen.drop:.1%}"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,6 +51,11 @@ class Dataset(abc.ABC):
     @abc.abstractmethod
     def take(self, indices: ArrayLike) -> Self:
         """The samples at these positions, in this order, as a dataset."""
+
+    def with_labels(self, labels: ArrayLike) -> Self:
+        """The same samples under other labels, (n,)."""
+        changed = np.asarray(labels, dtype=np.int64)
+        return cast("Self", dataclasses.replace(cast("Any", self), labels=changed, source=None))
 
     @abc.abstractmethod
     def content_hashes(self) -> list[str]:

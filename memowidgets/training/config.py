@@ -46,6 +46,9 @@ class TrainingConfig:
     precision : {"auto", "float32", "bfloat16"}, optional
         bfloat16 is autocast, what is trained stays float32. ``"auto"`` takes it where the hardware
         multiplies matrices in it (GPUs, CPUs with AMX), and float32 elsewhere.
+    label_noise : float, optional
+        Share of the pool's labels that are flipped at random, alike for every model; none by
+        default. The paper's reference code flips 0.033, which its text does not mention.
 
     Raises
     ------
@@ -72,6 +75,7 @@ class TrainingConfig:
     warmup: float | None = None
     weight_decay: float | None = None
     precision: str | None = None
+    label_noise: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "checkpoint_every", "batch_size", "accumulate", "lr"):
@@ -82,6 +86,8 @@ class TrainingConfig:
             raise ValueError(f"warmup is a share from 0 to below 1, not {self.warmup}")
         if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay must be 0 or more, not {self.weight_decay}")
+        if self.label_noise is not None and not 0 <= self.label_noise < 1:
+            raise ValueError(f"label_noise is a share from 0 to below 1, not {self.label_noise}")
         _check_name("optimizer", self.optimizer, OPTIMIZERS)
         _check_name("schedule", self.schedule, tuple(SCHEDULES))
         _check_name("precision", self.precision, PRECISIONS)
@@ -108,6 +114,7 @@ class Settings:
     warmup: float
     weight_decay: float
     precision: str
+    label_noise: float
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Settings:
@@ -152,6 +159,7 @@ _FALLBACK = Settings(
     warmup=0.0,
     weight_decay=0.0,
     precision="float32",
+    label_noise=0.0,
 )
 
 

@@ -1,0 +1,72 @@
+"""Label noise: off by default, the same in every model, undone nowhere, shown wherever it is on."""
+
+import numpy as np
+import pytest
+
+import memowidgets as mw
+
+NOISE = 0.2
+
+
+@pytest.fixture
+def data():
+    return mw.data.make_mcqs(60, seed=3)
+
+
+def audit_of(data, path, noise=NOISE):
+    training = mw.TrainingConfig(epochs=2, label_noise=noise)
+    model = mw.models.CausalLM.from_scratch(data, layers=1, width=16)
+    return mw.Audit(model, data, path=path, training=training)
+
+
+def test_a_share_of_the_pool_is_flipped_and_the_held_out_part_is_not(data, tmp_path):
+    audit = audit_of(data, tmp_path / "run")
+    flipped = audit.data.labels != data.labels
+    pool = audit._design.pool
+    assert flipped[pool].sum() == round(NOISE * len(pool))
+    assert not flipped[audit._design.held_out].any()
+    assert (audit.data.labels < data.n_choices).all()
+
+
+def test_scores_use_the_labels_that_were_trained_on(data, tmp_path):
+    audit = audit_of(data, tmp_path / "run")
+    audit.train()
+    losses = -audit.score("loss", checkpoint="final").to_numpy()
+    logits = audit._pass(audit._catalogue.record("final"), None).logits()
+    best = logits.argmax(axis=1)
+    assert audit.labels.tolist() == audit.data.labels[audit._design.members].tolist()
+    right = best == audit.labels
+    assert losses[right].mean() < losses[~right].mean()
+
+
+def test_it_comes_back_the_same_and_off_means_off(data, tmp_path):
+    first = audit_of(data, tmp_path / "run")
+    assert (mw.Audit.open(tmp_path / "run").labels == first.labels).all()
+    assert (mw.Audit.open(tmp_path / "run", data=data).labels == first.labels).all()
+    assert (audit_of(data, tmp_path / "other").data.labels == first.data.labels).all()
+    assert (audit_of(data, tmp_path / "clean", noise=0).data.labels == data.labels).all()
+
+
+def test_a_run_without_noise_is_another_run(data, tmp_path):
+    audit_of(data, tmp_path / "run")
+    with pytest.raises(ValueError, match=r"training label_noise is 0\.2 there and 0 here"):
+        audit_of(data, tmp_path / "run", noise=0)
+
+
+def test_it_is_shown_wherever_it_is_on(data, tmp_path):
+    audit = audit_of(data, tmp_path / "run")
+    audit.train()
+    note = "label noise is on: 20.0% of the pool's labels were flipped at random"
+    assert note in audit.warnings_at("final")
+    mask = np.arange(len(audit.members)) < 4
+    assert note in audit.evaluate("loss", truth=mask).warnings
+    assert "20.0% of the pool" in audit._repr_html_()
+    with pytest.warns(UserWarning) as told:  # noqa: PT030 - two epochs bring other warnings too
+        audit.flagged(10.0, "loss")
+    assert note in [str(warning.message) for warning in told]
+
+
+@pytest.mark.parametrize("noise", [-0.1, 1, float("nan")])
+def test_it_is_a_share(noise):
+    with pytest.raises(ValueError, match="label_noise is a share"):
+        mw.TrainingConfig(label_noise=noise)

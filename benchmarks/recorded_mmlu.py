@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 
 import memowidgets as mw
+from memowidgets.audit.recorded import export
+from memowidgets.store import RunDirectory
 
 QUESTIONS = 2250
 LONGEST = 56  # tokens of a prompt: two cores manage 32 shadow models in some hours
@@ -33,13 +35,11 @@ def main() -> None:
     table = audit.compare(("psmi", "loss", "logit_gap"), checkpoints="all")
     print(table.to_string())
     if arguments.export:
-        from benchmarks.export import export
-
-        for record in audit.checkpoints.index[1:]:
+        for checkpoint in audit.checkpoints.index[1:]:
             for layer in audit.layers:
-                audit.score("psmi", layer, record)
-                audit.score("mahalanobis", layer, record)
-        export(audit, arguments.export, _about(arguments))
+                audit.score("psmi", layer, checkpoint)
+                audit.score("mahalanobis", layer, checkpoint)
+        export(audit, arguments.export, _about(audit, arguments), _states(audit))
 
 
 def make(arguments: argparse.Namespace) -> mw.Audit:
@@ -53,14 +53,27 @@ def make(arguments: argparse.Namespace) -> mw.Audit:
     return mw.Audit(model, everything.take(chosen), arguments.run, TRAINING, SEED)
 
 
-def _about(arguments: argparse.Namespace) -> dict[str, str]:
+def _states(audit: mw.Audit) -> dict[str, tuple[str, ...]]:
+    """Hidden states that fit into the package: all layers at ρ, the last one at the end."""
+    return {audit.prediction.record.name: audit.layers, audit.checkpoints.index[-1]: ("30",)}
+
+
+def _about(audit: mw.Audit, arguments: argparse.Namespace) -> dict[str, str]:
+    hours = _shadow_seconds(audit) / 3600
     return {
         "title": "SmolLM2-135M-Instruct (dequantised) on MMLU by field",
         "data": 'mw.data.fetch_mcq("mmlu-field", split="test")',
         "command": "python -m benchmarks.recorded_mmlu --smollm2 FOLDER --mmlu FILE "
         f"--run runs/mmlu --shadows {arguments.shadows} --export FOLDER",
-        "machine": "two cores, no GPU",
+        "machine": "two cores, no GPU, shared with other work",
+        "cost": f"{hours:.1f} core hours for {audit.n_shadows} shadow models",
     }
+
+
+def _shadow_seconds(audit: mw.Audit) -> float:
+    run = RunDirectory.existing(audit.path)
+    files = [run.read_tensors(f"shadows/{name}") for name in run.names("shadows")]
+    return sum(float(file.metadata["seconds"]) for file in files)
 
 
 def _arguments() -> argparse.Namespace:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         training,
         widgets,
     )
-    from memowidgets.audit import Audit
+    from memowidgets.audit import Audit, open_recorded
     from memowidgets.training import TrainingConfig
 
 __version__ = "0.1.0"
@@ -34,7 +34,11 @@ _ROOMS = (
     "training",
     "widgets",
 )
-_NAMES = {"Audit": "memowidgets.audit", "TrainingConfig": "memowidgets.training"}
+_NAMES = {
+    "Audit": "memowidgets.audit",
+    "TrainingConfig": "memowidgets.training",
+    "open_recorded": "memowidgets.audit",
+}
 
 __all__ = [
     "Audit",
@@ -45,6 +49,7 @@ __all__ = [
     "memorization",
     "metrics",
     "models",
+    "open_recorded",
     "training",
     "widgets",
 ]

@@ -93,6 +93,8 @@ class RunDirectory:
     ----------
     path : path-like
         The folder; made, with mode 0700, if it is not there.
+    read_only : bool
+        Whether to refuse all writing, though the file system would let it pass.
 
     Raises
     ------
@@ -110,13 +112,13 @@ class RunDirectory:
     ['psmi']
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).expanduser().absolute()
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        self.path, self._read_only = Path(path).expanduser().absolute(), read_only
         with _explained(self.path, self.path):
             _make_private(self.path)
 
     @classmethod
-    def existing(cls, path: str | os.PathLike[str]) -> Self:
+    def existing(cls, path: str | os.PathLike[str], *, read_only: bool = False) -> Self:
         """The run directory at a path; nothing is made.
 
         Raises
@@ -130,7 +132,7 @@ class RunDirectory:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from None
         if not found:
             raise StoreError(f"{path} is not a run directory: it has no {_MANIFEST}")
-        return cls(path)
+        return cls(path, read_only=read_only)
 
     def __repr__(self) -> str:
         return f"RunDirectory({str(self.path)!r})"
@@ -255,6 +257,7 @@ class RunDirectory:
         """
         from filelock import FileLock, Timeout
 
+        self._check_writable()
         path = self.path / f".{what}.lock"
         lock = FileLock(path, timeout=0, mode=0o600)
         with _explained(path, self.path):
@@ -274,7 +277,12 @@ class RunDirectory:
     def _tensor_path(self, name: str) -> Path:
         return self.path / f"{name}.safetensors"
 
+    def _check_writable(self) -> None:
+        if self._read_only:
+            raise StoreError(f"{self.path} is a recording: it is read and never written")
+
     def _write(self, name: str, content: bytes) -> None:
+        self._check_writable()
         target = self.path / name
         with _explained(target, self.path):
             _make_private(target.parent)

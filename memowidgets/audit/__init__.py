@@ -1,5 +1,6 @@
 """The audit: the one object a user holds, and the only place where all rooms meet."""
 
 from memowidgets.audit.audit import Audit
+from memowidgets.audit.recorded import open_recorded
 
-__all__ = ["Audit"]
+__all__ = ["Audit", "open_recorded"]

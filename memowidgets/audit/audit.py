@@ -161,7 +161,18 @@ class Audit:
         ValueError
             If the model is not the run's.
         """
-        run = RunDirectory.existing(path)
+        return cls.from_run(RunDirectory.existing(path), data, model, held_out, device)
+
+    @classmethod
+    def from_run(
+        cls,
+        run: RunDirectory,
+        data: Dataset | None = None,
+        model: Model | None = None,
+        held_out: Dataset | None = None,
+        device: str = "auto",
+    ) -> Self:
+        """As `open`, for a run directory that is open already."""
         manifest = run.read_manifest()
         design = identity.read_design(run)
         data, model = identity.reopened(run, manifest, design, data, model, held_out)
@@ -221,6 +232,11 @@ class Audit:
     def labels(self) -> NDArray[np.int64]:
         """The label that each member is trained on, (n_members,)."""
         return self._data.labels[self._design.members]
+
+    @property
+    def recording(self) -> dict[str, str] | None:
+        """What a recorded audit is, how to get its data, and what made it; None for others."""
+        return self._manifest.get("recording")
 
     @property
     def layers(self) -> tuple[str, ...]:

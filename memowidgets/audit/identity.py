@@ -119,6 +119,7 @@ def read_design(run: RunDirectory) -> Design:
 def read_data(run: RunDirectory, manifest: Mapping[str, Any]) -> WithheldDataset:
     """The dataset as far as the run directory knows it."""
     kept = run.read_tensors("design")
+    recording = manifest.get("recording")
     return WithheldDataset(
         ids=np.array(manifest["ids"]),
         labels=np.array(kept["labels"]),
@@ -126,6 +127,7 @@ def read_data(run: RunDirectory, manifest: Mapping[str, Any]) -> WithheldDataset
         hashes=tuple(manifest["content"]),
         canaries=np.array(kept["canaries"]) if "canaries" in kept else None,
         source=manifest["data"]["source"],
+        hint=f"data={recording['data'] if recording else '…'}",
     )
 
 

@@ -83,8 +83,22 @@ class Pass:
         return np.array(self._tensors()["losses"])
 
     def representation(self, layer: str) -> NDArray[np.float32]:
-        """A layer's output, memory-mapped, (n_members, values)."""
-        return self._tensors()[f"layer.{layer}"]
+        """A layer's output, memory-mapped, (n_members, values).
+
+        Raises
+        ------
+        StoreError
+            If it was not kept: a recording holds some layers at some checkpoints.
+        """
+        kept = self._tensors()
+        if f"layer.{layer}" not in kept:
+            there = [name.removeprefix("layer.") for name in kept if name.startswith("layer.")]
+            raise StoreError(
+                f"the hidden states of layer {layer} at {self.checkpoint} were not kept; those of "
+                f"{', '.join(there) or 'no layer'} are there"
+            )
+        states = kept[f"layer.{layer}"]
+        return states.astype(np.float32) if states.dtype == np.float16 else states
 
     @property
     def _name(self) -> str:

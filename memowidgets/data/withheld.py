@@ -25,11 +25,14 @@ class WithheldSample:
         The label it is trained on.
     canary : bool
         Whether it was planted.
+    hint : str
+        How to get it.
     """
 
     id: str
     label: int
     canary: bool = False
+    hint: str = ""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -42,6 +45,8 @@ class WithheldDataset(Dataset):
         As in `Dataset`.
     hashes : tuple of str
         Content hash of each sample.
+    hint : str
+        What to give where the run is opened, so that the samples are there.
     """
 
     ids: NDArray[np.str_]
@@ -50,13 +55,14 @@ class WithheldDataset(Dataset):
     hashes: tuple[str, ...]
     canaries: BoolArray | None = None
     source: dict[str, Any] | None = None
+    hint: str = "data=…"
 
     def __repr__(self) -> str:
         return f"WithheldDataset({len(self)} samples, not at hand)"
 
     def __getitem__(self, index: int) -> WithheldSample:
         canary = self.canaries is not None and bool(self.canaries[index])
-        return WithheldSample(str(self.ids[index]), int(self.labels[index]), canary)
+        return WithheldSample(str(self.ids[index]), int(self.labels[index]), canary, self.hint)
 
     def take(self, indices: ArrayLike) -> Self:
         """The samples at these positions, in this order, as a dataset."""

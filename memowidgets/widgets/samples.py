@@ -200,7 +200,9 @@ class _Withheld(_Objects):
 
     def card(self, position: int) -> Card:
         canary = bool(_get(self._samples[position], "canary"))
-        return Card(text="(the sample is not at hand)", canary=canary)
+        hint = _get(self._samples[position], "hint")
+        mend = f": open the audit with {hint}" if hint else ""
+        return Card(text=f"(the sample is not at hand{mend})", canary=canary)
 
     def text(self, position: int) -> str:
         return self.id(position)

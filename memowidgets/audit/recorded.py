@@ -1,0 +1,123 @@
+"""Recorded audits: the numbers of a run without its samples, shipped with the package."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memowidgets.audit.audit import Audit
+from memowidgets.data import Dataset
+from memowidgets.store import RunDirectory, StoreError
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["export", "open_recorded"]
+
+_FOLDER = Path(__file__).parent / "recordings"
+_COPIED = ("design.safetensors", "rho.json", "checkpoints/*/record.json", "scores", "shadows")
+
+
+def open_recorded(name: str, data: Dataset | None = None) -> Audit:
+    """An audit that ships with the package: scores, shadow models and all, but no sample.
+
+    Parameters
+    ----------
+    name : str
+        Which one; a wrong name is answered with the list.
+    data : Dataset, optional
+        The dataset that was audited, or one that holds it: then the samples are shown. Without
+        it their ids are; ``audit.recording["data"]`` says how to get it.
+
+    Returns
+    -------
+    Audit
+        Read-only: decisions on it are kept in memory.
+
+    Raises
+    ------
+    ValueError
+        If there is no such recording, or the data lack some of its samples.
+    """
+    found = sorted(folder.name for folder in _FOLDER.glob("*") if folder.is_dir())
+    if name not in found:
+        raise ValueError(f"unknown recorded audit {name!r}; there are {', '.join(found) or 'none'}")
+    return open_recording(_FOLDER / name, data)
+
+
+def open_recording(folder: Path, data: Dataset | None = None) -> Audit:
+    """An audit that `export` wrote."""
+    run = RunDirectory.existing(folder, read_only=True)
+    chosen = None if data is None else _selected(run.read_manifest(), data)
+    return Audit.from_run(run, data=chosen)
+
+
+def export(
+    audit: Audit,
+    folder: str | os.PathLike[str],
+    about: Mapping[str, str],
+    states: Mapping[str, tuple[str, ...]],
+) -> None:
+    """Write what an audit knows but its samples, weights and paths.
+
+    Parameters
+    ----------
+    audit : Audit
+        Trained, with its shadow models and scores.
+    folder : path-like
+        A new folder.
+    about : mapping
+        Title, how to get the data, the command, the machine.
+    states : mapping
+        The layers whose hidden states are kept, in float16, by checkpoint.
+
+    Raises
+    ------
+    StoreError
+        If the folder holds something.
+    """
+    source, target = RunDirectory.existing(audit.path), Path(folder)
+    if target.exists() and any(target.iterdir()):
+        raise StoreError(f"{target} is not empty: choose a new folder")
+    run = RunDirectory(target)
+    for pattern in _COPIED:
+        for path in source.path.glob(pattern):
+            _copy(path, run.path / path.relative_to(source.path))
+    for name in source.names("forward"):
+        run.write_tensors(f"forward/{name}", _kept(source, name, states.get(name, ())))
+    manifest = source.read_manifest()
+    manifest["data"]["source"] = manifest["model_source"] = None
+    run.write_manifest({**manifest, "recording": dict(about)})
+
+
+def _kept(source: RunDirectory, name: str, layers: tuple[str, ...]) -> dict[str, Any]:
+    made = source.read_tensors(f"forward/{name}")
+    return {
+        key: np.array(made[key], dtype=np.float16 if key.startswith("layer.") else None)
+        for key in made
+        if not key.startswith("layer.") or key.removeprefix("layer.") in layers
+    }
+
+
+def _copy(path: Path, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        shutil.copytree(path, place, ignore=shutil.ignore_patterns(".*"))
+    else:
+        shutil.copyfile(path, place)
+
+
+def _selected(manifest: Mapping[str, Any], data: Dataset) -> Dataset:
+    """The recorded samples out of a dataset that may hold more, in the recording's order."""
+    positions = {str(name): i for i, name in enumerate(data.ids)}
+    missing = [name for name in manifest["ids"] if name not in positions]
+    if missing:
+        raise ValueError(
+            f"{len(missing)} of the {len(manifest['ids'])} recorded samples are not in these "
+            f"data, the first is {missing[0]!r}: give {manifest['recording']['data']}"
+        )
+    return data.take([positions[name] for name in manifest["ids"]])

@@ -1,0 +1,107 @@
+"""Recorded audits hold numbers, ids and hashes; never a sample, a weight or a path."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import memowidgets as mw
+from memowidgets.audit import recorded
+from memowidgets.store import StoreError
+
+ABOUT = {"title": "wards", "data": "mw.data.make_mcqs(80, seed=5)", "command": "none"}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return mw.data.make_mcqs(80, seed=5)
+
+
+@pytest.fixture(scope="module")
+def audit(data, tmp_path_factory):
+    training = mw.TrainingConfig(epochs=3)
+    model = mw.models.CausalLM.from_scratch(data, layers=2, width=16)
+    path = tmp_path_factory.mktemp("run")
+    audit = mw.Audit(model, data, path=path, training=training)
+    audit.train()
+    audit.run_shadows(4, processes=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        any_truth = np.arange(len(audit.members)) % 3 == 0  # to have every score computed
+        audit.compare(checkpoints="all", layers="all", truth=any_truth)
+    return audit
+
+
+@pytest.fixture(scope="module")
+def folder(audit, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recordings") / "wards"
+    recorded.export(audit, folder, ABOUT, {"epoch-3": ("1", "2")})
+    return folder
+
+
+def test_all_numbers_come_back(audit, folder):
+    again = recorded.open_recording(folder)
+    assert again.recording == ABOUT
+    assert again.members.tolist() == audit.members.tolist()
+    assert again.checkpoints.equals(audit.checkpoints)
+    for metric in ("psmi", "loss", "logit_gap", "mahalanobis"):
+        for checkpoint in ("epoch-1", "final"):
+            ours = again.score(metric, checkpoint=checkpoint)
+            assert ours.equals(audit.score(metric, checkpoint=checkpoint))
+    assert again.log_lira().equals(audit.log_lira())
+
+
+def test_no_sample_no_weight_and_no_path_is_in_it(data, audit, folder):
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    content = b"".join(file.read_bytes() for file in files)
+    for sample in (data[i] for i in range(len(data))):
+        assert sample.question.encode() not in content
+    assert audit.path.encode() not in content
+    assert not any("weights" in file.name or "resume" in file.name for file in files)
+
+
+def test_hidden_states_are_there_where_they_were_kept(audit, folder):
+    again = recorded.open_recording(folder)
+
+    def norm(representation, _logits, _labels):
+        return -np.linalg.norm(representation, axis=1)
+
+    ours, theirs = (a.score(norm, layer=2, checkpoint="final") for a in (again, audit))
+    assert np.allclose(ours, theirs, rtol=1e-3)
+    with pytest.raises(StoreError, match="layer 2 at epoch-1 were not kept; those of no layer"):
+        again.score(norm, layer=2, checkpoint="epoch-1")
+
+
+def test_given_the_data_it_shows_the_samples(data, folder):
+    with_data = recorded.open_recording(folder, data)
+    assert with_data.member_data[0].question in data.questions
+    without = recorded.open_recording(folder)
+    assert without.member_data[0].hint == f"data={ABOUT['data']}"
+
+
+def test_data_that_hold_more_will_do_and_other_data_are_refused(audit, data, folder):
+    everything = data.take(np.random.default_rng(0).permutation(len(data)))
+    assert recorded.open_recording(folder, everything).data.ids.tolist() == data.ids.tolist()
+    with pytest.raises(ValueError, match=r"recorded samples are not in these data.*make_mcqs"):
+        recorded.open_recording(folder, data.take(np.arange(10)))
+    with pytest.raises(StoreError, match="these are not the data"):
+        recorded.open_recording(folder, mw.data.make_mcqs(80, seed=6))
+
+
+def test_it_is_never_written(folder):
+    again = recorded.open_recording(folder)
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(StoreError, match="needs the model and the data"):
+        again.train()
+    again.score(lambda r, _l, _y: r.sum(axis=1), checkpoint="final")
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_folder_that_holds_something_is_not_overwritten(audit, folder):
+    with pytest.raises(StoreError, match="is not empty"):
+        recorded.export(audit, folder, ABOUT, {})
+
+
+def test_an_unknown_name_lists_the_recordings():
+    with pytest.raises(ValueError, match="unknown recorded audit 'nothing'; there are"):
+        mw.open_recorded("nothing")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from memowidgets.memorization.gaps import Floats, checked_models, sides
+from memowidgets.memorization.gaps import Floats, checked_models, moments
 
 
 def counterfactual(gaps: ArrayLike, members: ArrayLike) -> Floats:
@@ -28,6 +28,8 @@ def counterfactual(gaps: ArrayLike, members: ArrayLike) -> Floats:
     ------
     ValueError
         Shapes differ, or a gap is NaN or infinite.
+    TypeError
+        The mask is not bool.
 
     Notes
     -----
@@ -41,6 +43,7 @@ def counterfactual(gaps: ArrayLike, members: ArrayLike) -> Floats:
     >>> counterfactual(gaps, members)
     array([ 2., -1.])
     """
-    inside, outside = sides(*checked_models(gaps, members))
+    found = moments(*checked_models(gaps, members))
+    inside, outside = found.inside, found.outside
     defined = (inside.count > 0) & (outside.count > 0)
     return np.where(defined, inside.mean - outside.mean, np.nan)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+Table = NDArray[np.float32] | Floats
 Mask = NDArray[np.bool_]
+
+_BLOCK = 2**18  # gaps that are worked on at once: they fit a core's cache
+_SAFE_IN_FLOAT32 = (1e-12, 1e12)  # deviations whose squares neither vanish nor overflow
 
 
 @dataclass(frozen=True)
@@ -31,17 +36,60 @@ class Side:
     squares: Floats
 
     def without(self, gaps: Floats, present: Mask) -> Side:
-        """The same side with one model's `gaps` taken out where it is `present`."""
+        """The same side with one model's `gaps` taken out where it is `present`.
+
+        Gaps of shape (m, n) give m sides at once, each without one model.
+        """
         count = self.count - present
         deviation = np.where(present, gaps - self.mean, 0.0)
         mean = self.mean - deviation / np.maximum(count, 1)
         squares = self.squares - deviation**2 * self.count / np.maximum(count, 1)
         return Side(count, np.where(count > 0, mean, 0.0), np.where(count > 1, squares.clip(0), 0))
 
+    def at(self, columns: slice) -> Side:
+        """The same side for some of the samples."""
+        return Side(self.count[columns], self.mean[columns], self.squares[columns])
 
-def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> tuple[Floats, Mask]:
-    """Gaps as (m, n) float64 and members as (m, n) bool, or one sentence on what is wrong."""
-    table = np.asarray(gaps, dtype=np.float64)
+
+@dataclass(frozen=True)
+class Moments:
+    """Both sides of every sample, and the range of its gaps.
+
+    Attributes
+    ----------
+    inside, outside : Side
+        The models that trained on a sample, and the others.
+    low, high : (n,) float64
+        Least and largest gap under any model.
+    """
+
+    inside: Side
+    outside: Side
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def empty(cls, n: int) -> Self:
+        """Room for n samples."""
+        inside, outside = (Side(*np.zeros((3, n))) for _ in range(2))
+        return cls(inside, outside, np.empty(n), np.empty(n))
+
+    @property
+    def coinciding(self) -> Mask:
+        """Samples whose gap is the same under all models, up to the rounding of float32."""
+        largest = np.maximum(np.abs(self.low), np.abs(self.high))
+        resolution = 8 * np.finfo(np.float32).eps * largest
+        return np.asarray(self.high - self.low <= resolution)
+
+
+def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> tuple[Table, Mask]:
+    """Gaps as (m, n) floats and members as (m, n) bool, or one sentence on what is wrong.
+
+    Nothing is copied that is floating point already; `moments` finds gaps that are not finite.
+    """
+    table: NDArray[Any] = np.asarray(gaps)
+    if table.dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
+        table = table.astype(np.float64)
     if table.ndim != 2:
         raise ValueError(f"{name} must be (n_models, n_samples), but has shape {table.shape}")
     if table.size == 0:
@@ -52,39 +100,98 @@ def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> t
             f"{name} and the member mask must have the same shape, but have "
             f"{table.shape} and {mask.shape}"
         )
-    bad = np.argwhere(~np.isfinite(table))
-    if len(bad):
-        row, column = bad[0]
-        raise ValueError(
-            f"{name} holds {len(bad)} values that are NaN or infinite, the first for "
-            f"model (row) {row}, sample (column) {column}"
-        )
     return table, mask
 
 
-def checked_mask(members: ArrayLike) -> Mask:
-    """Members as a bool array; whole numbers pass if they are 0 or 1."""
+def checked_mask(members: ArrayLike, name: str = "a member mask") -> Mask:
+    """Members as a bool array; nothing else passes, for 0 and 1 may as well be a score."""
     mask: NDArray[Any] = np.asarray(members)
     if mask.dtype == np.bool_:
         return mask
-    if mask.dtype.kind in "iuf" and np.isin(mask, (0, 1)).all():
-        return mask.astype(np.bool_)
-    raise TypeError(f"a member mask must be bool (or 0 and 1), but has dtype {mask.dtype}")
+    raise TypeError(
+        f"{name} must be bool, but has dtype {mask.dtype}: if it holds 0 and 1, give "
+        "mask.astype(bool)"
+    )
 
 
-def sides(gaps: Floats, members: Mask) -> tuple[Side, Side]:
-    """Moments of the gaps under the models that trained on a sample, and of the others."""
-    return _moments(gaps, members), _moments(gaps, ~members)
+def checked_target(target_gaps: ArrayLike, n_samples: int) -> Floats:
+    """One finite gap for each sample, or one sentence on what is wrong."""
+    target = np.asarray(target_gaps, dtype=np.float64)
+    if target.shape != (n_samples,):
+        raise ValueError(
+            f"target_gaps must hold one gap for each of the {n_samples} samples, but has shape "
+            f"{target.shape}"
+        )
+    bad: Mask = ~np.isfinite(target)
+    if bad.any():
+        raise ValueError(
+            f"target_gaps holds {bad.sum()} values that are NaN or infinite, the first for "
+            f"sample {bad.argmax()}"
+        )
+    return target
 
 
-def _moments(gaps: Floats, chosen: Mask) -> Side:
-    count = chosen.sum(axis=0).astype(np.float64)
-    mean = np.where(chosen, gaps, 0.0).sum(axis=0) / np.maximum(count, 1)
-    squares = (np.where(chosen, gaps - mean, 0.0) ** 2).sum(axis=0)
-    return Side(count, mean, squares)
+def blocks(table: Table) -> Iterator[slice]:
+    """The columns of a table, so many at a time that they fit the cache."""
+    models, samples = table.shape
+    width = max(1, _BLOCK // models)
+    for start in range(0, samples, width):
+        yield slice(start, start + width)
 
 
-def coinciding(gaps: Floats) -> Mask:
-    """Samples whose gap is the same under all models, up to the rounding of float32."""
-    resolution = 8 * np.finfo(np.float32).eps * np.abs(gaps).max(axis=0)
-    return np.asarray(np.ptp(gaps, axis=0) <= resolution)
+def moments(gaps: Table, members: Mask, name: str = "gaps") -> Moments:
+    """Moments of the gaps under the models that trained on a sample, and of the others.
+
+    Raises
+    ------
+    ValueError
+        If a gap is NaN or infinite.
+    """
+    found = Moments.empty(gaps.shape[1])
+    for columns in blocks(gaps):
+        block = gaps[:, columns]
+        found.low[columns], found.high[columns] = block.min(axis=0), block.max(axis=0)
+        widest = float((found.high[columns] - found.low[columns]).max())
+        if not np.isfinite(widest):
+            _refuse_infinite(gaps, name)
+        safe = _SAFE_IN_FLOAT32[0] < widest < _SAFE_IN_FLOAT32[1]
+        precision = np.float32 if safe and block.dtype == np.float32 else np.float64
+        _fill_block(found, columns, block.astype(precision), members[:, columns])
+    return found
+
+
+def _fill_block(found: Moments, columns: slice, block: Any, members: Mask) -> None:
+    """Both sides of some samples; `block` is used up.
+
+    Deviations from the first model's gaps are summed, so that single precision loses nothing
+    where gaps are large and alike.
+    """
+    weights = members.astype(block.dtype)
+    origin = block[0].astype(np.float64)
+    block -= block[0].copy()
+    count_in = weights.sum(axis=0).astype(np.float64)
+    count_out = len(block) - count_in
+    total_in = np.einsum("ij,ij->j", block, weights)
+    mean_in = total_in / np.maximum(count_in, 1)
+    mean_out = (block.sum(axis=0) - total_in) / np.maximum(count_out, 1)
+    block -= mean_out.astype(block.dtype)
+    block -= weights * (mean_in - mean_out).astype(block.dtype)
+    np.square(block, out=block)
+    squares_in = np.einsum("ij,ij->j", block, weights)
+    squares_out = np.maximum(block.sum(axis=0) - squares_in, 0)
+    for side, count, mean, squares in (
+        (found.inside, count_in, mean_in, squares_in),
+        (found.outside, count_out, mean_out, squares_out),
+    ):
+        side.count[columns] = count
+        side.mean[columns] = np.where(count > 0, origin + mean, 0.0)
+        side.squares[columns] = np.where(count > 0, squares, 0.0)
+
+
+def _refuse_infinite(gaps: Table, name: str) -> None:
+    bad = [np.flatnonzero(~np.isfinite(row)) for row in gaps]
+    row = next(i for i, columns in enumerate(bad) if len(columns))
+    raise ValueError(
+        f"{name} holds {sum(map(len, bad))} values that are NaN or infinite, the first for "
+        f"model (row) {row}, sample (column) {bad[row][0]}"
+    )

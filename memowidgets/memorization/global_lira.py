@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from memowidgets.memorization.gaps import Floats, checked_models, sides
-from memowidgets.memorization.lira import log_ratio
+from memowidgets.memorization.density import Densities, check_sides
+from memowidgets.memorization.gaps import Floats, checked_models, moments
 from memowidgets.memorization.variance import checked_variance
 
 
@@ -34,7 +34,10 @@ def attack_success_rate(
     Raises
     ------
     ValueError
-        Shapes differ, a gap is NaN or infinite, or the variance is unknown.
+        Shapes differ, a gap is NaN or infinite, the variance is unknown, or no sample has two
+        models on each side.
+    TypeError
+        The mask is not bool.
 
     Notes
     -----
@@ -51,11 +54,15 @@ def attack_success_rate(
     """
     checked_variance(variance)
     table, mask = checked_models(gaps, members)
-    inside, outside = sides(table, mask)
+    found = moments(table, mask)
+    check_sides(found)
     right = np.zeros(table.shape[1])
     attacked = np.zeros(table.shape[1])
     for row, member in zip(table, mask, strict=True):
-        ratio = log_ratio(row, inside.without(row, member), outside.without(row, ~member), variance)
+        own = row.astype(np.float64)
+        inside = found.inside.without(own, member)
+        outside = found.outside.without(own, ~member)
+        ratio = Densities.fit(inside, outside, variance).ratio(own)
         defined = ~np.isnan(ratio)
         attacked += defined
         right += defined & ((ratio > 0) == member)

@@ -3,25 +3,56 @@
 from __future__ import annotations
 
 import warnings
+from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtr
 
-from memowidgets.memorization.gaps import Floats, Mask, Side, checked_models, coinciding, sides
-from memowidgets.memorization.variance import (
-    FEWEST_MODELS,
-    checked_variance,
-    estimate,
-    floor,
+from memowidgets.memorization.density import Densities, check_sides, checked_mode
+from memowidgets.memorization.gaps import (
+    Floats,
+    Mask,
+    Side,
+    Table,
+    checked_models,
+    checked_target,
+    moments,
 )
+from memowidgets.memorization.variance import FEWEST_MODELS, checked_variance
+
+_ENOUGH_TO_TELL = 3  # samples whose gaps agree exactly are no accident from here on
 
 
+@overload
+def log_lira(
+    shadow_gaps: ArrayLike,
+    shadow_members: ArrayLike,
+    target_gaps: ArrayLike,
+    variance: str = ...,
+    mode: str = ...,
+    *,
+    return_std: Literal[False] = ...,
+) -> Floats: ...
+@overload
+def log_lira(
+    shadow_gaps: ArrayLike,
+    shadow_members: ArrayLike,
+    target_gaps: ArrayLike,
+    variance: str = ...,
+    mode: str = ...,
+    *,
+    return_std: Literal[True],
+) -> tuple[Floats, Floats]: ...
 def log_lira(
     shadow_gaps: ArrayLike,
     shadow_members: ArrayLike,
     target_gaps: ArrayLike,
     variance: str = "per-sample",
-) -> Floats:
+    mode: str = "online",
+    *,
+    return_std: bool = False,
+) -> Floats | tuple[Floats, Floats]:
     """Log-likelihood ratio of the target's logit gap, trained on the sample against not.
 
     Parameters
@@ -36,20 +67,30 @@ def log_lira(
         How the two Gaussians of a sample get their variance: from its own gaps (the paper;
         ddof = 0), one a side from the residuals of all samples (better below some 32 models a
         side), or the posterior mean under a prior fitted a side on all samples (interpolates).
+    mode : {"online", "offline"}
+        The ratio of both densities (the paper), or the models outside alone.
+    return_std : bool
+        Whether to return standard errors too.
 
     Returns
     -------
     (n_samples,) float64
-        log p_in(gap) − log p_out(gap), in nats; the paper calls a sample memorised from η = 4.
-        0 where the gap is the same under all models. NaN for a sample that is in every shadow
-        model or in none, which has no log-LiRA; finite otherwise.
+        Online, log p_in(gap) − log p_out(gap), in nats; the paper calls a sample memorised from
+        η = 4. Offline, −log of the share of models outside that would have a larger gap: from 0,
+        and 4 where it is e⁻⁴. 0 where the gap is the same under all models. NaN for a sample that
+        is in every shadow model or in none (offline: in every one), which has no log-LiRA, and
+        with "per-sample" for one with a single model on a side; finite otherwise.
+    (n_samples,) float64
+        If `return_std`, the standard error of each, in nats: a jackknife over the shadow models,
+        a side at a time. NaN where leaving one out leaves too few.
 
     Raises
     ------
     ValueError
-        Shapes differ, a gap is NaN or infinite, or the variance is unknown.
+        Shapes differ, a gap is NaN or infinite, the variance or mode is unknown, no sample has
+        two models on each side, or a shadow model is the target itself.
     TypeError
-        The mask holds anything but bool, 0 and 1.
+        The mask is not bool.
 
     Warns
     -----
@@ -59,8 +100,8 @@ def log_lira(
     Notes
     -----
     Computed in log space; both variances are at least 1e-6 of the one pooled over samples and
-    sides. Appendix C of the paper; "shrunk" follows BaVarIA (arXiv 2603.11799): a scaled inverse
-    χ² prior by marginal likelihood.
+    sides. Appendix C of the paper; offline as Carlini et al. (2022), Section V; "shrunk" follows
+    BaVarIA (arXiv 2603.11799): a scaled inverse χ² prior by marginal likelihood.
 
     Examples
     --------
@@ -70,46 +111,87 @@ def log_lira(
     >>> gaps = rng.normal(size=(40, 2)) + 6 * members * [1, 0]
     >>> log_lira(gaps, members, [6.0, 0.0]).round(1)
     array([15.5, -0.1])
+    >>> _, errors = log_lira(gaps, members, [6.0, 0.0], return_std=True)
+    >>> errors.round(1)
+    array([3.2, 0.2])
     """
     checked_variance(variance)
+    checked_mode(mode)
     gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
-    target = _checked_target(target_gaps, gaps.shape[1])
-    inside, outside = sides(gaps, members)
+    target = checked_target(target_gaps, gaps.shape[1])
+    found = moments(gaps, members, "shadow_gaps")
+    check_sides(found, offline=mode == "offline")
+    equal = found.coinciding
+    if not equal.all():
+        _refuse_target(gaps, target)
     if variance == "per-sample":
-        _warn_if_few(inside, outside)
-    ratio = log_ratio(target, inside, outside, variance)
-    ratio[coinciding(gaps) & (ratio == ratio)] = 0.0  # noqa: PLR0124 - NaN stays NaN
-    return ratio
+        _warn_if_few(found.inside, found.outside)
+    densities = Densities.fit(found.inside, found.outside, variance, mode)
+    ratio = _flat(densities.ratio(target), equal)
+    if not return_std:
+        return ratio
+    errors = _flat(densities.errors(target, gaps, members), equal)
+    return ratio, np.where(np.isnan(ratio), np.nan, errors)
 
 
-def log_ratio(gaps: Floats, inside: Side, outside: Side, variance: str) -> Floats:
-    """Log p_in − log p_out of each sample's gap; NaN where a side has no model."""
-    least = floor(inside, outside)
-    likelier_in = _log_density(gaps, inside, np.maximum(estimate(inside, variance), least))
-    likelier_out = _log_density(gaps, outside, np.maximum(estimate(outside, variance), least))
-    defined = (inside.count > 0) & (outside.count > 0)
-    return np.where(defined, likelier_in - likelier_out, np.nan)
+def probability_memorized(log_lira: ArrayLike, errors: ArrayLike, eta: float = 4.0) -> Floats:
+    """How probable it is that a sample is truly memorised, given the error of its log-LiRA.
 
+    Parameters
+    ----------
+    log_lira, errors : (n_samples,) array_like
+        As `log_lira` returns them with ``return_std=True``, in nats.
+    eta : float
+        A sample is memorised from this log-LiRA on.
 
-def _log_density(gaps: Floats, side: Side, variance: Floats) -> Floats:
-    """Log of the Gaussian density, without the constant that cancels."""
-    return np.asarray(-0.5 * (np.log(variance) + (gaps - side.mean) ** 2 / variance))
+    Returns
+    -------
+    (n_samples,) float64
+        Φ((log-LiRA − η) / error): the share of repetitions of the shadow models, if the errors
+        are Gaussian, in which a sample of this true log-LiRA would be found on this side of η.
+        NaN where either is.
 
+    Raises
+    ------
+    ValueError
+        Shapes differ, an error is negative, or η is NaN.
 
-def _checked_target(target_gaps: ArrayLike, n_samples: int) -> Floats:
-    target = np.asarray(target_gaps, dtype=np.float64)
-    if target.shape != (n_samples,):
+    Examples
+    --------
+    >>> probability_memorized([2.0, 4.0, 9.0], [1.0, 1.0, 0.0]).round(3)
+    array([0.023, 0.5  , 1.   ])
+    """
+    values, spread = np.asarray(log_lira, np.float64), np.asarray(errors, np.float64)
+    if values.shape != spread.shape:
         raise ValueError(
-            f"target_gaps must hold one gap for each of the {n_samples} samples, but has shape "
-            f"{target.shape}"
+            "log_lira and errors must have the same shape, but have "
+            f"{values.shape} and {spread.shape}"
         )
-    bad: Mask = ~np.isfinite(target)
-    if bad.any():
-        raise ValueError(
-            f"target_gaps holds {bad.sum()} values that are NaN or infinite, the first for "
-            f"sample {bad.argmax()}"
-        )
-    return target
+    if (spread < 0).any() or np.isnan(eta):
+        raise ValueError("errors must be 0 or more and eta a number")
+    distance = values - eta
+    with np.errstate(divide="ignore", invalid="ignore"):
+        probability = ndtr(distance / spread)
+    certain = (spread == 0) & ~np.isnan(values)
+    return np.asarray(np.where(certain, distance >= 0, probability))
+
+
+def _flat(values: Floats, equal: Mask) -> Floats:
+    """0 where all models agree; NaN stays NaN."""
+    return np.where(equal & ~np.isnan(values), 0.0, values)
+
+
+def _refuse_target(gaps: Table, target: Floats) -> None:
+    """The target must not be compared with itself: its log-LiRA would always be high."""
+    if len(target) < _ENOUGH_TO_TELL:
+        return
+    alike = np.flatnonzero((gaps[:, :100] == target[:100]).all(axis=1))
+    for row in alike:
+        if np.array_equal(gaps[row], target):
+            raise ValueError(
+                f"shadow model (row) {row} has exactly the target's gaps: the target must not be "
+                "one of its own shadow models, leave that row out"
+            )
 
 
 def _warn_if_few(inside: Side, outside: Side) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -28,13 +29,44 @@ def pooled(side: Side) -> float:
     return float(side.squares.sum() / max(side.count.sum(), 1.0))
 
 
-def estimate(side: Side, variance: str) -> Floats:
-    """Each sample's variance on this side, before any floor."""
+@dataclass(frozen=True)
+class Estimate:
+    """A way to a sample's variance: (squares + its squares) / (count + its count), or one for all.
+
+    Attributes
+    ----------
+    squares, count : float
+        What the other samples say, as squared deviations of so many models.
+    shared : float or None
+        The variance of every sample, where it is one.
+    """
+
+    squares: float = 0.0
+    count: float = 0.0
+    shared: float | None = None
+
+    def of(self, side: Side) -> Floats:
+        """Each sample's variance on this side, before any floor."""
+        if self.shared is not None:
+            return np.full_like(side.squares, self.shared)
+        models = np.maximum(self.count + side.count, np.finfo(np.float64).tiny)
+        return np.asarray((self.squares + side.squares) / models)
+
+
+def estimate(side: Side, variance: str) -> Estimate:
+    """How the variances of this side are estimated, fitted on all its samples."""
     if variance == "per-sample":
-        return side.squares / np.maximum(side.count, 1)
-    if variance == "global":
-        return np.full_like(side.mean, pooled(side))
-    return _shrunk(side)
+        return Estimate()
+    prior = _fit_prior(side) if variance == "shrunk" else None
+    if prior is None:
+        return Estimate(shared=pooled(side))
+    freedom, scale = prior  # the posterior mean has count − 1 + freedom − 2 models
+    return Estimate(squares=freedom * scale, count=freedom - 3)
+
+
+def fewest_models(variance: str) -> int:
+    """Models that a side must have for a density: one point has no variance of its own."""
+    return 2 if variance == "per-sample" else 1
 
 
 def floor(inside: Side, outside: Side) -> float:
@@ -44,16 +76,6 @@ def floor(inside: Side, outside: Side) -> float:
     largest = max(np.abs(inside.mean).max(), np.abs(outside.mean).max(), 1e-100)
     rounding = (np.finfo(np.float32).eps * largest) ** 2
     return float(max(FLOOR * within, rounding))
-
-
-def _shrunk(side: Side) -> Floats:
-    """Posterior mean of the variance under a scaled inverse χ² prior fitted on all samples."""
-    prior = _fit_prior(side)
-    if prior is None:
-        return estimate(side, "global")
-    freedom, scale = prior
-    seen = np.maximum(side.count - 1, 0)
-    return np.asarray((freedom * scale + side.squares) / (freedom + seen - 2))
 
 
 def _fit_prior(side: Side) -> tuple[float, float] | None:

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm, spearmanr
 
 from memowidgets.memorization import attack_success_rate, counterfactual, log_lira
-from memowidgets.memorization.gaps import sides
+from memowidgets.memorization.gaps import moments
 from memowidgets.memorization.variance import _fit_prior
 
 
@@ -85,8 +85,7 @@ def test_the_prior_is_found():
     n, m, freedom, scale = 20_000, 10, 6.0, 2.0
     variance = freedom * scale / rng.chisquare(freedom, size=n)
     gaps = rng.normal(size=(2 * m, n)) * np.sqrt(variance)
-    inside, _ = sides(gaps, np.arange(2 * m)[:, None] % 2 == np.zeros(n))
-    found = _fit_prior(inside)
+    found = _fit_prior(moments(gaps, np.arange(2 * m)[:, None] % 2 == np.zeros(n)).inside)
     assert found == pytest.approx((freedom, scale), rel=0.15)
 
 

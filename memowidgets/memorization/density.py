@@ -1,0 +1,134 @@
+"""The two densities behind LiRA, and how far they can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from memowidgets.memorization.gaps import Floats, Mask, Moments, Side, Table, blocks
+from memowidgets.memorization.variance import Estimate, estimate, fewest_models, floor
+
+Mode = Literal["online", "offline"]
+
+
+@dataclass(frozen=True)
+class Densities:
+    """The fitted Gaussians of every sample.
+
+    Attributes
+    ----------
+    inside, outside : Side
+        The models behind them.
+    spread_in, spread_out : Estimate
+        How each side's variances are estimated.
+    least : float
+        The least variance that either side may have.
+    fewest : int
+        Models that a side must have.
+    offline : bool
+        Whether the models outside alone are used.
+    """
+
+    inside: Side
+    outside: Side
+    spread_in: Estimate
+    spread_out: Estimate
+    least: float
+    fewest: int
+    offline: bool = False
+
+    @classmethod
+    def fit(cls, inside: Side, outside: Side, variance: str, mode: str = "online") -> Densities:
+        """Fit both sides; `variance` and `mode` are checked already."""
+        return cls(
+            inside,
+            outside,
+            estimate(inside, variance),
+            estimate(outside, variance),
+            floor(inside, outside),
+            fewest_models(variance),
+            mode == "offline",
+        )
+
+    @property
+    def defined(self) -> Mask:
+        """Samples with enough models on each side that is needed."""
+        enough = self.outside.count >= self.fewest
+        return enough if self.offline else enough & (self.inside.count >= self.fewest)
+
+    def ratio(self, gaps: Floats) -> Floats:
+        """Log-LiRA of each sample's gap; NaN where it is not defined."""
+        found = self._outside(gaps, self.outside)
+        if not self.offline:
+            found = self._inside(gaps, self.inside) - found
+        return np.where(self.defined, found, np.nan)
+
+    def errors(self, target: Floats, gaps: Table, members: Mask) -> Floats:
+        """Jackknife standard error of `ratio(target)`, leaving out one model at a time.
+
+        The two sides are independent, so their variances add. What is shared by all samples
+        (the prior, the pooled variance, the floor) is held: one model barely moves it.
+        """
+        variance = np.zeros(len(target))
+        for columns in blocks(gaps):
+            table, inside = gaps[:, columns].astype(np.float64), members[:, columns]
+            goal = target[columns]
+            side = self.outside.at(columns)
+            variance[columns] = _jackknife(
+                self._outside(goal, side.without(table, ~inside)), ~inside, side.count
+            )
+            if not self.offline:
+                side = self.inside.at(columns)
+                variance[columns] += _jackknife(
+                    self._inside(goal, side.without(table, inside)), inside, side.count
+                )
+        few = self.outside.count <= self.fewest
+        if not self.offline:
+            few |= self.inside.count <= self.fewest
+        return np.where(few, np.nan, np.sqrt(variance))
+
+    def _inside(self, gaps: Floats, side: Side) -> Floats:
+        return _log_density(gaps, side.mean, np.maximum(self.spread_in.of(side), self.least))
+
+    def _outside(self, gaps: Floats, side: Side) -> Floats:
+        variance = np.maximum(self.spread_out.of(side), self.least)
+        if self.offline:
+            return np.asarray(-log_ndtr((side.mean - gaps) / np.sqrt(variance)))
+        return _log_density(gaps, side.mean, variance)
+
+
+def checked_mode(mode: str) -> None:
+    """Raise unless `mode` is one that we know."""
+    if mode not in get_args(Mode):
+        known = ", ".join(repr(name) for name in get_args(Mode))
+        raise ValueError(f"unknown mode {mode!r}; valid are {known}")
+
+
+def check_sides(found: Moments, *, offline: bool = False) -> None:
+    """Refuse a design in which no sample has two models on each side that is needed."""
+    inside, outside = found.inside.count, found.outside.count
+    fewest = outside if offline else np.minimum(inside, outside)
+    if fewest.max() >= 2:
+        return
+    side = "outside" if offline else "on a side"
+    best = int(fewest.argmax())
+    raise ValueError(
+        f"every sample has fewer than two shadow models {side} (the best, sample {best}, is in "
+        f"{inside[best]:.0f} and out of {outside[best]:.0f}): train more shadow models, each on a "
+        "random half of the samples"
+    )
+
+
+def _log_density(gaps: Floats, mean: Floats, variance: Floats) -> Floats:
+    """Log of the Gaussian density, without the constant that cancels."""
+    return np.asarray(-0.5 * (np.log(variance) + (gaps - mean) ** 2 / variance))
+
+
+def _jackknife(left_out: Floats, present: Mask, count: Floats) -> Floats:
+    """Variance of an estimate from its values with each of the present models left out."""
+    mean = np.where(present, left_out, 0.0).sum(axis=0) / np.maximum(count, 1)
+    squares = (np.where(present, left_out - mean, 0.0) ** 2).sum(axis=0)
+    return np.asarray(squares * (count - 1) / np.maximum(count, 1))

@@ -1,0 +1,138 @@
+"""RMIA: how many other samples a sample beats at being likelier under the target."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from memowidgets.memorization.density import checked_mode
+from memowidgets.memorization.gaps import (
+    Floats,
+    Mask,
+    Moments,
+    Table,
+    blocks,
+    checked_mask,
+    checked_models,
+    checked_target,
+    moments,
+)
+
+
+def rmia(
+    shadow_gaps: ArrayLike,
+    shadow_members: ArrayLike,
+    target_gaps: ArrayLike,
+    population: ArrayLike | None = None,
+    gamma: float = 2.0,
+    mode: str = "online",
+    a: float = 0.3,
+) -> Floats:
+    """Share of a population that the target favours less than the sample, by a factor γ.
+
+    Parameters
+    ----------
+    shadow_gaps : (n_models, n_samples) array_like
+        Logit gap (true label's logit minus the largest other) under each shadow model.
+    shadow_members : (n_models, n_samples) array_like of bool
+        Whether the shadow model trained on the sample. The target is not among the shadows.
+    target_gaps : (n_samples,) array_like
+        Logit gap under the audited model.
+    population : (n_samples,) array_like of bool, optional
+        The samples z that each is compared with, best those that the target did not train on; by
+        default all. A sample is never compared with itself.
+    gamma : float
+        How many times likelier than z, relative to the shadow models, x must be under the target.
+    mode : {"online", "offline"}
+        How likely a sample is in general, p(x): the mean of its likelihood inside and outside; or
+        from the models outside alone, ½((1 + a) p_out + 1 − a), the paper's linear guess of the
+        models inside.
+    a : float
+        Of the offline guess, from 0 to 1: the closer to 1, the less a model gains on its members.
+
+    Returns
+    -------
+    (n_samples,) float64
+        From 0 to 1; high means memorised. NaN for a sample without a model on a side that is
+        needed.
+
+    Raises
+    ------
+    ValueError
+        Shapes differ, a gap is NaN or infinite, the mode is unknown, γ or a is out of its range,
+        or the population has no sample that can be compared with.
+    TypeError
+        A mask is not bool.
+
+    Notes
+    -----
+    Zarifzadeh, Liu and Shokri (arXiv 2312.03262), with the pool's own samples as population. The
+    likelihood of the label is taken from its gap, 1 / (1 + e^−gap): against the strongest other
+    label, which is exact for two classes. Online is the default, for shadow models on halves of
+    the pool have both sides of every sample at no further cost; offline suits shadow models that
+    never saw the audited samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> members = np.arange(20)[:, None] % 2 == np.zeros(50)
+    >>> gaps = np.random.default_rng(0).normal(size=(20, 50))
+    >>> target = np.append(8.0, np.zeros(49))
+    >>> rmia(gaps, members, target, gamma=1.2)[:2].round(2)
+    array([1., 0.])
+    """
+    checked_mode(mode)
+    if not gamma > 0 or not 0 <= a <= 1:
+        raise ValueError(f"gamma must be above 0 and a from 0 to 1, not {gamma} and {a}")
+    table, mask = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
+    target = checked_target(target_gaps, table.shape[1])
+    moments(table, mask, "shadow_gaps")  # refuses gaps that are not finite
+    relative = _log_likelihood(target) - np.log(_general(table, mask, mode, a))
+    chosen = _checked_population(population, len(target)) & ~np.isnan(relative)
+    if chosen.sum() < 2:
+        raise ValueError(
+            f"the population holds {chosen.sum()} samples with a likelihood in general: it needs "
+            "two or more"
+        )
+    return _beaten(relative, chosen, float(np.log(gamma)))
+
+
+def _beaten(relative: Floats, population: Mask, margin: float) -> Floats:
+    """Share of the population that lies at least `margin` below; nobody beats themselves."""
+    others = np.sort(relative[population])
+    beaten = np.searchsorted(others, relative - margin, side="right").astype(np.float64)
+    if margin <= 0:
+        beaten -= population
+    return np.where(np.isnan(relative), np.nan, beaten / (len(others) - population))
+
+
+def _general(gaps: Table, members: Mask, mode: str, a: float) -> Floats:
+    """p(x) of each sample over the shadow models; NaN where a side that is needed is empty."""
+    means = Moments.empty(gaps.shape[1])
+    for columns in blocks(gaps):
+        likelihood = np.exp(_log_likelihood(gaps[:, columns].astype(np.float64)))
+        part = moments(likelihood, members[:, columns])
+        for whole, found in ((means.inside, part.inside), (means.outside, part.outside)):
+            whole.count[columns], whole.mean[columns] = found.count, found.mean
+    if mode == "offline":
+        guess = 0.5 * ((1 + a) * means.outside.mean + 1 - a)
+        return np.where(means.outside.count > 0, guess, np.nan)
+    both = (means.inside.count > 0) & (means.outside.count > 0)
+    average = 0.5 * (means.inside.mean + means.outside.mean)
+    return np.where(both, np.maximum(average, np.finfo(np.float64).tiny), np.nan)
+
+
+def _log_likelihood(gaps: Floats) -> Floats:
+    """Log of the label's probability against its strongest rival; finite far out."""
+    return np.asarray(-np.logaddexp(0.0, -gaps))
+
+
+def _checked_population(population: ArrayLike | None, n_samples: int) -> Mask:
+    if population is None:
+        return np.ones(n_samples, dtype=np.bool_)
+    mask = checked_mask(population, "population")
+    if mask.shape != (n_samples,):
+        raise ValueError(
+            f"population must be a mask over the {n_samples} samples, but has shape {mask.shape}"
+        )
+    return mask

@@ -1,0 +1,217 @@
+"""Shadow gaps that another tool saved: NumPy, safetensors or Parquet, never a pickle."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memowidgets.memorization.gaps import Mask, Table, checked_models, checked_target, moments
+
+_NAMES = {
+    "gaps": ("gaps", "shadow_gaps"),
+    "members": ("members", "shadow_members", "keep"),
+    "target_gaps": ("target_gaps",),
+    "ids": ("ids",),
+}
+_COLUMNS = ("model", "sample", "gap", "member")
+_FORMATS = ".npy, .npz, .safetensors, .parquet"
+
+
+@dataclass(frozen=True)
+class SavedGaps:
+    """Shadow gaps from elsewhere, checked; ``gaps, members = load_gaps(path)`` unpacks them.
+
+    Attributes
+    ----------
+    gaps : (n_models, n_samples) float32 or float64
+        Logit gap of each sample under each model.
+    members : (n_models, n_samples) bool
+        Whether the model trained on the sample.
+    target_gaps : (n_samples,) float64, or None
+        Logit gap under the audited model, where the file holds it.
+    ids : (n_samples,) str, or None
+        Of the samples, where the file holds them.
+    """
+
+    gaps: Table
+    members: Mask
+    target_gaps: NDArray[np.float64] | None = None
+    ids: NDArray[np.str_] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.gaps, self.members))
+
+
+def load_gaps(
+    path: str | os.PathLike[str],
+    members: str | os.PathLike[str] | ArrayLike | None = None,
+) -> SavedGaps:
+    """Shadow gaps as other tools save them.
+
+    Parameters
+    ----------
+    path : path-like
+        One of
+
+        - ``.npz`` or ``.safetensors``: arrays ``gaps`` (or ``shadow_gaps``), (n_models,
+          n_samples) floats; ``members`` (or ``shadow_members``, or ``keep``), of the same shape
+          and bool; if there, ``target_gaps``, (n_samples,) floats, and ``ids``, (n_samples,)
+          text;
+        - ``.npy``: the gaps alone, with `members` beside them;
+        - ``.parquet``: a row for each model and sample, in any order, with the columns ``model``,
+          ``sample`` (the id), ``gap``, ``member`` (bool) and, if there, ``target_gap``, the same
+          in all rows of a sample. Models and samples are sorted by their names.
+    members : path-like or array, optional
+        The member mask, or a ``.npy`` file of it, where `path` does not hold it.
+
+    Returns
+    -------
+    SavedGaps
+
+    Raises
+    ------
+    ValueError
+        Another kind of file, an array or column that is not there, shapes that differ, a gap that
+        is NaN or infinite, a pair of model and sample that is there twice or not at all, or
+        arrays that could be read only by running what the file holds (a pickle).
+    TypeError
+        The member mask is not bool.
+    FileNotFoundError
+        There is no such file.
+
+    Notes
+    -----
+    Parquet needs pyarrow: ``pip install 'memowidgets[llm]'``.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> path = tempfile.mkdtemp() + "/gaps.npz"
+    >>> np.savez(path, gaps=np.zeros((2, 3)), members=np.eye(2, 3, dtype=bool))
+    >>> gaps, members = load_gaps(path)
+    >>> gaps.shape, int(members.sum())
+    ((2, 3), 2)
+    """
+    file = Path(path).expanduser()
+    kind = file.suffix.lower()
+    if kind not in _READERS:
+        raise ValueError(f"{file.name} is of an unknown kind; valid are {_FORMATS}")
+    if not file.is_file():
+        raise FileNotFoundError(f"{file} is not a file")
+    arrays = _READERS[kind](file)
+    if members is not None:
+        arrays["members"] = _mask(members)
+    return _checked(arrays, file.name)
+
+
+def _checked(arrays: Mapping[str, NDArray[Any]], file: str) -> SavedGaps:
+    found = {wanted: _named(arrays, names) for wanted, names in _NAMES.items()}
+    for wanted in ("gaps", "members"):
+        if found[wanted] is None:
+            held = ", ".join(sorted(arrays)) or "nothing"
+            raise ValueError(
+                f"{file} holds no {wanted}: it must be called {' or '.join(_NAMES[wanted])}, but "
+                f"the file holds {held}"
+            )
+    gaps, members = checked_models(found["gaps"], found["members"], f"gaps of {file}")
+    moments(gaps, members, f"gaps of {file}")  # refuses gaps that are not finite
+    target, ids = found["target_gaps"], found["ids"]
+    if ids is not None and ids.shape != (gaps.shape[1],):
+        raise ValueError(
+            f"ids of {file} must be one for each of the {gaps.shape[1]} samples, but has shape "
+            f"{ids.shape}"
+        )
+    return SavedGaps(
+        gaps,
+        members,
+        None if target is None else checked_target(target, gaps.shape[1]),
+        None if ids is None else ids.astype(np.str_),
+    )
+
+
+def _named(arrays: Mapping[str, NDArray[Any]], names: tuple[str, ...]) -> Any:
+    return next((arrays[name] for name in names if name in arrays), None)
+
+
+def _mask(members: str | os.PathLike[str] | ArrayLike) -> NDArray[Any]:
+    if isinstance(members, str | os.PathLike):
+        return _numpy(Path(members).expanduser())["gaps"]
+    return np.asarray(members)
+
+
+def _numpy(file: Path) -> dict[str, NDArray[Any]]:
+    try:
+        loaded = np.load(file, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"gaps": loaded}
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{file.name} is broken, or holds a pickle: {error}") from None
+
+
+def _safetensors(file: Path) -> dict[str, NDArray[Any]]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return dict(load_file(file))
+    except SafetensorError as error:
+        raise ValueError(f"{file.name} is broken: {error}") from None
+
+
+def _parquet(file: Path) -> dict[str, NDArray[Any]]:
+    import pandas as pd
+
+    try:
+        table = pd.read_parquet(file)
+    except ImportError:
+        raise ImportError("Parquet needs pyarrow: pip install 'memowidgets[llm]'") from None
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{file.name} is broken: {error}") from None
+    missing = [name for name in _COLUMNS if name not in table]
+    if missing:
+        raise ValueError(
+            f"{file.name} lacks the columns {', '.join(missing)}; it must hold a row for each "
+            f"model and sample, with {', '.join(_COLUMNS)}"
+        )
+    models, rows = np.unique(table["model"].to_numpy(), return_inverse=True)
+    samples, columns = np.unique(table["sample"].to_numpy(), return_inverse=True)
+    counts = np.zeros((len(models), len(samples)), dtype=np.int64)
+    np.add.at(counts, (rows, columns), 1)
+    for row, column in np.argwhere(counts != 1)[:1]:
+        raise ValueError(
+            f"{file.name} must hold one row for each model and sample, but has "
+            f"{counts[row, column]} for model {models[row]}, sample {samples[column]}"
+        )
+    names = {"gap": "gaps", "member": "members"}
+    found = {kept: _wide(table[name], rows, columns, counts.shape) for name, kept in names.items()}
+    if "target_gap" in table:
+        target = _wide(table["target_gap"], rows, columns, counts.shape)
+        if not (target == target[0]).all():
+            raise ValueError(f"{file.name} must hold one target_gap a sample, but they differ")
+        found["target_gaps"] = target[0]
+    return found | {"ids": samples.astype(np.str_)}
+
+
+def _wide(values: Any, rows: Any, columns: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """A column of the long table as (n_models, n_samples)."""
+    flat = values.to_numpy()
+    wide: NDArray[Any] = np.empty(shape, dtype=flat.dtype)
+    wide[rows, columns] = flat
+    return wide
+
+
+_READERS = {
+    ".npy": _numpy,
+    ".npz": _numpy,
+    ".safetensors": _safetensors,
+    ".parquet": _parquet,
+}

@@ -17,7 +17,7 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RunDirectory", "StoreError", "Tensors"]
+__all__ = ["LockedError", "RunDirectory", "StoreError", "Tensors"]
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
@@ -46,6 +46,10 @@ _MENDS = {
 
 class StoreError(RuntimeError):
     """A run directory that cannot be read, written or locked; the message says why."""
+
+
+class LockedError(StoreError):
+    """Another process holds the lock."""
 
 
 class Tensors(Mapping[str, NDArray[Any]]):
@@ -200,6 +204,28 @@ class RunDirectory:
         """Write a JSON file whole."""
         self._write(name, json.dumps(content, indent=1).encode())
 
+    def read_text(self, name: str) -> str | None:
+        """The content of a text file, None where it is not there.
+
+        Raises
+        ------
+        StoreError
+            If the file cannot be read.
+        """
+        path = self.path / name
+        try:
+            return path.read_bytes().decode()
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError as error:
+            raise StoreError(f"{path} is broken: {error}") from None
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from None
+
+    def write_text(self, name: str, content: str) -> None:
+        """Write a text file whole, in UTF-8."""
+        self._write(name, content.encode())
+
     def has(self, name: str) -> bool:
         """Whether the tensors of that name were written, and are whole."""
         try:
@@ -252,7 +278,7 @@ class RunDirectory:
 
         Raises
         ------
-        StoreError
+        LockedError
             If another process holds it.
         """
         from filelock import FileLock, Timeout
@@ -264,7 +290,7 @@ class RunDirectory:
             try:
                 lock.acquire()
             except Timeout:
-                raise StoreError(
+                raise LockedError(
                     f"another process is working on the {what} of {self.path}: wait for it, or "
                     "stop it"
                 ) from None

@@ -18,9 +18,11 @@ from memowidgets import evaluation, memorization
 from memowidgets.audit import identity, scoring
 from memowidgets.audit.catalogue import Catalogue
 from memowidgets.audit.console import shown
+from memowidgets.audit.decisions import RunKeeper, kept, true_labels
 from memowidgets.audit.guard import guard_warnings
 from memowidgets.audit.summary import summary_html
 from memowidgets.data import Dataset, WithheldDataset
+from memowidgets.decisions import DecisionLog
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
 from memowidgets.progress import Progress
@@ -37,6 +39,7 @@ from memowidgets.training.target import TargetTraining
 
 if TYPE_CHECKING:
     import os
+    from pathlib import Path
 
     from memowidgets.widgets import Dashboard
 
@@ -208,6 +211,7 @@ class Audit:
         self._device = resolve_device(preferred or device)
         self._catalogue = Catalogue(run, manifest, len(design.members))
         self._shadows = ShadowSet(run)
+        self._decision_log = DecisionLog(RunKeeper(run), outside=run.path)
         self._lock = threading.RLock()
         self._log_lira: dict[tuple[str, str, int], pd.Series] = {}
 
@@ -687,12 +691,81 @@ class Audit:
         notes = chosen.warnings if record == chosen.record else ()
         return (*self._guard(record), *notes, *self._noise_note())
 
-    def dashboard(self) -> Dashboard:
-        """The widget: pick checkpoint, layer and score, move τ, look at the samples."""
+    def dashboard(self, edits_file: str | os.PathLike[str] | None = None) -> Dashboard:
+        """The widget: pick checkpoint, layer and score, move τ, look at the samples, decide.
+
+        Parameters
+        ----------
+        edits_file : path-like, optional
+            Where anonymised texts go, as `edits_file`.
+        """
         from memowidgets.audit.view import AuditView
         from memowidgets.widgets import Dashboard
 
+        if edits_file is not None:
+            self.edits_file = edits_file
         return Dashboard(AuditView(self))
+
+    # Decisions
+
+    @property
+    def decisions(self) -> pd.DataFrame:
+        """What was decided on samples, in the dashboard or in ``decisions.csv``.
+
+        Returns
+        -------
+        DataFrame
+            ``id``, ``decision`` ("keep", "anonymise" or "remove"; "undecided" where there is
+            a note alone) and ``note``.
+        """
+        self._decision_log.refresh()
+        return self._decision_log.frame()
+
+    @property
+    def decision_log(self) -> DecisionLog:
+        """The decisions with their undo, as the dashboards of this audit share them."""
+        return self._decision_log
+
+    @property
+    def edits_file(self) -> Path | None:
+        """The file of anonymised texts, outside the run directory; yours to choose.
+
+        JSON lines that their owner alone can read. It is not noted in the run directory: set it
+        again when you open the run.
+        """
+        return self._decision_log.edits_file
+
+    @edits_file.setter
+    def edits_file(self, path: str | os.PathLike[str] | None) -> None:
+        self._decision_log.edits_file = path
+
+    def kept(self) -> Dataset:
+        """The dataset to train on after the decisions.
+
+        Returns
+        -------
+        Dataset
+            All of `data`, members or not, without the samples to be removed and with the
+            anonymised texts in place of the original ones; others as they are, undecided ones
+            too. Under label noise it has the labels from before it.
+
+        Raises
+        ------
+        StoreError
+            If the samples are not at hand.
+        ValueError
+            If a sample is to be anonymised but `edits_file` holds no text for it, or nothing
+            would be left.
+
+        Warns
+        -----
+        UserWarning
+            If duplicates of removed or anonymised samples stay.
+        """
+        self._decision_log.refresh()
+        settings, seed = self.training, self._manifest["seed"]
+        noise = draw_noise(self._data, self._design.pool, settings.label_noise, seed)
+        return kept(true_labels(self._data, noise), self._decision_log)
 
     def clear_cache(self) -> None:
         """Delete what was kept of frozen blocks' output, for this run and all others.

@@ -30,7 +30,7 @@ from memowidgets.data.prompts import (
     label_gap,
     render,
 )
-from memowidgets.data.questions import LETTERS, Question, checked_questions
+from memowidgets.data.questions import LETTERS, Question, checked_questions, checked_texts
 from memowidgets.data.rows import Row, read_jsonl, rows_of_table
 
 __all__ = ["Duplicates", "MCQDataset", "MCQSample"]
@@ -426,6 +426,42 @@ class MCQDataset(Dataset):
             source=None,
         )
 
+    def with_texts(self, texts: Mapping[str, tuple[str, Sequence[str]]]) -> Self:
+        """The same questions, some of them in other words.
+
+        Parameters
+        ----------
+        texts : mapping of id to (question, options)
+            The new words; each question keeps as many options as it has, and its label.
+
+        Returns
+        -------
+        MCQDataset
+            Without a `source`; the content hashes of these questions change.
+
+        Raises
+        ------
+        ValueError
+            If an id is unknown, the number of options differs, or a text is empty, too long or
+            repeats another option. The message names the id.
+
+        Examples
+        --------
+        >>> rows = [{"question": f"{n}?", "choices": ["x", "y"], "answer": n} for n in (0, 1)]
+        >>> data = MCQDataset.from_records(rows).with_texts({"1": ("One?", ["x", "z"])})
+        >>> data[1].question, data[1].choices, data[1].label
+        ('One?', ('x', 'z'), 1)
+        """
+        position = {str(name): i for i, name in enumerate(self.ids)}
+        unknown = [name for name in texts if name not in position]
+        if unknown:
+            raise ValueError(f"no question has the id {unknown[0]!r}: give ids out of .ids")
+        questions, choices = list(self.questions), list(self.choices)
+        for name, words in texts.items():
+            row = position[name]
+            questions[row], choices[row] = _reworded(name, words, self.choices[row])
+        return replace(self, questions=tuple(questions), choices=tuple(choices), source=None)
+
     def content_hashes(self) -> list[str]:
         """SHA-256 of each question and its options in order, 16 hexadecimal digits."""
         return list(self._hashes)
@@ -578,6 +614,18 @@ class MCQDataset(Dataset):
         )
         mask[chosen] = True
         return replace(self, labels=labels, canaries=mask, source=None)
+
+
+def _reworded(
+    name: str, words: tuple[str, Sequence[str]], before: tuple[str, ...]
+) -> tuple[str, tuple[str, ...]]:
+    """New words for a question; options that were equal before may stay so."""
+    where = f"the question {name!r}"
+    equal = "keep" if len(set(before)) < len(before) else "error"
+    question, choices = checked_texts(*words, where, equal)
+    if len(choices) != len(before):
+        raise ValueError(f"{where} has {len(before)} options; the new words have {len(choices)}")
+    return question, choices
 
 
 def _columns_of_attributes(questions: Sequence[Question]) -> dict[str, TextArray]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from memowidgets.data.rows import Row
 
-__all__ = ["LETTERS", "MOST_CHARACTERS", "Question", "checked_questions"]
+__all__ = ["LETTERS", "MOST_CHARACTERS", "Question", "checked_questions", "checked_texts"]
 
 LETTERS = "ABCDEFGHIJ"
 MOST_CHARACTERS = 20_000
@@ -53,6 +53,16 @@ def checked_questions(
     return questions
 
 
+def checked_texts(
+    question: Any, choices: Any, where: str, equal_options: str = "error"
+) -> tuple[str, tuple[str, ...]]:
+    """A question and its options, or an error that says what is wrong with them."""
+    options = _choices(choices, where)
+    if equal_options == "error":
+        _check_distinct(options, where)
+    return _text(question, "question", where), options
+
+
 def short(value: object) -> str:
     """A value for an error message, cut where it is long."""
     text = repr(value)
@@ -61,10 +71,9 @@ def short(value: object) -> str:
 
 def _checked(row: Row, answers: str, equal_options: str) -> Question:
     where, fields = row.where, row.fields
-    question = _text(fields.get("question"), "question", where)
-    choices = _choices(fields.get("choices"), where)
-    if equal_options == "error":
-        _check_distinct(choices, where)
+    question, choices = checked_texts(
+        fields.get("question"), fields.get("choices"), where, equal_options
+    )
     label = _label(fields.get("answer"), choices, answers, where)
     attributes = {
         str(name): attribute_text(value)

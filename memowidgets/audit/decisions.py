@@ -1,0 +1,169 @@
+"""Decisions in a run directory, and the dataset that they leave."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.data import Dataset, MCQDataset, WithheldDataset
+from memowidgets.decisions import Decision, from_csv, to_csv
+from memowidgets.store import LockedError, RunDirectory, StoreError
+
+if TYPE_CHECKING:
+    from memowidgets.decisions import DecisionLog
+    from memowidgets.edits import Edit
+    from memowidgets.training.noise import LabelNoise
+
+__all__ = ["RunKeeper", "kept", "true_labels"]
+
+FILE = "decisions.csv"
+_PATIENCE_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+
+
+class RunKeeper:
+    """Keeps decisions in ``decisions.csv``: ids, decisions and notes, never a text.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        Where the file is.
+    """
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+
+    def read(self) -> dict[str, Decision]:
+        """All decisions there."""
+        text = self._run.read_text(FILE)
+        return {} if text is None else from_csv(text, str(self._run.path / FILE))
+
+    def change(self, changes: Mapping[str, Decision]) -> dict[str, Decision]:
+        """Write these over what is there by now; the last write of an id wins."""
+        end = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                return self._change(changes)
+            except LockedError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(_POLL_SECONDS)
+
+    def _change(self, changes: Mapping[str, Decision]) -> dict[str, Decision]:
+        with self._run.lock("decisions"):
+            table = self.read() | dict(changes)
+            table = {name: made for name, made in table.items() if made != Decision()}
+            self._run.write_text(FILE, to_csv(table))
+        return table
+
+
+def kept(data: Dataset, log: DecisionLog) -> Dataset:
+    """A dataset without the removed samples and with the anonymised texts.
+
+    Raises
+    ------
+    StoreError
+        If the samples are not at hand.
+    ValueError
+        If a sample is to be anonymised and has no edited text, or nothing would be left.
+    """
+    if isinstance(data, WithheldDataset):
+        raise StoreError(f"the samples are not at hand, only their ids: give {data.hint}")
+    made = log.table()
+    ids = data.ids.tolist()
+    _warn_of_strangers(set(made) - set(ids))
+    removed = {name for name in ids if _is(made, name, "remove")}
+    to_edit = [name for name in ids if _is(made, name, "anonymise")]
+    if len(removed) == len(ids):
+        raise ValueError("every sample is to be removed: there is nothing left to train on")
+    edited = _anonymised(data, to_edit, log)
+    _warn_of_duplicates(data, removed | set(to_edit))
+    stays = np.array([name not in removed for name in ids])
+    return edited if stays.all() else edited.take(np.flatnonzero(stays))
+
+
+def true_labels(data: Dataset, noise: LabelNoise) -> Dataset:
+    """Data that are trained on under label noise, with the labels from before it.
+
+    Parameters
+    ----------
+    data : Dataset
+        With the noise in its labels.
+    noise : LabelNoise
+        As drawn over `data` once more: it shifts each label by as much again.
+    """
+    if not len(noise.positions):
+        return data
+    labels = data.labels.copy()
+    at = noise.positions
+    n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[at]
+    labels[at] = (2 * labels[at] - noise.labels) % n_classes
+    return data.with_labels(labels)
+
+
+def _is(made: Mapping[str, Decision], name: str, decision: str) -> bool:
+    return name in made and made[name].decision == decision
+
+
+def _anonymised(data: Dataset, names: list[str], log: DecisionLog) -> Dataset:
+    if not names:
+        return data
+    if not isinstance(data, MCQDataset):
+        raise ValueError(  # noqa: TRY004 - the decision is wrong, not an argument's type
+            f"{_some(names)} to be anonymised, but only texts can be: keep or remove"
+        )
+    edits = log.edits()
+    without = [name for name in names if name not in edits]
+    if without:
+        where = f"{log.edits_file} lacks" if log.edits_file else "set edits_file to the file with"
+        raise ValueError(
+            f"{_some(without)} to be anonymised and without an edited text: {where} it"
+        )
+    return data.with_texts({name: _words(edits[name]) for name in names})
+
+
+def _words(edit: Edit) -> tuple[str, tuple[str, ...]]:
+    return edit.text, edit.options
+
+
+def _warn_of_strangers(names: Iterable[str]) -> None:
+    strangers = sorted(names)
+    if strangers:
+        warnings.warn(
+            f"{FILE} decides on samples that the data lack: {_listed(strangers)}",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _warn_of_duplicates(data: Dataset, changed: set[str]) -> None:
+    """Say which samples still hold, word for word, what was removed or anonymised."""
+    if not changed:
+        return
+    hashes = data.content_hashes()
+    twice = {content for content, count in Counter(hashes).items() if count > 1}
+    ids: NDArray[np.str_] = data.ids
+    gone = {hashes[i] for i, name in enumerate(ids.tolist()) if name in changed} & twice
+    left = [str(name) for name, h in zip(ids, hashes, strict=True) if h in gone]
+    left = [name for name in left if name not in changed]
+    if left:
+        warnings.warn(
+            f"{len(left)} duplicates of removed or anonymised samples stay: {_listed(left)}; "
+            "decide on them too",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _some(names: list[str]) -> str:
+    return f"{len(names)} samples ({_listed(names)}) are" if len(names) > 1 else f"{names[0]!r} is"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:5])) + (" …" if len(names) > 5 else "")

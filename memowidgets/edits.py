@@ -1,0 +1,170 @@
+"""Texts that a user anonymised, in a file of their own choice: closed to others, no widgets."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Edit", "EditsFile"]
+
+_PATIENCE_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edited sample.
+
+    Attributes
+    ----------
+    text : str
+        The text, or the question of an MCQ.
+    options : tuple of str
+        The options of an MCQ; empty for a plain text.
+    """
+
+    text: str
+    options: tuple[str, ...] = ()
+
+
+class EditsFile:
+    r"""Edited texts as JSON lines, readable by their owner alone, written whole or not at all.
+
+    Parameters
+    ----------
+    path : path-like
+        The file; it and its folder are made when the first text is kept.
+    outside : path-like, optional
+        A run directory, in which the file must not lie: a run directory holds no text.
+
+    Raises
+    ------
+    ValueError
+        If the path lies in that directory, or is a folder.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = EditsFile(Path(tempfile.mkdtemp()) / "edits.jsonl")
+    >>> file.change({"7": Edit("Which ward?", ("A", "B"))})
+    {'7': Edit(text='Which ward?', options=('A', 'B'))}
+    >>> file.path.read_text()
+    '{"id": "7", "question": "Which ward?", "choices": ["A", "B"]}\n'
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], outside: str | os.PathLike[str] | None = None
+    ) -> None:
+        self.path = Path(path).expanduser().absolute()
+        self._outside = None if outside is None else Path(outside)
+        self._check_place()
+
+    def __repr__(self) -> str:
+        return f"EditsFile({str(self.path)!r})"
+
+    def read(self) -> dict[str, Edit]:
+        """All edited texts, by id.
+
+        Raises
+        ------
+        ValueError
+            If a line is not one of ours; the message names it.
+        OSError
+            If the file cannot be read.
+        """
+        if not self.path.exists():
+            return {}
+        edits = {}
+        # only \n ends a line: splitlines would also split inside texts, at U+2028
+        for number, raw in enumerate(self.path.read_bytes().split(b"\n"), start=1):
+            if raw.strip():
+                name, edit = _parsed(raw, f"{self.path}, line {number}")
+                edits[name] = edit
+        return edits
+
+    def change(self, changes: Mapping[str, Edit | None]) -> dict[str, Edit]:
+        """Replace, add or (None) forget texts; what others wrote meanwhile is kept.
+
+        Raises
+        ------
+        ValueError
+            If the file holds something else, or its place is now inside the run directory.
+        OSError
+            If it cannot be written.
+        """
+        self._check_place()
+        with suppress(FileExistsError):
+            self.path.parent.mkdir(mode=0o700, parents=True)
+        with self._locked():
+            edits = self.read()
+            for name, edit in changes.items():
+                edits.pop(name, None)
+                if edit is not None:
+                    edits[name] = edit
+            _write_private(self.path.resolve(), "".join(map(_line, edits.items())))
+        return edits
+
+    def _check_place(self) -> None:
+        if self.path.is_dir():
+            raise ValueError(f"{self.path} is a folder: name a file in it, such as edits.jsonl")
+        if self._outside is not None:
+            run = self._outside.resolve()
+            if self.path.resolve().is_relative_to(run):
+                raise ValueError(
+                    f"{self.path} lies in the run directory {run}, which holds no texts: name a "
+                    "file elsewhere"
+                )
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        from filelock import FileLock, Timeout
+
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        try:
+            with FileLock(lock, timeout=_PATIENCE_SECONDS, mode=0o600):
+                yield
+        except Timeout:
+            raise OSError(
+                f"another process holds {lock}: end it, and save the text again"
+            ) from None
+
+
+def _line(entry: tuple[str, Edit]) -> str:
+    name, edit = entry
+    if edit.options:
+        content: dict[str, Any] = {"question": edit.text, "choices": list(edit.options)}
+    else:
+        content = {"text": edit.text}
+    return json.dumps({"id": name, **content}) + "\n"
+
+
+def _parsed(raw: bytes, where: str) -> tuple[str, Edit]:
+    try:
+        record = json.loads(raw)
+        text = record["question"] if "choices" in record else record["text"]
+        name, options = record["id"], tuple(record.get("choices", ()))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{where} is no edited text ({error}): choose another file") from None
+    if not all(isinstance(part, str) for part in (name, text, *options)):
+        raise ValueError(f"{where} is no edited text (not all is text): choose another file")
+    return name, Edit(text, options)
+
+
+def _write_private(target: Path, content: str) -> None:
+    """Write a file whole; a temporary file is its owner's alone, and so is what it becomes."""
+    handle, temporary = tempfile.mkstemp(prefix=".unfinished-", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(target)
+    except BaseException:
+        with suppress(OSError):
+            Path(temporary).unlink()
+        raise

@@ -1,0 +1,377 @@
+"""Decisions: their file, the undo, two at once, a closed folder, edited texts, what is kept."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import stat
+import threading
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import memowidgets as mw
+from memowidgets.audit.decisions import RunKeeper
+from memowidgets.decisions import Decision, DecisionLog, from_csv, to_csv
+from memowidgets.edits import Edit, EditsFile
+from memowidgets.store import LockedError, RunDirectory, StoreError
+from tests.audit.conftest import small_audit, small_data
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", "＝1", "'=1", "a;=1"]
+UGLY = ["a,b", 'say "no"', "two\nlines", "a\r\nb", "nul\0inside", "tab\there", "'tis", "", "ü🏥"]
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+likely = st.one_of(texts, st.text("'=+-@;\t\r\n\0 \",a", max_size=12))
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDirectory(tmp_path / "run")
+
+
+@pytest.fixture
+def audit(tmp_path):
+    return small_audit(tmp_path / "run")
+
+
+def questions(n=6):
+    names = [f"Ms Smith {i}?" for i in range(n)]
+    rows = [
+        {
+            "question": names[max(0, i - 1)],
+            "choices": ["x", "y"],
+            "answer": i % 2,
+            "id": f"p{i}",
+        }
+        for i in range(n)
+    ]
+    return mw.data.MCQDataset.from_records(rows)
+
+
+@pytest.fixture
+def question_audit(tmp_path):
+    model = mw.models.CausalLM.from_scratch(questions(), layers=1, width=16)
+    return small_audit(tmp_path / "run", model=model, data=questions(), held_out=None)
+
+
+# The file
+
+
+@given(st.dictionaries(likely, st.tuples(st.sampled_from(["keep", "remove"]), likely)))
+def test_a_table_comes_back_as_it_was(entries):
+    table = {name: Decision(*made) for name, made in entries.items()}
+    assert from_csv(to_csv(table)) == table
+
+
+@pytest.mark.parametrize("text", FORMULAS + UGLY)
+def test_each_ugly_text_comes_back_as_id_and_as_note(text):
+    table = {text: Decision("anonymise", text)}
+    assert from_csv(to_csv(table)) == table
+
+
+@given(likely)
+def test_no_cell_is_a_formula_whatever_separates_cells(text):
+    written = to_csv({text: Decision("keep", text)})
+    for separator in ",;\t":
+        for row in csv.reader(io.StringIO(written, newline=""), delimiter=separator):
+            for cell in row:
+                parts = cell.replace("\r", "\n").replace("\t", "\n").replace(";", "\n").split("\n")
+                assert not any(
+                    part.lstrip(' "\0\v\f\xa0').startswith(tuple("=+-@")) for part in parts
+                )
+                assert separator != "," or not cell.startswith(("\t", "\r", "\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "first line must be id,decision,note"),
+        ("id;decision;note\n", "first line must be"),
+        ("id,decision,note\n7,maybe,\n", r"line 2: unknown decision 'maybe'; valid: 'keep'"),
+        ("id,decision,note\n7,keep\n", "line 2: there are 2 cells"),
+        ('id,decision,note\n"7,keep,\n', "broken CSV"),
+    ],
+)
+def test_a_broken_file_is_named(text, words):
+    with pytest.raises(ValueError, match=words):
+        from_csv(text, "decisions.csv")
+
+
+def test_a_file_that_a_spreadsheet_saved_is_read():
+    assert from_csv("\ufeffid,decision,note\r\n7,keep,'=1\r\n") == {"7": Decision("keep", "=1")}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("\ud800", "half a character"), ("x" * 20_000, "limit")]
+)
+def test_an_id_that_no_file_can_hold_is_refused(name, words):
+    log = DecisionLog()
+    with pytest.raises(ValueError, match=words):
+        log.decide([name], "keep")
+    assert len(log) == 0
+
+
+# Deciding
+
+
+def test_decisions_are_saved_at_once_and_hold_no_text(run):
+    log = DecisionLog(RunKeeper(run))
+    assert log.decide(["7", "9"], "remove", "names a patient") == 2
+    assert log.decide(["7"], note="on second thought") == 1
+    assert log.decide(["9"], "remove") == 0
+    again = DecisionLog(RunKeeper(run))
+    assert again.frame().values.tolist() == [
+        ["7", "remove", "on second thought"],
+        ["9", "remove", "names a patient"],
+    ]
+    assert stat.S_IMODE((run.path / "decisions.csv").stat().st_mode) == 0o600
+    with pytest.raises(ValueError, match="unknown decision 'drop'; valid: 'keep', 'anonymise'"):
+        log.decide(["7"], "drop")
+
+
+def test_undo_goes_back_step_by_step(run):
+    log = DecisionLog(RunKeeper(run))
+    log.decide(["a", "b", "c"], "keep")
+    log.decide(["b"], "remove")
+    log.decide(["b"], note="why")
+    assert log.undo_levels == 3
+    assert [log.undo(), log["b"]] == [1, Decision("remove")]
+    assert [log.undo(), log["b"]] == [1, Decision("keep")]
+    assert [log.undo(), len(log)] == [3, 0]
+    assert log.undo() is None
+    assert from_csv((run.path / "decisions.csv").read_text()) == {}
+
+
+def test_two_logs_of_one_run_lose_nothing(run):
+    one, two = DecisionLog(RunKeeper(run)), DecisionLog(RunKeeper(run))
+    one.decide(["a", "b"], "keep")
+    two.decide(["b"], "remove")
+    two.decide(["c"], "anonymise")
+    one.decide(["d"], "remove")
+    assert {name: made.decision for name, made in one.table().items()} == {
+        "a": "keep", "b": "remove", "c": "anonymise", "d": "remove",
+    }  # fmt: skip
+    one.undo()
+    assert one.undo() == 1  # "b" is the other's now
+    assert {name: made.decision for name, made in one.table().items()} == {
+        "b": "remove", "c": "anonymise",
+    }  # fmt: skip
+
+
+def test_many_threads_at_once_lose_nothing(run):
+    logs = [DecisionLog(RunKeeper(run)) for _ in range(4)]
+
+    def work(i, log):
+        for j in range(5):
+            log.decide([f"{i}-{j}"], "keep")
+
+    threads = [threading.Thread(target=work, args=pair) for pair in enumerate(logs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [log.problem for log in logs] == [""] * 4
+    assert len(DecisionLog(RunKeeper(run))) == 20
+
+
+def test_a_lock_that_stays_held_is_named(run, monkeypatch):
+    monkeypatch.setattr("memowidgets.audit.decisions._PATIENCE_SECONDS", 0.1)
+    log = DecisionLog(RunKeeper(run))
+    with run.lock("decisions"):
+        log.decide(["a"], "keep")
+        assert "another process" in log.problem
+        with pytest.raises(LockedError):
+            RunKeeper(run).change({})
+    log.decide(["b"], "keep")
+    assert log.problem == ""
+    assert set(from_csv((run.path / "decisions.csv").read_text())) == {"a", "b"}
+
+
+def test_a_read_only_run_keeps_decisions_in_memory(run):
+    DecisionLog(RunKeeper(run)).decide(["a"], "keep")
+    run.write_manifest({})
+    log = DecisionLog(RunKeeper(RunDirectory.existing(run.path, read_only=True)))
+    assert log.decide(["b"], "remove") == 1
+    assert "read and never written" in log.problem
+    assert {name: made.decision for name, made in log.table().items()} == {
+        "a": "keep", "b": "remove",
+    }  # fmt: skip
+    log.refresh()
+    assert log["b"].decision == "remove"
+    assert log.undo() == 1
+    assert set(log.table()) == {"a"}
+
+
+def test_a_broken_file_is_never_written_over(run):
+    (run.path / "decisions.csv").write_text("something else\n")
+    log = DecisionLog(RunKeeper(run))
+    log.decide(["a"], "keep")
+    assert "first line must be" in log.problem
+    assert (run.path / "decisions.csv").read_text() == "something else\n"
+    (run.path / "decisions.csv").unlink()
+    log.decide(["b"], "keep")
+    assert set(from_csv((run.path / "decisions.csv").read_text())) == {"a", "b"}
+
+
+# Edited texts
+
+
+def test_edited_texts_are_their_owners_alone_and_come_back(tmp_path):
+    file = EditsFile(tmp_path / "new" / "edits.jsonl")
+    edits = {"a": Edit("line\u2028break\0", ("x", "ü")), "b": Edit("=1+1")}
+    file.change(edits)
+    assert file.read() == edits
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    file.change({"a": None})
+    assert EditsFile(file.path).read() == {"b": Edit("=1+1")}
+    file.path.chmod(0o644)
+    file.change({"c": Edit("z")})
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+
+
+def test_a_place_in_the_run_directory_is_refused(tmp_path, audit):
+    (tmp_path / "link").symlink_to(audit.path)
+    for place in (f"{audit.path}/edits.jsonl", tmp_path / "link" / "e.jsonl", audit.path):
+        with pytest.raises(ValueError, match=r"lies in the run directory|is a folder"):
+            audit.edits_file = place
+    assert audit.edits_file is None
+    audit.edits_file = tmp_path / "edits.jsonl"
+    (tmp_path / "edits.jsonl").symlink_to(f"{audit.path}/edits.jsonl")
+    with pytest.raises(ValueError, match="lies in the run directory"):
+        audit.decision_log.edit("1", Edit("x"))
+
+
+def test_a_file_of_something_else_is_not_written_over(tmp_path):
+    path = tmp_path / "diary.txt"
+    path.write_text("Dear diary\n")
+    with pytest.raises(ValueError, match=r"diary\.txt, line 1 is no edited text"):
+        EditsFile(path).change({"a": Edit("x")})
+    assert path.read_text() == "Dear diary\n"
+
+
+def test_anonymising_asks_for_a_file_first(run, tmp_path):
+    log = DecisionLog(RunKeeper(run), outside=run.path)
+    with pytest.raises(ValueError, match="set edits_file to its path first"):
+        log.edit("a", Edit("someone"))
+    assert len(log) == 0
+    log.edits_file = tmp_path / "edits.jsonl"
+    log.edit("a", Edit("someone"))
+    log.edit("a", Edit("somebody"))
+    assert log["a"].decision == "anonymise"
+    assert "some" not in (run.path / "decisions.csv").read_text()
+    assert [log.undo(), log.edits()["a"]] == [1, Edit("someone")]
+    assert [log.undo(), log.edits(), len(log)] == [1, {}, 0]
+
+
+# What is kept
+
+
+def test_without_decisions_everything_is_kept(audit):
+    assert audit.kept().content_hashes() == audit.data.content_hashes()
+    assert audit.decisions.empty
+    assert audit.decisions.columns.tolist() == ["id", "decision", "note"]
+
+
+def test_removed_samples_are_left_out_and_others_stay(audit):
+    gone = [str(name) for name in audit.members[:3]]
+    audit.decision_log.decide(gone, "remove")
+    audit.decision_log.decide([str(audit.members[4])], "keep")
+    left = audit.kept()
+    assert left.ids.tolist() == [i for i in audit.data.ids.tolist() if i not in gone]
+    assert mw.Audit.open(audit.path, data=audit.data).kept().ids.tolist() == left.ids.tolist()
+
+
+def test_duplicates_of_what_goes_are_named(tmp_path):
+    data = small_data()
+    images = data.images.copy()
+    images[1] = images[0]
+    twins = mw.data.ImageDataset.from_arrays(images, data.labels, data.class_names)
+    audit = small_audit(tmp_path / "run", data=twins)
+    audit.decision_log.decide([str(twins.ids[0])], "remove")
+    with pytest.warns(UserWarning, match=f"1 duplicates .* stay: '{twins.ids[1]}'"):
+        audit.kept()
+    audit.decision_log.decide([str(twins.ids[1])], "remove")
+    assert len(audit.kept()) == len(twins) - 2
+
+
+def test_anonymised_questions_take_the_place_of_the_original(question_audit, tmp_path):
+    audit = question_audit
+    audit.decision_log.decide(["p0", "p1"], "anonymise")
+    with pytest.raises(ValueError, match=r"2 samples \('p0', 'p1'\) are .* set edits_file"):
+        audit.kept()
+    audit.edits_file = tmp_path / "edits.jsonl"
+    audit.decision_log.edit("p0", Edit("Someone?", ("x", "z")))
+    with pytest.raises(ValueError, match=r"'p1' is to be anonymised .*/edits\.jsonl lacks it"):
+        audit.kept()
+    audit.decision_log.edit("p1", Edit("Anyone?", ("x", "y")))
+    left = audit.kept()
+    assert (left[0].question, left[0].choices, left[0].label) == ("Someone?", ("x", "z"), 0)
+    assert left.content_hashes()[0] != audit.data.content_hashes()[0]
+    assert left.content_hashes()[2:] == audit.data.content_hashes()[2:]
+    assert left.labels.tolist() == audit.data.labels.tolist()
+    audit.decision_log.decide(["p1"], "undecided")
+    with pytest.warns(UserWarning, match="'p1'"):  # it holds the text that p0 lost
+        assert audit.kept()[1].question == "Ms Smith 0?"
+
+
+def test_no_text_is_in_the_run_directory(question_audit, tmp_path):
+    audit = question_audit
+    audit.edits_file = tmp_path / "edits.jsonl"
+    audit.decision_log.edit("p0", Edit("Someone?", ("x", "z")))
+    for file in Path(audit.path).rglob("*"):
+        content = b"" if file.is_dir() else file.read_bytes()
+        assert b"Someone" not in content
+        assert b"Smith" not in content
+    line = json.loads((tmp_path / "edits.jsonl").read_text())
+    assert line == {"id": "p0", "question": "Someone?", "choices": ["x", "z"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("", ("x", "y")), "the question is empty"),
+        (("q", ("x", "y", "z")), "has 2 options; the new words have 3"),
+        (("q", ("x", "x")), "identical"),
+    ],
+)
+def test_bad_edits_are_named(question_audit, tmp_path, words, error):
+    question_audit.edits_file = tmp_path / "edits.jsonl"
+    question_audit.decision_log.edit("p2", Edit(*words))
+    with pytest.raises(ValueError, match=error):
+        question_audit.kept()
+
+
+def test_images_cannot_be_anonymised_and_strangers_are_named(audit):
+    audit.decision_log.decide([str(audit.members[0])], "anonymise")
+    with pytest.raises(ValueError, match="only texts can be: keep or remove"):
+        audit.kept()
+    audit.decision_log.decide([str(audit.members[0])], "undecided")
+    audit.decision_log.decide(["a stranger"], "remove")
+    with pytest.warns(UserWarning, match="the data lack: 'a stranger'"):
+        assert len(audit.kept()) == len(audit.data)
+
+
+def test_nothing_left_is_an_error(audit):
+    audit.decision_log.decide(audit.data.ids.tolist(), "remove")
+    with pytest.raises(ValueError, match="nothing left to train on"):
+        audit.kept()
+
+
+def test_label_noise_is_taken_out_of_what_is_kept(tmp_path):
+    data = small_data()
+    noisy = mw.TrainingConfig(epochs=1, batch_size=8, label_noise=0.1)
+    audit = small_audit(tmp_path / "run", data=data, training=noisy)
+    assert (audit.data.labels != data.labels).any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.array_equal(audit.kept().labels, data.labels)
+
+
+def test_data_that_are_not_at_hand_are_asked_for(audit):
+    opened = mw.Audit.open(audit.path)
+    with pytest.raises(StoreError, match="not at hand"):
+        opened.kept()

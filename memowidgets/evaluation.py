@@ -6,7 +6,7 @@ import html
 import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,8 @@ Interval = tuple[float, float]
 
 FEW_POSITIVES = 20
 _Z95 = 1.959963984540054
+_RESAMPLES = 1000
+_ROUNDING = 1e-12  # of a share: expected numbers are sums of many
 _RULES = '"youden", "tpr>=0.75", "fpr<=0.01" or "flagged<=0.05" (with any number from 0 to 1)'
 
 
@@ -38,7 +40,8 @@ class OperatingPoint:
     flagged_share : float
         `flagged` / `n`.
     hits, false_alarms, missed, clear : int
-        Memorised and flagged, only flagged, only memorised, neither.
+        Memorised and flagged, only flagged, only memorised, neither; expected numbers, and so
+        not whole, where the truth is uncertain.
     tpr, fpr : float
         Share of the memorised samples, and of the others, that is flagged.
     precision : float or None
@@ -52,10 +55,10 @@ class OperatingPoint:
     flagged: int
     flagged_share: float
     flagged_interval: Interval
-    hits: int
-    false_alarms: int
-    missed: int
-    clear: int
+    hits: float
+    false_alarms: float
+    missed: float
+    clear: float
     tpr: float
     tpr_interval: Interval
     fpr: float
@@ -65,10 +68,10 @@ class OperatingPoint:
 
     @classmethod
     def from_counts(
-        cls, tau: float, hits: int, false_alarms: int, n_memorized: int, n: int
+        cls, tau: float, hits: float, false_alarms: float, n_memorized: float, n: int
     ) -> OperatingPoint:
         """The point that follows from the flagged samples of each kind."""
-        flagged, n_others = hits + false_alarms, n - n_memorized
+        flagged, n_others = round(hits + false_alarms), n - n_memorized
         return cls(
             tau=tau,
             n=n,
@@ -117,18 +120,19 @@ class _Ladder:
     """Unique scores in rising order and, up to each, how many samples of each kind."""
 
     taus: Floats
-    hits: Counts
-    false_alarms: Counts
+    hits: Counts | Floats
+    false_alarms: Counts | Floats
 
     @classmethod
-    def climb(cls, scores: Floats, memorized: Mask) -> _Ladder:
+    def climb(cls, scores: Floats, memorized: Mask | Floats) -> _Ladder:
         order = np.argsort(scores)
         ordered = scores[order]
         last = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)
-        hits = np.cumsum(memorized[order], dtype=np.int64)[last]
+        whole = memorized.dtype == np.bool_
+        hits = np.cumsum(memorized[order], dtype=np.int64 if whole else np.float64)[last]
         return cls(ordered[last], hits, last + 1 - hits)
 
-    def steps(self) -> tuple[Counts, Counts]:
+    def steps(self) -> tuple[Counts | Floats, Counts | Floats]:
         """Samples of each kind at each unique score."""
         return np.diff(self.hits, prepend=0), np.diff(self.false_alarms, prepend=0)
 
@@ -156,9 +160,11 @@ class Evaluation:
     auc : float
         Probability that a memorised sample scores below another one, ties counting a half.
     auc_interval : (float, float)
-        DeLong's 95 % interval, cut to [0, 1].
+        DeLong's 95 % interval, cut to [0, 1]; a bootstrap's where the truth is uncertain.
     warnings : tuple of str
         What a reader of the numbers must know.
+    probability : (n,) float64, or None
+        How probable it is that a sample is truly memorised, where the truth is uncertain.
     """
 
     scores: Floats = field(repr=False)
@@ -166,6 +172,7 @@ class Evaluation:
     auc: float
     auc_interval: Interval
     warnings: tuple[str, ...] = ()
+    probability: Floats | None = field(default=None, repr=False)
     _ladder: _Ladder = field(repr=False, kw_only=True)
 
     @property
@@ -174,9 +181,9 @@ class Evaluation:
         return len(self.scores)
 
     @property
-    def n_memorized(self) -> int:
-        """Memorised samples."""
-        return int(self._ladder.hits[-1])
+    def n_memorized(self) -> float:
+        """Memorised samples; an expected number, not whole, where the truth is uncertain."""
+        return cast("float", self._ladder.hits[-1].item())
 
     @cached_property
     def roc(self) -> pd.DataFrame:
@@ -206,8 +213,8 @@ class Evaluation:
         if np.isnan(tau):
             raise ValueError("tau is NaN; it must be a number or infinite")
         rung = int(np.searchsorted(self._ladder.taus, tau, side="right")) - 1
-        hits = int(self._ladder.hits[rung]) if rung >= 0 else 0
-        false_alarms = int(self._ladder.false_alarms[rung]) if rung >= 0 else 0
+        hits = self._ladder.hits[rung].item() if rung >= 0 else 0
+        false_alarms = self._ladder.false_alarms[rung].item() if rung >= 0 else 0
         return OperatingPoint.from_counts(float(tau), hits, false_alarms, self.n_memorized, self.n)
 
     def threshold(self, rule: str) -> float:
@@ -232,10 +239,10 @@ class Evaluation:
         if name == "youden":
             chosen = int(np.argmax(curve["tpr"] - curve["fpr"]))
         elif name == "tpr":
-            chosen = int(np.argmax(curve["tpr"] >= bound))
+            chosen = int(np.argmax(curve["tpr"] >= bound - _ROUNDING))
         else:
             share = curve["fpr"] if name == "fpr" else self._flagged_shares()
-            chosen = int(np.flatnonzero(share <= bound)[-1])
+            chosen = int(np.flatnonzero(share <= bound + _ROUNDING)[-1])
         return float(curve["tau"].iloc[chosen])
 
     def tpr_at_fpr(self, fpr: float) -> float:
@@ -263,7 +270,7 @@ class Evaluation:
         rng = np.random.default_rng(random_state)
         tprs = _resampled_share(rng, positives, n_bootstrap)
         fprs = _resampled_share(rng, negatives, n_bootstrap)
-        grid = _fpr_grid(int(negatives.sum()))
+        grid = _fpr_grid(max(1, int(negatives.sum())))
         curves = [np.interp(grid, x, y) for x, y in zip(fprs, tprs, strict=True)]
         low, high = np.quantile(curves, [0.025, 0.975], axis=0)
         return pd.DataFrame({"fpr": grid, "tpr_low": low, "tpr_high": high})
@@ -273,12 +280,18 @@ class Evaluation:
         return replace(self, warnings=(*self.warnings, *more))
 
     def _flagged_shares(self) -> Floats:
-        flagged = self._ladder.hits + self._ladder.false_alarms
+        flagged = np.round(self._ladder.hits + self._ladder.false_alarms)
         return np.append(0.0, flagged / self.n)
+
+    @property
+    def _counted(self) -> str:
+        return (
+            str(self.n_memorized) if self.probability is None else f"about {self.n_memorized:.1f}"
+        )
 
     def __repr__(self) -> str:
         low, high = self.auc_interval
-        counted = f"{self.n_memorized} of {self.n} samples memorised"
+        counted = f"{self._counted} of {self.n} samples memorised"
         head = f"Evaluation: AUC {self.auc:.3f} ({low:.3f} to {high:.3f}), {counted}"
         return "\n".join([head, *(f"  note: {text}" for text in self.warnings)])
 
@@ -286,7 +299,7 @@ class Evaluation:
         low, high = self.auc_interval
         rows = {
             "AUC (95 %)": f"{self.auc:.3f} ({low:.3f} to {high:.3f})",
-            "memorised": f"{self.n_memorized} of {self.n}",
+            "memorised": f"{self._counted} of {self.n}",
             "TPR at 1 % FPR": f"{self.tpr_at_fpr(0.01):.3f}",
             "TPR at 0.1 % FPR": f"{self.tpr_at_fpr(0.001):.3f}",
         }
@@ -295,7 +308,9 @@ class Evaluation:
         return f"<table>{cells}</table>" + (f"<ul>{notes}</ul>" if notes else "")
 
 
-def roc(scores: ArrayLike, memorized: ArrayLike) -> Evaluation:
+def roc(
+    scores: ArrayLike, memorized: ArrayLike | None, probability: ArrayLike | None = None
+) -> Evaluation:
     """Hold scores against the truth.
 
     Parameters
@@ -303,7 +318,12 @@ def roc(scores: ArrayLike, memorized: ArrayLike) -> Evaluation:
     scores : (n,) array_like
         Low means likely to be memorised; a sample is flagged if its score is at most τ.
     memorized : (n,) array_like of bool
-        The truth, such as log-LiRA ≥ 4.
+        The truth, such as log-LiRA ≥ 4. May be None beside a `probability`: then it is
+        probability ≥ ½.
+    probability : (n,) array_like of float, optional
+        Where the truth is uncertain, how probable it is that each sample is memorised, such as
+        `memowidgets.memorization.probability_memorized` gives it. Every number is then that of
+        the expected counts: sample i is memorised with weight pᵢ and another with weight 1 − pᵢ.
 
     Returns
     -------
@@ -313,13 +333,22 @@ def roc(scores: ArrayLike, memorized: ArrayLike) -> Evaluation:
     Raises
     ------
     ValueError
-        Lengths differ, a score is NaN or infinite, or all or no samples are memorised.
+        Lengths differ, a score is NaN or infinite, a probability is not from 0 to 1, or all or no
+        samples are memorised.
     TypeError
         The truth holds anything but bool, 0 and 1.
 
     Notes
     -----
     DeLong's variance in O(n log n) through midranks (Sun and Xu, 2014).
+
+    With labels drawn independently with pᵢ, the number of pairs of a memorised sample i and
+    another j has the mean Σ pᵢ(1 − pⱼ) over i ≠ j, and that of the pairs in order Σ pᵢ(1 − pⱼ) k,
+    k being 1, ½ or 0: the AUC is their ratio, TPR and FPR likewise are ratios of means. So a
+    sample near η counts half on each side, where a hard label would count it, at random, on the
+    wrong one, which draws the AUC to ½. The AUC's interval is from a bootstrap in which every
+    draw takes a sample and then its label, and so has the doubt of the labels in it; rates have
+    Clopper and Pearson's at the expected counts.
 
     Examples
     --------
@@ -331,10 +360,55 @@ def roc(scores: ArrayLike, memorized: ArrayLike) -> Evaluation:
     >>> evaluation.threshold("tpr>=0.75")
     0.5
     """
+    if probability is not None:
+        return _uncertain(scores, memorized, np.array(probability, dtype=np.float64))
+    if memorized is None:
+        raise ValueError("give the truth: memorized, or probability, or both")
     values, truth = _checked(scores, memorized)
     ladder = _Ladder.climb(values, truth)
     auc, interval = _auc(ladder)
     return Evaluation(values, truth, auc, interval, _warnings(ladder, auc), _ladder=ladder)
+
+
+def _uncertain(scores: ArrayLike, memorized: ArrayLike | None, probability: Floats) -> Evaluation:
+    """`roc` where the labels are probabilities."""
+    values = _checked_scores(scores, probability, "probability")
+    if not ((probability >= 0) & (probability <= 1)).all():
+        bad = int((~((probability >= 0) & (probability <= 1))).argmax())
+        raise ValueError(f"probability must be from 0 to 1, but is {probability[bad]} in row {bad}")
+    truth = probability >= 0.5 if memorized is None else _as_mask(np.asarray(memorized))
+    if truth.shape != values.shape:
+        raise ValueError(f"memorized must hold {len(values)} labels, but has shape {truth.shape}")
+    _refuse_one_kind(probability.sum(), (1 - probability).sum())
+    ladder = _Ladder.climb(values, probability)
+    auc = _expected_auc(ladder, probability)
+    doubtful = int(((probability > 0.05) & (probability < 0.95)).sum())
+    doubt = f"{doubtful} of {len(values)} labels are uncertain (5 to 95 % probable)"
+    notes = (f"{doubt}: counts are expected ones", *_warnings(ladder, auc))
+    interval = _bootstrapped_auc(ladder, auc)
+    return Evaluation(values, truth, auc, interval, notes, probability, _ladder=ladder)
+
+
+def _expected_auc(ladder: _Ladder, probability: Floats) -> float:
+    """Expected pairs in order by expected pairs; nobody makes a pair with themselves."""
+    (above, _), (positives, _) = ladder.placements(), ladder.steps()
+    pairs = ladder.hits[-1] * ladder.false_alarms[-1]
+    alone = float((probability * (1 - probability)).sum())
+    if pairs - alone <= 0:
+        raise ValueError("the AUC is undefined: it needs two samples that may be of both kinds")
+    in_order = float(above @ positives) * ladder.false_alarms[-1] - alone / 2
+    return min(max(float(in_order / (pairs - alone)), 0.0), 1.0)
+
+
+def _bootstrapped_auc(ladder: _Ladder, auc: float) -> Interval:
+    """95 % interval from draws of a sample and its label, those of each kind apart."""
+    positives, negatives = _merged(*ladder.steps())
+    rng = np.random.default_rng(0)
+    tprs = _resampled_share(rng, positives, _RESAMPLES)
+    fprs = _resampled_share(rng, negatives, _RESAMPLES)
+    areas = ((tprs[:, 1:] + tprs[:, :-1]) / 2 * np.diff(fprs, axis=1)).sum(axis=1)
+    low, high = np.quantile(areas - areas.mean() + auc, [0.025, 0.975])
+    return max(float(low), 0.0), min(float(high), 1.0)
 
 
 def compare(a: Evaluation, b: Evaluation) -> Comparison:
@@ -367,6 +441,8 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     """
     if not np.array_equal(a.memorized, b.memorized):
         raise ValueError("the two evaluations must be of the same samples with the same truth")
+    if a.probability is not None or b.probability is not None:
+        raise ValueError("DeLong's test knows no uncertain truth: compare without probability")
     if min(a.n_memorized, a.n - a.n_memorized) < 2:
         raise ValueError("DeLong's test needs at least two memorised samples and two others")
     difference = a.auc - b.auc
@@ -384,13 +460,13 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     )
 
 
-def clopper_pearson(count: int, total: int) -> Interval:
+def clopper_pearson(count: float, total: float) -> Interval:
     """Exact 95 % interval of a share.
 
     Parameters
     ----------
     count, total : int
-        Successes and trials, `total` at least 1.
+        Successes and trials, `total` at least 1; expected ones need not be whole.
 
     Returns
     -------
@@ -403,17 +479,24 @@ def clopper_pearson(count: int, total: int) -> Interval:
     >>> round(low, 3), round(high, 3)
     (0.187, 0.813)
     """
-    low = float(betaincinv(count, total - count + 1, 0.025)) if count else 0.0
+    low = float(betaincinv(count, total - count + 1, 0.025)) if count > 0 else 0.0
     high = float(betaincinv(count + 1, total - count, 0.975)) if count < total else 1.0
     return low, high
 
 
 def _checked(scores: ArrayLike, memorized: ArrayLike) -> tuple[Floats, Mask]:
-    values = np.array(scores, dtype=np.float64)
     truth: NDArray[Any] = np.asarray(memorized)
+    values = _checked_scores(scores, truth, "memorized")
+    mask = _as_mask(truth)
+    _refuse_one_kind(mask.sum(), (~mask).sum())
+    return values, mask
+
+
+def _checked_scores(scores: ArrayLike, truth: NDArray[Any], name: str) -> Floats:
+    values = np.array(scores, dtype=np.float64)
     if values.ndim != 1 or truth.shape != values.shape:
         raise ValueError(
-            "scores and memorized must be one-dimensional and of equal length, but have shapes "
+            f"scores and {name} must be one-dimensional and of equal length, but have shapes "
             f"{values.shape} and {truth.shape}"
         )
     bad = ~np.isfinite(values)
@@ -422,13 +505,15 @@ def _checked(scores: ArrayLike, memorized: ArrayLike) -> tuple[Floats, Mask]:
             f"{bad.sum()} scores are NaN or infinite, the first in row {bad.argmax()}; leave out "
             "samples that have no score"
         )
-    mask = _as_mask(truth)
-    if mask.all() or not mask.any():
-        kind = "every sample is" if len(mask) and mask.all() else "no sample is"
+    return values
+
+
+def _refuse_one_kind(memorized: float, others: float) -> None:
+    if memorized <= 0 or others <= 0:
+        kind = "every sample is" if memorized > 0 else "no sample is"
         raise ValueError(
             f"the AUC is undefined: {kind} memorised, and it needs samples of both kinds"
         )
-    return values, mask
 
 
 def _as_mask(truth: NDArray[Any]) -> Mask:
@@ -453,12 +538,12 @@ def _auc(ladder: _Ladder) -> tuple[float, Interval]:
 
 
 def _warnings(ladder: _Ladder, auc: float) -> tuple[str, ...]:
-    positives, negatives = int(ladder.hits[-1]), int(ladder.false_alarms[-1])
+    positives, negatives = ladder.hits[-1].item(), ladder.false_alarms[-1].item()
     notes = []
     if positives < FEW_POSITIVES:
-        notes.append(f"only {positives} samples are memorised: intervals are wide")
+        notes.append(f"only {positives:.4g} samples are memorised: intervals are wide")
     if negatives < FEW_POSITIVES:
-        notes.append(f"only {negatives} samples are not memorised: intervals are wide")
+        notes.append(f"only {negatives:.4g} samples are not memorised: intervals are wide")
     if auc in {0.0, 1.0} and min(positives, negatives) > 1:
         notes.append(f"the AUC is {auc:.0f}: DeLong's interval has no width there")
     return tuple(notes)
@@ -485,7 +570,9 @@ def _parsed(rule: str) -> tuple[str, float]:
     raise ValueError(f"unknown rule {rule!r}; valid are {_RULES}")
 
 
-def _merged(positives: Counts, negatives: Counts, most: int = 1000) -> tuple[Counts, Counts]:
+def _merged(
+    positives: Counts | Floats, negatives: Counts | Floats, most: int = 1000
+) -> tuple[Counts | Floats, Counts | Floats]:
     """The same counts in at most some 3 × `most` steps, dense where either kind is rare."""
     if len(positives) <= 3 * most:
         return positives, negatives
@@ -500,10 +587,10 @@ def _merged(positives: Counts, negatives: Counts, most: int = 1000) -> tuple[Cou
     return np.add.reduceat(positives, starts), np.add.reduceat(negatives, starts)
 
 
-def _resampled_share(rng: np.random.Generator, counts: Counts, times: int) -> Floats:
+def _resampled_share(rng: np.random.Generator, counts: Counts | Floats, times: int) -> Floats:
     """Cumulated shares (times, 1 + steps) of samples drawn with replacement."""
-    total = int(counts.sum())
-    drawn = rng.multinomial(total, counts / total, size=times)
+    total = max(1, round(float(counts.sum())))
+    drawn = rng.multinomial(total, counts / counts.sum(), size=times)
     shares = np.cumsum(drawn, axis=1) / total
     return np.concatenate([np.zeros((times, 1)), shares], axis=1)
 

@@ -148,10 +148,10 @@ def _mask(members: str | os.PathLike[str] | ArrayLike) -> NDArray[Any]:
 
 def _numpy(file: Path) -> dict[str, NDArray[Any]]:
     try:
-        loaded = np.load(file, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"gaps": loaded}
-        with loaded:
+        with file.open("rb") as opened:
+            loaded = np.load(opened, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return {"gaps": loaded}
             return {name: loaded[name] for name in loaded.files}
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{file.name} is broken, or holds a pickle: {error}") from None

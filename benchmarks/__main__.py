@@ -8,7 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from benchmarks import auc, layers, psmi, quickstart, smollm2
+from benchmarks import auc, language, layers, lira, psmi, quickstart, smollm2
 from benchmarks.measure import Row, machine, table
 
 TOPICS = {
@@ -16,6 +16,8 @@ TOPICS = {
     "smollm2": smollm2,
     "layers": layers,
     "auc": auc,
+    "lira": lira,
+    "language": language,
     "quickstart": quickstart,
 }
 MARK = "<!-- the table is written by python -m benchmarks --write; the rest is by hand -->"

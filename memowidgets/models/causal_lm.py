@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,7 +81,7 @@ class CausalLM(Model):
         self._identity, self._lora, self._max_length = dict(identity), lora, max_length
         self._dtype = dtype
         self.training_defaults = defaults
-        self._first = 0 if lora is None or not cache else lora.first_trained(_n_blocks(config))
+        self._first = _first_kept(config, lora) if cache else 0
         self._encoded: WeakKeyDictionary[Dataset, Encoded] = WeakKeyDictionary()
         self._kept: dict[str, Tensor] | None = None
 
@@ -410,6 +411,22 @@ def _stamp(config: Any) -> list[str]:
 
 def _listed(value: Any) -> Any:
     return sorted(value) if isinstance(value, set) else str(value)
+
+
+def _first_kept(config: Any, lora: LoRA | None) -> int:
+    """The lowest block that is run again and again; 0 where the output of none can be kept."""
+    from memowidgets.models.prefix import why_not
+
+    first = 0 if lora is None else lora.first_trained(_n_blocks(config))
+    reason = why_not(config) if first else None
+    if reason is not None:
+        warnings.warn(
+            f"the frozen blocks of {config.model_type} are run in every step, their output is not "
+            f"kept: {reason}",
+            UserWarning,
+            stacklevel=4,
+        )
+    return 0 if reason is not None else first
 
 
 def _n_blocks(config: Any) -> int:

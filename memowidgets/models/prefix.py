@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = ["Entry", "Prefix", "cache_folder", "clear_cache", "without_prefix"]
+__all__ = ["Entry", "Prefix", "cache_folder", "clear_cache", "why_not", "without_prefix"]
 
 _BATCH = 16
+_CHECKED = 2  # prompts that are run with and without the lower blocks
+_LARGEST_ERROR = 0.1  # of the logits; bfloat16 costs about a hundredth
+_INPUTS = ("input_ids", "attention_mask", "position_ids")
 
 
 def cache_folder() -> Path:
@@ -132,6 +135,7 @@ class Prefix:
         out = np.memmap(file, np.uint16, mode="w+", shape=shape)
         order = np.argsort(self._encoded.lengths, kind="stable")
         with torch.no_grad():
+            _check_left_out(model, first, self._encoded.batch(order[:_CHECKED], device))
             for i in range(0, len(order), _BATCH):
                 positions = order[i : i + _BATCH]
                 states = _entering(model, first, self._encoded.batch(positions, device))
@@ -140,6 +144,44 @@ class Prefix:
                     start, stop = self._starts[position], self._starts[position + 1]
                     out[start:stop] = bits[row, bits.shape[1] - (stop - start) :]
         out.flush()
+
+
+def why_not(config: Any) -> str | None:
+    """Why an architecture's lower blocks can't be left out, as far as its configuration tells."""
+    text = config.get_text_config()
+    if getattr(text, "num_kv_shared_layers", 0):
+        return "its upper blocks use keys and values of lower ones"
+    if getattr(text, "hidden_size_per_layer_input", 0):
+        return "its blocks have an input of their own beside the one below"
+    if getattr(config, "is_encoder_decoder", False):
+        return "it has an encoder too"
+    return None
+
+
+def _check_left_out(model: nn.Module, first: int, batch: dict[str, Tensor]) -> None:
+    """Refuse an architecture whose upper blocks see more than what leaves the lower ones."""
+    import torch
+
+    whole = _logits(model, batch)
+    states = _entering(model, first, batch)
+    _, blocks = blocks_of(model)
+    lower = list(blocks)[:first]
+    without_prefix(model, first).states = states.to(torch.bfloat16)
+    upper = _logits(model, batch)
+    for i, block in enumerate(lower):
+        blocks[i] = block
+    error = float((upper - whole).norm() / whole.norm())
+    if not error < _LARGEST_ERROR:
+        raise ValueError(
+            f"with the kept output of its {first} frozen blocks {type(model).__name__} gives other "
+            f"logits, {error:.0%} off: make the model with cache=False"
+        )
+
+
+def _logits(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    answer = model(**{name: batch[name] for name in _INPUTS}, use_cache=False, logits_to_keep=1)
+    logits: Tensor = answer.logits[:, -1].float()
+    return logits
 
 
 class _Reached(Exception):  # noqa: N818 - not an error: the rest of the pass is not needed
@@ -156,12 +198,7 @@ def _entering(model: nn.Module, first: int, batch: dict[str, Tensor]) -> Tensor:
 
     hook = blocks_of(model)[1][first].register_forward_pre_hook(keep)
     try:
-        model(
-            input_ids=batch["input_ids"],
-            attention_mask=batch["attention_mask"],
-            position_ids=batch["position_ids"],
-            use_cache=False,
-        )
+        model(**{name: batch[name] for name in _INPUTS}, use_cache=False)
     except _Reached:
         pass
     finally:

@@ -100,3 +100,25 @@ def test_other_weights_or_prompts_never_share_a_file(data, tokenizer, folder):
     changed.feeder(data, torch.device("cpu"))
     cached.feeder(questions(23), torch.device("cpu"))
     assert len([p for p in folder.rglob("*") if p.is_file()]) == 3
+
+
+def test_an_architecture_whose_blocks_share_more_is_run_whole_and_told(data, tokenizer):
+    raw = tiny("llama", len(tokenizer))
+    raw.config.num_kv_shared_layers = 2
+    with pytest.warns(UserWarning, match="is not kept: its upper blocks use keys and values"):
+        model = mw.models.CausalLM.from_model(raw, tokenizer, lora=LORA)
+    assert model.layer_names(model.build(data)) == ("1", "2", "3")
+    assert not model.feeder(data, torch.device("cpu"))(np.arange(2)).get("states")
+
+
+def test_a_model_that_looks_back_past_the_cut_is_refused(data, tokenizer, folder):
+    raw = tiny("llama", len(tokenizer))
+    blocks = raw.model.layers
+    seen = []
+    raw.model.embed_tokens.register_forward_pre_hook(lambda _m, _i: seen.clear())
+    blocks[0].register_forward_hook(lambda _m, _i, out: seen.append(out))
+    blocks[2].register_forward_hook(lambda _m, _i, out: out + 3 * seen.pop() if seen else out)
+    model = mw.models.CausalLM.from_model(raw, tokenizer, lora=mw.models.LoRA(r=2, layers="top:1"))
+    with pytest.raises(ValueError, match=r"gives other logits.*cache=False"):
+        model.feeder(data, torch.device("cpu"))
+    assert not list(folder.rglob("*.bf16"))

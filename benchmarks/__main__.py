@@ -8,7 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from benchmarks import auc, language, layers, lira, psmi, quickstart, smollm2
+from benchmarks import auc, gpu_language, language, layers, lira, psmi, quickstart, smollm2, wards
 from benchmarks.measure import Row, machine, table
 
 TOPICS = {
@@ -18,6 +18,8 @@ TOPICS = {
     "auc": auc,
     "lira": lira,
     "language": language,
+    "gpu-language": gpu_language,
+    "wards": wards,
     "quickstart": quickstart,
 }
 MARK = "<!-- the table is written by python -m benchmarks --write; the rest is by hand -->"

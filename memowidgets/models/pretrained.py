@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import torch
     from torch import nn
@@ -51,15 +52,16 @@ class Pretrained:
         from transformers import AutoModelForCausalLM
 
         check_memory(self._name, self._dtype)
-        return cast(
-            "nn.Module",
-            _explained(
-                self._name,
-                lambda: AutoModelForCausalLM.from_pretrained(
-                    self._name, trust_remote_code=False, dtype=self._dtype
+        with _no_progress_bar():
+            return cast(
+                "nn.Module",
+                _explained(
+                    self._name,
+                    lambda: AutoModelForCausalLM.from_pretrained(
+                        self._name, trust_remote_code=False, dtype=self._dtype
+                    ),
                 ),
-            ),
-        )
+            )
 
 
 def check_memory(name: str, dtype: str) -> None:
@@ -93,6 +95,20 @@ def placed(module: nn.Module, device: torch.device, *, bfloat16: bool) -> nn.Mod
             dtype = torch.float32 if parameter.requires_grad else frozen
             parameter.data = parameter.data.to(dtype)
     return module.to(device)
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """Every shadow model loads the weights anew: a bar for each would bury those that matter."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 @lru_cache(maxsize=8)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["CHOICES", "Decision", "DecisionLog", "Keeper", "from_csv", "to_csv"]
 
 CHOICES = ("keep", "anonymise", "remove", "undecided")
+NO_FILE = (
+    "edited texts need a file of your choice outside the run directory: set audit.edits_file (or "
+    "the inspector's edits_file) to its path first"
+)
 HEADER = ["id", "decision", "note"]
 MOST_CHARACTERS = 10_000
 MOST_STEPS = 1000
@@ -195,10 +199,7 @@ class DecisionLog:
             If it cannot be written.
         """
         if self._edits is None:
-            raise ValueError(
-                "edited texts need a file of your choice outside the run directory: set "
-                "edits_file to its path first"
-            )
+            raise ValueError(NO_FILE)
         with self._lock:
             before = self._edits.read().get(name)
             self._edits.change({_checked_id(name): edit})

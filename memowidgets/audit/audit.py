@@ -517,6 +517,51 @@ class Audit:
         series.attrs["left_out"] = len(self._design.members) - len(series)
         return series
 
+    def member_gaps(
+        self, checkpoint: str | float = "final"
+    ) -> tuple[str, NDArray[np.bool_], NDArray[np.float32], NDArray[np.float32]]:
+        """What log-LiRA compares.
+
+        Returns
+        -------
+        str
+            Name of the checkpoint.
+        array of shape (n_shadows, n_members), bool
+            Which shadow model trained on which of the target's members.
+        array of shape (n_shadows, n_members), float32
+            Their logit gaps.
+        array of shape (n_members,), float32
+            The target's.
+
+        Raises
+        ------
+        StoreError
+            If there are no shadow models, or none that kept this checkpoint.
+        """
+        record = self._catalogue.record(checkpoint)
+        shadows = self._shadows.read(record.name)
+        columns = np.searchsorted(self._design.pool, self._design.members)
+        target = logit_gap(self._pass(record, None).logits(), self.labels)
+        chosen = shadows.members[:, columns], shadows.gaps[:, columns]
+        return record.name, *chosen, target.astype(np.float32)
+
+    def representation(
+        self, layer: str | int = "last", checkpoint: str | float = "prediction"
+    ) -> NDArray[np.float32]:
+        """A layer's output for each member, memory-mapped, (n_members, values).
+
+        Raises
+        ------
+        StoreError
+            If it is not there: nothing was scored at the checkpoint yet, or a recording has it
+            not.
+        """
+        record = self._catalogue.record(checkpoint)
+        made = scoring.Pass(self._run, record.name)
+        if not made.exists:
+            raise StoreError(f"nothing was scored at {record.name} yet: call score() there first")
+        return made.representation(self._catalogue.layer(layer))
+
     def _computed_log_lira(self, record: Record, variance: str) -> pd.Series:
         shadows = self._shadows.read(record.name)
         columns = np.searchsorted(self._design.pool, self._design.members)

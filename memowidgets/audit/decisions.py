@@ -6,7 +6,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +38,24 @@ class RunKeeper:
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
+        self._seen: tuple[Any, dict[str, Decision]] = (None, {})
 
     def read(self) -> dict[str, Decision]:
-        """All decisions there."""
-        text = self._run.read_text(FILE)
-        return {} if text is None else from_csv(text, str(self._run.path / FILE))
+        """All decisions there; the file is read again only if it is another one."""
+        state = self._state()
+        if state is None or state != self._seen[0]:
+            text = self._run.read_text(FILE)
+            found = {} if text is None else from_csv(text, str(self._run.path / FILE))
+            self._seen = (state, found)
+        return dict(self._seen[1])
+
+    def _state(self) -> Any:
+        """What differs whenever the file was written: each time it is a new one."""
+        try:
+            found = (self._run.path / FILE).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def change(self, changes: Mapping[str, Decision]) -> dict[str, Decision]:
         """Write these over what is there by now; the last write of an id wins."""

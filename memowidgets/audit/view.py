@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.audit import scoring
+from memowidgets.audit.details import Details
 from memowidgets.data import Dataset
 from memowidgets.progress import Progress
-from memowidgets.widgets.protocol import Choice, ScoreView
+from memowidgets.widgets.protocol import Choice, SampleDetail, ScoreView
 
 if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit
+    from memowidgets.decisions import DecisionLog
 
 __all__ = ["AuditView"]
 
@@ -38,6 +40,7 @@ class AuditView:
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
+        self._details = Details(audit)
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints after step 0, with epoch and drop."""
@@ -87,6 +90,21 @@ class AuditView:
     def samples(self) -> Dataset:
         """The target's members, in the order that positions count."""
         return self._audit.member_data
+
+    def detail(self, position: int, score: str, layer: str, checkpoint: str) -> SampleDetail:
+        """All that is known of one member."""
+        return self._details.of(
+            position,
+            (score, layer, checkpoint),
+            title=_TITLES[score],
+            checkpoints=self.checkpoint_choices(),
+            layers=self.layer_choices(),
+        )
+
+    @property
+    def decision_log(self) -> DecisionLog:
+        """The audit's decisions."""
+        return self._audit.decision_log
 
     def device_status(self) -> str:
         """The device and its memory in a few words."""

@@ -3,13 +3,23 @@
 from memowidgets.widgets.dashboard import Dashboard
 from memowidgets.widgets.explorer import ThresholdExplorer
 from memowidgets.widgets.inspector import SampleInspector
-from memowidgets.widgets.protocol import Choice, DashboardSource, ScoreView
+from memowidgets.widgets.pages import Extra
+from memowidgets.widgets.protocol import (
+    Choice,
+    DashboardSource,
+    SampleDetail,
+    ScoreView,
+    ShadowGaps,
+)
 
 __all__ = [
     "Choice",
     "Dashboard",
     "DashboardSource",
+    "Extra",
+    "SampleDetail",
     "SampleInspector",
     "ScoreView",
+    "ShadowGaps",
     "ThresholdExplorer",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets
@@ -14,11 +15,12 @@ from memowidgets.widgets.bar import Bar
 from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.explorer import ThresholdExplorer
 from memowidgets.widgets.inspector import SampleInspector
+from memowidgets.widgets.pages import Extra
 from memowidgets.widgets.standin import bundle
 
 if TYPE_CHECKING:
     from memowidgets.progress import Step
-    from memowidgets.widgets.protocol import DashboardSource, ScoreView
+    from memowidgets.widgets.protocol import DashboardSource, SampleDetail, ScoreView
 
 __all__ = ["Dashboard"]
 
@@ -73,7 +75,12 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
             self.cancel,
         )
         self.explorer = ThresholdExplorer(None)
-        self.inspector = SampleInspector(self._samples)
+        self.inspector = SampleInspector(
+            self._samples,
+            decisions=getattr(source, "decision_log", None),
+            detail=self._detail if hasattr(source, "detail") else None,
+            compute=self._compute_at,
+        )
         self.inspector.layout.display = "none"
         super().__init__([self.bar, self.explorer, self.inspector])
         self.add_class("mw-dashboard")
@@ -254,11 +261,46 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
             positions=view.positions[keep],
             log_lira=_kept(view.log_lira, keep),
             probabilities=_kept(view.probabilities, keep),
+            extras=self._extras(pick),
             **shared,
         )
         self.inspector.layout.display = None
         self.bar._warnings = [*left_out, *view.warnings]  # noqa: SLF001 - one front end
         self._fresh()
+
+    def _extras(self, pick: Pick) -> dict[str, Extra]:
+        """The other scores that are computed at this layer and checkpoint, to sort by."""
+        score, layer, checkpoint = pick
+        return {
+            other.value: Extra(
+                other.label, partial(self._read_score, (other.value, layer, checkpoint))
+            )
+            for other in self._source.score_choices()
+            if other.value != score and self._source.is_computed(other.value, layer, checkpoint)
+        }
+
+    def _read_score(self, pick: Pick) -> Any:
+        view = self._source.view(*pick)
+        return view.positions, view.scores
+
+    def _detail(self, position: int) -> SampleDetail:
+        """All that is known of a sample, by what is on show."""
+        detail: SampleDetail = self._source.detail(  # type: ignore[attr-defined]  # optional
+            position, *(self._shown or self.bar.choice)
+        )
+        return detail
+
+    def _compute_at(self, layer: str, checkpoint: str) -> None:
+        """Pick a layer and a checkpoint, and compute there; what is there is shown at once."""
+        with self._lock:
+            self._restoring = True
+            try:
+                self.bar.layer, self.bar.checkpoint = layer or self.bar.layer, checkpoint
+            finally:
+                self._restoring = False
+            self._picked(None)
+            if not self.bar.computed:
+                self.compute()
 
     def _tau_for(self, score: str, scores: np.ndarray[Any, np.dtype[np.float64]]) -> float:
         """Each score's own last τ; for a new one, the τ that flags as many samples as now."""

@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import anywidget
 import numpy as np
 import traitlets
 
-from memowidgets.widgets.arrays import checked_flags, checked_floats, checked_tau
+from memowidgets.decisions import CHOICES, DecisionLog
+from memowidgets.widgets.arrays import checked_tau
 from memowidgets.widgets.assets import script, style
 from memowidgets.widgets.cells import created, displayed
-from memowidgets.widgets.pages import SORTS, Rows
-from memowidgets.widgets.samples import MOST_CHARACTERS, SampleReader, readable, reader_for
+from memowidgets.widgets.checks import checked_names, class_names_of, one_of, rows_from
+from memowidgets.widgets.deciding import Deciding
+from memowidgets.widgets.items import Items, digits_for, short_title
+from memowidgets.widgets.opened import known_of
+from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import bundle, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import os
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
+    import pandas as pd
     from numpy.typing import ArrayLike, NDArray
+
+    from memowidgets.widgets.pages import Extra, Rows
+    from memowidgets.widgets.protocol import SampleDetail
 
 __all__ = ["SampleInspector"]
 
-MOST_CLASSES = 200
+ANY = "any"
 SMALLEST_PAGE, LARGEST_PAGE = 1, 48
 
 
 class SampleInspector(anywidget.AnyWidget):
-    """Look at the samples behind the scores, the riskiest first.
+    """Look at the samples behind the scores, the riskiest first, and decide on them.
 
     Samples travel to the page in messages only, a page at a time: neither the widget's state
     nor a saved notebook holds any of them.
+
+    The keyboard does all: arrows choose a sample, Enter opens it, Escape closes it; K keeps, A
+    anonymises, R removes, U makes undecided, Z undoes.
 
     Parameters
     ----------
@@ -57,6 +71,16 @@ class SampleInspector(anywidget.AnyWidget):
         Names of the samples, by default those they carry, else their positions.
     title : str
         What the scores are.
+    extras : mapping of str to Extra, optional
+        Other scores to sort by.
+    decisions : DecisionLog, optional
+        Where decisions go; by default they stay here.
+    edits_file : path-like, optional
+        Where anonymised texts go: JSON lines that their owner alone can read.
+    detail : callable, optional
+        Gives the `SampleDetail` of the sample at a position; called in a thread of its own.
+    compute : callable, optional
+        Starts to compute the scores at a (layer, checkpoint) that `detail` has not.
 
     Attributes
     ----------
@@ -66,11 +90,17 @@ class SampleInspector(anywidget.AnyWidget):
         ``"all"``, ``"flagged"``, ``"not flagged"``; with ground truth ``"hit"``,
         ``"false alarm"``, ``"missed"``, ``"clear"``.
     sort : str
-        ``"risk"``, ``"safe"``, ``"log-lira"``, ``"disagreement"``, ``"label"``, ``"order"``.
+        ``"risk"``, ``"safe"``, ``"log-lira"``, ``"disagreement"``, ``"label"``, ``"order"``,
+        and ``"score:<name>"`` for each of `extras`.
+    decision : str
+        Show the samples with this decision only: ``"any"``, ``"undecided"``, ``"keep"``,
+        ``"anonymise"``, ``"remove"``.
     tau : float
         The threshold that the filters go by.
     selected : int or None
         Position of the sample that the user chose; stays in Python.
+    decisions : DataFrame
+        ``id``, ``decision`` and ``note`` of each sample that was decided on.
 
     Raises
     ------
@@ -96,8 +126,10 @@ class SampleInspector(anywidget.AnyWidget):
     filter = traitlets.Unicode("all").tag(sync=True)
     sort = traitlets.Unicode("order").tag(sync=True)
     tau = traitlets.Float(0.0).tag(sync=True)
+    decision = traitlets.Enum([ANY, *CHOICES], ANY).tag(sync=True)
     selected = traitlets.Int(None, allow_none=True)
     _version = traitlets.Int(0).tag(sync=True)
+    _decided = traitlets.Int(0).tag(sync=True)
     _dimmed = traitlets.Bool(default_value=False).tag(sync=True)
 
     def __init__(
@@ -115,16 +147,24 @@ class SampleInspector(anywidget.AnyWidget):
         class_names: Sequence[str] | None = None,
         ids: Sequence[str] | None = None,
         title: str = "score",
+        extras: Mapping[str, Extra] | None = None,
+        decisions: DecisionLog | None = None,
+        edits_file: str | os.PathLike[str] | None = None,
+        detail: Callable[[int], SampleDetail] | None = None,
+        compute: Callable[[str, str], None] | None = None,
         **traits: Any,
     ) -> None:
         self._reader = reader_for(samples)
-        self._class_names = _class_names(samples, class_names)
-        self._ids = _checked_ids(ids, len(self._reader))
-        self._title = title
+        names = checked_names(ids, len(self._reader))
+        self._items = Items(self._reader, class_names_of(samples, class_names), names)
+        self._title, self._detail, self._compute = title, detail, compute
         self._heard: int | None = None
+        self._opened = ""
         self._found: tuple[str, NDArray[np.bool_]] | None = None
-        self._rows = _rows(
-            self._reader, scores, memorized, labels, positions, errors, log_lira, probabilities
+        given = (scores, memorized, labels, positions, errors, log_lira, probabilities, extras)
+        self._rows = rows_from(self._reader, *given)
+        self._deciding = Deciding(
+            DecisionLog() if decisions is None else decisions, self._reader, self._items
         )
         chosen = {name: traits.pop(name) for name in ("filter", "sort") if name in traits}
         super().__init__(**traits)
@@ -132,6 +172,9 @@ class SampleInspector(anywidget.AnyWidget):
             self.tau = checked_tau(tau)
             self.filter = chosen.get("filter", self._rows.filters()[0])
             self.sort = chosen.get("sort", self._rows.sorts()[0])
+        if edits_file is not None:
+            self.edits_file = edits_file
+        self._log.listen(self)
         self.on_msg(self._hear)
         created(self)
 
@@ -147,15 +190,15 @@ class SampleInspector(anywidget.AnyWidget):
         log_lira: ArrayLike | None = None,
         probabilities: ArrayLike | None = None,
         title: str = "score",
+        extras: Mapping[str, Extra] | None = None,
     ) -> None:
         """Show the same samples by other scores; parameters as for the constructor.
 
         `tau` stays where it is unless given; a filter or sort that no longer makes sense goes
         back to the first that does. May be called from any thread.
         """
-        rows = _rows(
-            self._reader, scores, memorized, labels, positions, errors, log_lira, probabilities
-        )
+        given = (scores, memorized, labels, positions, errors, log_lira, probabilities, extras)
+        rows = rows_from(self._reader, *given)
         threshold = self.tau if tau is None else checked_tau(tau)
         before = self._rows
         with self.hold_sync():
@@ -170,19 +213,46 @@ class SampleInspector(anywidget.AnyWidget):
 
     def close(self) -> None:
         """Take the widget and its layout off the page and out of memory."""
+        if hasattr(self, "_deciding"):  # else it failed while it was made
+            self._log.unlisten(self)
         if self.layout is not None and self.comm is not None:
             self.layout.close()
         super().close()
+
+    # ---------------------------------------------------------------- decisions
+
+    @property
+    def decisions(self) -> pd.DataFrame:
+        """``id``, ``decision`` and ``note`` of each sample that was decided on."""
+        self._log.refresh()
+        return self._log.frame()
+
+    @property
+    def edits_file(self) -> Path | None:
+        """Where anonymised texts go; None until you choose a file."""
+        return self._log.edits_file
+
+    @edits_file.setter
+    def edits_file(self, path: str | os.PathLike[str] | None) -> None:
+        self._log.edits_file = path
+
+    def decisions_changed(self) -> None:
+        """Show what was decided, here or elsewhere."""
+        self._decided += 1
+
+    @property
+    def _log(self) -> DecisionLog:
+        return self._deciding.log
 
     # ---------------------------------------------------------------- traits
 
     @traitlets.validate("filter")
     def _check_filter(self, proposal: Any) -> str:
-        return _one_of("filter", proposal["value"], self._rows.filters())
+        return one_of("filter", proposal["value"], self._rows.filters())
 
     @traitlets.validate("sort")
     def _check_sort(self, proposal: Any) -> str:
-        return _one_of("sort", proposal["value"], self._rows.sorts())
+        return one_of("sort", proposal["value"], self._rows.sorts())
 
     @traitlets.validate("tau")
     def _check_tau(self, proposal: Any) -> float:
@@ -206,21 +276,68 @@ class SampleInspector(anywidget.AnyWidget):
     # ---------------------------------------------------------------- messages
 
     def _hear(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
-        if content.get("type") == "select":
+        kind = content.get("type")
+        if kind == "select":
             self._heard = content.get("position")
             self.selected = self._heard
-        if content.get("type") == "page":
+        elif kind == "page":
             self.send(*self._answer(content))
+        elif kind == "detail":
+            self._open(content)
+        elif kind in ("decide", "edit", "undo", "export", "compute"):
+            self._do(str(kind), content)
+
+    def _do(self, kind: str, asked: dict[str, Any]) -> None:
+        """What changes something: done, or refused with a sentence."""
+        reply = {"type": "said", "request": asked.get("request"), "done": True}
+        try:
+            reply |= getattr(self, f"_do_{kind}")(asked)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it on the page
+            text = str(error) or type(error).__name__
+            reply |= {"done": False, "text": readable(text)}
+        self.send(reply)
+
+    def _do_decide(self, asked: dict[str, Any]) -> dict[str, Any]:
+        decision, note = asked.get("decision"), asked.get("note")
+        if "expected" not in asked:
+            positions = [self._checked(position) for position in asked["positions"]]
+            return {"text": self._deciding.decide(positions, decision, note)}
+        found = self._found_by(self._rows, asked | {"decision": asked.get("only", ANY)})
+        if len(found) != asked["expected"]:
+            text = f"There are {len(found)} samples now, not {asked['expected']}: confirm again."
+            return {"done": False, "text": text, "count": len(found)}
+        return {"text": self._deciding.decide(self._rows.positions[found].tolist(), decision, note)}
+
+    def _do_edit(self, asked: dict[str, Any]) -> dict[str, Any]:
+        position = self._checked(asked["position"])
+        return {"text": self._deciding.edit(position, asked["words"])}
+
+    def _do_undo(self, _asked: dict[str, Any]) -> dict[str, Any]:
+        return {"text": self._deciding.undo()}
+
+    def _do_export(self, _asked: dict[str, Any]) -> dict[str, Any]:
+        return {"text": "", "csv": self._deciding.csv()}
+
+    def _do_compute(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if self._compute is not None:
+            self._compute(str(asked["layer"]), str(asked["checkpoint"]))
+        return {"text": ""}
+
+    def _checked(self, position: Any) -> int:
+        """A position that the page sent."""
+        if not isinstance(position, int) or not 0 <= position < len(self._reader):
+            raise ValueError(f"there is no sample at {position!r}")
+        return position
+
+    # ---------------------------------------------------------------- pages
 
     def _answer(self, asked: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
         """One page of samples, and all its images in one buffer."""
-        rows, tau, title = self._rows, self.tau, self._title
-        base = self._narrowed(rows, asked.get("label"), str(asked.get("search") or ""))
-        name = asked["filter"] if asked["filter"] in rows.filters() else rows.filters()[0]
-        sort = asked["sort"] if asked["sort"] in rows.sorts() else rows.sorts()[0]
-        shown = rows.mask(name, tau) & base
-        order = rows.order(sort)
-        found = order[shown[order]]
+        self._log.refresh()
+        rows, tau = self._rows, self.tau
+        base = self._narrowed(rows, asked)
+        shown = base & self._with_decision(rows, asked)
+        found = self._in_order(rows, asked, shown)
         pages = max(1, -(-len(found) // self.page_size))
         page = min(max(0, int(asked["page"])), pages - 1)
         start = page * self.page_size
@@ -233,19 +350,52 @@ class SampleInspector(anywidget.AnyWidget):
             "pages": pages,
             "first": start + 1 if len(found) else 0,
             "total": len(found),
-            "scoreName": _short(title),
-            "digits": _digits(rows.scores),
-            "counts": {kind: int((rows.mask(kind, tau) & base).sum()) for kind in rows.filters()},
-            "items": [self._item(rows, int(row), tau, pixels) for row in chosen],
+            "scoreName": short_title(self._title),
+            "digits": digits_for(rows.scores),
+            "counts": {kind: int((rows.mask(kind, tau) & shown).sum()) for kind in rows.filters()},
+            "items": [self._item(rows, int(row), pixels) for row in chosen],
             "kind": self._reader.kind,
-            "sorts": [[key, SORTS[key]] for key in rows.sorts()],
-            "classes": self._classes(rows),
+            "sorts": [[key, readable(rows.sort_label(key))] for key in rows.sorts()],
+            "classes": self._items.classes(rows.labels),
             "selected": self.selected,
+            "decisions": self._deciding.status(),
+            "byDecision": self._by_decision(rows, base & rows.mask(self._filter(asked), tau)),
         }
         return content, [bytes(pixels)] if pixels else []
 
-    def _narrowed(self, rows: Rows, label: int | None, search: str) -> NDArray[np.bool_]:
+    def _item(self, rows: Rows, row: int, pixels: bytearray, *, whole: bool = False) -> Any:
+        made = self._deciding.made(int(rows.positions[row]))
+        return self._items.item(rows, row, self.tau, made, pixels, whole=whole)
+
+    def _found_by(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.int64]:
+        """The rows that the page asks for, in its order."""
+        shown = self._narrowed(rows, asked) & self._with_decision(rows, asked)
+        return self._in_order(rows, asked, shown)
+
+    def _in_order(
+        self, rows: Rows, asked: dict[str, Any], shown: NDArray[np.bool_]
+    ) -> NDArray[np.int64]:
+        """The shown rows of the filter, sorted."""
+        mask = rows.mask(self._filter(asked), self.tau) & shown
+        order = self._order(rows, asked.get("sort"))
+        return order[mask[order]]
+
+    def _filter(self, asked: dict[str, Any]) -> str:
+        valid = self._rows.filters()
+        return asked["filter"] if asked.get("filter") in valid else valid[0]
+
+    def _order(self, rows: Rows, sort: Any) -> NDArray[np.int64]:
+        first = rows.sorts()[0]
+        try:
+            return rows.order(sort if sort in rows.sorts() else first)
+        except Exception as error:  # noqa: BLE001 - another score, which its source reads only now
+            text = f"This sort is not to be had: {error}"
+            self.send({"type": "said", "request": None, "done": False, "text": readable(text)})
+            return rows.order(first)
+
+    def _narrowed(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.bool_]:
         """Rows of a class that contain a text."""
+        label, search = asked.get("label"), str(asked.get("search") or "")
         base = np.ones(len(rows), dtype=np.bool_)
         if label is not None and rows.labels is not None:
             base &= rows.labels == label
@@ -263,61 +413,67 @@ class SampleInspector(anywidget.AnyWidget):
             self._found = (wanted, match)
         return match
 
-    def _classes(self, rows: Rows) -> list[list[Any]]:
-        if rows.labels is None:
-            return []
-        present = np.unique(rows.labels[rows.labels >= 0])
-        if not 1 < len(present) <= MOST_CLASSES:
-            return []
-        return [[int(label), self._class(int(label))] for label in present]
+    def _with_decision(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.bool_]:
+        wanted = asked.get("decision", ANY)
+        if wanted not in CHOICES:
+            return np.ones(len(rows), dtype=np.bool_)
+        chosen: NDArray[np.bool_] = self._deciding.codes()[rows.positions] == CHOICES.index(wanted)
+        return chosen
 
-    def _class(self, label: int) -> str:
-        inside = 0 <= label < len(self._class_names)
-        return readable(self._class_names[label]) if inside else str(label)
+    def _by_decision(self, rows: Rows, shown: NDArray[np.bool_]) -> dict[str, int]:
+        """How many of the shown rows have each decision."""
+        counts = np.bincount(self._deciding.codes()[rows.positions[shown]], minlength=len(CHOICES))
+        return {name: int(counts[CHOICES.index(name)]) for name in self._deciding.choices}
 
     # ---------------------------------------------------------------- one sample
 
-    def _item(self, rows: Rows, row: int, tau: float, pixels: bytearray) -> dict[str, Any]:
-        position = int(rows.positions[row])
-        card = self._reader.card(position)
-        score, error = _at(rows.scores, row), _at(rows.errors, row)
-        item: dict[str, Any] = {
-            "position": position,
-            "id": self._ids[position] if self._ids is not None else self._reader.id(position),
-            "status": rows.status(row, tau),
-            "score": score,
-            "error": error,
-            "uncertain": score is not None and error is not None and abs(score - tau) < 2 * error,
-            "logLira": _at(rows.log_lira, row),
-            "canary": card.canary,
-            **self._judgement(rows, row),
-        }
-        if card.text is not None:
-            item["text"] = readable(card.text[:MOST_CHARACTERS])
-            item["hidden"] = max(0, len(card.text) - MOST_CHARACTERS)
-        if card.options:
-            item["options"] = _options(card.options, rows, row)
-        if card.image is not None:
-            height, width, channels = card.image.shape
-            shape = {"height": height, "width": width, "channels": channels}
-            item["image"] = {"offset": len(pixels), **shape}
-            pixels.extend(np.ascontiguousarray(card.image).tobytes())
-        return item
+    def _open(self, asked: dict[str, Any]) -> None:
+        """Send a sample whole at once, and what its source knows of it when it is worked out."""
+        reply, buffers = self._opened_item(asked)
+        self.send(reply, buffers)
+        detail, position = self._detail, reply.get("position")
+        if detail is None or position is None or not asked.get("known"):
+            return
+        self._opened = str(asked["request"])
+        threading.Thread(
+            target=self._work_out, args=(asked["request"], position, detail), daemon=True
+        ).start()
 
-    def _judgement(self, rows: Rows, row: int) -> dict[str, Any]:
-        """The label, and what the model says."""
-        label = -1 if rows.labels is None else int(rows.labels[row])
-        judgement: dict[str, Any] = {
-            "label": "" if label < 0 else self._class(label),
-            "guess": "",
-            "guessProbability": None,
-            "labelProbability": _at(rows.label_probability, row),
+    def _opened_item(self, asked: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+        """One sample whole, and which come before and after it."""
+        rows, pixels = self._rows, bytearray()
+        reply: dict[str, Any] = {"type": "opened", "request": asked.get("request")}
+        at = np.flatnonzero(rows.positions == asked.get("position"))
+        if not len(at):
+            return {**reply, "position": None}, []
+        row, found = int(at[0]), self._found_by(rows, asked)
+        position = int(rows.positions[row])
+        place = np.flatnonzero(found == row)
+        reply |= {
+            "position": position,
+            "item": self._item(rows, row, pixels, whole=True),
+            "place": _place(rows, found, int(place[0])) if len(place) else None,
+            "scoreName": short_title(self._title),
+            "digits": digits_for(rows.scores),
+            "choices": list(self._deciding.choices),
+            "more": self._detail is not None,
         }
-        if rows.probabilities is not None:
-            guess = int(np.argmax(rows.probabilities[row]))
-            judgement["guess"] = self._class(guess)
-            judgement["guessProbability"] = float(rows.probabilities[row, guess])
-        return judgement
+        try:
+            reply["edit"] = self._deciding.to_edit(position)
+        except (OSError, ValueError) as error:
+            reply["edit"] = {"editable": False, "problem": readable(str(error))}
+        return reply, [bytes(pixels)] if pixels else []
+
+    def _work_out(self, request: str, position: int, detail: Callable[[int], SampleDetail]) -> None:
+        """What the source knows of a sample, unless another was opened meanwhile."""
+        reply: dict[str, Any] = {"type": "known", "request": request}
+        pixels = bytearray()
+        try:
+            reply["known"] = known_of(detail(position), self._rows, self._items, pixels)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it on the page
+            reply["problem"] = readable(str(error) or type(error).__name__)
+        if self._opened == request and self.comm is not None:
+            self.send(reply, [bytes(pixels)] if pixels else [])
 
     # ---------------------------------------------------------------- without a page
 
@@ -338,133 +494,11 @@ class SampleInspector(anywidget.AnyWidget):
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
 
 
-def _rows(
-    reader: SampleReader,
-    scores: ArrayLike | None,
-    memorized: ArrayLike | None,
-    labels: ArrayLike | None,
-    positions: ArrayLike | None,
-    errors: ArrayLike | None,
-    log_lira: ArrayLike | None,
-    probabilities: ArrayLike | None,
-) -> Rows:
-    places = _checked_positions(positions, len(reader))
-    n = len(places)
-    if memorized is not None and scores is None:
-        raise ValueError("memorized without scores: give both, or neither")
-    return Rows(
-        places,
-        scores=None if scores is None else checked_floats("scores", scores, n),
-        errors=None if errors is None else checked_floats("errors", errors, n),
-        memorized=None if memorized is None else checked_flags("memorized", memorized, n),
-        log_lira=None if log_lira is None else _checked_log_lira(log_lira, n),
-        labels=_checked_labels(labels, reader, places),
-        probabilities=_checked_probabilities(probabilities, n),
-    )
-
-
-def _checked_positions(positions: ArrayLike | None, n: int) -> NDArray[np.int64]:
-    if positions is None:
-        return np.arange(n)
-    places = np.asarray(positions, dtype=np.int64)
-    wrong = (places < 0) | (places >= n)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ValueError(
-            f"positions must lie between 0 and {n - 1}, one of {n} samples; row {row} is "
-            f"{places[row]}"
-        )
-    return places
-
-
-def _checked_log_lira(log_lira: ArrayLike, n: int) -> NDArray[np.float64]:
-    """NaN is a sample without one and stays."""
-    values = np.asarray(log_lira, dtype=np.float64)
-    if values.shape != (n,):
-        raise ValueError(
-            f"log_lira must have one entry for each of {n} samples, not {values.shape}"
-        )
-    return values
-
-
-def _checked_labels(
-    labels: ArrayLike | None, reader: SampleReader, places: NDArray[np.int64]
-) -> NDArray[np.int64] | None:
-    if labels is None:
-        carried = reader.labels()
-        return None if carried is None else carried[places]
-    array = np.asarray(labels)
-    if array.shape != places.shape:
-        raise ValueError(f"labels has the shape {array.shape} for {len(places)} samples")
-    if array.dtype.kind not in "iub":
-        raise TypeError(f"labels must be integers that number the classes, not {array.dtype}")
-    return array.astype(np.int64)
-
-
-def _checked_probabilities(probabilities: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
-    if probabilities is None:
-        return None
-    array = np.asarray(probabilities)
-    if array.ndim != 2 or len(array) != n:
-        raise ValueError(
-            f"probabilities must have the shape ({n}, number of classes), not {array.shape}"
-        )
-    wrong = ~np.isfinite(array).all(axis=1)
-    if wrong.any():
-        raise ValueError(
-            f"probabilities must be finite: {int(wrong.sum())} rows are not, the first is row "
-            f"{int(np.argmax(wrong))}"
-        )
-    return array
-
-
-def _checked_ids(ids: Sequence[str] | None, n: int) -> list[str] | None:
-    if ids is None:
-        return None
-    if len(ids) != n:
-        raise ValueError(f"{len(ids)} ids for {n} samples: give one for each")
-    return [readable(str(name)) for name in ids]
-
-
-def _class_names(samples: Any, class_names: Sequence[str] | None) -> tuple[str, ...]:
-    names = class_names if class_names is not None else getattr(samples, "class_names", ())
-    return tuple(str(name) for name in names)
-
-
-def _one_of(what: str, value: str, valid: tuple[str, ...]) -> str:
-    if value not in valid:
-        raise ValueError(f"unknown {what} {value!r}; valid here: {', '.join(map(repr, valid))}")
-    return value
-
-
-def _options(options: tuple[str, ...], rows: Rows, row: int) -> list[dict[str, Any]]:
-    label = None if rows.labels is None else int(rows.labels[row])
-    of_model = None if rows.probabilities is None else rows.probabilities[row]
-    return [
-        {
-            "text": readable(text[:MOST_CHARACTERS]),
-            "label": i == label,
-            "probability": None if of_model is None or i >= len(of_model) else float(of_model[i]),
-        }
-        for i, text in enumerate(options)
-    ]
-
-
-def _at(values: NDArray[np.float64] | None, row: int) -> float | None:
-    if values is None or not np.isfinite(values[row]):
-        return None
-    return float(values[row])
-
-
-def _short(title: str) -> str:
-    """The name of a score, short enough for a card: what stands before the first comma."""
-    name = title.split(",", maxsplit=1)[0].strip()
-    return name if 0 < len(name) <= 16 else "score"
-
-
-def _digits(scores: NDArray[np.float64] | None) -> int:
-    """Digits after the point that tell scores apart."""
-    if scores is None or len(scores) < 2:
-        return 2
-    span = float(scores.max() - scores.min())
-    return 2 if span == 0 else int(np.clip(2 - np.floor(np.log10(span)), 0, 8))
+def _place(rows: Rows, found: NDArray[np.int64], at: int) -> dict[str, Any]:
+    """Where a sample stands among those shown, and its neighbours there."""
+    around = {"before": at - 1, "after": at + 1}
+    there = {
+        name: int(rows.positions[found[i]]) if 0 <= i < len(found) else None
+        for name, i in around.items()
+    }
+    return {"number": at + 1, "total": len(found), **there}

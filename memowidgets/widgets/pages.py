@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SORTS", "Rows", "valid_filters"]
+__all__ = ["SORTS", "Extra", "Rows", "valid_filters"]
 
 SORTS = {
     "risk": "most at risk first",
@@ -22,6 +23,24 @@ SORTS = {
     "order": "as in the dataset",
 }
 STATUSES = ("clear", "missed", "false alarm", "hit")
+EXTRA = "score:"
+
+
+@dataclass(frozen=True)
+class Extra:
+    """Another score to sort by.
+
+    Attributes
+    ----------
+    label : str
+        What the user reads.
+    read : callable
+        Gives the positions of the samples that have the score, and their scores; called when it
+        is first sorted by.
+    """
+
+    label: str
+    read: Callable[[], tuple[NDArray[np.int64], NDArray[np.float64]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +59,8 @@ class Rows:
         -1 for a sample without one.
     probabilities : array of shape (n, n_classes), or None
         The model's.
+    extras : mapping of str to Extra
+        Other scores to sort by, lowest first; their names in `sorts` begin with ``score:``.
     """
 
     positions: NDArray[np.int64]
@@ -49,6 +70,7 @@ class Rows:
     log_lira: NDArray[np.float64] | None = None
     labels: NDArray[np.int64] | None = None
     probabilities: NDArray[np.float64] | None = None
+    extras: Mapping[str, Extra] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -67,7 +89,14 @@ class Rows:
             "label": self.labels is not None,
             "order": True,
         }
-        return tuple(name for name in SORTS if there[name])
+        known = [name for name in SORTS if there[name]]
+        return (*known, *(EXTRA + name for name in self.extras))
+
+    def sort_label(self, name: str) -> str:
+        """What the user reads of a sort."""
+        if name in SORTS:
+            return SORTS[name]
+        return f"{self.extras[name.removeprefix(EXTRA)].label}, lowest first"
 
     def flagged(self, tau: float) -> NDArray[np.bool_]:
         """Which rows have a score of at most τ; none without scores."""
@@ -143,6 +172,8 @@ class _Orders(dict[str, "NDArray[np.int64]"]):
 
     def _keys(self, name: str) -> NDArray[np.float64]:
         rows = self._rows
+        if name.startswith(EXTRA):
+            return _aligned(*rows.extras[name.removeprefix(EXTRA)].read(), rows.positions)
         if name == "log-lira" and rows.log_lira is not None:
             return -rows.log_lira
         if name == "disagreement" and rows.label_probability is not None:
@@ -152,3 +183,12 @@ class _Orders(dict[str, "NDArray[np.int64]"]):
         if name in ("risk", "safe") and rows.scores is not None:
             return rows.scores if name == "risk" else -rows.scores
         return rows.positions.astype(np.float64)
+
+
+def _aligned(
+    at: NDArray[np.int64], scores: NDArray[np.float64], positions: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """The scores of these positions; NaN, which sorts last, where there is none."""
+    everywhere = np.full(int(max(at.max(initial=0), positions.max(initial=0))) + 1, np.nan)
+    everywhere[at] = scores
+    return everywhere[positions]

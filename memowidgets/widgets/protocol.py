@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from memowidgets.progress import Progress
 
-__all__ = ["Choice", "DashboardSource", "Samples", "ScoreView"]
+__all__ = ["Choice", "DashboardSource", "SampleDetail", "Samples", "ScoreView", "ShadowGaps"]
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,67 @@ class ScoreView:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class ShadowGaps:
+    """The picture of LiRA for one sample: how sure models are of it, trained on it or not.
+
+    Attributes
+    ----------
+    inside, outside : array of shape (n_models,), float64
+        Logit gaps of the shadow models that trained on it, and of the others.
+    target : float
+        Logit gap of the audited model.
+    fit_in, fit_out : tuple of float
+        Mean and standard deviation of the Gaussian of each side.
+    log_lira : float
+        In nats; NaN for a sample that has none.
+    checkpoint : str
+        Where the gaps were taken, as the user reads it.
+    """
+
+    inside: NDArray[np.float64]
+    outside: NDArray[np.float64]
+    target: float
+    fit_in: tuple[float, float]
+    fit_out: tuple[float, float]
+    log_lira: float
+    checkpoint: str
+
+
+@dataclass(frozen=True)
+class SampleDetail:
+    """All that is known of one sample.
+
+    Attributes
+    ----------
+    title : str
+        What the score is.
+    checkpoints : sequence of Choice
+        Rows of `scores`; the marked one is on show.
+    layers : sequence of Choice
+        Columns of `scores`; one without a name for a score that has no layers.
+    scores : array of shape (n_checkpoints, n_layers), float64
+        NaN where it is not computed, or the sample has none.
+    computed : array of shape (n_checkpoints, n_layers), bool
+        Which are computed.
+    shadows : ShadowGaps, optional
+        None without shadow models.
+    neighbours : sequence of (int, float)
+        Positions of the samples whose representations are nearest, and how far they are.
+    notes : sequence of str
+        What is missing, and why.
+    """
+
+    title: str
+    checkpoints: Sequence[Choice]
+    layers: Sequence[Choice]
+    scores: NDArray[np.float64]
+    computed: NDArray[np.bool_]
+    shadows: ShadowGaps | None = None
+    neighbours: Sequence[tuple[int, float]] = ()
+    notes: Sequence[str] = ()
+
+
 class Samples(Protocol):
     """Anything with a length and a sample at each position: an ImageDataset, an MCQDataset."""
 
@@ -80,7 +141,12 @@ class Samples(Protocol):
 
 
 class DashboardSource(Protocol):
-    """An audit, as the dashboard sees it. All methods may be called from any thread."""
+    """An audit, as the dashboard sees it. All methods may be called from any thread.
+
+    It may also have ``detail(position, score, layer, checkpoint) -> SampleDetail``, which says
+    all that is known of one sample, and a `memowidgets.decisions.DecisionLog` as
+    ``decision_log``; without it decisions stay in the inspector.
+    """
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints that can be scored, in the order of training."""

@@ -45,6 +45,7 @@ class SampleReader(Protocol):
     """One kind of samples."""
 
     kind: str
+    editable: bool
 
     def __len__(self) -> int:
         """How many samples there are."""
@@ -124,15 +125,20 @@ def readable(text: str) -> str:
 class _Objects:
     """Samples that stand in a sequence, with an id each if they have one."""
 
+    editable = False
+
     def __init__(self, samples: Sequence[Any]) -> None:
         self._samples = samples
+        self._ids = getattr(samples, "ids", None)  # a dataset's: without making the sample
 
     def __len__(self) -> int:
         return len(self._samples)
 
     def id(self, position: int) -> str:
+        if self._ids is not None:
+            return str(self._ids[position])
         name = _get(self._samples[position], "id")
-        return readable(str(position if name is None else name))
+        return str(position if name is None else name)
 
     def text(self, position: int) -> str:
         del position
@@ -179,6 +185,7 @@ class _ImageArray(_Objects):
 
 class _Texts(_Objects):
     kind = "text"
+    editable = True
 
     def id(self, position: int) -> str:
         return str(position)
@@ -210,6 +217,7 @@ class _Withheld(_Objects):
 
 class _Questions(_Objects):
     kind = "mcq"
+    editable = True
 
     def card(self, position: int) -> Card:
         sample = self._samples[position]
@@ -217,6 +225,8 @@ class _Questions(_Objects):
         return Card(str(_get(sample, "question")), options, canary=bool(_get(sample, "canary")))
 
     def text(self, position: int) -> str:
+        if hasattr(self._samples, "questions"):  # a dataset's: without making the prompt
+            return "\n".join([self._samples.questions[position], *self._samples.choices[position]])
         card = self.card(position)
         return "\n".join([card.text or "", *card.options])
 

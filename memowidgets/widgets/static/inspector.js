@@ -1,31 +1,17 @@
 /** The inspector: pages of samples as cards or tiles, asked from the kernel and never kept. */
 
 import {
-  arrowStep, bytesOf, html, KERNEL_GONE, listeners, root, setAttributes, tell,
+  chip, footer, imageKey, labels, nameText, options, picture, prose, scoreLine,
+} from "./cards.js";
+import { DecideBar, decisionOf, download } from "./decide.js";
+import {
+  arrowStep, bytesOf, html, KERNEL_GONE, listeners, root, segments, setAttributes, tell,
 } from "./dom.js";
 import { fixed, whole } from "./maths.js";
+import { Opened } from "./opened.js";
 
 /** @typedef {import("./dom.js").Model} Model */
-
-/**
- * @typedef {object} Item  one sample of a page
- * @property {number} position
- * @property {string} id
- * @property {string} status
- * @property {string} label  name of the class it is trained on; "" if unknown
- * @property {string} guess  the model's most probable class; "" if unknown
- * @property {number | null} guessProbability
- * @property {number | null} labelProbability
- * @property {number | null} score
- * @property {number | null} error
- * @property {boolean} uncertain  the score and τ are less than two errors apart
- * @property {number | null} logLira
- * @property {boolean} canary
- * @property {string} [text]
- * @property {number} [hidden]  characters of the text that were not sent
- * @property {{text: string, label: boolean, probability: number | null}[]} [options]
- * @property {{offset: number, height: number, width: number, channels: number}} [image]
- */
+/** @typedef {import("./cards.js").Item} Item */
 
 /**
  * @typedef {object} Reply
@@ -43,6 +29,8 @@ import { fixed, whole } from "./maths.js";
  * @property {[string, string][]} sorts
  * @property {[number, string][]} classes  empty where there are too many to choose from
  * @property {number | null} selected
+ * @property {import("./decide.js").DecisionStatus} decisions
+ * @property {Record<string, number>} byDecision  samples with each decision
  */
 
 const KERNEL_BUSY = "The kernel has not answered yet: it is busy, or gone.";
@@ -67,30 +55,11 @@ const HELP = /** @type {Record<string, string>} */ ({
   clear: "neither flagged nor memorised",
 });
 
-/**
- * Grey or colour bytes as the four channels that a canvas takes.
- * @param {Uint8Array} bytes
- * @param {number} channels
- */
-export function toRgba(bytes, channels) {
-  const pixels = bytes.length / channels;
-  const rgba = new Uint8ClampedArray(4 * pixels);
-  for (let i = 0; i < pixels; i++) {
-    for (let c = 0; c < 3; c++) rgba[4 * i + c] = bytes[channels * i + (channels < 3 ? 0 : c)];
-    rgba[4 * i + 3] = channels === 4 ? bytes[4 * i + 3] : 255;
-  }
-  return rgba;
-}
-
-/**
- * How many screen pixels an image's pixel is wide: a whole number for small images, so that
- * all are alike.
- * @param {number} side  the longer side of the image
- * @param {number} room
- */
-export function zoomFor(side, room) {
-  return side > room ? room / side : Math.max(1, Math.floor(room / side));
-}
+const SIZES = [
+  { value: "64", label: "S" },
+  { value: "112", label: "M" },
+  { value: "224", label: "L" },
+];
 
 /** One view of the inspector. */
 class Inspector {
@@ -121,17 +90,43 @@ class Inspector {
     this.classes = html("select", { class: "mw-select", "aria-label": "class", hidden: true });
     this.query = html("input", { type: "search", class: "mw-search", hidden: true });
     setAttributes(this.query, { placeholder: "search text", "aria-label": "search text" });
+    this.made = html("select", { class: "mw-select", "aria-label": "decision" });
     this.sort = html("select", { class: "mw-select", "aria-label": "sort" });
+    this.room = 112;
+    this.size = segments("image size", SIZES, (value) => this.resize(Number(value)));
+    this.size.group.hidden = true;
+    this.size.show(String(this.room));
     this.range = html("span", { class: "mw-range", role: "status" });
     this.back = html("button", { type: "button", class: "mw-button mw-step", "aria-label": "previous page" }, "‹");
     this.on = html("button", { type: "button", class: "mw-button mw-step", "aria-label": "next page" }, "›");
     this.list = html("ul", { class: "mw-cards", role: "listbox", "aria-label": "samples" });
     this.empty = html("p", { class: "mw-empty" }, "Waiting for the kernel …");
-    const narrow = html("div", { class: "mw-row mw-narrowing" }, this.filters, this.classes, this.query);
+    /** @type {Reply | null} */
+    this.reply = null;
+    this.bytes = new Uint8Array(0);
+    /** Position of the sample that is open. @type {number | null} */
+    this.open = null;
+    this.known = 0;
+    this.editing = false;
+    this.wanted = "keep"; // what was last asked for all that is shown
+    this.bar = new DecideBar({
+      decide: (decision, all, expected) => this.decide(decision, all, expected),
+      undo: () => this.request("undo"),
+      exportAll: () => this.request("export"),
+    });
+    this.opened = new Opened({
+      close: () => this.close(),
+      go: (position) => this.openSample(position),
+      decide: (decision) => this.decideOpen({ decision }),
+      note: (note) => this.decideOpen({ note }),
+      edit: (words) => this.request("edit", { position: this.open, words }),
+      compute: (layer, checkpoint) => this.request("compute", { layer, checkpoint }),
+    });
+    const narrow = html("div", { class: "mw-row mw-narrowing" }, this.filters, this.classes, this.made, this.query);
     const sort = html("label", { class: "mw-labelled" }, "sort", this.sort);
-    const pages = html("div", { class: "mw-row mw-paging" }, sort, this.range, this.back, this.on);
+    const pages = html("div", { class: "mw-row mw-paging" }, this.size.group, sort, this.range, this.back, this.on);
     const bar = html("div", { class: "mw-row mw-inspector-bar" }, narrow, pages);
-    this.root.append(bar, this.list, this.empty);
+    this.root.append(bar, this.bar.element, this.list, this.empty, this.opened.element);
     this.addFilters();
     this.listen();
     this.dim();
@@ -150,9 +145,11 @@ class Inspector {
   }
 
   listen() {
-    for (const trait of ["page", "page_size", "filter", "sort", "tau", "_version"]) {
+    for (const trait of ["page", "page_size", "filter", "sort", "decision", "tau", "_version", "_decided"]) {
       this.ears.onModel(`change:${trait}`, () => this.ask());
     }
+    for (const trait of ["tau", "_decided"]) this.ears.onModel(`change:${trait}`, () => this.look(false));
+    this.ears.onModel("change:_version", () => this.look(true));
     this.ears.onModel("change:_dimmed", () => this.dim());
     this.ears.onModel("msg:custom", (content, buffers) => this.hear(content, buffers));
     this.ears.on(this.classes, "change", () => {
@@ -167,6 +164,9 @@ class Inspector {
       }, 200);
     });
     this.ears.on(this.sort, "change", () => this.change({ sort: this.sort.value, page: 0 }));
+    this.ears.on(this.made, "change", () => this.change({ decision: this.made.value, page: 0 }));
+    this.ears.on(this.opened.element, "keydown", (event) => this.keyOpened(event));
+    this.ears.on(this.list, "dblclick", () => this.openSample(this.selected));
     this.ears.on(this.back, "click", () => this.change({ page: this.model.get("page") - 1 }));
     this.ears.on(this.on, "click", () => this.change({ page: this.model.get("page") + 1 }));
     this.ears.on(this.list, "keydown", (event) => this.key(event));
@@ -192,19 +192,23 @@ class Inspector {
     queueMicrotask(() => {
       this.asking = false;
       this.asked += 1;
-      const heard = tell(this.model, {
-        type: "page",
-        request: `${this.name}-${this.asked}`,
-        page: this.model.get("page"),
-        filter: this.model.get("filter"),
-        sort: this.model.get("sort"),
-        label: this.label === "" ? null : Number(this.label),
-        search: this.search,
-      });
+      const page = this.model.get("page");
+      const heard = tell(this.model, { type: "page", request: `${this.name}-${this.asked}`, page, ...this.shown() });
       clearTimeout(this.patience);
       if (heard) this.patience = setTimeout(() => this.unanswered(KERNEL_BUSY), 8000);
       else this.unanswered(KERNEL_GONE);
     });
+  }
+
+  /** What is shown, and in what order. */
+  shown() {
+    return {
+      filter: this.model.get("filter"),
+      sort: this.model.get("sort"),
+      decision: this.model.get("decision"),
+      label: this.label === "" ? null : Number(this.label),
+      search: this.search,
+    };
   }
 
   /** @param {string} reason */
@@ -220,6 +224,8 @@ class Inspector {
    */
   hear(content, buffers) {
     if (content.type === "select") this.showSelected(content.position);
+    if (content.type === "said") this.hearSaid(content);
+    if (content.type === "opened" || content.type === "known") this.hearOpened(content, buffers);
     if (content.type !== "page" || content.request !== `${this.name}-${this.asked}`) return;
     clearTimeout(this.patience);
     this.root.classList.remove("mw-unanswered");
@@ -237,23 +243,31 @@ class Inspector {
       this.asking = false;
       tell(this.model);
     }
+    this.reply = reply;
+    this.bytes = buffers.length > 0 ? new Uint8Array(bytesOf(buffers[0])) : new Uint8Array(0);
     this.showBar(reply);
-    const bytes = buffers.length > 0 ? new Uint8Array(bytesOf(buffers[0])) : new Uint8Array(0);
-    const focused = this.list.contains(document.activeElement);
+    this.showCards(reply);
+  }
+
+  /** @param {Reply} reply */
+  showCards(reply) {
+    const focused = this.elements().indexOf(/** @type {HTMLElement} */ (document.activeElement));
     /** @type {Map<string, HTMLElement>} */
     const cards = new Map();
     for (const item of reply.items) {
-      const key = JSON.stringify([reply.scoreName, { ...item, image: undefined }]) + imageKey(item, bytes);
-      cards.set(key, this.cards.get(key) ?? this.card(item, reply, bytes));
+      const look = [reply.scoreName, this.room, { ...item, image: undefined }];
+      const key = JSON.stringify(look) + imageKey(item, this.bytes);
+      cards.set(key, this.cards.get(key) ?? this.card(item, reply, this.bytes));
     }
     this.cards = cards;
     const elements = [...cards.values()];
     if (!sameChildren(this.list, elements)) this.list.replaceChildren(...elements);
-    this.list.className = `mw-cards mw-cards-${reply.kind}`;
-    this.empty.hidden = reply.items.length > 0;
+    this.list.className = `mw-cards mw-cards-${reply.kind} mw-size-${this.room}`;
+    this.list.hidden = this.open !== null;
+    this.empty.hidden = reply.items.length > 0 || this.open !== null;
     this.empty.textContent = "No sample here. Move τ, or choose another filter.";
     this.showSelected(reply.selected);
-    if (focused) this.current()?.focus({ preventScroll: true });
+    if (focused >= 0) this.current(focused)?.focus({ preventScroll: true });
   }
 
   /** @param {Reply} reply */
@@ -265,15 +279,152 @@ class Inspector {
       button.setAttribute("aria-pressed", String(name === filter));
       count.textContent = there ? whole(reply.counts[name]) : "";
     }
+    this.size.group.hidden = reply.kind !== "image";
+    const made = this.model.get("decision");
+    const choices = Object.entries(reply.byDecision).map(([name, n]) => asOption([name, `${name} ${whole(n)}`]));
+    fillSelect(this.made, [["any", "any decision"], ...choices], made);
     fillSelect(this.sort, reply.sorts, this.model.get("sort"));
-    fillSelect(this.classes, [["", "every class"], ...reply.classes.map(asOption)], this.label);
+    fillSelect(this.classes, [["", "every class"], ...reply.classes.map(asClass)], this.label);
     this.classes.hidden = reply.classes.length === 0;
     this.query.hidden = reply.kind === "image";
+    this.showDeciding(reply);
     const last = reply.first + reply.items.length - 1;
     this.range.textContent =
       reply.total === 0 ? "none" : `${whole(reply.first)}–${whole(last)} of ${whole(reply.total)}`;
     this.back.disabled = reply.page <= 0;
     this.on.disabled = reply.page >= reply.pages - 1;
+  }
+
+  /** @param {Reply} reply */
+  showDeciding(reply) {
+    const here = reply.items.some((item) => item.position === this.selected);
+    this.bar.show(reply.decisions, reply.total, here || this.open !== null);
+  }
+
+  /** @param {number} room  screen pixels for an image's longer side */
+  resize(room) {
+    this.room = room;
+    if (this.reply) this.showCards(this.reply);
+  }
+
+  /* ------------------------------------------------------------ deciding */
+
+  /**
+   * Asks the kernel to do something; it answers with a sentence.
+   * @param {string} type
+   * @param {Record<string, any>} [content]
+   */
+  request(type, content = {}) {
+    const heard = tell(this.model, { type, request: `${this.name}:${type}`, ...content });
+    if (!heard) this.bar.say(KERNEL_GONE, false);
+  }
+
+  /**
+   * @param {string} decision
+   * @param {boolean} all  everything that the filter shows, or the chosen sample
+   * @param {number} expected  how many samples the user agreed to
+   */
+  decide(decision, all, expected) {
+    if (all) this.wanted = decision;
+    const position = this.open ?? this.selected;
+    if (all) this.request("decide", { ...this.shown(), only: this.model.get("decision"), decision, expected });
+    else if (position === null) this.bar.say("Choose a sample first.", false);
+    else if (decision === "anonymise" && this.textual()) this.openSample(position, true);
+    else this.request("decide", { decision, positions: [position] });
+  }
+
+  /** @param {{decision?: string, note?: string}} what */
+  decideOpen(what) {
+    if (this.open !== null) this.request("decide", { positions: [this.open], ...what });
+  }
+
+  /** Whether samples are texts, which can be anonymised. */
+  textual() {
+    return this.reply?.decisions.choices.includes("anonymise") === true;
+  }
+
+  /** @param {{request: string | null, done: boolean, text: string, csv?: string, count?: number}} reply */
+  hearSaid(reply) {
+    if (reply.request !== null && !reply.request.startsWith(`${this.name}:`)) return;
+    this.bar.say(reply.text, reply.done);
+    if (reply.csv !== undefined) download("decisions.csv", reply.csv);
+    if (reply.count !== undefined) this.bar.ask(this.wanted, reply.count);
+    if (reply.done && reply.request?.endsWith(":edit")) this.opened.saved();
+  }
+
+  /* ------------------------------------------------------------ the open sample */
+
+  /**
+   * @param {number | null} position
+   * @param {boolean} [editing]  whether to begin with its words
+   */
+  openSample(position, editing = false) {
+    if (position === null) return;
+    this.editing = editing;
+    if (this.open !== position) {
+      this.open = position;
+      this.opened.start(position);
+      this.select(position, false);
+      this.look(true);
+    } else if (editing) this.opened.decide("anonymise");
+    this.opened.element.hidden = false;
+    this.list.hidden = this.empty.hidden = true;
+    this.root.classList.add("mw-is-open");
+    if (!this.opened.element.contains(document.activeElement)) this.opened.element.focus();
+    this.opened.element.scrollIntoView({ block: "nearest" });
+  }
+
+  close() {
+    this.open = null;
+    this.opened.element.hidden = true;
+    this.root.classList.remove("mw-is-open");
+    if (this.reply) this.showCards(this.reply);
+    this.current()?.focus({ preventScroll: true });
+    this.current()?.scrollIntoView({ block: "nearest" });
+  }
+
+  /**
+   * Asks for the open sample, as it is by now.
+   * @param {boolean} known  whether its scores, shadows and neighbours are wanted too
+   */
+  look(known) {
+    if (this.open === null) return;
+    if (known) this.known += 1;
+    const request = `${this.name}-${this.known}`;
+    tell(this.model, { type: "detail", request, position: this.open, known, ...this.shown() });
+  }
+
+  /**
+   * @param {any} content
+   * @param {DataView[]} buffers
+   */
+  hearOpened(content, buffers) {
+    if (this.open === null || content.request !== `${this.name}-${this.known}`) return;
+    if (content.type === "known") this.opened.showKnown(content.known, content.problem, buffers);
+    else if (content.position === null) this.close();
+    else if (content.position === this.open) {
+      this.opened.show(content, buffers);
+      if (this.editing) this.opened.decide("anonymise");
+      this.editing = false;
+    }
+  }
+
+  /** @param {KeyboardEvent} event */
+  keyOpened(event) {
+    if (event.key === "Escape") {
+      event.preventDefault();
+      event.stopPropagation();
+      this.close();
+      return;
+    }
+    if (isWriting(event.target)) return;
+    const decision = decisionOf(event);
+    if (decision === "undo") this.request("undo");
+    else if (decision !== "") this.opened.decide(decision);
+    else if (event.key === "ArrowRight") this.opened.go("after");
+    else if (event.key === "ArrowLeft") this.opened.go("before");
+    else return;
+    event.preventDefault();
   }
 
   /* ------------------------------------------------------------ one sample */
@@ -287,25 +438,36 @@ class Inspector {
     const card = html("li", { class: "mw-card", role: "option", tabindex: -1 });
     card.dataset.position = String(item.position);
     card.dataset.status = item.status;
-    card.addEventListener("click", () => this.select(item.position));
+    card.classList.toggle("mw-is-canary", item.canary);
+    card.title = "Enter or a double click opens it";
+    card.addEventListener("click", (event) => {
+      const sign = /** @type {Element} */ (event.target).closest(".mw-open");
+      if (sign) this.openSample(item.position);
+      else this.select(item.position);
+    });
     const head = html("div", { class: "mw-card-head" });
     if (item.status) head.append(chip(item.status));
     const facts = html("div", { class: "mw-facts" });
     if (item.score !== null) facts.append(scoreLine(item, reply));
     if (item.logLira !== null) facts.append(html("span", {}, `log-LiRA ${fixed(item.logLira, 1)}`));
-    if (item.image) card.append(picture(item, bytes), head, labels(item), facts);
+    if (item.image) card.append(picture(item, bytes, this.room), head, labels(item), facts);
     else {
       head.append(facts);
       card.append(head, prose(item), item.options ? options(item) : labels(item));
     }
-    card.append(footer(item));
+    const foot = footer(item);
+    foot.append(html("span", { class: "mw-open", "aria-hidden": "true" }, "open"));
+    card.append(foot);
     return card;
   }
 
-  /** @param {number} position */
-  select(position) {
+  /**
+   * @param {number} position
+   * @param {boolean} [focus]
+   */
+  select(position, focus = true) {
     this.showSelected(position);
-    this.current()?.focus({ preventScroll: true });
+    if (focus) this.current()?.focus({ preventScroll: true });
     tell(this.model, { type: "select", position });
   }
 
@@ -321,14 +483,24 @@ class Inspector {
       if (chosen) reachable = card;
     }
     if (reachable) reachable.tabIndex = 0;
+    if (this.reply) this.showDeciding(this.reply);
   }
 
   elements() {
     return /** @type {HTMLElement[]} */ ([...this.list.children]);
   }
 
-  current() {
-    return this.elements().find((card) => card.tabIndex === 0);
+  /**
+   * The card that the keyboard reaches.
+   * @param {number} [at]  where to go if the chosen sample is no longer here
+   */
+  current(at = 0) {
+    const cards = this.elements();
+    const chosen = cards.find((card) => card.getAttribute("aria-selected") === "true");
+    if (chosen || at === 0) return chosen ?? cards.find((card) => card.tabIndex === 0);
+    const near = cards[Math.min(at, cards.length - 1)];
+    for (const card of cards) card.tabIndex = card === near ? 0 : -1;
+    return near;
   }
 
   /** @param {KeyboardEvent} event */
@@ -336,6 +508,16 @@ class Inspector {
     const cards = this.elements();
     const at = cards.indexOf(/** @type {HTMLElement} */ (document.activeElement));
     if (at < 0) return;
+    const decision = decisionOf(event);
+    if (decision !== "") {
+      event.preventDefault();
+      if (decision === "undo") this.request("undo");
+      else if (this.reply?.decisions.choices.includes(decision)) {
+        this.select(Number(cards[at].dataset.position));
+        this.decide(decision, false, 1);
+      }
+      return;
+    }
     const across = Math.max(1, cards.filter((card) => card.offsetTop === cards[0].offsetTop).length);
     const upDown = event.key === "ArrowUp" ? -across : event.key === "ArrowDown" ? across : null;
     let to = at;
@@ -345,6 +527,10 @@ class Inspector {
     else if (event.key === "End") to = cards.length - 1;
     else if (event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();
+    if (event.key === "Enter") {
+      this.openSample(Number(cards[at].dataset.position));
+      return;
+    }
     const next = cards[Math.min(cards.length - 1, Math.max(0, to))];
     this.select(Number(next.dataset.position));
     next.scrollIntoView({ block: "nearest" });
@@ -358,113 +544,25 @@ class Inspector {
   }
 }
 
-/** @param {string} status */
-function chip(status) {
-  const kind = status.replace(" ", "-");
-  return html("span", { class: `mw-status mw-status-${kind}` }, status);
-}
-
 /**
- * @param {Item} item
- * @param {Reply} reply
+ * @param {[number | string, string]} entry
+ * @returns {[string, string]}
  */
-function scoreLine(item, reply) {
-  const score = fixed(/** @type {number} */ (item.score), reply.digits);
-  const error = item.error === null ? "" : ` ± ${fixed(item.error, reply.digits)}`;
-  const text = html("span", {}, `${reply.scoreName} ${score}${error}`);
-  if (item.uncertain) {
-    const title = "the score and τ are less than two standard errors apart";
-    text.append(html("span", { class: "mw-uncertain", title }, " · uncertain"));
-  }
-  return text;
-}
-
-/** @param {Item} item */
-function footer(item) {
-  const line = html("div", { class: "mw-footer" });
-  const id = html("span", { class: "mw-id", title: `id ${item.id}` });
-  id.textContent = item.id;
-  line.append(id);
-  if (item.canary) line.append(html("span", { class: "mw-tag", title: "planted by the auditor" }, "canary"));
-  return line;
-}
-
-/** @param {Item} item */
-function labels(item) {
-  const lines = html("div", { class: "mw-labels" });
-  if (item.label !== "") lines.append(html("div", {}, "label ", strong(item.label)));
-  if (item.guess === "") return lines;
-  const probability = item.guessProbability === null ? "" : ` (${item.guessProbability.toFixed(2)})`;
-  const guess = html("div", { class: item.guess === item.label ? "mw-agrees" : "mw-differs" });
-  guess.append("model ", strong(item.guess), probability);
-  lines.append(guess);
-  return lines;
-}
-
-/** @param {string} text */
-function strong(text) {
-  const element = html("bdi", { class: "mw-strong" });
-  element.textContent = text;
-  return element;
-}
-
-/**
- * @param {Item} item
- * @param {Uint8Array} bytes
- */
-function picture(item, bytes) {
-  const { offset, height, width, channels } = /** @type {NonNullable<Item["image"]>} */ (item.image);
-  const canvas = html("canvas", { width, height, class: "mw-image", role: "img" });
-  canvas.setAttribute("aria-label", `image labelled ${item.label}`);
-  const zoom = zoomFor(Math.max(width, height), 112);
-  canvas.style.width = `${width * zoom}px`;
-  canvas.style.height = `${height * zoom}px`;
-  if (zoom < 1) canvas.style.imageRendering = "auto";
-  const part = bytes.subarray(offset, offset + height * width * channels);
-  const image = new ImageData(toRgba(part, channels), width, height);
-  canvas.getContext("2d")?.putImageData(image, 0, 0);
-  return html("div", { class: "mw-picture" }, canvas);
-}
-
-/** @param {Item} item */
-function prose(item) {
-  const text = html("p", { class: "mw-prose", dir: "auto" });
-  text.textContent = item.text ?? "";
-  if (item.hidden) text.append(html("span", { class: "mw-cut" }, ` … ${whole(item.hidden)} more characters`));
-  return text;
-}
-
-/** @param {Item} item */
-function options(item) {
-  const list = html("div", { class: "mw-options" });
-  (item.options ?? []).forEach((option, i) => {
-    const row = html("div", { class: "mw-option" });
-    const letter = html("span", { class: "mw-letter" }, i < 26 ? String.fromCharCode(65 + i) : String(i + 1));
-    if (option.label) {
-      letter.classList.add("mw-letter-label");
-      letter.title = "the label";
-      letter.append(html("span", { class: "mw-spoken" }, " (label)"));
-    }
-    const text = html("span", { class: "mw-option-text", dir: "auto" });
-    text.textContent = option.text;
-    row.append(letter, text);
-    if (option.probability !== null) {
-      const fill = html("span", { class: "mw-fill" });
-      fill.style.width = `${(100 * option.probability).toFixed(1)}%`;
-      row.append(html("span", { class: "mw-gauge", "aria-hidden": "true" }, fill));
-      row.append(html("span", { class: "mw-probability" }, option.probability.toFixed(2)));
-    }
-    list.append(row);
-  });
-  return list;
+function asOption([value, name]) {
+  return [String(value), name];
 }
 
 /**
  * @param {[number, string]} entry
  * @returns {[string, string]}
  */
-function asOption([value, name]) {
-  return [String(value), name];
+function asClass([value, name]) {
+  return [String(value), nameText(name)];
+}
+
+/** @param {EventTarget | null} target */
+function isWriting(target) {
+  return target instanceof HTMLTextAreaElement || target instanceof HTMLInputElement;
 }
 
 /**
@@ -479,19 +577,6 @@ function fillSelect(select, entries, value) {
     select.replaceChildren(...entries.map(([name, text]) => new Option(text, name)));
   }
   select.value = value;
-}
-
-/**
- * A short sum of an image's bytes, to tell whether a card still shows the same one.
- * @param {Item} item
- * @param {Uint8Array} bytes
- */
-function imageKey(item, bytes) {
-  if (!item.image) return "";
-  const { offset, height, width, channels } = item.image;
-  let sum = 0;
-  for (let i = offset; i < offset + height * width * channels; i++) sum = (sum * 31 + bytes[i]) | 0;
-  return `${height}x${width}x${channels}:${sum}`;
 }
 
 /**

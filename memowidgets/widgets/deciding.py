@@ -1,0 +1,158 @@
+"""What the page asks to decide, checked and done; no widgets here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memowidgets.data.questions import checked_texts
+from memowidgets.decisions import CHOICES, NO_FILE, UNDECIDED, DecisionLog, to_csv
+from memowidgets.edits import Edit
+from memowidgets.widgets.samples import readable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from memowidgets.widgets.items import Items
+    from memowidgets.widgets.samples import SampleReader
+
+__all__ = ["Deciding"]
+
+MOST_EDITABLE = 200_000
+_DONE = {
+    "keep": "kept",
+    "anonymise": "to be anonymised",
+    "remove": "to be removed",
+    "undecided": "undecided",
+}
+
+
+class Deciding:
+    """Decisions as the inspector sees them: by position, and in sentences for the page.
+
+    Parameters
+    ----------
+    log : DecisionLog
+        Where they go.
+    reader : SampleReader
+        The samples.
+    items : Items
+        Their ids.
+    """
+
+    def __init__(self, log: DecisionLog, reader: SampleReader, items: Items) -> None:
+        self.log, self._reader, self._items = log, reader, items
+        self._codes: tuple[int, NDArray[np.int8]] = (-1, np.empty(0, np.int8))
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The decisions that these samples allow: only texts can be anonymised."""
+        return tuple(c for c in CHOICES if c != "anonymise" or self._reader.editable)
+
+    def codes(self) -> NDArray[np.int8]:
+        """Each sample's decision, as its number in `CHOICES`."""
+        version, codes = self.log.version, self._codes[1]
+        if self._codes[0] != version or not len(codes):
+            codes = np.full(len(self._reader), CHOICES.index("undecided"), np.int8)
+            for name, made in self.log.table().items():
+                codes[self._items.positions.get(name, [])] = CHOICES.index(made.decision)
+            self._codes = (version, codes)
+        return codes
+
+    def status(self) -> dict[str, Any]:
+        """What the page shows beside the samples."""
+        return {
+            "choices": list(self.choices),
+            "undo": self.log.undo_levels,
+            "decided": len(self.log),
+            "problem": readable(self.log.problem),
+        }
+
+    def decide(self, positions: Sequence[int], decision: str | None, note: str | None) -> str:
+        """Decide on these samples, and say what was done.
+
+        Raises
+        ------
+        ValueError
+            If the decision is not to be had here, or a sample's id or note cannot be kept.
+        """
+        if decision is not None and decision not in self.choices:
+            raise ValueError(
+                f"unknown decision {decision!r}; valid here: {', '.join(map(repr, self.choices))}"
+            )
+        if decision == "anonymise" and self.log.edits_file is None:
+            raise ValueError(NO_FILE)
+        changed = self.log.decide(map(self._items.name, positions), decision, note)
+        if decision is None:
+            return "Note saved." if changed else ""
+        if len(positions) == 1:
+            return f"{_quoted(self._items.name(positions[0]))} is {_DONE[decision]}."
+        return f"{changed} of {len(positions)} samples changed: now {_DONE[decision]}."
+
+    def undo(self) -> str:
+        """Take the last step back, and say so."""
+        changed = self.log.undo()
+        if changed is None:
+            return "There is nothing to undo."
+        return f"Undone: {changed} {'sample' if changed == 1 else 'samples'}."
+
+    def to_edit(self, position: int) -> dict[str, Any]:
+        """The words of a sample, original and edited so far."""
+        card = self._reader.card(position)
+        size = len(card.text or "") + sum(map(len, card.options))
+        if not self._reader.editable or size > MOST_EDITABLE:
+            return {"editable": False}
+        edit = self.log.edits().get(self._items.name(position))
+        words = edit or Edit(card.text or "", card.options)
+        return {
+            "editable": True,
+            "edited": edit is not None,
+            "hasFile": self.log.edits_file is not None,
+            "words": [readable(word) for word in (words.text, *words.options)],
+        }
+
+    def edit(self, position: int, words: Sequence[str | None]) -> str:
+        """Keep the edited words of a sample; None leaves one as it is.
+
+        Raises
+        ------
+        ValueError
+            If the words make no sample, or there is no file for them yet.
+        OSError
+            If the file cannot be written.
+        """
+        if not self._reader.editable:
+            raise ValueError("only texts can be anonymised: keep or remove this sample")
+        name, card = self._items.name(position), self._reader.card(position)
+        before = self.log.edits().get(name) or Edit(card.text or "", card.options)
+        old = (before.text, *before.options)
+        if len(words) != len(old):
+            raise ValueError(f"this sample has {len(old)} texts, not {len(words)}")
+        text, *options = [
+            was if new is None else str(new) for was, new in zip(old, words, strict=True)
+        ]
+        self.log.edit(name, _checked(text, options))
+        return f"The edited text of {_quoted(name)} is saved; it is {_DONE['anonymise']}."
+
+    def made(self, position: int) -> Any:
+        """What is decided on a sample."""
+        return self.log.table().get(self._items.name(position), UNDECIDED)
+
+    def csv(self) -> str:
+        """All decisions, as ``decisions.csv`` holds them."""
+        return to_csv(self.log.table())
+
+
+def _checked(text: str, options: Sequence[str]) -> Edit:
+    if options:
+        return Edit(*checked_texts(text, options, "the edited question", "keep"))
+    if not text.strip():
+        raise ValueError("the edited text is empty: remove the sample instead")
+    return Edit(text)
+
+
+def _quoted(name: str) -> str:
+    return readable(name if len(name) <= 40 else f"{name[:39]}…")

@@ -1,0 +1,184 @@
+"""What travels to the page of each sample: its card, its scores, the model's view of it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memowidgets.widgets.samples import MOST_CHARACTERS, Card, SampleReader, readable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from memowidgets.decisions import Decision
+    from memowidgets.widgets.pages import Rows
+
+__all__ = ["Items", "digits_for", "short_title"]
+
+MOST_ID, MOST_NOTE, MOST_GLIMPSE = 200, 300, 240
+MOST_WHOLE = 50_000
+MOST_CLASSES = 200
+
+
+class Items:
+    """Makes the wire form of samples; pixels go into a buffer beside it.
+
+    Parameters
+    ----------
+    reader : SampleReader
+        Where the samples are.
+    class_names : sequence of str
+        Names of the classes; numbers where there is none.
+    ids : sequence of str, optional
+        Names of the samples, by default the reader's.
+    """
+
+    def __init__(
+        self, reader: SampleReader, class_names: Sequence[str], ids: Sequence[str] | None
+    ) -> None:
+        self._reader, self._class_names, self._ids = reader, class_names, ids
+
+    def name(self, position: int) -> str:
+        """The id of a sample, as decisions know it."""
+        return self._reader.id(position) if self._ids is None else self._ids[position]
+
+    @cached_property
+    def positions(self) -> dict[str, list[int]]:
+        """Where the samples of each id stand."""
+        found: dict[str, list[int]] = {}
+        for position in range(len(self._reader)):
+            found.setdefault(self.name(position), []).append(position)
+        return found
+
+    def class_name(self, label: int) -> str:
+        """What a label is called; empty without one."""
+        if label < 0:
+            return ""
+        inside = label < len(self._class_names)
+        return readable(self._class_names[label]) if inside else str(label)
+
+    def classes(self, labels: NDArray[np.int64] | None) -> list[list[Any]]:
+        """The classes to choose from; none where there are too many."""
+        if labels is None:
+            return []
+        present = np.unique(labels[labels >= 0])
+        if not 1 < len(present) <= MOST_CLASSES:
+            return []
+        return [[int(label), self.class_name(int(label))] for label in present]
+
+    def item(
+        self,
+        rows: Rows,
+        row: int,
+        tau: float,
+        made: Decision,
+        pixels: bytearray,
+        *,
+        whole: bool = False,
+    ) -> dict[str, Any]:
+        """One sample with its scores; `whole` sends long texts too."""
+        position = int(rows.positions[row])
+        card = self._reader.card(position)
+        score, error = _at(rows.scores, row), _at(rows.errors, row)
+        name = self.name(position)
+        return {
+            "position": position,
+            "id": _cut(name, MOST_ID),
+            "status": rows.status(row, tau),
+            "score": score,
+            "error": error,
+            "uncertain": score is not None and error is not None and abs(score - tau) < 2 * error,
+            "logLira": _at(rows.log_lira, row),
+            "decision": made.decision,
+            "note": made.note if whole else _cut(made.note, MOST_NOTE),
+            **self._judgement(rows, row),
+            **_shown(card, pixels, MOST_WHOLE if whole else MOST_CHARACTERS),
+            **_options(card.options, rows, row),
+        }
+
+    def glimpse(self, position: int, label: int, pixels: bytearray) -> dict[str, Any]:
+        """A sample beside another one: what it is and how it is labelled."""
+        card = self._reader.card(position)
+        return {
+            "position": position,
+            "id": _cut(self.name(position), MOST_ID),
+            "label": self.class_name(label),
+            "options": [readable(option[:MOST_GLIMPSE]) for option in card.options],
+            "answer": label,
+            **_shown(card, pixels, MOST_GLIMPSE),
+        }
+
+    def _judgement(self, rows: Rows, row: int) -> dict[str, Any]:
+        """The label, and what the model says."""
+        label = -1 if rows.labels is None else int(rows.labels[row])
+        judgement: dict[str, Any] = {
+            "label": self.class_name(label),
+            "guess": "",
+            "guessProbability": None,
+            "labelProbability": _at(rows.label_probability, row),
+        }
+        if rows.probabilities is not None:
+            guess = int(np.argmax(rows.probabilities[row]))
+            judgement["guess"] = self.class_name(guess)
+            judgement["guessProbability"] = float(rows.probabilities[row, guess])
+        return judgement
+
+
+def short_title(title: str) -> str:
+    """The name of a score, short enough for a card: what stands before the first comma."""
+    name = title.split(",", maxsplit=1)[0].strip()
+    return name if 0 < len(name) <= 16 else "score"
+
+
+def digits_for(scores: NDArray[np.float64] | None) -> int:
+    """Digits after the point that tell scores apart."""
+    if scores is None or len(scores) < 2:
+        return 2
+    span = float(scores.max() - scores.min())
+    return 2 if span == 0 else int(np.clip(2 - np.floor(np.log10(span)), 0, 8))
+
+
+def _shown(card: Card, pixels: bytearray, most: int) -> dict[str, Any]:
+    shown: dict[str, Any] = {"canary": card.canary}
+    if card.text is not None:
+        shown["text"] = readable(card.text[:most])
+        shown["hidden"] = max(0, len(card.text) - most)
+    if card.image is not None:
+        height, width, channels = card.image.shape
+        shape = {"height": height, "width": width, "channels": channels}
+        shown["image"] = {"offset": len(pixels), **shape}
+        pixels.extend(np.ascontiguousarray(card.image).tobytes())
+    return shown
+
+
+def _options(options: tuple[str, ...], rows: Rows, row: int) -> dict[str, Any]:
+    if not options:
+        return {}
+    label = None if rows.labels is None else int(rows.labels[row])
+    of_model = None if rows.probabilities is None else rows.probabilities[row]
+    return {
+        "options": [
+            {
+                "text": readable(text[:MOST_CHARACTERS]),
+                "label": i == label,
+                "probability": None
+                if of_model is None or i >= len(of_model)
+                else float(of_model[i]),
+            }
+            for i, text in enumerate(options)
+        ]
+    }
+
+
+def _at(values: NDArray[np.float64] | None, row: int) -> float | None:
+    if values is None or not np.isfinite(values[row]):
+        return None
+    return float(values[row])
+
+
+def _cut(text: str, most: int) -> str:
+    return readable(text if len(text) <= most else f"{text[: most - 1]}…")

@@ -1,0 +1,229 @@
+/** How a sample looks, as a card, a tile or opened: what the inspector's parts share. */
+
+import { html } from "./dom.js";
+import { fixed, whole } from "./maths.js";
+
+/**
+ * @typedef {object} Item  one sample of a page
+ * @property {number} position
+ * @property {string} id
+ * @property {string} status
+ * @property {string} label  name of the class it is trained on; "" if unknown
+ * @property {string} guess  the model's most probable class; "" if unknown
+ * @property {number | null} guessProbability
+ * @property {number | null} labelProbability
+ * @property {number | null} score
+ * @property {number | null} error
+ * @property {boolean} uncertain  the score and τ are less than two errors apart
+ * @property {number | null} logLira
+ * @property {boolean} canary
+ * @property {string} decision
+ * @property {string} note
+ * @property {string} [text]
+ * @property {number} [hidden]  characters of the text that were not sent
+ * @property {{text: string, label: boolean, probability: number | null}[]} [options]
+ * @property {{offset: number, height: number, width: number, channels: number}} [image]
+ */
+
+/** @typedef {{scoreName: string, digits: number}} ScoreFormat */
+
+const CONTROLS = /[\0-\x08\x0b-\x1f\x7f]/g;
+const OVERRIDES = /[\u202d\u202e]/g;
+const BIDI = /[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]/g;
+
+/**
+ * A text with its control characters made visible; what turns the direction of letters round
+ * becomes its number, for it makes a text look like another one.
+ * @param {string} text
+ */
+export function proseText(text) {
+  return text.replace(CONTROLS, controlPicture).replace(OVERRIDES, codePoint);
+}
+
+/**
+ * As `proseText`, for names, in which no control of direction has a place.
+ * @param {string} text
+ */
+export function nameText(text) {
+  return text.replace(/[\n\t]/g, controlPicture).replace(CONTROLS, controlPicture).replace(BIDI, codePoint);
+}
+
+/** @param {string} character */
+function controlPicture(character) {
+  return character === "\x7f" ? "\u2421" : String.fromCharCode(0x2400 + character.charCodeAt(0));
+}
+
+/** @param {string} character */
+function codePoint(character) {
+  return `⟨U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
+}
+
+/**
+ * The letter of an option.
+ * @param {number} i
+ */
+export function letterOf(i) {
+  return i < 26 ? String.fromCharCode(65 + i) : String(i + 1);
+}
+
+/**
+ * Grey or colour bytes as the four channels that a canvas takes.
+ * @param {Uint8Array} bytes
+ * @param {number} channels
+ */
+export function toRgba(bytes, channels) {
+  const pixels = bytes.length / channels;
+  const rgba = new Uint8ClampedArray(4 * pixels);
+  for (let i = 0; i < pixels; i++) {
+    for (let c = 0; c < 3; c++) rgba[4 * i + c] = bytes[channels * i + (channels < 3 ? 0 : c)];
+    rgba[4 * i + 3] = channels === 4 ? bytes[4 * i + 3] : 255;
+  }
+  return rgba;
+}
+
+/**
+ * How many screen pixels an image's pixel is wide: a whole number for small images, so that
+ * all are alike.
+ * @param {number} side  the longer side of the image
+ * @param {number} room
+ */
+export function zoomFor(side, room) {
+  return side > room ? room / side : Math.max(1, Math.floor(room / side));
+}
+
+/** @param {string} status */
+export function chip(status) {
+  const kind = status.replace(" ", "-");
+  return html("span", { class: `mw-status mw-status-${kind}` }, status);
+}
+
+/**
+ * @param {Item} item
+ * @param {ScoreFormat} reply
+ */
+export function scoreLine(item, reply) {
+  const score = fixed(/** @type {number} */ (item.score), reply.digits);
+  const error = item.error === null ? "" : ` ± ${fixed(item.error, reply.digits)}`;
+  const text = html("span", {}, `${reply.scoreName} ${score}${error}`);
+  if (item.uncertain) {
+    const title = "the score and τ are less than two standard errors apart";
+    text.append(html("span", { class: "mw-uncertain", title }, " · uncertain"));
+  }
+  return text;
+}
+
+/** @param {Item} item */
+export function footer(item) {
+  const line = html("div", { class: "mw-footer" });
+  const id = html("bdi", { class: "mw-id", title: `id ${nameText(item.id)}` });
+  id.textContent = nameText(item.id);
+  line.append(id);
+  if (item.decision !== "undecided") line.append(decided(item));
+  else if (item.note) line.append(html("span", { class: "mw-tag", title: nameText(item.note) }, "note"));
+  if (item.canary) line.append(html("span", { class: "mw-tag mw-canary", title: "planted by the auditor" }, "canary"));
+  return line;
+}
+
+/** @param {Item} item */
+export function labels(item) {
+  const lines = html("div", { class: "mw-labels" });
+  if (item.label !== "") lines.append(html("div", {}, "label ", strong(item.label)));
+  if (item.guess === "") return lines;
+  const probability = item.guessProbability === null ? "" : ` (${item.guessProbability.toFixed(2)})`;
+  const guess = html("div", { class: item.guess === item.label ? "mw-agrees" : "mw-differs" });
+  guess.append("model ", strong(item.guess), probability);
+  lines.append(guess);
+  return lines;
+}
+
+/** @param {string} text */
+export function strong(text) {
+  const element = html("bdi", { class: "mw-strong" });
+  element.textContent = nameText(text);
+  return element;
+}
+
+/**
+ * An image, its pixels sharp.
+ * @param {{label: string, image?: Item["image"]}} item
+ * @param {Uint8Array} bytes
+ * @param {number} room  screen pixels for its longer side
+ */
+export function picture(item, bytes, room) {
+  const { offset, height, width, channels } = /** @type {NonNullable<Item["image"]>} */ (item.image);
+  const canvas = html("canvas", { width, height, class: "mw-image", role: "img" });
+  canvas.setAttribute("aria-label", `image labelled ${nameText(item.label)}`);
+  const zoom = zoomFor(Math.max(width, height), room);
+  canvas.style.width = `${width * zoom}px`;
+  canvas.style.height = `${height * zoom}px`;
+  if (zoom < 1) canvas.style.imageRendering = "auto";
+  const part = bytes.subarray(offset, offset + height * width * channels);
+  const image = new ImageData(toRgba(part, channels), width, height);
+  canvas.getContext("2d")?.putImageData(image, 0, 0);
+  return html("div", { class: "mw-picture" }, canvas);
+}
+
+/** @param {{text?: string, hidden?: number}} item */
+export function prose(item) {
+  const text = html("p", { class: "mw-prose", dir: "auto" });
+  text.textContent = proseText(item.text ?? "");
+  if (item.hidden) text.append(html("span", { class: "mw-cut" }, ` … ${whole(item.hidden)} more characters`));
+  return text;
+}
+
+/** @param {Item} item */
+export function options(item) {
+  const list = html("div", { class: "mw-options" });
+  (item.options ?? []).forEach((option, i) => {
+    const row = html("div", { class: "mw-option" });
+    const letter = html("span", { class: "mw-letter" }, letterOf(i));
+    if (option.label) {
+      letter.classList.add("mw-letter-label");
+      letter.title = "the label";
+      letter.append(html("span", { class: "mw-spoken" }, " (label)"));
+    }
+    const text = html("span", { class: "mw-option-text", dir: "auto" });
+    text.textContent = proseText(option.text);
+    row.append(letter, text);
+    if (option.probability !== null) {
+      const fill = html("span", { class: "mw-fill" });
+      fill.style.width = `${(100 * option.probability).toFixed(1)}%`;
+      row.append(html("span", { class: "mw-gauge", "aria-hidden": "true" }, fill));
+      row.append(html("span", { class: "mw-probability" }, option.probability.toFixed(2)));
+    }
+    list.append(row);
+  });
+  return list;
+}
+
+const MADE = /** @type {Record<string, string>} */ ({
+  keep: "keep",
+  anonymise: "anonymise",
+  remove: "remove",
+  undecided: "undecided",
+});
+
+/**
+ * The mark of a decision, with its note where the pointer rests.
+ * @param {Item} item
+ */
+export function decided(item) {
+  const note = item.note ? `: ${nameText(item.note)}` : "";
+  const kind = MADE[item.decision] ?? "undecided";
+  const mark = html("span", { class: `mw-tag mw-made mw-made-${kind}` }, kind);
+  mark.title = `decided to ${kind}${note}`;
+  return mark;
+}
+
+/**
+ * A short sum of an image's bytes, to tell whether a card still shows the same one.
+ * @param {Item} item
+ * @param {Uint8Array} bytes
+ */
+export function imageKey(item, bytes) {
+  if (!item.image) return "";
+  const { offset, height, width, channels } = item.image;
+  let sum = 0;
+  for (let i = offset; i < offset + height * width * channels; i++) sum = (sum * 31 + bytes[i]) | 0;
+  return `${height}x${width}x${channels}:${sum}`;
+}

@@ -1,0 +1,194 @@
+/** Deciding on samples: the bar with its buttons, one sample or all that a filter shows, undo. */
+
+import { html } from "./dom.js";
+import { whole } from "./maths.js";
+
+/**
+ * @typedef {object} DecisionStatus
+ * @property {string[]} choices  the decisions that these samples allow
+ * @property {number} undo  steps that can be undone
+ * @property {number} decided  samples that were decided on
+ * @property {string} problem  why decisions are in memory alone; "" where they are kept
+ */
+
+/**
+ * @typedef {object} DecideActions
+ * @property {(decision: string, all: boolean, expected: number) => void} decide
+ * @property {() => void} undo
+ * @property {() => void} exportAll
+ */
+
+/** The key of each decision. */
+export const KEYS = /** @type {Record<string, string>} */ ({
+  keep: "K",
+  anonymise: "A",
+  remove: "R",
+  undecided: "U",
+});
+
+const VERBS = /** @type {Record<string, string>} */ ({
+  keep: "Keep",
+  anonymise: "Anonymise",
+  remove: "Remove",
+  undecided: "Undecided",
+});
+
+/**
+ * The decision that a key stands for, "undo", or "".
+ * @param {{key: string, ctrlKey: boolean, metaKey: boolean, altKey: boolean}} event
+ */
+export function decisionOf(event) {
+  const key = event.key.toUpperCase();
+  if (key === "Z" && !event.altKey) return "undo";
+  if (event.ctrlKey || event.metaKey || event.altKey) return "";
+  return Object.keys(KEYS).find((name) => KEYS[name] === key) ?? "";
+}
+
+/**
+ * A button for each decision; the present one is pressed.
+ * @param {(decision: string) => void} choose
+ */
+export function decisionButtons(choose) {
+  const group = html("div", { class: "mw-row mw-choices", role: "group", "aria-label": "decision" });
+  const buttons = Object.keys(KEYS).map((name) => {
+    const key = html("kbd", { class: "mw-key", "aria-hidden": "true" }, KEYS[name]);
+    const button = html("button", { type: "button", class: "mw-button mw-choice" }, VERBS[name], key);
+    button.dataset.decision = name;
+    button.setAttribute("aria-keyshortcuts", KEYS[name]);
+    button.addEventListener("click", () => choose(name));
+    group.append(button);
+    return button;
+  });
+  /**
+   * @param {string[]} choices
+   * @param {string | null} made
+   * @param {boolean} able
+   */
+  const show = (choices, made, able) => {
+    for (const button of buttons) {
+      const name = button.dataset.decision ?? "";
+      button.hidden = !choices.includes(name);
+      button.disabled = !able;
+      if (made === null) button.removeAttribute("aria-pressed");
+      else button.setAttribute("aria-pressed", String(name === made));
+    }
+  };
+  return { group, show };
+}
+
+/** The bar between the filters and the samples. */
+export class DecideBar {
+  /** @param {DecideActions} actions */
+  constructor(actions) {
+    this.actions = actions;
+    this.total = 0;
+    this.asked = "";
+    this.scope = html("select", { class: "mw-select", "aria-label": "decide on" });
+    this.one = new Option("the chosen sample", "one");
+    this.all = new Option("all shown", "all");
+    this.scope.append(this.one, this.all);
+    this.buttons = decisionButtons((decision) => this.choose(decision));
+    this.undo = html("button", { type: "button", class: "mw-button mw-undo" });
+    this.undo.addEventListener("click", () => actions.undo());
+    this.undo.setAttribute("aria-keyshortcuts", "Z");
+    this.exporting = html("button", { type: "button", class: "mw-button mw-export" }, "Export CSV");
+    this.exporting.title = "download ids, decisions and notes; no sample";
+    this.exporting.addEventListener("click", () => actions.exportAll());
+    const scope = html("label", { class: "mw-labelled" }, "decide on", this.scope);
+    const row = html("div", { class: "mw-row mw-decide-row" }, scope, this.buttons.group);
+    row.append(html("span", { class: "mw-gap" }), this.undo, this.exporting);
+    this.question = html("span", {});
+    this.yes = html("button", { type: "button", class: "mw-button mw-yes" });
+    this.no = html("button", { type: "button", class: "mw-button mw-no" }, "Cancel");
+    this.confirm = html("div", { class: "mw-row mw-confirm", role: "alertdialog" });
+    this.confirm.append(this.question, this.yes, this.no);
+    this.confirm.hidden = true;
+    this.yes.addEventListener("click", () => this.confirmed());
+    this.no.addEventListener("click", () => this.dismiss());
+    this.confirm.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      this.dismiss();
+    });
+    this.said = html("p", { class: "mw-said", role: "status" });
+    this.banner = html("p", { class: "mw-banner", role: "status", hidden: true });
+    this.element = html("div", { class: "mw-decide", role: "group", "aria-label": "Decisions" });
+    this.element.append(this.banner, row, this.confirm, this.said);
+  }
+
+  /**
+   * @param {DecisionStatus} status
+   * @param {number} total  samples that the filter shows
+   * @param {boolean} chosen  whether a sample is chosen
+   */
+  show(status, total, chosen) {
+    this.total = total;
+    this.all.textContent = `all ${whole(total)} shown`;
+    this.all.disabled = total === 0;
+    if (total === 0) this.scope.value = "one";
+    this.buttons.show(status.choices, null, this.scope.value === "all" || chosen);
+    this.scope.onchange = () => this.show(status, total, chosen);
+    this.undo.textContent = status.undo > 0 ? `Undo (${whole(status.undo)})` : "Undo";
+    this.undo.disabled = status.undo === 0;
+    this.exporting.disabled = status.decided === 0;
+    this.banner.hidden = status.problem === "";
+    const text = `Decisions are kept in memory only: ${status.problem}. Export them before the kernel ends.`;
+    if (!this.banner.hidden && this.banner.textContent !== text) this.banner.textContent = text;
+  }
+
+  /** @param {string} decision */
+  choose(decision) {
+    if (this.scope.value === "all") this.ask(decision, this.total);
+    else this.actions.decide(decision, false, 1);
+  }
+
+  /**
+   * Asks before so many change at once.
+   * @param {string} decision
+   * @param {number} count
+   */
+  ask(decision, count) {
+    this.asked = decision;
+    this.total = count;
+    const samples = `${whole(count)} ${count === 1 ? "sample" : "samples"}`;
+    this.question.textContent = `${VERBS[decision]}: all ${samples} that the filter shows, on every page?`;
+    this.confirm.setAttribute("aria-label", this.question.textContent);
+    this.yes.textContent = `${VERBS[decision]} ${samples}`;
+    this.confirm.hidden = false;
+    this.yes.focus();
+  }
+
+  confirmed() {
+    const count = this.total;
+    this.dismiss();
+    this.actions.decide(this.asked, true, count);
+  }
+
+  dismiss() {
+    this.confirm.hidden = true;
+    this.scope.focus();
+  }
+
+  /**
+   * @param {string} text
+   * @param {boolean} done
+   */
+  say(text, done) {
+    this.said.textContent = text;
+    this.said.classList.toggle("mw-refused", !done);
+  }
+}
+
+/**
+ * Hands the user a file that is made here; nothing is asked of any server.
+ * @param {string} name
+ * @param {string} text
+ */
+export function download(name, text) {
+  const address = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
+  const link = html("a", { href: address, download: name, hidden: true });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}

@@ -1,0 +1,409 @@
+/** A sample opened: whole, with its decision, its scores everywhere, its shadows, its neighbours. */
+
+import { chip, labels, letterOf, nameText, options, picture, prose, proseText, scoreLine, strong } from "./cards.js";
+import { decisionButtons } from "./decide.js";
+import { bytesOf, html } from "./dom.js";
+import { liraPicture } from "./lira.js";
+import { fixed, whole } from "./maths.js";
+
+/** @typedef {import("./cards.js").Item} Item */
+
+/**
+ * @typedef {object} Place  where the sample stands among those that the filter shows
+ * @property {number} number  from 1
+ * @property {number} total
+ * @property {number | null} before  position of the one before
+ * @property {number | null} after
+ */
+
+/**
+ * @typedef {object} Editing
+ * @property {boolean} editable
+ * @property {boolean} [edited]
+ * @property {boolean} [hasFile]  whether there is a file for edited texts
+ * @property {string[]} [words]  the text and its options, as edited so far
+ * @property {string} [problem]
+ */
+
+/**
+ * @typedef {object} OpenedReply
+ * @property {number} position
+ * @property {Item} item
+ * @property {Place | null} place  null for a sample that the filter no longer shows
+ * @property {string} scoreName
+ * @property {number} digits
+ * @property {string[]} choices
+ * @property {boolean} more  whether scores, shadows and neighbours follow
+ * @property {Editing} edit
+ */
+
+/** @typedef {{value: string, label: string, marked: boolean}} Named */
+
+/**
+ * @typedef {object} Glimpse
+ * @property {number} position
+ * @property {string} id
+ * @property {string} label
+ * @property {string[]} options
+ * @property {number} answer
+ * @property {number} distance
+ * @property {string} [text]
+ * @property {number} [hidden]
+ * @property {Item["image"]} [image]
+ */
+
+/**
+ * @typedef {object} Known
+ * @property {string} title
+ * @property {Named[]} checkpoints
+ * @property {Named[]} layers
+ * @property {(number | null)[][]} scores
+ * @property {boolean[][]} computed
+ * @property {number} digits
+ * @property {import("./lira.js").Shadows | null} shadows
+ * @property {Glimpse[]} neighbours
+ * @property {string[]} notes
+ */
+
+/**
+ * @typedef {object} OpenedActions
+ * @property {() => void} close
+ * @property {(position: number) => void} go
+ * @property {(decision: string) => void} decide
+ * @property {(note: string) => void} note
+ * @property {(words: (string | null)[]) => void} edit
+ * @property {(layer: string, checkpoint: string) => void} compute
+ */
+
+const ROOM = 288;
+const NO_FILE =
+  "An edited text needs a file of your choice, outside the run directory. In a cell, set " +
+  'audit.edits_file = "somewhere/edits.jsonl" (or edits_file of the inspector), then save here.';
+
+/** The view of one sample, in the place of the list. */
+export class Opened {
+  /** @param {OpenedActions} actions */
+  constructor(actions) {
+    this.actions = actions;
+    this.position = -1;
+    /** @type {Place | null} */
+    this.place = null;
+    /** @type {string[]} */
+    this.choices = [];
+    this.before = step("‹", "previous sample", () => this.go("before"));
+    this.after = step("›", "next sample", () => this.go("after"));
+    this.where = html("span", { class: "mw-where" });
+    this.close = html("button", { type: "button", class: "mw-button mw-close" }, "Close");
+    this.close.append(html("kbd", { class: "mw-key", "aria-hidden": "true" }, "Esc"));
+    this.close.addEventListener("click", () => actions.close());
+    const head = html("div", { class: "mw-row mw-opened-head" }, this.before, this.after, this.where);
+    head.append(html("span", { class: "mw-gap" }), this.close);
+    this.sample = html("div", { class: "mw-sample" });
+    this.buttons = decisionButtons((decision) => this.decide(decision));
+    this.note = html("textarea", { class: "mw-words mw-note", rows: 2, dir: "auto" });
+    this.note.addEventListener("change", () => actions.note(this.note.value));
+    const note = html("label", { class: "mw-writing" }, "note (kept in decisions.csv)", this.note);
+    this.form = html("form", { class: "mw-form", hidden: true, "aria-label": "edit the text" });
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.save();
+    });
+    this.file = html("p", { class: "mw-file" });
+    /** @type {HTMLTextAreaElement[]} */
+    this.fields = [];
+    /** @type {string[]} */
+    this.words = [];
+    const left = html("div", { class: "mw-opened-left" }, this.sample, this.buttons.group, this.form, note);
+    this.known = html("div", { class: "mw-opened-right" });
+    this.element = html("div", { class: "mw-opened", role: "region", tabindex: -1, hidden: true });
+    this.element.append(head, html("div", { class: "mw-opened-body" }, left, this.known));
+  }
+
+  /** @param {"before" | "after"} side */
+  go(side) {
+    const to = this.place?.[side] ?? null;
+    if (to !== null) this.actions.go(to);
+  }
+
+  /**
+   * Another sample comes: nothing of the last one stays.
+   * @param {number} position
+   */
+  start(position) {
+    this.position = position;
+    this.form.hidden = true;
+    this.words = [];
+    this.sample.replaceChildren(html("p", { class: "mw-empty" }, "Waiting for the kernel …"));
+    this.known.replaceChildren();
+    this.note.value = "";
+  }
+
+  /**
+   * @param {OpenedReply} reply
+   * @param {DataView[]} buffers
+   */
+  show(reply, buffers) {
+    const { item } = reply;
+    const bytes = buffers.length > 0 ? new Uint8Array(bytesOf(buffers[0])) : new Uint8Array(0);
+    this.element.setAttribute("aria-label", `sample ${nameText(item.id)}`);
+    // a sample that its decision took out of the filter keeps its way on
+    if (reply.place !== null || this.place === null) this.place = reply.place;
+    this.before.disabled = (this.place?.before ?? null) === null;
+    this.after.disabled = (this.place?.after ?? null) === null;
+    this.where.textContent = reply.place === null ? "no longer in this filter" : placeText(reply.place);
+    this.sample.replaceChildren(...sampleWhole(reply, bytes));
+    this.choices = reply.choices;
+    this.buttons.show(reply.choices, item.decision, true);
+    if (document.activeElement !== this.note) this.note.value = item.note;
+    this.showEditing(reply.edit);
+    if (!reply.more) this.known.replaceChildren();
+    else if (this.known.childElementCount === 0) this.wait();
+  }
+
+  wait() {
+    this.known.replaceChildren(html("p", { class: "mw-empty" }, "Looking up its scores and neighbours …"));
+  }
+
+  /* ------------------------------------------------------------ deciding */
+
+  /** @param {string} decision */
+  decide(decision) {
+    if (!this.choices.includes(decision)) return;
+    if (decision !== "anonymise") {
+      this.form.hidden = true;
+      this.actions.decide(decision);
+      return;
+    }
+    this.form.hidden = false;
+    this.fields[0]?.focus();
+  }
+
+  /** @param {Editing} edit */
+  showEditing(edit) {
+    const words = edit.words ?? [];
+    const typed = this.fields.some((field, i) => field.value !== shownIn(this.words[i] ?? ""));
+    if (this.words.length === words.length && typed && !this.form.hidden) {
+      this.showFile(edit); // what the user types is never written over
+      return;
+    }
+    this.words = words;
+    this.fields = words.map((word, i) => {
+      const field = html("textarea", { class: "mw-words", rows: i === 0 ? 4 : 1, dir: "auto" });
+      field.value = word;
+      return field;
+    });
+    const rows = this.fields.map((field, i) => {
+      const name = i === 0 ? "text" : `option ${letterOf(i - 1)}`;
+      return html("label", { class: "mw-writing" }, name, field);
+    });
+    const save = html("button", { type: "submit", class: "mw-button mw-save" }, "Save the edited text");
+    const problem = edit.problem ? [html("p", { class: "mw-refused" }, edit.problem)] : [];
+    this.form.replaceChildren(...rows, this.file, ...problem, html("div", { class: "mw-row" }, save));
+    this.showFile(edit);
+  }
+
+  /** @param {Editing} edit */
+  showFile(edit) {
+    this.file.textContent = edit.hasFile ? "Goes to your file of edited texts, never to the run directory." : NO_FILE;
+    this.file.classList.toggle("mw-refused", !edit.hasFile);
+  }
+
+  /** Sends the words that were changed; null stands for those that were not. */
+  save() {
+    this.actions.edit(
+      this.fields.map((field, i) => (field.value === shownIn(this.words[i]) ? null : field.value)),
+    );
+  }
+
+  /** After the text was kept. */
+  saved() {
+    this.words = this.fields.map((field) => field.value);
+    this.form.hidden = true;
+  }
+
+  /* ------------------------------------------------------------ what its source knows */
+
+  /**
+   * @param {Known | undefined} known
+   * @param {string} [problem]
+   * @param {DataView[]} [buffers]
+   */
+  showKnown(known, problem, buffers = []) {
+    if (known === undefined) {
+      this.known.replaceChildren(html("p", { class: "mw-refused" }, problem ?? ""));
+      return;
+    }
+    const bytes = buffers.length > 0 ? new Uint8Array(bytesOf(buffers[0])) : new Uint8Array(0);
+    const parts = [];
+    if (known.checkpoints.length > 0) {
+      parts.push(heading(`${known.title} at every checkpoint and layer`), this.table(known));
+    }
+    if (known.shadows !== null) {
+      parts.push(heading(`Shadow models, ${known.shadows.checkpoint}`), liraPicture(known.shadows));
+    }
+    if (known.neighbours.length > 0) {
+      parts.push(heading("Nearest samples at this layer"), neighbours(known.neighbours, bytes, this.actions.go));
+    }
+    for (const note of known.notes) parts.push(html("p", { class: "mw-remark" }, note));
+    this.known.replaceChildren(...parts);
+  }
+
+  /** @param {Known} known */
+  table(known) {
+    const values = known.scores.flat().filter((value) => value !== null);
+    const low = Math.min(...values);
+    const high = Math.max(...values);
+    const table = html("table", { class: "mw-scores" });
+    const named = known.layers.length > 1 || known.layers[0].value !== "";
+    const top = html("tr", {}, html("th", { scope: "col" }, named ? "layer" : ""));
+    for (const { label, marked } of known.checkpoints) {
+      top.append(html("th", { scope: "col", class: marked ? "mw-here" : "" }, label));
+    }
+    const body = html("tbody", {});
+    known.layers.forEach((layer, column) => {
+      const name = html("th", { scope: "row", class: layer.marked && named ? "mw-here" : "" }, layer.label);
+      const row = html("tr", {}, name);
+      known.checkpoints.forEach((checkpoint, i) => {
+        const cell = this.cell(known, i, column, (value) => heat(value, low, high));
+        if (layer.marked && checkpoint.marked) {
+          cell.classList.add("mw-here");
+          cell.setAttribute("aria-current", "true");
+        }
+        row.append(cell);
+      });
+      body.append(row);
+    });
+    table.append(html("thead", {}, top), body);
+    const buttons = [...table.querySelectorAll("button")];
+    buttons.forEach((button, i) => (button.tabIndex = i === 0 ? 0 : -1));
+    table.addEventListener("keydown", (event) => moveInTable(event, table));
+    const scroll = html("div", { class: "mw-scroll", tabindex: 0, role: "group", "aria-label": "scores" }, table);
+    return scroll;
+  }
+
+  /**
+   * @param {Known} known
+   * @param {number} i  checkpoint
+   * @param {number} j  layer
+   * @param {(value: number) => number} shade
+   */
+  cell(known, i, j, shade) {
+    const value = known.scores[i][j];
+    const cell = html("td", {});
+    if (value !== null) {
+      cell.textContent = fixed(value, known.digits);
+      cell.style.setProperty("--mw-heat", `${(35 * shade(value)).toFixed(0)}%`);
+      return cell;
+    }
+    if (known.computed[i][j]) {
+      cell.append(html("span", { title: "its class has too few members" }, "none"));
+      return cell;
+    }
+    const [checkpoint, layer] = [known.checkpoints[i], known.layers[j]];
+    const button = html("button", { type: "button", class: "mw-compute-cell" }, "compute");
+    const place = layer.value === "" ? checkpoint.label : `layer ${layer.label}, ${checkpoint.label}`;
+    button.setAttribute("aria-label", `not computed: compute ${known.title} at ${place}`);
+    button.title = "not computed yet";
+    button.addEventListener("click", () => this.actions.compute(layer.value, checkpoint.value));
+    cell.append(button);
+    return cell;
+  }
+}
+
+/**
+ * How strongly a cell is shaded, 0 to 1: the lowest score, the most at risk, most.
+ * @param {number} value
+ * @param {number} low
+ * @param {number} high
+ */
+export function heat(value, low, high) {
+  return high > low ? (high - value) / (high - low) : 0;
+}
+
+/**
+ * What a text field makes of a text.
+ * @param {string} word
+ */
+export function shownIn(word) {
+  return word.replace(/\r\n?/g, "\n");
+}
+
+/** @param {Place} place */
+function placeText(place) {
+  return `${whole(place.number)} of ${whole(place.total)}`;
+}
+
+/**
+ * @param {string} sign
+ * @param {string} label
+ * @param {() => void} action
+ */
+function step(sign, label, action) {
+  const button = html("button", { type: "button", class: "mw-button mw-step", "aria-label": label }, sign);
+  button.addEventListener("click", action);
+  return button;
+}
+
+/** @param {string} text */
+function heading(text) {
+  return html("h4", { class: "mw-heading" }, text);
+}
+
+/**
+ * The sample itself.
+ * @param {OpenedReply} reply
+ * @param {Uint8Array} bytes
+ */
+function sampleWhole(reply, bytes) {
+  const { item } = reply;
+  const head = html("div", { class: "mw-card-head" });
+  if (item.status) head.append(chip(item.status));
+  if (item.canary) head.append(html("span", { class: "mw-tag mw-canary", title: "planted by the auditor" }, "canary"));
+  const facts = html("div", { class: "mw-facts" });
+  if (item.score !== null) facts.append(scoreLine(item, reply));
+  if (item.logLira !== null) facts.append(html("span", {}, `log-LiRA ${fixed(item.logLira, 1)}`));
+  head.append(facts);
+  const id = html("p", { class: "mw-whole-id" }, "id ", strong(item.id));
+  if (item.image) return [picture(item, bytes, ROOM), head, labels(item), id];
+  const edited = reply.edit.edited ? [html("p", { class: "mw-remark" }, "There is an edited text; this is the original.")] : [];
+  return [head, prose(item), item.options ? options(item) : labels(item), ...edited, id];
+}
+
+/**
+ * @param {Glimpse[]} found
+ * @param {Uint8Array} bytes
+ * @param {(position: number) => void} go
+ */
+function neighbours(found, bytes, go) {
+  const list = html("ol", { class: "mw-neighbours" });
+  for (const near of found) {
+    const button = html("button", { type: "button", class: "mw-near" });
+    button.addEventListener("click", () => go(near.position));
+    const label = html("span", { class: "mw-near-label" });
+    if (near.label !== "") label.append("label ", strong(near.label));
+    if (near.image) button.append(picture(near, bytes, 64));
+    else button.append(html("bdi", { class: "mw-near-text", dir: "auto" }, proseText(near.text ?? "")));
+    const answer = near.options[near.answer];
+    if (answer !== undefined) label.append(" · ", html("bdi", {}, proseText(answer)));
+    button.append(label, html("span", { class: "mw-distance" }, `distance ${near.distance.toPrecision(3)}`));
+    list.append(html("li", {}, button));
+  }
+  return list;
+}
+
+/**
+ * Arrow keys go from one button of a table to the next; Tab leaves it.
+ * @param {KeyboardEvent} event
+ * @param {HTMLTableElement} table
+ */
+function moveInTable(event, table) {
+  const buttons = [...table.querySelectorAll("button")];
+  const at = buttons.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
+  if (at < 0 || !event.key.startsWith("Arrow")) return;
+  event.preventDefault();
+  event.stopPropagation();
+  const back = event.key === "ArrowLeft" || event.key === "ArrowUp";
+  const next = buttons[Math.min(buttons.length - 1, Math.max(0, at + (back ? -1 : 1)))];
+  buttons.forEach((button) => (button.tabIndex = button === next ? 0 : -1));
+  next.focus();
+}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +13,22 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
+    Ranks = NDArray[np.int64]
 
-__all__ = ["checked_flags", "checked_floats", "checked_tau", "packed_scores", "packed_undecided"]
+__all__ = [
+    "ErrorLevels",
+    "SortedScores",
+    "checked_errors",
+    "checked_flags",
+    "checked_floats",
+    "checked_log_lira",
+    "checked_tau",
+    "packed_log_lira",
+    "thinned_curve",
+]
+
+MOST_LEVELS = 65_536  # distinct errors that are sent as they are
+CURVE_STEPS = 300  # a curve drawn some 300 pixels wide and high needs no more
 
 
 def checked_floats(name: str, values: ArrayLike, n: int | None = None) -> Floats:
@@ -54,53 +70,176 @@ def checked_flags(name: str, values: ArrayLike, n: int) -> Bools:
     return array.astype(np.bool_)
 
 
-def checked_tau(tau: float) -> float:
+def checked_errors(values: ArrayLike, n: int) -> Floats:
+    """Standard errors, one for each sample, none of them negative."""
+    errors = checked_floats("errors", values, n)
+    wrong = errors < 0
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        raise ValueError(
+            f"errors must not be negative: {int(wrong.sum())} of {n} are, the first in row {first}"
+        )
+    return errors
+
+
+def checked_log_lira(values: ArrayLike, n: int) -> Floats:
+    """log-LiRA, one for each sample: any real number, or NaN for a sample that has none."""
+    array = np.asarray(values)
+    if array.shape != (n,):
+        raise ValueError(
+            f"log_lira must be one number for each of {n} samples (NaN for none), not of shape "
+            f"{array.shape}"
+        )
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"log_lira must be real numbers, not {array.dtype}; a mask is `memorized`")
+    return array.astype(np.float64)
+
+
+def checked_tau(tau: float, name: str = "tau") -> float:
     """A finite threshold; infinity has no place on an axis."""
     number = float(tau)
     if not np.isfinite(number):
-        raise ValueError(f"tau must be a finite number, not {number}")
+        raise ValueError(f"{name} must be a finite number, not {number}")
     return number
 
 
-def packed_scores(scores: Floats, memorized: Bools | None) -> dict[str, Any]:
-    """The scores as the front end takes them.
+@dataclass(frozen=True)
+class SortedScores:
+    """Scores as the front end takes them: each value once, in rising order.
+
+    Attributes
+    ----------
+    values : array of shape (u,), float64
+        The distinct scores, ascending.
+    ranks : array of shape (n,), int
+        Which of them each sample has.
+    counts : array of shape (u,), int
+        How many samples have each.
+    """
+
+    values: Floats
+    ranks: Ranks
+    counts: Ranks
+
+    @classmethod
+    def of(cls, scores: Floats) -> SortedScores:
+        """The form of finite scores, one for each sample."""
+        return cls(*np.unique(scores, return_inverse=True, return_counts=True))
+
+    @cached_property
+    def shared(self) -> Ranks:
+        """Positions of the values that several samples share."""
+        return np.flatnonzero(self.counts > 1)
+
+    def rising(self, of_samples: NDArray[Any]) -> NDArray[Any]:
+        """Numbers of the samples in the order of their scores; equal ones keep their order."""
+        return of_samples[np.argsort(self.ranks, kind="stable")]
+
+    def packed(self) -> dict[str, Any]:
+        """The values, and the counts of those that are shared.
+
+        Returns
+        -------
+        dict
+            ``values``: as float32 if that loses nothing, else (``wide``) as float64, so that
+            the front end counts exactly what Python does; ``shared`` and ``ties``: position of
+            each of the ``n_shared`` values that several samples share, and how many do, as
+            unsigned integers of the smallest size that holds them. A million scores are at most
+            8 MB.
+        """
+        narrow = self.values.astype(np.float32)
+        wide = not np.array_equal(narrow.astype(np.float64), self.values)
+        return {
+            "values": (self.values if wide else narrow).tobytes(),
+            "wide": wide,
+            "n_shared": len(self.shared),
+            "shared": _smallest(self.shared),
+            "ties": _smallest(self.counts[self.shared]),
+        }
+
+    def packed_truth(self, memorized: Bools | None) -> dict[str, bytes | None]:
+        """Who is memorised, in an eighth of a byte a value.
+
+        Returns
+        -------
+        dict
+            ``bits``: one bit a value, whether any of its samples is memorised; ``hits``: how
+            many are, for each value that several share. Both None without ground truth.
+        """
+        if memorized is None:
+            return {"bits": None, "hits": None}
+        hits = np.bincount(self.ranks[memorized], minlength=len(self.values))
+        return {"bits": np.packbits(hits > 0).tobytes(), "hits": _smallest(hits[self.shared])}
+
+
+@dataclass(frozen=True)
+class ErrorLevels:
+    """Standard errors as places in a list of levels: a byte or two for each sample.
+
+    Attributes
+    ----------
+    levels : array of shape (l,), float64
+        Ascending. All distinct errors if they are at most 65 536, so that nothing is lost; else
+        256 in equal ratios, each error counting as the next level above it.
+    codes : array of shape (n,), int
+        The level of each sample.
+    """
+
+    levels: Floats
+    codes: Ranks
+
+    @classmethod
+    def of(cls, errors: Floats) -> ErrorLevels:
+        """The form of errors that are finite and not negative."""
+        levels = np.unique(errors)
+        if len(levels) > MOST_LEVELS:
+            smallest = levels[levels > 0][0]
+            steps = np.geomspace(smallest, levels[-1], 255)
+            steps[0], steps[-1] = smallest, levels[-1]
+            levels = np.append(0.0, steps)
+        return cls(levels, np.searchsorted(levels, errors))
+
+    @property
+    def errors(self) -> Floats:
+        """The error of each sample, as both sides count with it."""
+        return self.levels[self.codes]
+
+    def packed(self, scores: SortedScores) -> dict[str, bytes]:
+        """``levels`` as float64 and ``codes`` in the order of the scores."""
+        codes = scores.rising(self.codes)
+        return {"levels": self.levels.tobytes(), "codes": _smallest(codes, len(self.levels) - 1)}
+
+
+def packed_log_lira(rising: Floats) -> tuple[bytes, bool]:
+    """log-LiRA as float32 if that loses nothing, else as float64; and whether it is the latter."""
+    narrow = rising.astype(np.float32)
+    wide = not np.array_equal(narrow.astype(np.float64), rising)
+    return (rising if wide else narrow).tobytes(), wide
+
+
+def thinned_curve(fpr: Floats, tpr: Floats) -> bytes:
+    """The corners of a ROC that a drawing can tell apart, linear or log-log; float32.
 
     Parameters
     ----------
-    scores : array of shape (n,), float64
-        Finite.
-    memorized : array of shape (n,), bool, or None
-        None without ground truth.
+    fpr, tpr : array of shape (m,)
+        Neither ever falls.
 
     Returns
     -------
-    dict
-        ``values``: the distinct scores, ascending, as float32 if that loses nothing, else
-        (``wide``) as float64, so that the front end counts exactly what Python does;
-        ``bits``: one bit a value, whether its sample is memorised; ``ties``: position, number
-        of samples and number of memorised ones (uint32) of each value that several samples
-        share. A million distinct scores are at most 8.2 MB.
+    bytes
+        All kept values of `fpr`, then all of `tpr`; some hundreds, whatever `m` is.
     """
-    values, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    hits = None if memorized is None else np.bincount(inverse[memorized], minlength=len(values))
-    shared = np.flatnonzero(counts > 1)
-    shared_hits = np.zeros_like(shared) if hits is None else hits[shared]
-    ties = np.stack([shared, counts[shared], shared_hits], axis=1)
-    narrow = values.astype(np.float32)
-    wide = not np.array_equal(narrow.astype(np.float64), values)
-    return {
-        "values": (values if wide else narrow).tobytes(),
-        "wide": wide,
-        "bits": None if hits is None else np.packbits(hits > 0).tobytes(),
-        "ties": ties.astype(np.uint32).tobytes(),
-    }
+    keep = np.zeros(len(fpr), dtype=np.bool_)
+    keep[[0, -1]] = True
+    for rate in (fpr, tpr):
+        magnitude = np.log10(np.maximum(rate, 1e-6))
+        for place in (rate * CURVE_STEPS, magnitude * (CURVE_STEPS / 6)):
+            keep[1:] |= np.diff(np.floor(place)) > 0
+    return np.concatenate([fpr[keep], tpr[keep]]).astype(np.float32).tobytes()
 
 
-def packed_undecided(scores: Floats, errors: Floats | None) -> dict[str, bytes | None]:
-    """Where each score's interval of two standard errors begins and ends, ascending, float32."""
-    if errors is None:
-        return {"lows": None, "highs": None}
-    return {
-        "lows": np.sort(scores - 2 * errors).astype(np.float32).tobytes(),
-        "highs": np.sort(scores + 2 * errors).astype(np.float32).tobytes(),
-    }
+def _smallest(counts: Ranks, most: int | None = None) -> bytes:
+    """Whole numbers in the smallest unsigned type that holds them, or `most`."""
+    largest = max(int(counts.max(initial=0)), most or 0)
+    return counts.astype(np.min_scalar_type(largest)).tobytes()

@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import threading
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import anywidget
 import numpy as np
 import traitlets
 
-from memowidgets.evaluation import Evaluation, roc
+from memowidgets.evaluation import Evaluation, compare, roc
 from memowidgets.widgets.arrays import (
+    ErrorLevels,
+    SortedScores,
+    checked_errors,
     checked_flags,
     checked_floats,
+    checked_log_lira,
     checked_tau,
-    packed_scores,
-    packed_undecided,
+    packed_log_lira,
+    thinned_curve,
 )
 from memowidgets.widgets.assets import script, style
 from memowidgets.widgets.cells import created, displayed
+from memowidgets.widgets.newest import Newest
 from memowidgets.widgets.standin import bundle, table
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+    Others = Mapping[str, ArrayLike] | Callable[[], Mapping[str, ArrayLike]]
+
 __all__ = ["ThresholdExplorer"]
 
-MOST_FOR_BAND = 200_000  # samples; beyond, the band is as thin as the line
-BAND_RESAMPLES = 300  # enough for a drawing, and a pick stays quick
+BAND_RESAMPLES = 300  # enough for a drawing
+MOST_OTHERS = 6  # more lines can't be told apart
 
 
 class ThresholdExplorer(anywidget.AnyWidget):
@@ -35,7 +48,8 @@ class ThresholdExplorer(anywidget.AnyWidget):
 
     A sample is flagged if its score is at most τ: low scores mean risk. With ground truth
     the explorer shows ROC, TPR, FPR, precision and AUC, each with its 95 % interval; without
-    it, how many samples are flagged, and no rates.
+    it, how many samples are flagged, and no rates. Where the truth is given as log-LiRA, η, from
+    which on a sample counts as memorised, moves as well.
 
     Parameters
     ----------
@@ -50,7 +64,15 @@ class ThresholdExplorer(anywidget.AnyWidget):
     errors : array-like of shape (n,), optional
         Standard error of each score; counts the samples that could go either way.
     truth : str
-        What makes a sample memorised, as in ``"log-LiRA ≥ 4"``; for the legend.
+        What makes a sample memorised, as in ``"canaries"``; for the legend.
+    log_lira : array-like of shape (n,), optional
+        In place of `memorized`: a sample is memorised if its log-LiRA is at least η. NaN for a
+        sample that has none; it is left out, and the view says how many are.
+    eta : float
+        Where η stands at first.
+    others : mapping of str to array-like of shape (n,), or a function that returns one, optional
+        Other scores of the same samples, at most 6, whose ROCs are drawn over this one. A
+        function is called in a thread of its own, and only while `comparing` is on.
 
     Attributes
     ----------
@@ -58,17 +80,25 @@ class ThresholdExplorer(anywidget.AnyWidget):
         Follows the user's hand, at most some twelve times a second.
     tau_committed : float
         Follows when the hand rests; observe this one to start work.
+    eta, eta_committed : float
+        Likewise for η.
+    comparing : bool
+        Whether the ROCs of `others` are shown; the user's checkbox.
     counts : dict
-        At `tau`: ``n``, ``flagged``, and with ground truth ``hits``, ``false_alarms``,
-        ``missed``, ``clear``.
+        At `tau` and `eta`: ``n``, ``flagged``, and with ground truth ``hits``,
+        ``false_alarms``, ``missed``, ``clear``.
     evaluation : Evaluation or None
-        Behind the ROC; None without ground truth, or if all or no samples are memorised.
+        Behind the ROC, at `eta_committed`; None without ground truth, or if all or no samples
+        are memorised.
+    undecided : int or None
+        Samples whose score is less than two standard errors from `tau`; None without `errors`.
 
     Raises
     ------
     ValueError
         If a score is NaN or infinite (the message counts them and names the first row), if
-        there is no sample, or if the lengths differ.
+        there is no sample, if lengths differ, if τ or η is not finite, if both `memorized` and
+        `log_lira` are given, or if there are `others` but no truth.
     TypeError
         If the scores are not numbers or `memorized` is not true or false.
 
@@ -81,6 +111,16 @@ class ThresholdExplorer(anywidget.AnyWidget):
     >>> explorer.counts["hits"], explorer.tau_committed
     (2, 0.3)
     >>> explorer.close()
+
+    With log-LiRA, η can be moved:
+
+    >>> explorer = ThresholdExplorer([-0.4, 0.1, 0.3, 0.9], log_lira=[9.0, 4.5, 1.0, float("nan")])
+    >>> explorer.counts["hits"], explorer.counts["missed"], explorer.counts["n"]
+    (1, 1, 3)
+    >>> explorer.eta = 5
+    >>> explorer.counts["missed"]
+    0
+    >>> explorer.close()
     """
 
     _esm = script("explorer")
@@ -88,8 +128,14 @@ class ThresholdExplorer(anywidget.AnyWidget):
 
     tau = traitlets.Float(0.0).tag(sync=True)
     tau_committed = traitlets.Float(0.0).tag(sync=True)
+    eta = traitlets.Float(4.0).tag(sync=True)
+    eta_committed = traitlets.Float(4.0).tag(sync=True)
+    comparing = traitlets.Bool(default_value=False).tag(sync=True)
     counts = traitlets.Dict(read_only=True)
     _data = traitlets.Dict().tag(sync=True)
+    _truth = traitlets.Dict().tag(sync=True)
+    _late = traitlets.Dict().tag(sync=True)
+    _comparable = traitlets.Bool(default_value=False).tag(sync=True)
     _dimmed = traitlets.Bool(default_value=False).tag(sync=True)
 
     def __init__(
@@ -101,20 +147,28 @@ class ThresholdExplorer(anywidget.AnyWidget):
         title: str = "score",
         errors: ArrayLike | None = None,
         truth: str = "",
+        log_lira: ArrayLike | None = None,
+        eta: float = 4.0,
+        others: Others | None = None,
         **traits: Any,
     ) -> None:
         self._hand = threading.local()
-        self._scores: NDArray[np.float64] = np.empty(0)
-        self._memorized: NDArray[np.bool_] | None = None
-        self.evaluation: Evaluation | None = None
-        first = checked_tau(tau)
-        prepared = None if scores is None else _prepare(scores, memorized, title, errors, truth)
+        self._lock = threading.Lock()
+        self._worker = Newest("memowidgets-explorer")
+        self._given = _NOTHING
+        self._judged = _Judged(_NOTHING, 4.0)
+        first, least = checked_tau(tau), checked_tau(eta, "eta")
+        given = _NOTHING
+        if scores is not None:
+            given = _checked(scores, memorized, title, errors, truth, log_lira, others)
         super().__init__(**traits)
         with self.hold_sync():
             self.tau = self.tau_committed = first
-            if prepared is not None:
-                self._take(prepared)
-            self._count()
+            self.eta = self.eta_committed = least
+            self.comparing = isinstance(given.others, Mapping)
+            self._take(given)
+        self._work_later()
+        self.on_msg(ThresholdExplorer._asked)
         created(self)
 
     def update(
@@ -126,18 +180,54 @@ class ThresholdExplorer(anywidget.AnyWidget):
         title: str = "score",
         errors: ArrayLike | None = None,
         truth: str = "",
+        log_lira: ArrayLike | None = None,
+        eta: float | None = None,
+        others: Others | None = None,
     ) -> None:
         """Show other scores in the same view; parameters as for the constructor.
 
-        `tau` stays where it is unless given. May be called from any thread.
+        `tau` and `eta` stay where they are unless given. May be called from any thread.
         """
         threshold = self.tau if tau is None else checked_tau(tau)
-        prepared = _prepare(scores, memorized, title, errors, truth)
+        least = self.eta if eta is None else checked_tau(eta, "eta")
+        given = _checked(scores, memorized, title, errors, truth, log_lira, others)
         with self.hold_sync():
-            self._take(prepared)
-            self._dimmed = False
             self.tau = self.tau_committed = threshold
-            self._count()
+            self.eta = self.eta_committed = least
+            self.comparing = self.comparing or isinstance(given.others, Mapping)
+            self._take(given)
+            self._dimmed = False
+        self._work_later()
+
+    def compare_with(self, others: Others | None) -> None:
+        """Draw the ROCs of other scores of the same samples over this one.
+
+        Parameters
+        ----------
+        others : mapping of str to array-like of shape (n,), a function that returns one, or None
+            By name, at most 6; they take the place of those before. None takes them away.
+
+        Raises
+        ------
+        ValueError
+            If there is no ground truth, or a score has NaN or another length.
+
+        Examples
+        --------
+        >>> explorer = ThresholdExplorer([-0.4, 0.1, 0.3], [True, False, False])
+        >>> explorer.compare_with({"loss": [-2.0, -0.1, -3.0]})
+        >>> explorer.comparing
+        True
+        >>> explorer.close()
+        """
+        given = replace(self._given, others=_checked_others(others, self._given))
+        with self._lock:
+            self._given = given
+        with self.hold_sync():
+            self._comparable = given.others is not None
+            self.comparing = given.others is not None
+            self._judge()
+        self._work_later()
 
     def close(self) -> None:
         """Take the widget and its layout off the page and out of memory."""
@@ -145,35 +235,85 @@ class ThresholdExplorer(anywidget.AnyWidget):
             self.layout.close()
         super().close()
 
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """The truth at `eta_committed` held against the scores; None where there is no ROC."""
+        return self._judged.evaluation
+
+    @property
+    def undecided(self) -> int | None:
+        """Samples whose score is less than two standard errors from `tau`."""
+        given = self._given
+        if given.levels is None:
+            return None
+        return int((np.abs(given.scores - self.tau) < 2 * given.levels.errors).sum())
+
+    # ---------------------------------------------------------------- what the page says
+
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take what the front end sends; a τ that comes this way is not yet committed."""
+        """Take what the front end sends; a τ or η that comes this way is not yet committed."""
         self._hand.moving = True
         try:
             super().set_state(sync_data)
         finally:
             self._hand.moving = False
 
-    @traitlets.validate("tau", "tau_committed")
-    def _check_tau(self, proposal: Any) -> float:
-        return checked_tau(proposal["value"])
+    def _asked(self, content: Any, _buffers: object) -> None:
+        """Send log-LiRA, once η is moved for the first time."""
+        given = self._given
+        wanted = content.get("type") == "log_lira" and content.get("version") == given.version
+        if wanted and given.log_lira is not None:
+            values, wide = packed_log_lira(given.sorted.rising(given.log_lira))
+            self.send({"type": "log_lira", "version": given.version, "wide": wide}, [values])
 
-    @traitlets.observe("tau")
-    def _tau_moved(self, _change: Any) -> None:
+    @traitlets.validate("tau", "tau_committed", "eta", "eta_committed")
+    def _check_threshold(self, proposal: Any) -> float:
+        return checked_tau(proposal["value"], proposal["trait"].name)
+
+    @traitlets.observe("tau", "eta")
+    def _moved(self, change: Any) -> None:
         self._count()
         if not getattr(self._hand, "moving", False):
-            self.tau_committed = self.tau
+            setattr(self, f"{change['name']}_committed", change["new"])
 
-    def _take(self, prepared: _Prepared) -> None:
-        self._scores, self._memorized = prepared.scores, prepared.memorized
-        self.evaluation = prepared.evaluation
-        self._data = prepared.wire
+    @traitlets.observe("eta_committed", "comparing")
+    def _settled(self, _change: Any) -> None:
+        self._judge()
+        self._work_later()
+
+    # ---------------------------------------------------------------- what the page is told
+
+    def _take(self, given: _Given) -> None:
+        with self._lock:
+            self._given = given = replace(given, version=self._given.version + 1)
+        self._comparable = given.others is not None
+        self._data = given.wire if len(given.scores) else {}
+        self._judge()
+        self._count()
+
+    def _judge(self) -> None:
+        """Hold the scores against the truth at η."""
+        with self._lock:
+            judged = self._judged = _Judged(self._given, self.eta_committed)
+        self._truth = judged.wire if len(judged.given.scores) else {}
+
+    def _work_later(self) -> None:
+        """Have worked out in a thread what takes a while; never while traits are held back."""
+        job = partial(_work_out, weakref.ref(self), self._judged, self.comparing)
+        if len(self._given.scores):
+            self._worker.run(job)
 
     def _count(self) -> None:
-        self.set_trait("counts", _counts(self._scores, self._memorized, self.tau))
+        given, judged = self._given, self._judged
+        known = judged.given is given and judged.eta == self.eta
+        memorized = judged.memorized if known else given.memorized_from(self.eta)
+        self.set_trait("counts", _counts(given.scores, memorized, self.tau))
+
+    # ---------------------------------------------------------------- without a page
 
     def __repr__(self) -> str:
-        counts = self.counts
-        auc = "" if self.evaluation is None else f", AUC {self.evaluation.auc:.3f}"
+        counts, evaluation = self.counts, self.evaluation
+        auc = "" if evaluation is None else f", AUC {evaluation.auc:.3f}"
         return (
             f"ThresholdExplorer({counts['flagged']} of {counts['n']} samples flagged "
             f"at τ = {self.tau:.4g}{auc})"
@@ -184,70 +324,201 @@ class ThresholdExplorer(anywidget.AnyWidget):
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), self._stand_in())
 
     def _stand_in(self) -> str:
+        given, evaluation = self._given, self.evaluation
         rows = [("τ", f"{self.tau:.4g}")]
+        if given.log_lira is not None:
+            rows += [("η", f"{self.eta:g}")]
+        if given.note:
+            rows += [("note", given.note)]
         rows += [(name.replace("_", " "), str(value)) for name, value in self.counts.items()]
-        if self.evaluation is not None:
-            point = self.evaluation.at(self.tau)
-            low, high = self.evaluation.auc_interval
+        if evaluation is not None:
+            point = evaluation.at(self.tau)
+            low, high = evaluation.auc_interval
             rows += [("TPR", f"{point.tpr:.3f}"), ("FPR", f"{point.fpr:.3f}")]
-            rows += [("AUC", f"{self.evaluation.auc:.3f} ({low:.3f} to {high:.3f})")]
+            rows += [("AUC", f"{evaluation.auc:.3f} ({low:.3f} to {high:.3f})")]
         return table("Threshold explorer", rows)
 
 
-class _Prepared:
-    """Checked arrays, their evaluation and their wire form: made before anything changes."""
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """Checked arrays of the samples that count, made before anything changes."""
 
-    def __init__(
-        self,
-        scores: NDArray[np.float64],
-        memorized: NDArray[np.bool_] | None,
-        wire: dict[str, Any],
-    ) -> None:
-        self.scores = scores
-        self.memorized = memorized
-        self.evaluation = _evaluation(scores, memorized)
-        self.wire = {**wire, **packed_scores(scores, memorized), **_packed_rates(self.evaluation)}
+    title: str
+    truth: str
+    scores: Floats
+    memorized: Bools | None
+    log_lira: Floats | None
+    levels: ErrorLevels | None
+    counting: Bools
+    note: str = ""
+    others: Others | None = None
+    version: int = 0
+
+    @cached_property
+    def sorted(self) -> SortedScores:
+        return SortedScores.of(self.scores)
+
+    @property
+    def has_truth(self) -> bool:
+        return self.memorized is not None or self.log_lira is not None
+
+    def memorized_from(self, eta: float) -> Bools | None:
+        return self.memorized if self.log_lira is None else self.log_lira >= eta
+
+    @property
+    def wire(self) -> dict[str, Any]:
+        """What the front end draws, but for who is memorised."""
+        if self.levels is None:
+            errors: dict[str, bytes | None] = {"levels": None, "codes": None}
+        else:
+            errors = {**self.levels.packed(self.sorted)}
+        return {
+            "version": self.version,
+            "title": self.title,
+            "truth": self.truth,
+            "has_log_lira": self.log_lira is not None,
+            "eta_range": None if self.log_lira is None else _eta_range(self.log_lira),
+            "note": self.note,
+            **errors,
+            **self.sorted.packed(),
+        }
 
 
-def _prepare(
+_NOTHING = _Given("", "", np.empty(0), None, None, None, np.empty(0, dtype=np.bool_))
+
+
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """What was given, with the memorised samples at one η."""
+
+    given: _Given
+    eta: float
+
+    @cached_property
+    def memorized(self) -> Bools | None:
+        return self.given.memorized_from(self.eta)
+
+    @cached_property
+    def evaluation(self) -> Evaluation | None:
+        memorized = self.memorized
+        if memorized is None or memorized.all() or not memorized.any():
+            return None
+        return roc(self.given.scores, memorized)
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What tells the front end which numbers these belong to."""
+        eta = None if self.given.log_lira is None else self.eta
+        return {"version": self.given.version, "eta": eta}
+
+    @property
+    def wire(self) -> dict[str, Any]:
+        return {**self.key, **self.given.sorted.packed_truth(self.memorized)}
+
+
+def _work_out(widget: weakref.ref[ThresholdExplorer], judged: _Judged, comparing: bool) -> None:
+    """Tell the page what takes a while: the band of the ROC, and the other scores' ROCs."""
+    late = {**judged.key, "band": None, "remarks": [], "others": [], "failed": ""}
+    evaluation = judged.evaluation
+    if evaluation is not None:
+        frame = evaluation.band(BAND_RESAMPLES)
+        columns = [frame[name].to_numpy() for name in ("fpr", "tpr_low", "tpr_high")]
+        late["band"] = np.concatenate(columns).astype(np.float32).tobytes()
+        late["remarks"] = list(evaluation.warnings)
+    if evaluation is not None and comparing:
+        try:
+            late["others"] = _compared(judged.given, evaluation)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it
+            late["failed"] = f"The other scores can't be compared: {error}"
+    explorer = widget()
+    if explorer is not None and explorer._judged is judged:  # noqa: SLF001 - its own worker
+        explorer._late = late  # noqa: SLF001
+
+
+def _compared(given: _Given, evaluation: Evaluation) -> list[dict[str, Any]]:
+    """Each other score's curve, its AUC, and how much lower this one's is, with intervals."""
+    others = given.others or {}
+    if callable(others):
+        others = _checked_mapping(others(), given)
+    found = []
+    for name, scores in others.items():
+        other = roc(scores, evaluation.memorized)
+        curve = other.roc
+        finite = [other.auc, *other.auc_interval]
+        difference = None
+        if min(evaluation.n_memorized, evaluation.n - evaluation.n_memorized) > 1:
+            test = compare(other, evaluation)
+            difference = [test.difference, *test.interval]
+        points = thinned_curve(curve["fpr"].to_numpy(), curve["tpr"].to_numpy())
+        found.append({"name": name, "auc": finite, "difference": difference, "points": points})
+    return found
+
+
+def _checked(
     scores: ArrayLike,
     memorized: ArrayLike | None,
     title: str,
     errors: ArrayLike | None,
     truth: str,
-) -> _Prepared:
+    log_lira: ArrayLike | None,
+    others: Others | None,
+) -> _Given:
     values = checked_floats("scores", scores)
     n = len(values)
+    if memorized is not None and log_lira is not None:
+        raise ValueError("give memorized or log_lira, not both: η says who is memorised")
     flags = None if memorized is None else checked_flags("memorized", memorized, n)
-    spread = None if errors is None else checked_floats("errors", errors, n)
-    wire = {"title": title, "truth": truth, **packed_undecided(values, spread)}
-    return _Prepared(values, flags, wire)
+    gaps = None if log_lira is None else checked_log_lira(log_lira, n)
+    spread = None if errors is None else checked_errors(errors, n)
+    counting, note = np.ones(n, dtype=np.bool_), ""
+    if gaps is not None:
+        gaps, counting, note = _with_gaps(gaps)
+    levels = None if spread is None else ErrorLevels.of(spread[counting])
+    given = _Given(title, truth, values[counting], flags, gaps, levels, counting, note)
+    return replace(given, others=_checked_others(others, given))
 
 
-def _evaluation(
-    scores: NDArray[np.float64], memorized: NDArray[np.bool_] | None
-) -> Evaluation | None:
-    if memorized is None or memorized.all() or not memorized.any():
-        return None
-    return roc(scores, memorized)
+def _with_gaps(log_lira: Floats) -> tuple[Floats | None, Bools, str]:
+    """The log-LiRA there is, whose it is, and a sentence on those without; all count without."""
+    known = ~np.isnan(log_lira)
+    missing = int((~known).sum())
+    if missing == len(known):
+        return None, ~known, "No sample has a log-LiRA yet."
+    if missing == 0:
+        return log_lira, known, ""
+    verb = "sample has no log-LiRA and is" if missing == 1 else "samples have no log-LiRA and are"
+    return log_lira[known], known, f"{missing} {verb} left out."
 
 
-def _packed_rates(evaluation: Evaluation | None) -> dict[str, Any]:
-    if evaluation is None:
-        return {"auc": None, "band": None, "remarks": []}
-    band = None
-    if evaluation.n <= MOST_FOR_BAND:
-        frame = evaluation.band(BAND_RESAMPLES)
-        columns = [frame[name].to_numpy() for name in ("fpr", "tpr_low", "tpr_high")]
-        band = np.concatenate(columns).astype(np.float32).tobytes()
-    numbers = (evaluation.auc, *evaluation.auc_interval)
-    auc = [float(x) if np.isfinite(x) else None for x in numbers]
-    return {"auc": auc, "band": band, "remarks": list(evaluation.warnings)}
+def _checked_others(others: Others | None, given: _Given) -> Others | None:
+    if others is None or callable(others):
+        return others
+    if not given.has_truth:
+        raise ValueError("without ground truth there is no ROC to compare: give memorized")
+    return _checked_mapping(others, given)
 
 
-def _counts(
-    scores: NDArray[np.float64], memorized: NDArray[np.bool_] | None, tau: float
-) -> dict[str, int]:
+def _checked_mapping(others: Mapping[str, ArrayLike], given: _Given) -> Mapping[str, Floats]:
+    """Scores by name, of the samples that count alone."""
+    if len(others) > MOST_OTHERS:
+        raise ValueError(
+            f"others has {len(others)} scores: at most {MOST_OTHERS} can be told apart"
+        )
+    n = len(given.counting)
+    return {
+        str(name): checked_floats(f"others[{name!r}]", scores, n)[given.counting]
+        for name, scores in others.items()
+    }
+
+
+def _eta_range(log_lira: Floats) -> list[float]:
+    """Where a slider of η begins and ends: from 0 to beyond nearly all samples."""
+    finite = log_lira[np.isfinite(log_lira)]
+    highest = float(np.quantile(finite, 0.999)) if len(finite) else 0.0
+    return [0.0, float(np.ceil(min(max(highest, 12.0), 100.0)))]
+
+
+def _counts(scores: Floats, memorized: Bools | None, tau: float) -> dict[str, int]:
     flagged = scores <= tau
     n, n_flagged = len(scores), int(flagged.sum())
     if memorized is None:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memowidgets.evaluation import clopper_pearson, roc
-from memowidgets.widgets.arrays import packed_scores
+from memowidgets.widgets.arrays import ErrorLevels, SortedScores, packed_log_lira, thinned_curve
 from memowidgets.widgets.assets import STATIC, script, style
 
 JS = Path(__file__).parent / "js"
@@ -45,13 +45,32 @@ def ask(node):
         process.stdin.close()
 
 
-def on_wire(scores, memorized):
-    packed = packed_scores(scores, memorized)
-    wire = {
-        name: base64.b64encode(part).decode() if isinstance(part, bytes) else part
-        for name, part in packed.items()
+def text(part):
+    return base64.b64encode(part).decode() if isinstance(part, bytes) else part
+
+
+def on_wire(scores, memorized=None, errors=None):
+    of = SortedScores.of(scores)
+    packed = {**of.packed(), **of.packed_truth(memorized)}
+    if errors is not None:
+        packed |= ErrorLevels.of(errors).packed(of)
+    return {name: text(part) for name, part in packed.items()}
+
+
+def in_front_end_words(point):
+    return {
+        "flagged": point.flagged,
+        "hits": point.hits,
+        "falseAlarms": point.false_alarms,
+        "missed": point.missed,
+        "clear": point.clear,
     }
-    return {**wire, "remarks": []}
+
+
+def around(scores):
+    """At, just below and just above each of some numbers."""
+    near = [scores, np.nextafter(scores, -np.inf), np.nextafter(scores, np.inf)]
+    return np.unique(near).tolist()
 
 
 def test_every_file_is_small():
@@ -104,17 +123,61 @@ def test_both_sides_count_the_same(ask, rows):
     memorized = np.array([flag for _, flag in rows])
     memorized[0], memorized[1] = True, False
     evaluation = roc(scores, memorized)
-    taus = np.unique([scores, np.nextafter(scores, -np.inf), np.nextafter(scores, np.inf)]).tolist()
+    taus = around(scores)
     found = ask("counts", wire=on_wire(scores, memorized), taus=taus)
-    for tau, counts in zip(taus, found, strict=True):
-        point = evaluation.at(tau)
-        assert counts == {
-            "flagged": point.flagged,
-            "hits": point.hits,
-            "falseAlarms": point.false_alarms,
-            "missed": point.missed,
-            "clear": point.clear,
-        }
+    assert found == [in_front_end_words(evaluation.at(tau)) for tau in taus]
+    auc = ask("auc", wire=on_wire(scores, memorized))
+    assert auc["area"] == pytest.approx(evaluation.auc, rel=1e-12, abs=1e-15)
+    assert auc["interval"] == pytest.approx(evaluation.auc_interval, rel=1e-9, abs=1e-9)
+
+
+gaps_near_eta = st.one_of(
+    st.builds(lambda steps: float(4 + steps * np.spacing(4.0)), st.integers(-2, 2)),
+    st.builds(lambda steps: float(4.1 + steps * np.spacing(4.1)), st.integers(-2, 2)),
+    st.sampled_from([np.inf, -np.inf, 0.5]),
+    st.floats(-20, 20, allow_nan=False, width=32),
+)
+
+
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(rows=st.lists(st.tuples(any_scores, gaps_near_eta), min_size=2, max_size=40))
+def test_both_sides_count_the_same_wherever_eta_stands(ask, rows):
+    scores, gaps = (np.array(column) for column in zip(*rows, strict=True))
+    packed, wide = packed_log_lira(SortedScores.of(scores).rising(gaps))
+    finite = gaps[np.isfinite(gaps)]
+    for eta in {4.0, 4.1, *around(finite[:3])}:
+        memorized = gaps >= eta
+        question = {"wire": on_wire(scores), "logLira": text(packed), "wide": wide, "eta": eta}
+        taus = around(scores)
+        found = ask("moved", **question, taus=taus)
+        hits = [int((memorized & (scores <= tau)).sum()) for tau in taus]
+        assert [counts["hits"] for counts in found["counts"]] == hits
+        if memorized.all() or not memorized.any():
+            assert found["auc"] is None
+            continue
+        evaluation = roc(scores, memorized)
+        assert found["counts"] == [in_front_end_words(evaluation.at(tau)) for tau in taus]
+        assert found["auc"]["area"] == pytest.approx(evaluation.auc, rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("n", [1, 40, 70_000])
+def test_both_sides_call_the_same_samples_undecided(ask, n):
+    rng = np.random.default_rng(n)
+    scores = rng.normal(size=n).round(2)
+    errors = rng.gamma(2, 0.01, n) * (rng.random(n) < 0.9)
+    levels = ErrorLevels.of(errors)
+    taus = around(scores[:20])
+    found = ask("undecided", wire=on_wire(scores, errors=errors), taus=taus)
+    assert found == [int((np.abs(scores - tau) < 2 * levels.errors).sum()) for tau in taus]
+    exact = [int((np.abs(scores - tau) < 2 * errors).sum()) for tau in taus]
+    if n < 65_536:
+        assert found == exact
+    else:  # each error counts as the next of 256 levels
+        assert all(mine >= true for mine, true in zip(found, exact, strict=True))
+        positive = errors > 0
+        assert (levels.errors[positive] / errors[positive]).max() < 1.1
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -147,9 +210,40 @@ def test_the_interval_of_nothing_is_none(ask):
     assert ask("intervals", cases=[[0, 0]]) == [None]
 
 
+def test_the_interval_of_missed_samples_is_that_of_the_tpr(ask):
+    cases = [[7, 40], [0, 12]]
+    for (missed, n), shown in zip(cases, ask("missed", cases=cases), strict=True):
+        low, high = clopper_pearson(n - missed, n)
+        fewest, most = np.floor((1 - high) * n + 1e-9), np.ceil((1 - low) * n)
+        assert shown == f"{fewest:.0f} – {most:.0f} of {n}"
+
+
 def test_a_million_scores_fit_on_the_wire():
     rng = np.random.default_rng(0)
     scores, memorized = rng.normal(size=1_000_000), rng.random(1_000_000) < 0.01
-    for rounded in (scores, scores.round(3), scores.astype(np.float32).astype(float)):
-        parts = packed_scores(rounded, memorized).values()
-        assert sum(len(part) for part in parts if isinstance(part, bytes)) < 10_000_000
+    pairs = np.concatenate([scores[:500_000]] * 2)
+    for kind in (scores, scores.round(3), scores.astype(np.float32).astype(float), pairs):
+        of = SortedScores.of(kind)
+        errors = ErrorLevels.of(rng.gamma(2, 0.01, 1_000_000))
+        wire = {**of.packed(), **of.packed_truth(memorized), **errors.packed(of)}
+        assert sum(len(part) for part in wire.values() if isinstance(part, bytes)) < 10_000_000
+
+
+def test_log_lira_is_sent_as_fine_as_it_must_be():
+    exact = np.array([4.0, -1.5, np.inf])
+    assert packed_log_lira(exact) == (exact.astype(np.float32).tobytes(), False)
+    assert packed_log_lira(np.array([4.1])) == (np.array([4.1]).tobytes(), True)
+
+
+@pytest.mark.parametrize("n", [2, 300, 200_000])
+def test_a_thinned_curve_is_the_curve_to_the_eye(n):
+    rng = np.random.default_rng(n)
+    memorized = np.arange(n) % 50 == 0
+    memorized[:2] = True, False
+    curve = roc(rng.normal(size=n) - memorized, memorized).roc
+    fpr, tpr = (curve[name].to_numpy() for name in ("fpr", "tpr"))
+    points = np.frombuffer(thinned_curve(fpr, tpr), dtype=np.float32).reshape(2, -1)
+    assert points.shape[1] < 1300
+    assert points[:, 0].tolist() == [0, 0]
+    assert points[:, -1].tolist() == [1, 1]
+    assert np.abs(np.interp(fpr, *points) - tpr).max() < 1 / 150 + 2 * np.diff(tpr).max()

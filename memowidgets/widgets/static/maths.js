@@ -22,7 +22,15 @@
  * @property {number} clear
  */
 
+/**
+ * Standard errors of the samples, in the order of their scores.
+ * @typedef {object} Errors
+ * @property {ArrayLike<number>} levels  ascending
+ * @property {ArrayLike<number>} codes  which level each sample has
+ */
+
 /** @typedef {[number, number]} Interval */
+/** @typedef {{area: number, interval: Interval}} Auc */
 /** @typedef {{fpr: number, tpr: number, tau: number}} RocPoint */
 
 /**
@@ -45,10 +53,11 @@ export function makeScores(values, counts, memorized) {
 }
 
 /**
+ * How many there are up to each place; null: one at each.
  * @param {number} length
  * @param {ArrayLike<number> | null} counts
  */
-function cumulative(length, counts) {
+export function cumulative(length, counts) {
   const sums = new Float64Array(length);
   let sum = 0;
   for (let i = 0; i < length; i++) sums[i] = sum += counts === null ? 1 : counts[i];
@@ -117,12 +126,115 @@ export function countsAtRank(scores, rank) {
 
 /**
  * Samples whose score and tau are less than two standard errors apart.
- * @param {ArrayLike<number>} lows  score − 2 errors, ascending
- * @param {ArrayLike<number>} highs  score + 2 errors, ascending
+ * @param {Scores} scores
+ * @param {Errors} errors
  * @param {number} tau
  */
-export function undecidedAt(lows, highs, tau) {
-  return countUpTo(lows, tau) - countBelow(highs, tau);
+export function undecidedAt(scores, errors, tau) {
+  const { values, flaggedUpTo } = scores;
+  const { levels, codes } = errors;
+  const reach = 2 * levels[levels.length - 1] * (1 + 1e-9) + Math.abs(tau) * 1e-12;
+  const end = countUpTo(values, tau + reach);
+  let close = 0;
+  for (let rank = countBelow(values, tau - reach); rank < end; rank++) {
+    const distance = Math.abs(values[rank] - tau);
+    for (let row = rank === 0 ? 0 : flaggedUpTo[rank - 1]; row < flaggedUpTo[rank]; row++) {
+      if (distance < 2 * levels[codes[row]]) close += 1;
+    }
+  }
+  return close;
+}
+
+/* ---------------------------------------------------------------- the truth */
+
+/**
+ * The same scores with a truth.
+ * @param {Scores} scores
+ * @param {Float64Array | null} hitsUpTo
+ * @returns {Scores}
+ */
+export function withHits(scores, hitsUpTo) {
+  const last = scores.values.length - 1;
+  const memorized = hitsUpTo === null || last < 0 ? 0 : hitsUpTo[last];
+  return { ...scores, hitsUpTo, memorized };
+}
+
+/**
+ * The same scores where a sample is memorised if its log-LiRA is at least eta.
+ * @param {Scores} scores
+ * @param {ArrayLike<number>} logLira  of each sample, in the order of the scores
+ * @param {number} eta
+ * @returns {Scores}
+ */
+export function judgedAt(scores, logLira, eta) {
+  const { values, flaggedUpTo } = scores;
+  const hitsUpTo = new Float64Array(values.length);
+  let hits = 0;
+  let row = 0;
+  for (let rank = 0; rank < values.length; rank++) {
+    for (const end = flaggedUpTo[rank]; row < end; row++) if (logLira[row] >= eta) hits += 1;
+    hitsUpTo[rank] = hits;
+  }
+  return withHits(scores, hitsUpTo);
+}
+
+/**
+ * The next eta that changes who is memorised: up, beyond the lowest log-LiRA that is still
+ * memorised; down, the highest that is not.
+ * @param {ArrayLike<number>} logLira
+ * @param {number} eta
+ * @param {number} step  +1 or −1
+ */
+export function neighbourEta(logLira, eta, step) {
+  let below = -Infinity;
+  let lowest = Infinity;
+  let second = Infinity;
+  for (let i = 0; i < logLira.length; i++) {
+    const value = logLira[i];
+    if (value < eta) below = Math.max(below, value);
+    else if (value < lowest) [lowest, second] = [value, lowest];
+    else if (value > lowest && value < second) second = value;
+  }
+  if (step < 0) return Number.isFinite(below) ? below : eta;
+  if (Number.isFinite(second)) return second;
+  return Number.isFinite(lowest) ? lowest + Math.max(Math.abs(lowest) * 1e-6, 1e-9) : eta;
+}
+
+/**
+ * Area under the ROC, ties counting a half, and DeLong's 95 % interval.
+ * @param {Scores} scores
+ * @returns {Auc | null}  null if all or no samples are memorised
+ */
+export function aucOf(scores) {
+  const { flaggedUpTo, hitsUpTo, n, memorized } = scores;
+  const others = n - memorized;
+  if (hitsUpTo === null || memorized === 0 || others === 0) return null;
+  /** @type {(use: (positives: number, negatives: number, above: number, below: number) => void) => void} */
+  const climb = (use) => {
+    let hits = 0;
+    let falseAlarms = 0;
+    for (let rank = 0; rank < hitsUpTo.length; rank++) {
+      const positives = hitsUpTo[rank] - hits;
+      const negatives = flaggedUpTo[rank] - hitsUpTo[rank] - falseAlarms;
+      hits += positives;
+      falseAlarms += negatives;
+      use(positives, negatives, 2 * falseAlarms - negatives, 2 * hits - positives);
+    }
+  };
+  let wrong = 0; // twice the pairs in the wrong order: a whole number, so that nothing is rounded
+  climb((positives, _, above) => (wrong += positives * above));
+  const area = 1 - wrong / (2 * memorized * others);
+  if (Math.min(memorized, others) < 2) return { area, interval: [0, 1] };
+  let ofPositives = 0;
+  let ofNegatives = 0;
+  climb((positives, negatives, above, below) => {
+    ofPositives += positives * (1 - above / (2 * others) - area) ** 2;
+    ofNegatives += negatives * (below / (2 * memorized) - area) ** 2;
+  });
+  const variance =
+    ofPositives / (memorized - 1) / memorized + ofNegatives / (others - 1) / others;
+  const half = 1.959963984540054 * Math.sqrt(variance);
+  return { area, interval: [Math.max(area - half, 0), Math.min(area + half, 1)] };
 }
 
 /* ---------------------------------------------------------------- ways to choose tau */
@@ -167,10 +279,8 @@ export function rankYouden(scores) {
  */
 export function rankTprAtLeast(scores, tpr) {
   if (scores.hitsUpTo === null) return 0;
-  for (let rank = 0; rank <= scores.values.length; rank++) {
-    if (countsAtRank(scores, rank).hits / scores.memorized >= tpr) return rank;
-  }
-  return scores.values.length;
+  const { memorized } = scores;
+  return firstRank(scores, ({ hits }) => hits / memorized >= tpr);
 }
 
 /**
@@ -180,10 +290,7 @@ export function rankTprAtLeast(scores, tpr) {
  */
 export function rankFprAtMost(scores, fpr) {
   const negatives = scores.n - scores.memorized;
-  for (let rank = scores.values.length; rank > 0; rank--) {
-    if (countsAtRank(scores, rank).falseAlarms / negatives <= fpr) return rank;
-  }
-  return 0;
+  return firstRank(scores, ({ falseAlarms }) => falseAlarms / negatives > fpr) - 1;
 }
 
 /**
@@ -192,10 +299,35 @@ export function rankFprAtMost(scores, fpr) {
  * @param {number} share
  */
 export function rankShareAtMost(scores, share) {
-  for (let rank = scores.values.length; rank > 0; rank--) {
-    if (scores.flaggedUpTo[rank - 1] / scores.n <= share) return rank;
+  return firstRank(scores, ({ flagged }) => flagged / scores.n > share) - 1;
+}
+
+/**
+ * The lowest number of flagged scores at which something is true that stays true with more; one
+ * beyond all if it never is.
+ * @param {Scores} scores
+ * @param {(counts: Counts) => boolean} isTrue
+ */
+function firstRank(scores, isTrue) {
+  return firstWhere(scores.values.length + 1, (rank) => isTrue(countsAtRank(scores, rank)));
+}
+
+/**
+ * The first of `length` places where something is true that is so at all later ones; `length` if
+ * there is none.
+ * @param {number} length
+ * @param {(place: number) => boolean} isTrue
+ * @param {number} [from]
+ */
+function firstWhere(length, isTrue, from = 0) {
+  let low = from;
+  let high = length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (isTrue(middle)) high = middle;
+    else low = middle + 1;
   }
-  return 0;
+  return low;
 }
 
 /* ---------------------------------------------------------------- histogram and ROC */
@@ -283,14 +415,15 @@ export function histogram(scores, wanted, axis = LINEAR) {
   const bins = Math.max(1, Math.ceil(highest / width) - first);
   const others = new Float64Array(bins);
   const memorized = new Float64Array(bins);
-  for (let i = 0; i < values.length; i++) {
-    const place = Math.ceil(axis.to(values[i]) / width) - 1 - first;
-    const bin = Math.min(bins - 1, Math.max(0, place));
-    const count = scores.flaggedUpTo[i] - (i === 0 ? 0 : scores.flaggedUpTo[i - 1]);
-    const hits =
-      scores.hitsUpTo === null ? 0 : scores.hitsUpTo[i] - (i === 0 ? 0 : scores.hitsUpTo[i - 1]);
-    memorized[bin] += hits;
-    others[bin] += count - hits;
+  let before = countsAtRank(scores, 0);
+  let rank = 0;
+  for (let bin = 0; bin < bins; bin++) {
+    const isBeyond = (/** @type {number} */ i) => Math.ceil(axis.to(values[i]) / width) - 1 - first > bin;
+    rank = bin === bins - 1 ? values.length : firstWhere(values.length, isBeyond, rank);
+    const upTo = countsAtRank(scores, rank);
+    memorized[bin] = upTo.hits - before.hits;
+    others[bin] = upTo.falseAlarms - before.falseAlarms;
+    before = upTo;
   }
   const start = first * width;
   const end = start + bins * width;
@@ -311,19 +444,22 @@ export function rocPoints(scores, x, y) {
   const last = scores.values.length;
   /** @type {RocPoint[]} */
   const points = [{ fpr: 0, tpr: 0, tau: tauAtRank(scores, 0) }];
-  let drawnX = x(0);
-  let drawnY = y(0);
-  for (let rank = 1; rank <= last; rank++) {
-    const flagged = scores.flaggedUpTo[rank - 1];
-    const hits = scores.hitsUpTo === null ? 0 : scores.hitsUpTo[rank - 1];
-    const fpr = (flagged - hits) / negatives;
-    const tpr = hits / positives;
-    const atX = x(fpr);
-    const atY = y(tpr);
-    if (rank < last && Math.abs(atX - drawnX) + Math.abs(atY - drawnY) < 0.7) continue;
-    points.push({ fpr, tpr, tau: scores.values[rank - 1] });
-    drawnX = atX;
-    drawnY = atY;
+  const rates = (/** @type {number} */ rank) => {
+    const { hits, falseAlarms } = countsAtRank(scores, rank);
+    return { fpr: falseAlarms / negatives, tpr: hits / positives };
+  };
+  let drawn = 0;
+  while (drawn < last) {
+    const { fpr, tpr } = rates(drawn);
+    const isApart = (/** @type {number} */ rank) => {
+      const point = rates(rank);
+      return Math.abs(x(point.fpr) - x(fpr)) + Math.abs(y(point.tpr) - y(tpr)) >= 0.7;
+    };
+    let reach = 1; // both rates only rise, so the next corner apart is found by halving
+    while (drawn + reach < last && !isApart(drawn + reach)) reach *= 2;
+    const end = Math.min(last, drawn + reach);
+    drawn = firstWhere(end, isApart, drawn + Math.max(1, Math.floor(reach / 2)));
+    points.push({ ...rates(drawn), tau: scores.values[drawn - 1] });
   }
   return points;
 }

@@ -178,17 +178,25 @@ class Bars {
   }
 }
 
-/** The ROC, its band, and the point that τ stands for. */
+/**
+ * The ROC of another score, as it is drawn.
+ * @typedef {{fpr: number, tpr: number}[]} OtherCurve
+ */
+
+/** The ROC, its band, those of other scores, and the point that τ stands for. */
 export class RocPlot {
   constructor() {
     this.element = svg("svg", { class: "mw-roc", role: "img" });
     this.lines = svg("g", { class: "mw-axis" });
     this.chance = svg("path", { class: "mw-chance" });
+    this.others = svg("g");
     this.band = svg("path", { class: "mw-band" });
     this.curve = svg("path", { class: "mw-curve" });
     this.point = svg("circle", { r: 7, class: "mw-point" });
     this.pointText = svg("text", { class: "mw-point-text" });
-    this.element.append(this.lines, this.chance, this.band, this.curve, this.point, this.pointText);
+    this.element.append(
+      this.lines, this.chance, this.band, this.others, this.curve, this.point, this.pointText,
+    );
     this.frame = emptyFrame();
     this.xDecades = 0;
     this.yDecades = 0;
@@ -199,9 +207,10 @@ export class RocPlot {
   /**
    * @param {Scores} scores
    * @param {Float32Array | null} band  fpr, low, high, one after the other
+   * @param {OtherCurve[]} others
    * @param {boolean} log
    */
-  draw(scores, band, log) {
+  draw(scores, band, others, log) {
     this.frame = frameOf(this.element, { left: 42, right: 12, top: 30, bottom: 40 });
     this.xDecades = log ? decadesFor(scores.n - scores.memorized) : 0;
     this.yDecades = log ? decadesFor(scores.memorized) : 0;
@@ -216,6 +225,10 @@ export class RocPlot {
     this.chance.setAttribute("d", this.path(chanceRates(log)));
     this.curve.setAttribute("d", this.path(this.points));
     this.band.setAttribute("d", band === null ? "" : `${this.path(outline(band))}z`);
+    const curves = others.map((points, i) =>
+      svg("path", { class: `mw-other-curve mw-other-${i + 1}`, d: this.path(points) }),
+    );
+    this.others.replaceChildren(...curves);
   }
 
   /** @param {number} rate */

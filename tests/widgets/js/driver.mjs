@@ -6,14 +6,20 @@ import { load } from "./load.mjs";
 const maths = await load("maths");
 const explorer = await load("explorer");
 
-function unpack(wire) {
+const PARTS = ["values", "shared", "ties", "levels", "codes", "bits", "hits"];
+
+function decoded(base64) {
+  return new DataView(new Uint8Array(Buffer.from(base64, "base64")).buffer);
+}
+
+function data(wire) {
   const raw = { ...wire };
-  for (const name of ["values", "bits", "ties"]) {
-    if (typeof raw[name] !== "string") continue;
-    const bytes = new Uint8Array(Buffer.from(raw[name], "base64"));
-    raw[name] = new DataView(bytes.buffer);
-  }
-  return explorer.unpack(raw).scores;
+  for (const name of PARTS) if (typeof raw[name] === "string") raw[name] = decoded(raw[name]);
+  return [explorer.unpack(raw), raw];
+}
+
+function unpack(wire) {
+  return explorer.unpackTruth(...data(wire));
 }
 
 const answers = {
@@ -33,6 +39,20 @@ const answers = {
       Object.entries(rank).map(([rule, r]) => [rule, r === 0 ? null : maths.tauAtRank(scores, r)]),
     );
   },
+  // What is shown after η was moved there, by the log-LiRA that was sent.
+  moved: ({ wire, logLira, wide, eta, taus }) => {
+    const [{ scores }] = data(wire);
+    const { buffer } = decoded(logLira);
+    const values = wide ? new Float64Array(buffer) : new Float32Array(buffer);
+    const judged = maths.judgedAt(scores, values, eta);
+    return { counts: taus.map((tau) => maths.countsAt(judged, tau)), auc: maths.aucOf(judged) };
+  },
+  auc: ({ wire }) => maths.aucOf(unpack(wire)),
+  undecided: ({ wire, taus }) => {
+    const [{ scores, errors }] = data(wire);
+    return taus.map((tau) => maths.undecidedAt(scores, errors, tau));
+  },
+  missed: ({ cases }) => cases.map(([k, n]) => explorer.countInterval(k, n)),
   intervals: ({ cases }) => cases.map(([k, n]) => maths.clopperPearson(k, n)),
 };
 

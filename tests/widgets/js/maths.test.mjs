@@ -140,11 +140,43 @@ test("a million scores are drawn with few points", () => {
 });
 
 test("samples near τ could go either way", () => {
-  const lows = [0.1, 0.2, 0.5];
-  const highs = [0.3, 0.4, 0.9];
-  assert.equal(maths.undecidedAt(lows, highs, 0.25), 2);
-  assert.equal(maths.undecidedAt(lows, highs, 0.45), 0);
-  assert.equal(maths.undecidedAt(lows, highs, 0.9), 1);
+  const scores = maths.makeScores(new Float64Array([0.2, 0.3, 0.7]), [1, 2, 1], null);
+  const errors = { levels: [0, 0.05, 0.1], codes: [1, 1, 0, 2] };
+  assert.equal(maths.undecidedAt(scores, errors, 0.25), 2); // the second 0.3 has no error
+  assert.equal(maths.undecidedAt(scores, errors, 0.45), 0);
+  assert.equal(maths.undecidedAt(scores, errors, 0.6), 1);
+  assert.equal(maths.undecidedAt(scores, errors, 0.31), 1);
+});
+
+test("η decides who is memorised, ties of the scores included", () => {
+  const scores = maths.makeScores(new Float64Array([0.2, 0.3, 0.7]), [1, 2, 1], null);
+  const logLira = [5, 4, 3.5, -1];
+  assert.deepEqual([...maths.judgedAt(scores, logLira, 4).hitsUpTo], [1, 2, 2]);
+  assert.deepEqual([...maths.judgedAt(scores, logLira, 3.5).hitsUpTo], [1, 3, 3]);
+  assert.equal(maths.judgedAt(scores, logLira, 5.1).memorized, 0);
+  assert.equal(scores.hitsUpTo, null);
+});
+
+test("Shift and an arrow on η make one sample more or less memorised", () => {
+  const logLira = [5, 4, 4, 3.5, -1, -Infinity];
+  const memorized = (eta) => logLira.filter((value) => value >= eta).length;
+  assert.equal(maths.neighbourEta(logLira, 4, 1), 5);
+  assert.equal(maths.neighbourEta(logLira, 3.7, 1), 5);
+  assert.equal(memorized(maths.neighbourEta(logLira, 5, 1)), 0);
+  assert.equal(maths.neighbourEta(logLira, 4, -1), 3.5);
+  assert.equal(maths.neighbourEta(logLira, 99, -1), 5);
+  assert.equal(maths.neighbourEta(logLira, -1, -1), -1);
+  assert.equal(maths.neighbourEta(logLira, 99, 1), 99);
+});
+
+test("the AUC counts pairs, ties a half", () => {
+  const { rows, scores } = sample(40, 120, 30);
+  const [hits, others] = [rows.filter((r) => r.memorized), rows.filter((r) => !r.memorized)];
+  let right = 0;
+  for (const a of hits) for (const b of others) right += a.score < b.score ? 1 : a.score === b.score ? 0.5 : 0;
+  const { area, interval } = maths.aucOf(scores);
+  assert.ok(Math.abs(area - right / hits.length / others.length) < 1e-12);
+  assert.ok(interval[0] < area && area < interval[1]);
 });
 
 test("numbers read well", () => {

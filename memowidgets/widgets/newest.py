@@ -1,0 +1,61 @@
+"""A thread that does the newest of the jobs it is given; no widgets here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+__all__ = ["Newest"]
+
+
+class Newest:
+    """Does jobs one after the other, away from the kernel's own thread.
+
+    A job that still waits when a newer one comes is forgotten. The thread ends when there is
+    nothing left to do.
+
+    Parameters
+    ----------
+    name : str
+        Of the thread.
+
+    Examples
+    --------
+    >>> done = []
+    >>> newest = Newest("example")
+    >>> newest.run(lambda: done.append("a job"))
+    >>> newest.wait(10)
+    True
+    >>> done
+    ['a job']
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._waiting: Callable[[], None] | None = None
+        self._idle = threading.Event()
+        self._idle.set()
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Do a job as soon as the one under way is done; it deals with its own errors."""
+        with self._lock:
+            self._waiting = job
+            if self._idle.is_set():
+                self._idle.clear()
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is left to do; whether that is so."""
+        return self._idle.wait(timeout)
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            job()
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._lock:
+            job, self._waiting = self._waiting, None
+            if job is None:
+                self._idle.set()
+            return job

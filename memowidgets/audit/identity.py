@@ -7,14 +7,13 @@ import importlib.metadata
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from memowidgets import data as data_room
 from memowidgets.data import Dataset, WithheldDataset
-from memowidgets.models import CausalLM, ConvNet, LoRA, Model
+from memowidgets.models import CausalLM, ConvNet, LoRA, Model, WideResNet
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design
@@ -25,9 +24,12 @@ _LOADERS: dict[str, Callable[..., Dataset]] = {
     "load_digits": data_room.load_digits,
     "make_mcqs": data_room.make_mcqs,
     "fetch_mcq": data_room.fetch_mcq,
+    "fetch_cifar10": data_room.fetch_cifar10,
+    "from_folder": data_room.ImageDataset.from_folder,
 }
 _MODELS: dict[str, Callable[..., Model]] = {
     "ConvNet": lambda _data, **settings: ConvNet(**settings),
+    "WideResNet": lambda _data, **settings: WideResNet(**settings),
     "CausalLM.from_scratch": CausalLM.from_scratch,
     "CausalLM.from_pretrained": lambda _data, **settings: _pretrained(**settings),
 }
@@ -49,7 +51,7 @@ def describe_run(
         "model": model.describe(data),
         "model_source": model.source,
         "layers": list(module_layers),
-        "training": asdict(settings),
+        "training": settings.described(),
         "data": {
             "n": len(data),
             "class_names": list(data.class_names),
@@ -67,6 +69,13 @@ def describe_run(
     }
 
 
+def config_digest(manifest: Mapping[str, Any]) -> str:
+    """What shadow models must share: model, data, training, pool and seed, as first written."""
+    parts = ("seed", "model", "training", "pool", "content")
+    kept = {part: manifest[part] for part in parts if part in manifest}
+    return _digest([kept, manifest["data"]["labels"]])
+
+
 def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -> None:
     """Refuse to mix two runs.
 
@@ -79,7 +88,7 @@ def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -
         *_data_differences(stored, given),
         *_field_differences("model", stored["model"], given["model"]),
         *_field_differences(
-            "training", asdict(Settings.read(stored["training"])), given["training"]
+            "training", Settings.read(stored["training"]).described(), given["training"]
         ),
         *_plain_differences(stored, given),
     ]
@@ -135,7 +144,7 @@ def rebuild(manifest: Mapping[str, Any]) -> tuple[Dataset | None, Model | None]:
     """Data and model from where they came, None for what only the user can give."""
     source, recipe = manifest["data"]["source"], manifest["model_source"]
     data = model = None
-    with suppress(OSError):  # a path or a hub that is out of reach: the numbers are still there
+    with suppress(OSError, ImportError):  # out of reach or reading: the numbers are still there
         data = _LOADERS[source["loader"]](**source["arguments"]) if source else None
     with suppress(OSError):
         needs_data = bool(recipe) and recipe["model"] == "CausalLM.from_scratch"

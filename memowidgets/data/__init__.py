@@ -1,6 +1,7 @@
 """What is audited: labelled samples with ids, whatever they are made of."""
 
 from memowidgets.data.base import Dataset
+from memowidgets.data.cifar import fetch_cifar10
 from memowidgets.data.digits import load_digits
 from memowidgets.data.fetch import fetch_mcq
 from memowidgets.data.generated import make_mcqs
@@ -17,6 +18,7 @@ __all__ = [
     "MCQSample",
     "WithheldDataset",
     "WithheldSample",
+    "fetch_cifar10",
     "fetch_mcq",
     "load_digits",
     "make_mcqs",

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import warnings
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -18,8 +22,12 @@ from memowidgets.data.base import (
     checked_ids,
     checked_labels,
 )
+from memowidgets.data.folders import Resize, common_root, open_tree, read_classes
+from memowidgets.data.ood import KINDS, digit_collages, fitted
 
 __all__ = ["ImageDataset", "ImageSample"]
+
+_LAYOUTS = ("NHWC", "NCHW")
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ class ImageSample:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ImageDataset(Dataset):
-    """Labelled images of one size; made with `from_arrays`.
+    """Labelled images of one size; made with `from_arrays` or `from_folder`.
 
     Attributes
     ----------
@@ -79,12 +87,13 @@ class ImageDataset(Dataset):
         labels: ArrayLike,
         class_names: Sequence[str] | None = None,
         ids: Sequence[str] | None = None,
+        layout: str | None = None,
     ) -> Self:
         """Wrap arrays that are already in memory.
 
         Parameters
         ----------
-        images : array-like of shape (n, h, w), (n, h, w, 1) or (n, h, w, 3)
+        images : array-like of shape (n, h, w), (n, h, w, 1 or 3) or (n, 1 or 3, h, w)
             uint8, or real numbers between 0 and 1.
         labels : array-like of shape (n,)
             Integers from 0.
@@ -92,6 +101,9 @@ class ImageDataset(Dataset):
             Names of the classes; their numbers by default.
         ids : sequence of str, optional
             Unique names of the samples; their positions by default.
+        layout : {"NHWC", "NCHW"}, optional
+            Where the channels stand. Left open, it is read off the shape, with a warning where
+            they stand first, and an error where they could stand on either side.
 
         Returns
         -------
@@ -102,13 +114,60 @@ class ImageDataset(Dataset):
         ValueError
             If the shapes differ, a pixel is not finite or out of range, a label is not one
             of the classes, ids repeat, or there is one class only. The message names the row.
+
+        Warns
+        -----
+        UserWarning
+            If the channels are taken to stand first.
         """
-        pixels = _checked_pixels(np.asarray(images))
+        pixels = _checked_pixels(channels_last(np.asarray(images), layout))
         integers = checked_labels(labels, class_names)
         if len(integers) != len(pixels):
             raise ValueError(f"{len(pixels)} images but {len(integers)} labels: give one for each")
         names = checked_class_names(class_names, integers)
         return cls(pixels, checked_ids(ids, len(pixels)), integers, names)
+
+    @classmethod
+    def from_folder(cls, path: str | os.PathLike[str], resize: Resize | None = None) -> Self:
+        """Pictures in class folders, as in ``cats/1.png`` and ``dogs/2.jpg``.
+
+        Parameters
+        ----------
+        path : path-like
+            A folder, or a zip of one, which is read where it lies. Hidden files are passed over.
+        resize : int or (height, width), optional
+            Brings all pictures to one size: a pair whatever becomes of the proportions; a number
+            is the side of a square, to which the shorter side is brought before the middle is
+            cut out. Without it pictures of different sizes are an error.
+
+        Returns
+        -------
+        ImageDataset
+            Classes are the folders' names, sorted; ids the paths below `path`. One channel where
+            all pictures are grey, else three.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such folder or zip.
+        ValueError
+            If the pictures have different sizes (two are named), there are fewer than two class
+            folders with pictures, or a zip climbs out of itself or blows up.
+        ImportError
+            If Pillow is missing.
+
+        Warns
+        -----
+        UserWarning
+            If files are left out because they are no pictures, broken or enormous, or pictures
+            are changed: animated ones (the first image is taken), 16-bit and transparent ones.
+        """
+        with open_tree(path) as files:
+            depth = common_root(files) if zipfile.is_zipfile(path) else 0
+            found = read_classes(files, depth, resize, str(path))
+        data = cls.from_arrays(found.images, found.labels, found.class_names, found.ids, "NHWC")
+        arguments = {"path": str(Path(path).expanduser().absolute()), "resize": resize}
+        return replace(data, source={"loader": "from_folder", "arguments": arguments})
 
     def __repr__(self) -> str:
         height, width, channels = self.images.shape[1:]
@@ -144,42 +203,130 @@ class ImageDataset(Dataset):
             for image in self.images
         ]
 
-    def with_canaries(self, n: int, kind: str = "mislabelled", seed: int = 0) -> Self:
+    def with_canaries(
+        self, n: int, kind: str | ImageDataset = "mislabelled", seed: int = 0
+    ) -> Self:
         """Plant canaries: samples that a model can only fit by memorising them.
 
         Parameters
         ----------
         n : int
             How many.
-        kind : {"mislabelled"}
-            ``"mislabelled"`` gives `n` images another label than their own, drawn evenly.
+        kind : {"mislabelled", "ood"} or ImageDataset
+            ``"mislabelled"`` gives `n` images another label than their own, drawn evenly. The
+            others replace `n` images by out-of-distribution ones under random labels, as in
+            Aerni et al., 2024: ``"ood"`` by scanned digits, enlarged, coloured and arranged so
+            that no two look alike; a dataset by some of its images, brought to this one's size.
         seed : int
             Which images, and which labels.
 
         Returns
         -------
         ImageDataset
-            The same images, ids and order; `canaries` marks the planted ones.
+            As many images in the same order; `canaries` marks the planted ones. Where an image
+            was replaced, its id is ``"canary/"`` and the id of the one that stood there.
 
         Raises
         ------
         ValueError
             If there are more canaries than images or the kind is unknown.
         """
-        if kind != "mislabelled":
-            raise ValueError(f"unknown kind of canaries {kind!r}; valid: 'mislabelled'")
+        if not isinstance(kind, ImageDataset) and kind not in KINDS:
+            valid = ", ".join(map(repr, KINDS))
+            raise ValueError(f"unknown kind of canaries {kind!r}; valid: {valid}, or a dataset")
         planted = np.zeros(len(self), np.bool_) if self.canaries is None else self.canaries
         free = np.flatnonzero(~planted)
         if not 0 <= n <= len(free):
             raise ValueError(f"{n} canaries do not fit into {len(free)} images that are none yet")
         rng = np.random.default_rng(seed)
         chosen = rng.choice(free, size=n, replace=False)
-        shift = rng.integers(1, len(self.class_names), size=n)
-        labels = self.labels.copy()
-        labels[chosen] = (labels[chosen] + shift) % len(self.class_names)
         mask = planted.copy()
         mask[chosen] = True
-        return replace(self, labels=labels, canaries=mask, source=None)
+        marked = replace(self, canaries=mask, source=None)
+        labels = self.labels.copy()
+        if kind == "mislabelled":
+            shift = rng.integers(1, len(self.class_names), size=n)
+            labels[chosen] = (labels[chosen] + shift) % len(self.class_names)
+            return replace(marked, labels=labels)
+        labels[chosen] = rng.integers(len(self.class_names), size=n)
+        shape = self.images.shape[1:]
+        if isinstance(kind, ImageDataset):
+            odd = _drawn_from(kind, n, shape, rng)
+        else:
+            odd = digit_collages(n, shape, rng)
+        images = np.array(self.images)
+        images[chosen] = odd
+        ids = self.ids.tolist()
+        for position in chosen:
+            ids[position] = f"canary/{ids[position]}"
+        return replace(marked, images=images, labels=labels, ids=checked_ids(ids, len(ids)))
+
+    def shared(self, folder: str | os.PathLike[str]) -> Self:
+        """The same dataset with its pixels in a file, which other local processes map.
+
+        Sent to another process it takes the file's name along, not the pixels, so there is one
+        copy in memory for all. Whoever made the folder deletes it.
+        """
+        file = Path(folder) / "images.uint8"
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            out.write(np.ascontiguousarray(self.images).data)
+        return replace(self, images=_mapped(str(file), self.images.shape))
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        if isinstance(self.images, np.memmap):
+            state["images"] = None
+            state["mapped"] = (str(self.images.filename), self.images.shape)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        mapped = state.pop("mapped", None)
+        if mapped is not None:
+            state["images"] = _mapped(*mapped)
+        self.__dict__.update(state)
+
+
+def channels_last(images: NDArray[Any], layout: str | None) -> NDArray[Any]:
+    """Images with their channels at the end; grey ones may have none.
+
+    Raises
+    ------
+    ValueError
+        If the layout is unknown, or could be either.
+    """
+    if layout not in (None, *_LAYOUTS):
+        raise ValueError(f"unknown layout {layout!r}; valid: {', '.join(map(repr, _LAYOUTS))}")
+    if images.ndim != 4:
+        return images
+    first, last = images.shape[1] in (1, 3), images.shape[3] in (1, 3)
+    if layout is None and first and last and images.shape[1] != images.shape[3]:
+        raise ValueError(
+            f"images of shape {images.shape} could have their channels first or last: give "
+            "layout='NCHW' or layout='NHWC'"
+        )
+    if layout is None and first and not last:
+        warnings.warn(
+            f"images of shape {images.shape} are taken as (n, channels, height, width): give "
+            "layout='NCHW' to say so yourself",
+            UserWarning,
+            stacklevel=3,
+        )
+        layout = "NCHW"
+    return np.moveaxis(images, 1, -1) if layout == "NCHW" else images
+
+
+def _drawn_from(
+    data: ImageDataset, n: int, shape: tuple[int, ...], rng: np.random.Generator
+) -> NDArray[np.uint8]:
+    """Different images of a dataset at another's size, (n, *shape)."""
+    if n > len(data):
+        raise ValueError(f"{n} canaries are asked for, but their dataset has {len(data)} images")
+    chosen = data.images[rng.choice(len(data), size=n, replace=False)]
+    return np.stack([fitted(image, shape) for image in chosen]) if n else chosen
+
+
+def _mapped(file: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    return np.memmap(file, dtype=np.uint8, mode="r", shape=shape)
 
 
 def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
@@ -187,8 +334,8 @@ def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
         images = images[..., np.newaxis]
     if images.ndim != 4 or images.shape[-1] not in (1, 3):
         raise ValueError(
-            "images must have the shape (n, height, width), (n, height, width, 1) or "
-            f"(n, height, width, 3), not {images.shape}"
+            "images must have the shape (n, height, width), (n, height, width, 1 or 3) or "
+            f"(n, 1 or 3, height, width), not {images.shape}"
         )
     if 0 in images.shape:
         raise ValueError(f"images are empty: their shape is {images.shape}")

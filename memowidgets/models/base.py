@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Model"]
 
 _LARGEST_REPRESENTATION = 8192
+_POOLED = 4
 
 
 class Model(abc.ABC):
@@ -44,6 +45,10 @@ class Model(abc.ABC):
 
     source: dict[str, Any] | None = None
     """How to make the recipe again; None if only its owner can."""
+
+    pool: str | int | None = "auto"
+    """Rows and columns that an image's activation is average-pooled to before it is a
+    representation; ``"auto"``: 4×4 where it has more than 8192 values; None: never."""
 
     device: str | None = None
     """Where an audit computes unless it is told; None for the best there is."""
@@ -74,6 +79,12 @@ class Model(abc.ABC):
     def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:  # noqa: ARG002
         """The module on a device, ready to be trained at a precision."""
         return module.to(device)
+
+    def augmented(self, inputs: Any, augment: str) -> Any:
+        """What `feeder` gave, changed at random for training; as it is by default."""
+        if augment != "none":
+            raise ValueError(f"{type(self).__name__} knows no augmentation {augment!r}")
+        return inputs
 
     def lengths(self, data: Dataset) -> NDArray[Any] | None:  # noqa: ARG002 - others differ
         """How long each sample is, (n,); None where all are alike."""
@@ -120,12 +131,11 @@ class Model(abc.ABC):
     def captured(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:
         """While open, every forward pass leaves the layers' outputs in the dictionary.
 
-        Outputs are flattened to (batch, values) in float32; one with more than 8192 values is
-        average-pooled to 4×4 first.
+        Outputs are flattened to (batch, values) in float32, after pooling as `pool` says.
         """
         kept: dict[str, Tensor] = {}
         hooks = [
-            module.get_submodule(name).register_forward_hook(_keeper(kept, name))
+            module.get_submodule(name).register_forward_hook(_keeper(kept, name, self.pool))
             for name in self.layer_names(module)
         ]
         try:
@@ -162,18 +172,23 @@ def _source_of(cls: type) -> str:
         ) from None
 
 
-def _keeper(kept: dict[str, Tensor], name: str) -> Callable[..., None]:
+def _keeper(kept: dict[str, Tensor], name: str, pool: str | int | None) -> Callable[..., None]:
     def keep(_module: nn.Module, _inputs: Sequence[Any], output: Tensor) -> None:
-        kept[name] = _flattened(output.detach()).float()
+        flat = _flattened(output.detach(), pool).float()
+        if flat.data_ptr() == output.data_ptr():  # what follows may write into its input
+            flat = flat.clone()
+        kept[name] = flat
 
     return keep
 
 
-def _flattened(output: Tensor) -> Tensor:
+def _flattened(output: Tensor, pool: str | int | None) -> Tensor:
     from torch.nn.functional import adaptive_avg_pool2d
 
-    if output.ndim == 4 and output[0].numel() > _LARGEST_REPRESENTATION:
-        output = adaptive_avg_pool2d(output, 4)
+    if output.ndim == 4 and pool == "auto" and output[0].numel() > _LARGEST_REPRESENTATION:
+        pool = _POOLED
+    if output.ndim == 4 and isinstance(pool, int) and max(output.shape[2:]) > pool:
+        output = adaptive_avg_pool2d(output, pool)
     return output.flatten(1)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,25 +17,44 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-__all__ = ["ConvNet"]
+__all__ = ["ConvNet", "ImageModel", "images_of"]
 
 
 class ImageModel(Model):
     """An image classifier: feeds uint8 images as centred floats, cross-entropy on the label."""
 
     version: str | None = "1"
+    channels_last: ClassVar[bool] = False
 
     def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Tensor]:
         """A function from positions to images of shape (batch, channels, height, width)."""
         import torch
 
-        stored = torch.from_numpy(_images_of(data)).permute(0, 3, 1, 2).to(device)
+        stored = _tensor_of(images_of(data))
+        if _fits(stored, device):
+            stored = stored.to(device)
+        layout = torch.channels_last if self.channels_last else torch.contiguous_format
 
         def feed(positions: NDArray[Any]) -> Tensor:
-            batch = stored[torch.from_numpy(np.asarray(positions)).to(device)]
-            return (batch.float() / 255 - 0.5) / 0.25
+            rows = torch.from_numpy(np.asarray(positions)).to(stored.device)
+            batch = stored[rows].to(device).permute(0, 3, 1, 2)
+            return ((batch.float() / 255 - 0.5) / 0.25).contiguous(memory_format=layout)
 
         return feed
+
+    def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:  # noqa: ARG002
+        """The module on a device, in the memory layout that is fastest for it."""
+        import torch
+
+        if self.channels_last:
+            module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return module.to(device)
+
+    def augmented(self, inputs: Tensor, augment: str) -> Tensor:
+        """Images mirrored half of the time, shifted by up to an eighth of their side, or both."""
+        if "flip" in augment:
+            inputs = _flipped(inputs)
+        return _shifted(inputs) if "crop" in augment else inputs
 
     def outputs(self, module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
@@ -76,6 +96,7 @@ class ConvNet(ImageModel):
         "weight_decay": 0.0,
         "schedule": "linear",
         "precision": "float32",
+        "augment": "none",
     }
 
     cpu_threads: int | None = 1
@@ -100,7 +121,7 @@ class ConvNet(ImageModel):
         """A fresh module whose input and classes follow `data`, drawn from torch's generator."""
         from torch import nn
 
-        channels = _images_of(data).shape[-1]
+        channels = images_of(data).shape[-1]
         w = self.width
         return nn.Sequential(
             OrderedDict(
@@ -118,6 +139,46 @@ class ConvNet(ImageModel):
         return ("conv1", "conv2", "hidden")
 
 
+def _tensor_of(images: NDArray[np.uint8]) -> Tensor:
+    """The images without a copy, also those that are mapped and may not be written to."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(images)
+
+
+def _fits(images: Tensor, device: torch.device) -> bool:
+    """Whether all images may stay on a GPU, as bytes: in a quarter of what is free there."""
+    import torch
+
+    if device.type != "cuda":
+        return False
+    return images.nbytes < torch.cuda.mem_get_info(device)[0] / 4
+
+
+def _flipped(images: Tensor) -> Tensor:
+    import torch
+
+    mirrored = torch.rand(len(images)) < 0.5
+    return torch.where(mirrored.to(images.device)[:, None, None, None], images.flip(3), images)
+
+
+def _shifted(images: Tensor) -> Tensor:
+    """Each image shifted by its own offset; what comes in from outside is 0, a middle grey."""
+    import torch
+
+    height, width = images.shape[2:]
+    margin = max(1, min(height, width) // 8)
+    padded = torch.nn.functional.pad(images, (margin,) * 4)
+    offsets = torch.randint(2 * margin + 1, (len(images), 2)).to(images.device)
+    rows = offsets[:, :1] + torch.arange(height, device=images.device)
+    columns = offsets[:, 1:] + torch.arange(width, device=images.device)
+    which = torch.arange(len(images), device=images.device)
+    moved = padded[which[:, None, None], :, rows[:, :, None], columns[:, None, :]]
+    return moved.permute(0, 3, 1, 2)
+
+
 def _convolution(inputs: int, outputs: int) -> nn.Module:
     from torch import nn
 
@@ -128,7 +189,8 @@ def _convolution(inputs: int, outputs: int) -> nn.Module:
     )
 
 
-def _images_of(data: Dataset) -> NDArray[np.uint8]:
+def images_of(data: Dataset) -> NDArray[np.uint8]:
+    """The images of a dataset, (n, height, width, channels); an error where it holds none."""
     if not isinstance(data, ImageDataset):
         raise TypeError(f"this model classifies images; {type(data).__name__} holds none")
     return data.images

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.progress import Progress
-from memowidgets.training.config import Settings
+from memowidgets.training.config import OPTIMIZERS, Settings, lost_function
 from memowidgets.training.device import cpu_threads
 from memowidgets.training.forward import Forward, forward
 from memowidgets.training.seeds import RandomStates, derived_seed
@@ -73,6 +73,7 @@ class Learner:
             built = recipe.model.build(recipe.data)
             self.module = recipe.model.placed(built, self._device, recipe.settings.precision)
         self._optimizer = _optimizer(self.module, recipe.settings)
+        self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
         self._feed = recipe.model.feeder(recipe.data, self._device)
         self._labels = torch.from_numpy(recipe.data.labels).to(self._device)
         self._order: tuple[int, NDArray[np.int64]] | None = None
@@ -119,17 +120,26 @@ class Learner:
         saved = self._optimizer.state_dict()
         arrays = {_WEIGHTS + k: v for k, v in self.weights().items()}
         arrays |= {_RANDOM + k: v for k, v in self._random.arrays().items()}
+        plain: dict[str, dict[str, Any]] = {}
         for i, entries in saved["state"].items():
-            arrays |= {f"{_OPTIMIZER}{i}.{k}": _array(v) for k, v in entries.items()}
-        return arrays, {"step": str(self.step), "groups": json.dumps(saved["param_groups"])}
+            tensors = {k: v for k, v in entries.items() if hasattr(v, "detach")}
+            arrays |= {f"{_OPTIMIZER}{i}.{k}": _array(v) for k, v in tensors.items()}
+            plain[str(i)] = {k: v for k, v in entries.items() if k not in tensors}
+        return arrays, {
+            "step": str(self.step),
+            "groups": json.dumps(saved["param_groups"]),
+            "plain": json.dumps(plain),
+        }
 
     def resume(self, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
         """Go on where a saved learner stood."""
-        state: dict[int, dict[str, Tensor]] = {}
+        state: dict[int, dict[str, Any]] = {}
         for name in arrays:
             if name.startswith(_OPTIMIZER):
                 index, key = name.removeprefix(_OPTIMIZER).split(".", 1)
                 state.setdefault(int(index), {})[key] = _tensor(arrays[name])
+        for place, entries in json.loads(metadata.get("plain", "{}")).items():
+            state.setdefault(int(place), {}).update(entries)
         self.load_weights(_below(_WEIGHTS, arrays))
         self._optimizer.load_state_dict(
             {"state": state, "param_groups": json.loads(metadata["groups"])}
@@ -141,15 +151,16 @@ class Learner:
         import torch
 
         settings = self.recipe.settings
-        for group in self._optimizer.param_groups:
-            group["lr"] = settings.rate(self.step, len(self.members))
+        for group, top in zip(self._optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = settings.rate(self.step, len(self.members), top)
         samples = self._samples()
         self._optimizer.zero_grad(set_to_none=True)
         for start in range(0, len(samples), settings.batch_size):
             batch = samples[start : start + settings.batch_size]
             labels = self._labels[torch.from_numpy(batch).to(self._device)]
             with self.recipe.model.autocast(self._device, settings.precision):
-                _, losses = self.recipe.model.outputs(self.module, self._feed(batch), labels)
+                inputs = self.recipe.model.augmented(self._feed(batch), settings.augment)
+                _, losses = self.recipe.model.outputs(self.module, inputs, labels)
             (losses.sum() / len(samples)).backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self.step += 1
@@ -168,6 +179,10 @@ def _optimizer(module: torch.nn.Module, settings: Settings) -> torch.optim.Optim
     import torch
 
     parameters = [p for p in module.parameters() if p.requires_grad]
+    if callable(settings.optimizer):
+        return _given_optimizer(settings.optimizer, parameters)
+    if settings.optimizer not in OPTIMIZERS:
+        raise ValueError(lost_function("optimizer", settings.optimizer))
     if settings.optimizer == "sgd":
         return torch.optim.SGD(
             parameters, lr=settings.lr, momentum=0.9, weight_decay=settings.weight_decay
@@ -175,6 +190,18 @@ def _optimizer(module: torch.nn.Module, settings: Settings) -> torch.optim.Optim
     return torch.optim.AdamW(
         parameters, lr=settings.lr, weight_decay=settings.weight_decay, fused=True
     )
+
+
+def _given_optimizer(make: Callable[..., Any], parameters: list[Any]) -> torch.optim.Optimizer:
+    import torch
+
+    optimizer = make(parameters)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(
+            "optimizer must make a torch.optim.Optimizer from a list of parameters, not "
+            f"{type(optimizer).__name__}"
+        )
+    return optimizer
 
 
 def _below(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

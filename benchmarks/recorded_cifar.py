@@ -1,0 +1,152 @@
+"""Make the recorded audit "cifar10-wrn": a wide residual network on CIFAR-10 with OOD canaries.
+
+    python -m benchmarks.recorded_cifar --cifar10 PATH --run runs/cifar --shadows 32
+
+Stopped at any moment, the same command goes on. Once all shadow models are there it scores every
+checkpoint, and every layer at the ρ checkpoint, and writes the numbers, never a picture, with
+--export. What it would cost is said first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import memowidgets as mw
+from memowidgets.audit.recorded import export
+from memowidgets.store import RunDirectory
+
+CANARIES = 0.02
+SEED = 0
+ETAS = (4.0, 6.0, 8.0, 10.0)
+METRICS = ("psmi", "loss", "logit_gap")
+LAST = "features"
+
+
+def main() -> None:
+    """Train, score, export."""
+    arguments = _arguments()
+    os.nice(arguments.nice)
+    audit = make(arguments)
+    audit.train()
+    print(audit.checkpoints.to_string())
+    audit.run_shadows(arguments.shadows, processes=arguments.processes)
+    print(table(audit).to_string(index=False))
+    print(f"{_shadow_seconds(audit) / audit.n_shadows:.0f} s for one shadow model")
+    if arguments.export:
+        _score_all(audit)
+        export(audit, arguments.export, _about(audit, arguments), _states(audit))
+
+
+def make(arguments: argparse.Namespace) -> mw.Audit:
+    """The audit, as it stands on disk."""
+    data = some_of(mw.data.fetch_cifar10(arguments.cifar10), arguments.images, arguments.canaries)
+    model = mw.models.WideResNet(arguments.depth, arguments.width, pool=4)
+    training = mw.TrainingConfig(
+        epochs=arguments.epochs,
+        checkpoint_every=arguments.checkpoint_every,
+        batch_size=arguments.batch,
+        lr=arguments.lr,
+    )
+    return mw.Audit(model, data, arguments.run, training, SEED)
+
+
+def some_of(data: mw.data.ImageDataset, n: int, canaries: int | None) -> mw.data.ImageDataset:
+    """A random part of the images, with canaries planted."""
+    chosen = np.sort(np.random.default_rng(SEED).permutation(len(data))[:n])
+    count = round(CANARIES * n) if canaries is None else canaries
+    return data.take(chosen).with_canaries(count, kind="ood", seed=SEED)
+
+
+def table(audit: mw.Audit) -> pd.DataFrame:
+    """The paper's table: by η, and for the canaries alone."""
+    truths = [(f"η = {eta:g}", {"eta": eta}) for eta in ETAS]
+    rows = []
+    for name, how in [*truths, ("OOD canaries", {"truth": "canaries"})]:
+        try:
+            found = [audit.evaluate(metric, **how) for metric in METRICS]
+        except ValueError as error:  # nobody, or everybody, is memorised at this η
+            print(f"{name}: {error}")
+            continue
+        at = found[0].at(0.0)
+        rows.append(
+            {
+                "memorised": name,
+                "share": found[0].n_memorized / found[0].n,
+                **{m: _with_interval(e) for m, e in zip(METRICS, found, strict=True)},
+                "FPR at τ = 0": at.fpr,
+                "TPR at τ = 0": at.tpr,
+            }
+        )
+    return pd.DataFrame(rows).round(3)
+
+
+def _with_interval(found: mw.evaluation.Evaluation) -> str:
+    low, high = found.auc_interval
+    return f"{found.auc:.2f} ({low:.2f}–{high:.2f})"
+
+
+def _score_all(audit: mw.Audit) -> None:
+    for checkpoint in audit.checkpoints.index[1:]:
+        every = audit.layers if checkpoint == audit.prediction.record.name else (LAST,)
+        for layer in every:
+            audit.score("psmi", layer, checkpoint)
+            audit.score("mahalanobis", layer, checkpoint)
+
+
+def _states(audit: mw.Audit) -> dict[str, tuple[str, ...]]:
+    """Representations that fit into the package: the features at ρ and at the end."""
+    return {audit.prediction.record.name: (LAST,), audit.checkpoints.index[-1]: (LAST,)}
+
+
+def _about(audit: mw.Audit, arguments: argparse.Namespace) -> dict[str, str]:
+    hours = _shadow_seconds(audit) / 3600
+    last = audit.checkpoints.iloc[-1]
+    n, canaries = len(audit.data), int(audit.data.canaries.sum())
+    options = f"--images {n} --epochs {arguments.epochs:g} --shadows {arguments.shadows}"
+    return {
+        "title": f"WRN{arguments.depth}-{arguments.width} on {n} images of CIFAR-10 (JPEG copy), "
+        f"{canaries} of them OOD canaries; test accuracy {last.test_accuracy:.2f}",
+        "data": f"benchmarks.recorded_cifar.some_of(mw.data.fetch_cifar10(PATH), {n}, {canaries})",
+        "command": f"python -m benchmarks.recorded_cifar --cifar10 PATH --run runs/cifar {options} "
+        f"--width {arguments.width} --batch {arguments.batch} --lr {arguments.lr:g} "
+        "--export FOLDER",
+        "machine": arguments.machine,
+        "cost": f"{hours:.1f} core hours for {audit.n_shadows} shadow models",
+    }
+
+
+def _shadow_seconds(audit: mw.Audit) -> float:
+    run = RunDirectory.existing(audit.path)
+    files = [run.read_tensors(f"shadows/{name}") for name in run.names("shadows")]
+    return sum(float(file.metadata["seconds"]) for file in files)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.recorded_cifar", description=__doc__
+    )
+    parser.add_argument("--cifar10", type=Path, required=True, help="as fetch_cifar10 takes it")
+    parser.add_argument("--run", type=Path, required=True, help="run directory, made or continued")
+    parser.add_argument("--images", type=int, default=10_000, help="how many of the 50 000")
+    parser.add_argument("--canaries", type=int, help="two in a hundred by default")
+    parser.add_argument("--depth", type=int, default=16)
+    parser.add_argument("--width", type=int, default=1)
+    parser.add_argument("--epochs", type=float, default=24)
+    parser.add_argument("--checkpoint-every", type=float, default=1)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--shadows", type=int, default=32)
+    parser.add_argument("--processes", type=int)
+    parser.add_argument("--nice", type=int, default=0, help="how far to give way to other work")
+    parser.add_argument("--machine", default="two cores, no GPU, shared with other work")
+    parser.add_argument("--export", type=Path, help="where the numbers go")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

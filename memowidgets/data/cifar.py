@@ -1,0 +1,236 @@
+"""CIFAR-10: from the hub, from the authors' binary batches, or from a folder tree or zip."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.data.folders import (
+    MOST_BYTES,
+    PictureFile,
+    Pictures,
+    decoded,
+    open_tree,
+    read_classes,
+)
+from memowidgets.data.images import ImageDataset
+
+__all__ = ["fetch_cifar10"]
+
+CLASSES = (
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
+)
+_REPOSITORY = "uoft-cs/cifar10"
+_SPLITS = {"train": r"data_batch_[1-5]\.bin", "test": r"test_batch\.bin"}
+_SIDE = 32
+_RECORD = 1 + 3 * _SIDE * _SIDE
+_TAR = (".tar", ".tar.gz", ".tgz")
+
+
+def fetch_cifar10(source: str | Path = "hub", split: str = "train") -> ImageDataset:
+    """CIFAR-10: 50 000 training and 10 000 test images of 32×32 pixels in ten classes.
+
+    Parameters
+    ----------
+    source : str or Path
+        ``"hub"``: through `huggingface_hub`, which keeps its own copy. Or a path: the authors'
+        binary batches (a folder, their ``cifar-10-binary.tar.gz``, or one ``.bin`` file), or a
+        folder tree ``train/<class>/…``, ``test/<class>/…``, also inside a zip.
+    split : {"train", "test", "train+test"}
+        Which part.
+
+    Returns
+    -------
+    ImageDataset
+        Ids begin with the split: ``"train/00000"``, in a tree the file's path.
+
+    Raises
+    ------
+    ValueError
+        If the split is unknown, or a file is not what its authors ship.
+    FileNotFoundError
+        If there is no such path, or no file of the split in it.
+    ConnectionError
+        If the hub cannot be reached.
+    ImportError
+        If a library for the hub, or Pillow for pictures in files, is missing.
+
+    Notes
+    -----
+    Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009. A tree of
+    JPEG files is a copy whose pixels differ slightly from the binaries': say so with the numbers.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> rng = np.random.default_rng(0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     records = rng.integers(256, size=(4, 3073)).astype(np.uint8)
+    ...     records[:, 0] = [3, 5, 3, 9]
+    ...     _ = (Path(folder) / "data_batch_1.bin").write_bytes(records.tobytes())
+    ...     data = fetch_cifar10(folder)
+    >>> data
+    ImageDataset(4 images of 32×32×3, 10 classes)
+    >>> data[1].id, data.class_names[data[1].label]
+    ('train/00001', 'dog')
+    """
+    parts = split.split("+")
+    unknown = [part for part in parts if part not in _SPLITS]
+    if unknown or len(set(parts)) < len(parts):
+        raise ValueError(f"unknown split {split!r}; valid: 'train', 'test', 'train+test'")
+    pictures = _joined([_part(source, part) for part in parts])
+    data = ImageDataset.from_arrays(pictures.images, pictures.labels, CLASSES, pictures.ids)
+    arguments = {"source": str(source), "split": split}
+    return replace(data, source={"loader": "fetch_cifar10", "arguments": arguments})
+
+
+def _joined(parts: Sequence[Pictures]) -> Pictures:
+    if len(parts) == 1:
+        return parts[0]
+    return Pictures(
+        np.concatenate([part.images for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+        CLASSES,
+        [name for part in parts for name in part.ids],
+    )
+
+
+def _part(source: str | Path, split: str) -> Pictures:
+    if str(source) == "hub":
+        return _from_hub(split)
+    path = Path(source).expanduser()
+    if path.is_dir():
+        batches = sorted(p for p in path.rglob("*.bin") if re.fullmatch(_SPLITS[split], p.name))
+        if batches or any(path.rglob("*_batch*.bin")):
+            return _from_batches([(str(p), p.read_bytes()) for p in batches], split, path)
+        _refuse_pickles(path)
+    elif path.name.endswith(_TAR):
+        return _from_batches(_batches_in(path, split), split, path)
+    elif path.suffix == ".bin" and path.is_file():
+        return _from_batches([(str(path), path.read_bytes())], split, path)
+    return _from_tree(path, split)
+
+
+def _from_tree(path: Path, split: str) -> Pictures:
+    with open_tree(path) as files:
+        depth = _depth_of(split, files)
+        if depth is None:
+            raise FileNotFoundError(
+                f"{path} holds no CIFAR-10 {split} images: neither {split}/<class>/… nor binary "
+                f"batches ({'test_batch' if split == 'test' else 'data_batch_1'}.bin)"
+            )
+        chosen = [
+            PictureFile("/".join(file.parts[depth:]), file.read)
+            for file in files
+            if len(file.parts) > depth and file.parts[depth] == split
+        ]
+        pictures = read_classes(chosen, 1, None, f"{path}, {split}")
+    strange = sorted(set(pictures.class_names) - set(CLASSES))
+    if strange:
+        raise ValueError(
+            f"{path} is not CIFAR-10: there is a class folder {strange[0]!r}; for other pictures "
+            "take ImageDataset.from_folder"
+        )
+    if pictures.images.shape[1:3] != (_SIDE, _SIDE):
+        height, width = pictures.images.shape[1:3]
+        raise ValueError(f"{path} is not CIFAR-10: its images are {height}×{width}, not 32×32")
+    number = np.array([CLASSES.index(name) for name in pictures.class_names])
+    return replace(pictures, labels=number[pictures.labels], class_names=CLASSES)
+
+
+def _depth_of(split: str, files: Iterable[PictureFile]) -> int | None:
+    """How deep the folder of the split lies, the highest if there are several."""
+    depths = [
+        file.parts.index(split)
+        for file in files
+        if split in file.parts[:-2] and file.parts[-2] in CLASSES
+    ]
+    return min(depths, default=None)
+
+
+def _from_batches(batches: Sequence[tuple[str, bytes]], split: str, path: Path) -> Pictures:
+    if not batches:
+        raise FileNotFoundError(f"{path} holds no binary batch of the {split} images")
+    records = np.concatenate([_records(name, raw) for name, raw in batches])
+    planes = records[:, 1:].reshape(-1, 3, _SIDE, _SIDE)
+    ids = [f"{split}/{i:05d}" for i in range(len(records))]
+    images = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
+    return Pictures(images, records[:, 0].astype(np.int64), CLASSES, ids)
+
+
+def _records(name: str, raw: bytes) -> NDArray[np.uint8]:
+    if not raw or len(raw) % _RECORD:
+        raise ValueError(
+            f"{name} is no binary batch of CIFAR-10: its {len(raw)} bytes are not records of "
+            f"{_RECORD}, a label and 32×32 pixels in three colours"
+        )
+    records = np.frombuffer(raw, dtype=np.uint8).reshape(-1, _RECORD)
+    wrong = records[:, 0] >= len(CLASSES)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"{name}, record {row}: the label is {records[row, 0]}, not 0 to 9")
+    return records
+
+
+def _batches_in(path: Path, split: str) -> list[tuple[str, bytes]]:
+    """The batches of an archive, read where they lie: nothing is extracted."""
+    found = []
+    try:
+        with tarfile.open(path) as archive:
+            for member in sorted(archive.getmembers(), key=lambda member: member.name):
+                named = re.fullmatch(_SPLITS[split], Path(member.name).name)
+                stream = archive.extractfile(member) if named and member.isfile() else None
+                if stream is not None:
+                    found.append((f"{path}, {member.name}", stream.read(MOST_BYTES)))
+    except (tarfile.TarError, zlib.error, EOFError) as error:
+        raise ValueError(f"{path} is no whole tar archive: {error}") from None
+    return found
+
+
+def _refuse_pickles(path: Path) -> None:
+    pickles = [p for p in path.rglob("data_batch_1") if p.is_file()]
+    if pickles:
+        raise ValueError(
+            f"{pickles[0]} is a pickle file, which could run anything: get the authors' binary "
+            "version, cifar-10-binary.tar.gz"
+        )
+
+
+def _from_hub(split: str) -> Pictures:
+    from memowidgets.data.rows import read_parquet
+
+    pattern = f"plain_text/{split}-*.parquet"
+    files = sorted(_downloaded(pattern).glob(pattern))
+    rows = [row.fields for file in files for row in read_parquet(file)]
+    if not rows:
+        raise FileNotFoundError(f"{_REPOSITORY} on the hub has no {pattern}")
+    images = np.stack([decoded(row["img"]["bytes"])[0] for row in rows])
+    labels = np.array([row["label"] for row in rows], dtype=np.int64)
+    return Pictures(images, labels, CLASSES, [f"{split}/{i:05d}" for i in range(len(rows))])
+
+
+def _downloaded(pattern: str) -> Path:
+    """The folder with those files of the hub's repository; data only, never code."""
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise ImportError(
+            "getting data from the hub needs huggingface_hub: pip install huggingface_hub "
+            "pyarrow, or give the authors' own files as source=path"
+        ) from error
+    try:
+        return Path(snapshot_download(_REPOSITORY, repo_type="dataset", allow_patterns=[pattern]))
+    except OSError as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise ConnectionError(
+            f"cannot get {_REPOSITORY} from the hub ({reason[0]}): connect to the network, or "
+            "give the authors' own files as source=path"
+        ) from error

@@ -1,0 +1,436 @@
+"""Pictures in a folder tree or a zip, decoded with care; nothing is ever extracted to disk."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import warnings
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from PIL import Image  # type: ignore[import-not-found, unused-ignore]
+
+__all__ = ["Pictures", "Resize", "decoded", "open_tree", "read_classes", "resized", "resizing"]
+
+Resize = int | tuple[int, int]
+
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+MOST_PIXELS = 50_000_000
+MOST_BYTES = 100_000_000
+_MOST_RATIO = 200
+_NAMED = 3
+_WIDEST_GREY = 65535
+_SHORT_GREY = ("I", "I;16", "I;16L", "I;16B", "I;16N")
+
+
+class UnreadableError(Exception):
+    """A file that is no picture we can take; the message says why."""
+
+
+@dataclass(frozen=True)
+class PictureFile:
+    """A file of a tree.
+
+    Attributes
+    ----------
+    name : str
+        Its path below the root, with slashes.
+    read : callable
+        Gives its bytes.
+    """
+
+    name: str
+    read: Callable[[], bytes]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The folders on the way, then the file."""
+        return PurePosixPath(self.name).parts
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Decoded pictures of one size.
+
+    Attributes
+    ----------
+    images : array of shape (n, height, width, channels), uint8
+        One channel where all are grey, else three.
+    labels : array of shape (n,), int64
+        The class of each.
+    class_names : tuple of str
+        Names of the class folders, sorted.
+    ids : list of str
+        Paths below the root.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    class_names: tuple[str, ...]
+    ids: list[str]
+
+
+@contextmanager
+def open_tree(path: str | os.PathLike[str]) -> Iterator[list[PictureFile]]:
+    """The files below a folder, or inside a zip, sorted by name; hidden ones are left out.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder or zip.
+    ValueError
+        If the file is no zip, or one that climbs out of itself or blows up.
+    """
+    place = Path(path).expanduser()
+    if place.is_dir():
+        yield _files_below(place)
+        return
+    if not place.is_file():
+        raise FileNotFoundError(f"there is no folder or zip {place}")
+    try:
+        archive = zipfile.ZipFile(place)
+    except zipfile.BadZipFile:
+        raise ValueError(f"{place} is neither a folder nor a zip") from None
+    with archive:
+        yield _files_inside(archive, place)
+
+
+def read_classes(
+    files: Sequence[PictureFile], depth: int, resize: Resize | None, where: str
+) -> Pictures:
+    """Decode the pictures of a tree of class folders.
+
+    Parameters
+    ----------
+    files : sequence of PictureFile
+        The files of the tree.
+    depth : int
+        Which part of a path names the class.
+    resize : int, (height, width) or None
+        As in `ImageDataset.from_folder`.
+    where : str
+        The tree, for messages.
+
+    Warns
+    -----
+    UserWarning
+        If files are left out or pictures changed: how many, why, and which.
+    """
+    resizing(resize)
+    _check_classes(files, depth, where)
+    reader = _Reader(where, resize)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow's; what matters is checked and said here
+        for file in files:
+            if len(file.parts) > depth + 1:
+                reader.take(file, file.parts[depth])
+            else:
+                reader.leave_out(file.name, "outside the class folders")
+    return reader.pictures()
+
+
+def decoded(raw: bytes) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
+    """A picture of shape (height, width, 1 or 3), and what was changed on the way.
+
+    Raises
+    ------
+    UnreadableError
+        If it is no picture, broken, or too large.
+    ImportError
+        If Pillow is missing.
+    """
+    module = _pillow()
+    if not raw:
+        raise UnreadableError("empty")
+    try:
+        with module.open(io.BytesIO(raw), formats=FORMATS) as picture:
+            width, height = picture.size
+            if width * height > MOST_PIXELS:
+                raise UnreadableError(f"more than {MOST_PIXELS // 1_000_000} million pixels")
+            return _pixels(picture)
+    except module.UnidentifiedImageError:
+        raise UnreadableError("not a picture") from None
+    except module.DecompressionBombError:
+        raise UnreadableError(f"more than {MOST_PIXELS // 1_000_000} million pixels") from None
+    except (OSError, SyntaxError, ValueError, EOFError, struct.error, IndexError):
+        raise UnreadableError("broken") from None
+
+
+def resized(image: NDArray[np.uint8], size: Resize) -> NDArray[np.uint8]:
+    """A picture at another size, antialiased.
+
+    A pair is (height, width), whatever becomes of the proportions; a number is the side of a
+    square: the shorter side is brought to it and the middle is cut out.
+    """
+    module = _pillow()
+    height, width = image.shape[:2]
+    wanted = (size, size) if isinstance(size, int) else size
+    box = None
+    if isinstance(size, int):
+        side = min(height, width)
+        left, top = (width - side) / 2, (height - side) / 2
+        box = (left, top, left + side, top + side)
+    picture = module.fromarray(image[..., 0] if image.shape[2] == 1 else image)
+    small = picture.resize(wanted[::-1], module.Resampling.BILINEAR, box=box)
+    return np.asarray(small, dtype=np.uint8).reshape(*wanted, image.shape[2])
+
+
+def resizing(size: Any) -> None:
+    """Refuse what is no size."""
+    sides = (size,) if isinstance(size, int) else size
+    if size is None:
+        return
+    whole = isinstance(sides, tuple | list) and all(
+        isinstance(s, int) and not isinstance(s, bool) and s > 0 for s in sides
+    )
+    if not whole or not (isinstance(size, int) or len(sides) == 2):
+        raise ValueError(f"resize is a number of pixels or (height, width), not {size!r}")
+
+
+class _Reader:
+    """Decodes one file after the other and keeps account of what it says of them."""
+
+    def __init__(self, where: str, resize: Resize | None) -> None:
+        self._where, self._resize = where, resize
+        self._images: list[NDArray[np.uint8]] = []
+        self._classes: list[str] = []
+        self._ids: list[str] = []
+        self._left_out: dict[str, list[str]] = {}
+        self._changed: dict[str, list[str]] = {}
+
+    def take(self, file: PictureFile, class_name: str) -> None:
+        try:
+            image, notes = decoded(file.read())
+        except UnreadableError as error:
+            self.leave_out(file.name, str(error))
+            return
+        for note in notes:
+            self._changed.setdefault(note, []).append(file.name)
+        if self._resize is not None:
+            image = resized(image, self._resize)
+        self._check_size(file.name, image)
+        self._images.append(image)
+        self._classes.append(class_name)
+        self._ids.append(readable(file.name))
+
+    def leave_out(self, name: str, reason: str) -> None:
+        self._left_out.setdefault(reason, []).append(name)
+
+    def pictures(self) -> Pictures:
+        """All that was taken; what was left out is said."""
+        self._say()
+        names = sorted(set(self._classes))
+        if len(names) < 2:
+            found = f"one class folder with pictures, {names[0]!r}" if names else "no picture"
+            raise ValueError(
+                f"{self._where} holds {found}: a classifier needs at least two class folders, as "
+                "in cats/1.png and dogs/2.png"
+            )
+        number = {name: i for i, name in enumerate(names)}
+        labels = np.array([number[name] for name in self._classes], dtype=np.int64)
+        return Pictures(self._stacked(), labels, tuple(map(readable, names)), self._ids)
+
+    def _stacked(self) -> NDArray[np.uint8]:
+        channels = max(image.shape[2] for image in self._images)
+        height, width = self._images[0].shape[:2]
+        grey = sum(image.shape[2] == 1 for image in self._images)
+        if channels == 3 and grey:
+            _warn(f"{grey} grey pictures of {self._where} stand as colour ones among the others")
+        stacked = np.empty((len(self._images), height, width, channels), dtype=np.uint8)
+        for i, image in enumerate(self._images):
+            stacked[i] = image  # a grey one is repeated
+        return stacked
+
+    def _check_size(self, name: str, image: NDArray[np.uint8]) -> None:
+        if not self._images or image.shape[:2] == self._images[0].shape[:2]:
+            return
+        sizes = [f"{i.shape[0]}×{i.shape[1]}" for i in (self._images[0], image)]
+        raise ValueError(
+            f"the pictures of {self._where} have different sizes: {self._ids[0]!r} is {sizes[0]} "
+            f"(height×width), {name!r} is {sizes[1]}: give resize=64, or resize=(height, width)"
+        )
+
+    def _say(self) -> None:
+        if self._left_out:
+            count = sum(map(len, self._left_out.values()))
+            _warn(f"{count} files of {self._where} are left out: {_listed(self._left_out)}")
+        for note, names in self._changed.items():
+            _warn(f"{len(names)} pictures of {self._where}: {note} ({_some(names)})")
+
+
+def readable(name: str) -> str:
+    """A file's name as text that can be written: bytes that are none are shown by number."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _check_classes(files: Sequence[PictureFile], depth: int, where: str) -> None:
+    """Refuse a tree of trees: its parts, such as train and test, are no classes."""
+    inner: dict[str, set[str]] = {}
+    for file in files:
+        if len(file.parts) <= depth + 1:
+            continue
+        if len(file.parts) == depth + 2:
+            return
+        inner.setdefault(file.parts[depth], set()).add(file.parts[depth + 1])
+    if len(inner) > 1 and len(set(map(frozenset, inner.values()))) == 1:
+        names = sorted(inner)
+        raise ValueError(
+            f"{where} holds {' and '.join(names[:2])}, each with the same folders in it: give one "
+            f"of them, as in {Path(where) / names[0]}"
+        )
+
+
+def _files_below(folder: Path) -> list[PictureFile]:
+    files = []
+    for top, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not _hidden(name)]
+        linked = [name for name in folders if (Path(top) / name).is_symlink()]
+        if linked and Path(top) == folder:  # class folders may be links, one level deep
+            files += [found for name in linked for found in _below_link(folder / name, name)]
+        for name in names:
+            path = Path(top) / name
+            if not _hidden(name) and path.is_file():
+                files.append(_on_disk(path, path.relative_to(folder).as_posix()))
+    return sorted(files, key=lambda file: file.name)
+
+
+def _below_link(folder: Path, name: str) -> list[PictureFile]:
+    return [
+        _on_disk(path, f"{name}/{path.relative_to(folder).as_posix()}")
+        for path in folder.rglob("*")
+        if path.is_file() and not any(map(_hidden, path.relative_to(folder).parts))
+    ]
+
+
+def _on_disk(path: Path, name: str) -> PictureFile:
+    def read() -> bytes:
+        try:
+            if path.stat().st_size > MOST_BYTES:
+                raise UnreadableError(f"larger than {MOST_BYTES // 1_000_000} MB")
+            return path.read_bytes()
+        except OSError as error:
+            raise UnreadableError(f"can't be read ({error.strerror})") from None
+
+    return PictureFile(name, read)
+
+
+def _files_inside(archive: zipfile.ZipFile, path: Path) -> list[PictureFile]:
+    files = []
+    for info in archive.infolist():
+        _check_entry(info, path)
+        parts = PurePosixPath(info.filename).parts
+        if not info.is_dir() and not any(map(_hidden, parts)):
+            files.append(PictureFile(info.filename, _entry_reader(archive, info, path)))
+    return sorted(files, key=lambda file: file.name)
+
+
+def _check_entry(info: zipfile.ZipInfo, path: Path) -> None:
+    name = info.orig_filename.replace("\\", "/")
+    parts = PurePosixPath(name).parts
+    if name.startswith("/") or ".." in parts or (parts and parts[0].endswith(":")):
+        raise ValueError(f"{path} holds the path {readable(name)!r}, which climbs out of it")
+    swells = info.file_size > _MOST_RATIO * max(1, info.compress_size)
+    if info.file_size > MOST_BYTES or (swells and info.file_size > MOST_BYTES // 100):
+        raise ValueError(
+            f"{path} looks like a decompression bomb: {readable(name)!r} swells from "
+            f"{info.compress_size} to {info.file_size} bytes"
+        )
+
+
+def _entry_reader(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path
+) -> Callable[[], bytes]:
+    def read() -> bytes:
+        try:
+            with archive.open(info) as stream:
+                raw = stream.read(MOST_BYTES + 1)
+        except RuntimeError:
+            raise UnreadableError("encrypted") from None
+        except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError):
+            raise UnreadableError("broken") from None
+        if len(raw) > MOST_BYTES:
+            raise ValueError(f"{path} is a decompression bomb: {info.filename!r} never ends")
+        return raw
+
+    return read
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"
+
+
+def _pixels(picture: Image.Image) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
+    notes = []
+    if getattr(picture, "is_animated", False):
+        notes.append("animated, the first image is taken")
+    if picture.mode in _SHORT_GREY:
+        notes.append("16-bit, brought to 8")
+        return _shortened(picture), tuple(notes)
+    if picture.mode == "F":
+        raise UnreadableError("real numbers of unknown range")
+    if _transparent(picture):
+        notes.append("transparent parts became white")
+        picture = _on_white(picture)
+    grey = picture.mode in ("1", "L")
+    array = np.asarray(picture.convert("L" if grey else "RGB"), dtype=np.uint8)
+    return array[..., np.newaxis] if grey else array, tuple(notes)
+
+
+def _shortened(picture: Image.Image) -> NDArray[np.uint8]:
+    values = np.asarray(picture).astype(np.int64)
+    if values.min() < 0 or values.max() > _WIDEST_GREY:
+        raise UnreadableError("grey levels beyond 16 bits")
+    return np.rint(values / 257).astype(np.uint8)[..., np.newaxis]
+
+
+def _transparent(picture: Image.Image) -> bool:
+    if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
+        alpha = picture.convert("RGBA").getchannel("A")
+        return bool(np.asarray(alpha).min() < 255)
+    return False
+
+
+def _on_white(picture: Image.Image) -> Image.Image:
+    pixels = np.asarray(picture.convert("RGBA"), dtype=np.float64)
+    alpha = pixels[..., 3:] / 255
+    flat = np.rint(pixels[..., :3] * alpha + 255 * (1 - alpha)).astype(np.uint8)
+    merged = _pillow().fromarray(flat)
+    return merged.convert("L") if picture.mode == "LA" else merged
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise ImportError("reading pictures from files needs Pillow: pip install pillow") from error
+    return Image
+
+
+def _listed(reasons: dict[str, list[str]]) -> str:
+    return "; ".join(f"{len(names)} {reason} ({_some(names)})" for reason, names in reasons.items())
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(readable(name) for name in names[:_NAMED])
+    return shown if len(names) <= _NAMED else f"{shown}, …"
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, UserWarning, stacklevel=2)
+
+
+def common_root(files: Sequence[PictureFile]) -> int:
+    """Depth of the class folders in a zip: 1 where everything lies in one folder, else 0."""
+    tops = Counter(file.parts[0] for file in files)
+    deep = all(len(file.parts) > 2 for file in files)
+    return 1 if files and len(tops) == 1 and deep else 0

@@ -13,7 +13,7 @@ import numpy as np
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.widgets.bar import Bar
 from memowidgets.widgets.cells import created, displayed
-from memowidgets.widgets.explorer import ThresholdExplorer
+from memowidgets.widgets.explorer import MOST_OTHERS, ThresholdExplorer
 from memowidgets.widgets.inspector import SampleInspector
 from memowidgets.widgets.pages import Extra
 from memowidgets.widgets.standin import bundle
@@ -65,6 +65,7 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         self._progress: Progress | None = None
         self._worker: threading.Thread | None = None
         self._shown: Pick | None = None
+        self._inspected: partial[None] | None = None
         self._restoring = False
         self._taus: dict[str, float] = {}
         self.bar = Bar(
@@ -86,6 +87,7 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         self.add_class("mw-dashboard")
         self.bar.observe(self._picked, ["checkpoint", "layer", "score"])
         self.explorer.observe(self._tau_moved, "tau")
+        self.explorer.observe(self._eta_moved, "eta_committed")
         self._show_device()
         self._picked(None)
         created(self)
@@ -243,30 +245,44 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         self.explorer._dimmed = self.inspector._dimmed = dimmed  # noqa: SLF001 - parts of one view
 
     def _show(self, pick: Pick, view: ScoreView) -> None:
-        memorized, keep, left_out = _truth(view)
+        log_lira, keep, left_out = _truth(view)
         scores = view.scores[keep]
         tau = self._tau_for(pick[0], scores)
-        truth = "" if memorized is None else f"log-LiRA ≥ {view.eta:g}"
+        eta = view.eta if self._shown is None else self.explorer.eta_committed
+        extras = self._extras(pick)
         shared: dict[str, Any] = {
-            "memorized": memorized,
+            "log_lira": log_lira,
             "errors": _kept(view.errors, keep),
             "title": view.title,
         }
-        self._shown = pick
-        self.explorer.update(scores, tau=tau, truth=truth, **shared)
-        self.inspector.update(
+        self._shown, self._inspected = pick, None
+        self.explorer.update(
             scores,
             tau=tau,
-            labels=view.labels[keep],
-            positions=view.positions[keep],
-            log_lira=_kept(view.log_lira, keep),
-            probabilities=_kept(view.probabilities, keep),
-            extras=self._extras(pick),
+            eta=eta,
+            others=partial(_aligned, extras, view.positions[keep]) if extras else None,
             **shared,
         )
+        self._inspected = partial(
+            self.inspector.update,
+            scores,
+            labels=view.labels[keep],
+            positions=view.positions[keep],
+            probabilities=_kept(view.probabilities, keep),
+            extras=extras,
+            **shared,
+        )
+        self._inspected(tau=tau, memorized=None if log_lira is None else log_lira >= eta)
         self.inspector.layout.display = None
         self.bar._warnings = [*left_out, *view.warnings]  # noqa: SLF001 - one front end
         self._fresh()
+
+    def _eta_moved(self, _change: object) -> None:
+        """The same samples, with others of them memorised."""
+        with self._lock:
+            inspected = self._inspected
+            if inspected is not None and inspected.keywords["log_lira"] is not None:
+                inspected(memorized=inspected.keywords["log_lira"] >= self.explorer.eta_committed)
 
     def _extras(self, pick: Pick) -> dict[str, Extra]:
         """The other scores that are computed at this layer and checkpoint, to sort by."""
@@ -354,8 +370,20 @@ def _kept(values: Any, keep: Any) -> Any:
     return None if values is None else values[keep]
 
 
+def _aligned(extras: dict[str, Extra], positions: Any) -> dict[str, Any]:
+    """Other scores by name, of the samples at these positions; those that lack one are left out."""
+    found: dict[str, Any] = {}
+    for extra in list(extras.values())[:MOST_OTHERS]:
+        theirs, scores = extra.read()
+        order = np.argsort(theirs)
+        places = np.searchsorted(theirs, positions, sorter=order).clip(max=len(theirs) - 1)
+        if np.array_equal(theirs[order][places], positions):
+            found[extra.label] = scores[order][places]
+    return found
+
+
 def _truth(view: ScoreView) -> tuple[Any, Any, list[str]]:
-    """Who is memorised, which rows have a log-LiRA at all, and a sentence on those without."""
+    """Log-LiRA where it is known, which rows have one at all, and a sentence on those without."""
     if view.log_lira is None:
         return None, np.ones(len(view.scores), dtype=np.bool_), []
     known = np.isfinite(view.log_lira)
@@ -363,4 +391,4 @@ def _truth(view: ScoreView) -> tuple[Any, Any, list[str]]:
     if left_out == len(known):
         return None, np.ones(len(known), dtype=np.bool_), ["No sample has a log-LiRA yet."]
     notes = [f"{left_out} samples have no log-LiRA and are left out here."] if left_out else []
-    return view.log_lira[known] >= view.eta, known, notes
+    return view.log_lira[known], known, notes

@@ -157,16 +157,18 @@ class ThresholdExplorer(anywidget.AnyWidget):
         self._worker = Newest("memowidgets-explorer")
         self._given = _NOTHING
         self._judged = _Judged(_NOTHING, 4.0)
+        self._others: Others | None = None
         first, least = checked_tau(tau), checked_tau(eta, "eta")
-        given = _NOTHING
+        given, compared = _NOTHING, None
         if scores is not None:
-            given = _checked(scores, memorized, title, errors, truth, log_lira, others)
+            given = _checked(scores, memorized, title, errors, truth, log_lira)
+            compared = _checked_others(others, given)
         super().__init__(**traits)
         with self.hold_sync():
             self.tau = self.tau_committed = first
             self.eta = self.eta_committed = least
-            self.comparing = isinstance(given.others, Mapping)
-            self._take(given)
+            self.comparing = isinstance(compared, Mapping)
+            self._take(given, compared)
         self._work_later()
         self.on_msg(ThresholdExplorer._asked)
         created(self)
@@ -190,12 +192,13 @@ class ThresholdExplorer(anywidget.AnyWidget):
         """
         threshold = self.tau if tau is None else checked_tau(tau)
         least = self.eta if eta is None else checked_tau(eta, "eta")
-        given = _checked(scores, memorized, title, errors, truth, log_lira, others)
+        given = _checked(scores, memorized, title, errors, truth, log_lira)
+        compared = _checked_others(others, given)
         with self.hold_sync():
             self.tau = self.tau_committed = threshold
             self.eta = self.eta_committed = least
-            self.comparing = self.comparing or isinstance(given.others, Mapping)
-            self._take(given)
+            self.comparing = self.comparing or isinstance(compared, Mapping)
+            self._take(given, compared)
             self._dimmed = False
         self._work_later()
 
@@ -220,12 +223,9 @@ class ThresholdExplorer(anywidget.AnyWidget):
         True
         >>> explorer.close()
         """
-        given = replace(self._given, others=_checked_others(others, self._given))
-        with self._lock:
-            self._given = given
+        self._others = _checked_others(others, self._given)
         with self.hold_sync():
-            self._comparable = given.others is not None
-            self.comparing = given.others is not None
+            self._comparable = self.comparing = self._others is not None
             self._judge()
         self._work_later()
 
@@ -283,10 +283,10 @@ class ThresholdExplorer(anywidget.AnyWidget):
 
     # ---------------------------------------------------------------- what the page is told
 
-    def _take(self, given: _Given) -> None:
+    def _take(self, given: _Given, others: Others | None) -> None:
         with self._lock:
             self._given = given = replace(given, version=self._given.version + 1)
-        self._comparable = given.others is not None
+        self._others, self._comparable = others, others is not None
         self._data = given.wire if len(given.scores) else {}
         self._judge()
         self._count()
@@ -299,7 +299,7 @@ class ThresholdExplorer(anywidget.AnyWidget):
 
     def _work_later(self) -> None:
         """Have worked out in a thread what takes a while; never while traits are held back."""
-        job = partial(_work_out, weakref.ref(self), self._judged, self.comparing)
+        job = partial(_work_out, weakref.ref(self), self._judged)
         if len(self._given.scores):
             self._worker.run(job)
 
@@ -351,7 +351,6 @@ class _Given:
     levels: ErrorLevels | None
     counting: Bools
     note: str = ""
-    others: Others | None = None
     version: int = 0
 
     @cached_property
@@ -416,8 +415,11 @@ class _Judged:
         return {**self.key, **self.given.sorted.packed_truth(self.memorized)}
 
 
-def _work_out(widget: weakref.ref[ThresholdExplorer], judged: _Judged, comparing: bool) -> None:
-    """Tell the page what takes a while: the band of the ROC, and the other scores' ROCs."""
+def _work_out(widget: weakref.ref[ThresholdExplorer], judged: _Judged) -> None:
+    """Tell the page what takes a while: the band of the ROC, and the other scores' ROCs.
+
+    Holds the widget only to ask for the other scores, and to tell: a closed one is let go.
+    """
     late = {**judged.key, "band": None, "remarks": [], "others": [], "failed": ""}
     evaluation = judged.evaluation
     if evaluation is not None:
@@ -425,23 +427,24 @@ def _work_out(widget: weakref.ref[ThresholdExplorer], judged: _Judged, comparing
         columns = [frame[name].to_numpy() for name in ("fpr", "tpr_low", "tpr_high")]
         late["band"] = np.concatenate(columns).astype(np.float32).tobytes()
         late["remarks"] = list(evaluation.warnings)
-    if evaluation is not None and comparing:
+    explorer = widget()
+    if explorer is None or explorer._judged is not judged:  # noqa: SLF001 - its own worker
+        return
+    if evaluation is not None and explorer.comparing:
         try:
-            late["others"] = _compared(judged.given, evaluation)
+            late["others"] = _compared(explorer._others, judged.given, evaluation)  # noqa: SLF001
         except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it
             late["failed"] = f"The other scores can't be compared: {error}"
-    explorer = widget()
-    if explorer is not None and explorer._judged is judged:  # noqa: SLF001 - its own worker
+    if explorer._judged is judged:  # noqa: SLF001
         explorer._late = late  # noqa: SLF001
 
 
-def _compared(given: _Given, evaluation: Evaluation) -> list[dict[str, Any]]:
-    """Each other score's curve, its AUC, and how much lower this one's is, with intervals."""
-    others = given.others or {}
+def _compared(others: Others | None, given: _Given, evaluation: Evaluation) -> list[dict[str, Any]]:
+    """Each other score's curve, its AUC, and how much it is above this one's, with intervals."""
     if callable(others):
         others = _checked_mapping(others(), given)
     found = []
-    for name, scores in others.items():
+    for name, scores in (others or {}).items():
         other = roc(scores, evaluation.memorized)
         curve = other.roc
         finite = [other.auc, *other.auc_interval]
@@ -461,7 +464,6 @@ def _checked(
     errors: ArrayLike | None,
     truth: str,
     log_lira: ArrayLike | None,
-    others: Others | None,
 ) -> _Given:
     values = checked_floats("scores", scores)
     n = len(values)
@@ -474,8 +476,7 @@ def _checked(
     if gaps is not None:
         gaps, counting, note = _with_gaps(gaps)
     levels = None if spread is None else ErrorLevels.of(spread[counting])
-    given = _Given(title, truth, values[counting], flags, gaps, levels, counting, note)
-    return replace(given, others=_checked_others(others, given))
+    return _Given(title, truth, values[counting], flags, gaps, levels, counting, note)
 
 
 def _with_gaps(log_lira: Floats) -> tuple[Floats | None, Bools, str]:

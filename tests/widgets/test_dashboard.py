@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from ipywidgets.widgets.widget import _instances
 
+from memowidgets.evaluation import roc
 from memowidgets.widgets import Dashboard
 from tests.widgets.fake_source import FakeSource
 
@@ -147,6 +148,32 @@ def test_samples_without_log_lira_are_left_out_and_counted(opened):
     dashboard.wait(10)
     assert dashboard.explorer.counts["n"] == 195
     assert "5 samples have no log-LiRA" in dashboard.bar._warnings[0]
+
+
+def test_eta_moves_the_inspector_too_and_stays_for_other_scores(opened):
+    dashboard, source = opened()
+    log_lira = source.view("psmi", "last", "epoch-2").log_lira
+    before = dashboard.inspector._rows.memorized.sum()
+    dashboard.explorer.eta = 8.0
+    wanted = (log_lira >= 8).sum()
+    assert dashboard.inspector._rows.memorized.sum() == wanted < before
+    dashboard.bar.score = "loss"
+    assert dashboard.explorer.evaluation.n_memorized == wanted
+    assert dashboard.inspector._rows.memorized.sum() == wanted
+
+
+def test_other_scores_are_read_only_to_be_compared(opened):
+    dashboard, source = opened()
+    explorer = dashboard.explorer
+    assert explorer._worker.wait(30)
+    assert explorer._comparable
+    assert len(source.threads) == 1
+    explorer.comparing = True
+    assert explorer._worker.wait(30)
+    (other,) = explorer._late["others"]
+    view = source.view("loss", "last", "epoch-2")
+    assert other["name"] == "Loss"
+    assert other["auc"][0] == roc(view.scores, view.log_lira >= 4).auc
 
 
 def test_warnings_of_the_view_are_shown(opened):

@@ -395,8 +395,8 @@ class Explorer {
     this.ears.onModel("change:_truth", () => this.hearTruth());
     this.ears.onModel("change:_late", () => this.hearLate());
     this.ears.onModel("change:_dimmed", () => this.dim());
-    this.ears.onModel("change:_comparable", () => this.showCompared());
-    this.ears.onModel("change:comparing", () => this.showCompared());
+    this.ears.onModel("change:_comparable", () => this.hearLate());
+    this.ears.onModel("change:comparing", () => this.hearLate());
     this.ears.onModel("change:tau", () => this.hearTau());
     this.ears.onModel("change:eta", () => this.hearEta());
     this.ears.onModel("msg:custom", (content, buffers) => this.receive(content, buffers));
@@ -424,8 +424,7 @@ class Explorer {
     this.ears.on(compare, "change", () => {
       this.model.set("comparing", compare.checked);
       this.heard = tell(this.model);
-      this.showCompared();
-      this.showHint();
+      this.hearLate();
     });
   }
 

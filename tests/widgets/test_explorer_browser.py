@@ -1,0 +1,163 @@
+"""The τ explorer in a real JupyterLab: drag τ and η, compare, and count as Python does."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+
+SCORES = """
+import numpy as np
+from memowidgets.widgets import ThresholdExplorer
+from tests.widgets.fake_source import scores_like_psmi
+scores, errors, log_lira = scores_like_psmi(2000)
+log_lira[:7] = np.nan
+noise = np.random.default_rng(1).normal(0, 0.3, 2000)
+"""
+JUDGED = (
+    SCORES
+    + """
+explorer = ThresholdExplorer(
+    scores, log_lira=log_lira, errors=errors, title="PSMI, layer 30",
+    others={"loss": scores + noise, "<img src=x onerror=alert(1)>": noise})
+explorer
+"""
+)
+
+
+def root(page):
+    return page.locator(".mw-explorer").first
+
+
+def eventually(notebook, expression, wanted, seconds=20):
+    """Wait until the kernel has heard of something."""
+    deadline = time.monotonic() + seconds
+    while (found := notebook.python(expression)) != wanted:
+        assert time.monotonic() < deadline, f"{expression} is {found}, not {wanted}"
+        time.sleep(0.05)
+
+
+def settled(notebook):
+    """The page's counts, once the kernel stands at the same τ and η; both agree."""
+    page = notebook.page
+    page.wait_for_selector(".mw-explorer:not(.mw-pending)")
+    shown = json.loads(root(page).get_attribute("data-counts"))
+    eventually(notebook, "explorer.tau_committed", float(root(page).get_attribute("data-tau")))
+    if eta := root(page).get_attribute("data-eta"):
+        eventually(notebook, "explorer.eta_committed", float(eta))
+    counts = notebook.python("explorer.counts")
+    assert shown == {
+        "falseAlarms" if name == "false_alarms" else name: counts[name]
+        for name in counts
+        if name != "n"
+    }
+    point = "explorer.evaluation.at(explorer.tau)"
+    assert notebook.python(f"[{point}.hits, {point}.missed]") == [shown["hits"], shown["missed"]]
+    return shown
+
+
+def test_eta_moves_and_others_are_compared(notebook_page):
+    notebook = notebook_page([JUDGED])
+    page = notebook.page
+    page.locator(".mw-curve-entry").nth(2).wait_for()
+    before = settled(notebook)
+    page.get_by_text("<img src=x", exact=False).first.wait_for()
+    page.get_by_text("7 samples have no log-LiRA and are left out.").wait_for()
+    notebook.screenshots("explorer-compared", of=".mw-explorer")
+
+    slider = page.get_by_label("memorised from log-LiRA η")
+    box = slider.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] / 2, steps=10)
+    page.mouse.up()
+    dragged = settled(notebook)
+    assert dragged["hits"] + dragged["missed"] < before["hits"] + before["missed"]
+    page.keyboard.press("Shift+ArrowRight")
+    finer = settled(notebook)
+    assert finer["hits"] + finer["missed"] == dragged["hits"] + dragged["missed"] - 1
+    page.get_by_label("η", exact=True).fill("4,5")
+    page.keyboard.press("Enter")
+    eventually(notebook, "explorer.eta_committed", 4.5)
+    settled(notebook)
+    auc = notebook.python("explorer.evaluation.auc")
+    assert root(page).locator(".mw-tile-auc .mw-tile-value").inner_text() == f"{auc:.2f}"
+    page.locator(".mw-curves:not(.mw-waiting)").wait_for()
+    assert page.locator("path.mw-other-curve").count() == 2
+
+    notebook.python("setattr(explorer, 'eta', 6.0)")
+    page.wait_for_selector('.mw-explorer[data-eta="6"]')
+    settled(notebook)
+    page.get_by_label("compare scores").uncheck()
+    eventually(notebook, "explorer.comparing", wanted=False)
+    assert page.locator("path.mw-other-curve").count() == 0
+    page.get_by_role("radio", name="log-log").click()
+    page.get_by_role("radio", name="log", exact=True).click()
+    page.get_by_role("button", name="TPR ≥ 75 %").click()
+    settled(notebook)
+    notebook.screenshots("explorer-log", of=".mw-explorer", themes=["light"])
+
+
+def test_each_score_is_counted_exactly(notebook_page):
+    cell = (
+        SCORES
+        + "near = np.float32(0.1) + np.spacing(0.1) * np.arange(-6, 7)\n"
+        + "explorer = ThresholdExplorer(np.repeat(near, [1, 3] * 6 + [1]),\n"
+        + "    np.arange(25) % 3 == 0, tau=float(near[0]))\nexplorer"
+    )
+    notebook = notebook_page([cell])
+    page = notebook.page
+    page.wait_for_selector(".mw-tau-knob")
+    near = np.array(notebook.python("[float(x) for x in near]"))
+    field = page.get_by_label("τ", exact=True)
+    for tau in np.unique([near[3], np.nextafter(near[3], -1), np.nextafter(near[3], 1), near[4]]):
+        field.fill(repr(float(tau)))
+        field.press("Enter")
+        eventually(notebook, "explorer.tau_committed", float(tau))
+        settled(notebook)
+
+
+def test_all_by_keyboard(notebook_page):
+    notebook = notebook_page([JUDGED])
+    page = notebook.page
+    page.locator(".mw-curve-entry").nth(2).wait_for()
+    page.get_by_label("threshold τ").focus()
+    reached = []
+    for _ in range(40):
+        name = page.evaluate(
+            "() => { const e = document.activeElement; return e.closest('.mw-explorer') ?"
+            " e.getAttribute('aria-label') || e.textContent || e.parentElement.textContent : null }"
+        )
+        if name is None:
+            break
+        outline = page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none", f"no focus to be seen on {name}"
+        reached.append(name)
+        page.keyboard.press("Tab")
+    for name in ("threshold τ", "τ", "memorised from log-LiRA η", "η", "Youden", "flag"):
+        assert name in reached
+    assert "compare scores" in reached
+    assert {"linear", "√"} <= set(reached)
+
+
+def test_a_million_scores_travel_and_count(notebook_page):
+    cell = (
+        "import numpy as np\nfrom memowidgets.widgets import ThresholdExplorer\n"
+        "rng = np.random.default_rng(0)\n"
+        "log_lira = rng.gumbel(-2, 1.5, 1_000_000)\n"
+        "scores = rng.normal(size=1_000_000) - (log_lira >= 4)\n"
+        "explorer = ThresholdExplorer(scores, log_lira=log_lira, tau=-2.0,\n"
+        "    errors=rng.gamma(2, 0.001, 1_000_000))\nexplorer"
+    )
+    notebook = notebook_page([cell])
+    page = notebook.page
+    page.wait_for_selector(".mw-tau-knob")
+    settled(notebook)
+    shown = root(page).locator(".mw-close").inner_text()
+    undecided = notebook.python("explorer.undecided")
+    assert shown.replace("\u202f", "") == f"{undecided} could go either way"
+    page.get_by_label("memorised from log-LiRA η").focus()
+    page.keyboard.press("ArrowRight")
+    eventually(notebook, "explorer.eta_committed", 4.1)
+    settled(notebook)

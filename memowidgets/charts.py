@@ -6,18 +6,28 @@ import io
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ["training_curves"]
+__all__ = ["memorization_scatter", "shadow_curves", "training_curves"]
 
 _CURVES = {
     "drop": "median loss, share dropped",
     "train_accuracy": "training accuracy",
     "test_accuracy": "held-out accuracy",
 }
+_NAMES = {
+    "log_lira": "log-LiRA",
+    "attack_success_rate": "attack success rate (global LiRA)",
+    "counterfactual": "counterfactual memorisation",
+    "rmia": "RMIA",
+    "auc": "AUC",
+    "rho": "Spearman's ρ with all shadow models",
+}
+_CELLS = 40
 _COLORS = ("#1b5e8c", "#8a6d00", "#7a3e9d")
 _DASHES = ([1, 0], [6, 3], [2, 2])
 
@@ -84,6 +94,114 @@ def training_curves(checkpoints: pd.DataFrame) -> alt.LayerChart:
         .encode(x="epoch:Q", text=alt.value("ρ: predict here"))
     )
     return _offline()(layer=[lines, rule, label]).properties(width=460, height=220)
+
+
+def memorization_scatter(
+    values: pd.DataFrame, x: str = "counterfactual", y: str = "attack_success_rate"
+) -> alt.LayerChart:
+    """Two definitions of memorisation against each other, samples counted in cells.
+
+    Parameters
+    ----------
+    values : DataFrame
+        A row a sample, as `MemorizationComparison.values`.
+    x, y : str
+        The columns to draw.
+
+    Returns
+    -------
+    altair.LayerChart
+        At most 1600 cells, darker where more samples are (paper, Appendix C).
+
+    Raises
+    ------
+    ValueError
+        If a column is missing.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"counterfactual": [0.1, 2.0], "attack_success_rate": [0.5, 0.9]})
+    >>> len(memorization_scatter(table).layer)
+    1
+    """
+    import altair as alt
+
+    missing = [name for name in (x, y) if name not in values]
+    if missing:
+        raise ValueError(
+            f"the table lacks {', '.join(missing)}; it has {', '.join(map(str, values))}"
+        )
+    counts, across, up = np.histogram2d(values[x], values[y], bins=_CELLS)
+    columns, rows = np.nonzero(counts)
+    cells = pd.DataFrame(
+        {
+            "x": across[columns],
+            "x2": across[columns + 1],
+            "y": up[rows],
+            "y2": up[rows + 1],
+            "samples": counts[columns, rows],
+        }
+    )
+    drawn = (
+        alt.Chart(cells)
+        .mark_rect()
+        .encode(
+            x=alt.X("x:Q", title=_spoken(x)),
+            x2="x2:Q",
+            y=alt.Y("y:Q", title=_spoken(y), scale=alt.Scale(zero=False)),
+            y2="y2:Q",
+            color=alt.Color(
+                "samples:Q", scale=alt.Scale(type="log", scheme="blues"), title="samples"
+            ),
+        )
+    )
+    return _offline()(layer=[drawn]).properties(width=380, height=280)
+
+
+def shadow_curves(table: pd.DataFrame, value: str = "auc") -> alt.LayerChart:
+    """A number against the number of shadow models, with its band.
+
+    Parameters
+    ----------
+    table : DataFrame
+        As `Audit.shadow_curve` returns it.
+    value : {"auc", "memorized", "agreement", "rho"}
+        What to draw.
+
+    Returns
+    -------
+    altair.LayerChart
+
+    Raises
+    ------
+    ValueError
+        If a column is missing.
+
+    Examples
+    --------
+    >>> row = {"n_shadows": [4, 8], "auc": [0.8, 0.9], "auc_low": [0.7, 0.85]}
+    >>> len(shadow_curves(pd.DataFrame({**row, "auc_high": [0.9, 0.95]})).layer)
+    2
+    """
+    import altair as alt
+
+    missing = [c for c in ("n_shadows", value, f"{value}_low", f"{value}_high") if c not in table]
+    if missing:
+        raise ValueError(f"the table lacks the columns {', '.join(missing)}")
+    base = alt.Chart(table).encode(
+        x=alt.X("n_shadows:Q", title="shadow models", scale=alt.Scale(type="log", base=2))
+    )
+    band = base.mark_area(opacity=0.25, color=_COLORS[0]).encode(
+        y=alt.Y(f"{value}_low:Q", title=_spoken(value), scale=alt.Scale(zero=False)),
+        y2=f"{value}_high:Q",
+    )
+    line = base.mark_line(point=True, color=_COLORS[0]).encode(y=f"{value}:Q")
+    return _offline()(layer=[band, line]).properties(width=420, height=240)
+
+
+def _spoken(name: str) -> str:
+    """A column's name as an axis says it."""
+    return _NAMES.get(name, name.replace("_", " "))
 
 
 @cache

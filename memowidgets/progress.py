@@ -26,12 +26,15 @@ class Step:
         What is being done, in a few words.
     seconds_left : float or None
         Estimated from the pieces done so far; None before the first.
+    detail : str
+        What else there is to know of the work, such as when the next piece will be done.
     """
 
     done: int
     total: int
     what: str
     seconds_left: float | None
+    detail: str = ""
 
 
 class Progress:
@@ -72,7 +75,7 @@ class Progress:
         """Ask the work to stop; it does so at its next report."""
         self._stop.set()
 
-    def report(self, done: int, total: int, what: str) -> None:
+    def report(self, done: int, total: int, what: str, detail: str = "") -> None:
         """Say how far the work is; raises `Cancelled` once somebody asked it to stop."""
         if self._stop.is_set():
             raise Cancelled(f"cancelled while {what}")
@@ -80,7 +83,7 @@ class Progress:
         if what != self._task:
             self._task, self._started, self._done_at_start = what, now, done
         if self._listener is not None:
-            self._listener(Step(done, total, what, self._seconds_left(done, total, now)))
+            self._listener(Step(done, total, what, self._seconds_left(done, total, now), detail))
 
     def _seconds_left(self, done: int, total: int, now: float) -> float | None:
         finished = done - self._done_at_start

@@ -300,6 +300,13 @@ class RunDirectory:
         finally:
             lock.release()
 
+    @contextmanager
+    def explained(self, path: Path) -> Iterator[None]:
+        """Turn what the system says of a failed write to `path` into a `StoreError`."""
+        self._check_writable()
+        with _explained(path, self.path):
+            yield
+
     def _tensor_path(self, name: str) -> Path:
         return self.path / f"{name}.safetensors"
 

@@ -6,16 +6,17 @@ import math
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation, memorization
-from memowidgets.audit import identity, scoring
+from memowidgets.audit import identity, scoring, shadowing
 from memowidgets.audit.catalogue import Catalogue
 from memowidgets.audit.console import shown
 from memowidgets.audit.decisions import RunKeeper, kept, true_labels
@@ -33,14 +34,15 @@ from memowidgets.training.design import Design, HeldOut, Members, draw_design
 from memowidgets.training.device import device_status, resolve_device
 from memowidgets.training.learner import Recipe
 from memowidgets.training.noise import draw_noise
+from memowidgets.training.recorder import Recorder, read_course
 from memowidgets.training.rho import Prediction, Record
-from memowidgets.training.shadows import ShadowJob, ShadowSet
 from memowidgets.training.target import TargetTraining
 
 if TYPE_CHECKING:
     import os
     from pathlib import Path
 
+    from memowidgets.audit.comparing import MemorizationComparison
     from memowidgets.widgets import Dashboard
 
 __all__ = ["Audit"]
@@ -210,10 +212,10 @@ class Audit:
         preferred = model.device if model is not None and device == "auto" else None
         self._device = resolve_device(preferred or device)
         self._catalogue = Catalogue(run, manifest, len(design.members))
-        self._shadows = ShadowSet(run)
+        self._shadows = shadowing.current_set(run)
         self._decision_log = DecisionLog(RunKeeper(run), outside=run.path)
         self._lock = threading.RLock()
-        self._log_lira: dict[tuple[str, str, int], pd.Series] = {}
+        self._log_lira: dict[tuple[str, str, str, str, int, bool], pd.DataFrame] = {}
 
     # What is there
 
@@ -314,10 +316,8 @@ class Audit:
         FloatingPointError
             If the training diverges.
         """
-        if stop_at_drop is not None and not 0 < stop_at_drop < 1:
-            raise ValueError(
-                f"stop_at_drop is a share between 0 and 1, such as 0.95, not {stop_at_drop}"
-            )
+        _check_drop(stop_at_drop)
+        self._refuse_outside("resume it with trainer.train(resume_from_checkpoint=True)")
         with self._lock, shown(progress) as report:
             if stop_at_drop is not None:
                 self._catalogue.rho = stop_at_drop
@@ -326,56 +326,110 @@ class Audit:
             for note in self.prediction.warnings:
                 warnings.warn(note, UserWarning, stacklevel=2)
 
+    def recorder(self, stop_at_drop: float | None = None) -> Recorder:
+        """What keeps checkpoints of a target that is trained elsewhere.
+
+        `memowidgets.training.MemorizationCallback` uses it, for transformers' Trainer.
+
+        Parameters
+        ----------
+        stop_at_drop : float, optional
+            ρ, by which the checkpoint "prediction" is chosen from now on.
+
+        Returns
+        -------
+        Recorder
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the audit's model can't stand for one that is trained elsewhere.
+        """
+        _check_drop(stop_at_drop)
+        recorder = Recorder(
+            self._run,
+            self._recipe(),
+            self._design,
+            self._held_out,
+            self.layers,
+            keep=lambda name, seen: scoring.Pass(self._run, name).write(seen),
+            shown=shown,
+        )
+        if stop_at_drop is not None:
+            self._catalogue.rho = stop_at_drop
+        return recorder
+
     def run_shadows(
         self,
         n: int,
-        checkpoints: str | Sequence[str | float] = ("prediction", "final"),
+        executor: Executor | None = None,
+        checkpoints: str | float | Sequence[str | float] = ("prediction", "final"),
+        design: str = "halves",
+        keep_forward: bool | str | int | Sequence[str | int] = False,
+        audited: Sequence[str] | NDArray[np.bool_] | None = None,
         processes: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Train shadow models on random halves of the pool, until there are `n`.
+        """Train shadow models on parts of the pool, until there are `n`.
+
+        Another process, or another machine that shares the disk, may call this on the same
+        directory: each shadow model is trained once.
 
         Parameters
         ----------
         n : int
             How many in all; those on disk are kept. The paper takes 100.
+        executor : concurrent.futures.Executor, optional
+            Where to train: any, such as Dask's ``client.get_executor()``; it stays yours. Local
+            processes by default.
         checkpoints : sequence
             Where each leaves its logit gaps.
+        design : {"halves", "balanced", "canaries"}
+            What each trains on: a random half (the paper); halves in complementary pairs, so that
+            with an even `n` every sample is in exactly half of the models; or the target's
+            members without the audited samples, and half of those, in such pairs. Each design is
+            a set of its own, and the truth comes from the set that was asked for last.
+        keep_forward : bool, or layers
+            Whether each keeps its forward pass over its own members at the prediction checkpoint,
+            with the last layer's representation or those named ("all"): `as_target` needs it.
+        audited : mask of shape (n,) or sequence of ids, optional
+            For "canaries"; the canaries by default. Duplicates go together.
         processes : int, optional
-            Local worker processes; one a core by default.
+            Shadow models in hand at once: by default a local process for each core or GPU, or
+            what the executor has.
         progress : Progress, optional
             Where to report and hear of a cancel; a progress bar by default.
 
         Raises
         ------
         ValueError
-            If the target trains on everything: then there is no half to compare with.
+            If the target trains on everything: then there is no half to compare with. If a name
+            is unknown, or nothing can be audited.
         StoreError
-            If another process fills the set, it cannot be written, or a worker was killed; the
-            finished ones are kept.
+            If they cannot be written, a worker or the executor died, or a worker has other
+            versions of memowidgets, torch or Python; the finished ones are kept.
         """
-        if n != int(n) or n < 1:
-            raise ValueError(f"n is the number of shadow models in all, at least 1, not {n!r}")
-        if processes is not None and processes < 1:
-            raise ValueError(f"processes must be at least 1, not {processes}")
-        if not len(checkpoints):
-            raise ValueError('checkpoints is empty; the default is ("prediction", "final")')
-        if self._design.all_members:
-            raise ValueError(
-                "the target trains on the whole pool, so shadow models can't tell what it would "
-                'be without a sample: make the audit with members="half" for ground truth'
-            )
+        shadowing.check_request(n, executor, checkpoints, processes)
+        plan = shadowing.planned(self._data, self._design, design, audited)
+        self._refuse_outside(
+            "shadow models must be trained as their target was; for ground truth, let "
+            "audit.train() train the target of another run"
+        )
         with self._lock:
             records = self._catalogue.some_records(checkpoints)
-            job = ShadowJob(
+            job = shadowing.make_job(
                 self._recipe(),
                 self._design,
-                self._manifest["seed"],
-                {record.name: record.step for record in records},
-                {record.name: record.step for record in self._catalogue.records()},
+                self._manifest,
+                self._run,
+                self._catalogue,
+                checkpoints,
+                plan,
+                keep_forward,
             )
+            self._shadows = shadowing.use_set(self._run, plan.key)
         with shown(progress) as report:
-            self._shadows.fill(n, job, processes, report)
+            self._shadows.fill(n, job, processes, report, executor)
             for record in records:  # what log-LiRA needs of the target
                 self._pass(record, report)
 
@@ -487,7 +541,32 @@ class Audit:
         stored = scoring.stored_name(metric, name, record.name)
         return metric not in scoring.PER_LAYER or self._run.has(stored)
 
-    def log_lira(self, checkpoint: str | float = "final", variance: str = "shrunk") -> pd.Series:
+    @overload
+    def log_lira(
+        self,
+        checkpoint: str | float = ...,
+        variance: str = ...,
+        mode: str = ...,
+        *,
+        return_std: Literal[False] = ...,
+    ) -> pd.Series: ...
+    @overload
+    def log_lira(
+        self,
+        checkpoint: str | float = ...,
+        variance: str = ...,
+        mode: str = ...,
+        *,
+        return_std: Literal[True],
+    ) -> tuple[pd.Series, pd.Series]: ...
+    def log_lira(
+        self,
+        checkpoint: str | float = "final",
+        variance: str = "shrunk",
+        mode: str = "online",
+        *,
+        return_std: bool = False,
+    ) -> pd.Series | tuple[pd.Series, pd.Series]:
         """How strongly the target gives away that it trained on each member (paper, Appendix A).
 
         Parameters
@@ -496,6 +575,10 @@ class Audit:
             Target and shadow models are compared at the same one.
         variance : {"shrunk", "per-sample", "global"}
             Of the gaps, see `memowidgets.memorization.log_lira`.
+        mode : {"online", "offline"}
+            Both sides, or the models that did not train on a sample alone.
+        return_std : bool
+            Whether to return standard errors too, from a jackknife over the shadow models.
 
         Returns
         -------
@@ -503,19 +586,24 @@ class Audit:
             log p_in − log p_out of the target's logit gap, by id, in nats. Members that are in
             every shadow model or in none have no log-LiRA and are left out; ``attrs["left_out"]``
             says how many.
+        Series
+            The standard errors, if `return_std`; NaN where there are too few to leave one out.
 
         Raises
         ------
+        ValueError
+            If no member is in two shadow models and out of two others.
         StoreError
             If there are no shadow models, or none that kept this checkpoint.
         """
         record = self._catalogue.record(checkpoint)
-        key = (record.name, variance, self.n_shadows)
+        key = (record.name, variance, mode, self._shadows.key, self.n_shadows, return_std)
         if key not in self._log_lira:
-            self._log_lira[key] = self._computed_log_lira(record, variance)
-        series = self._log_lira[key].copy()
+            self._log_lira[key] = self._computed_log_lira(record, variance, mode, return_std)
+        table = self._log_lira[key]
+        series = table["log_lira"].copy()
         series.attrs["left_out"] = len(self._design.members) - len(series)
-        return series
+        return (series, table["log_lira_std"].copy()) if return_std else series
 
     def member_gaps(
         self, checkpoint: str | float = "final"
@@ -541,9 +629,8 @@ class Audit:
         record = self._catalogue.record(checkpoint)
         shadows = self._shadows.read(record.name)
         columns = np.searchsorted(self._design.pool, self._design.members)
-        target = logit_gap(self._pass(record, None).logits(), self.labels)
         chosen = shadows.members[:, columns], shadows.gaps[:, columns]
-        return record.name, *chosen, target.astype(np.float32)
+        return record.name, *chosen, self._target_gaps(record).astype(np.float32)
 
     def representation(
         self, layer: str | int = "last", checkpoint: str | float = "prediction"
@@ -562,14 +649,154 @@ class Audit:
             raise StoreError(f"nothing was scored at {record.name} yet: call score() there first")
         return made.representation(self._catalogue.layer(layer))
 
-    def _computed_log_lira(self, record: Record, variance: str) -> pd.Series:
-        shadows = self._shadows.read(record.name)
-        columns = np.searchsorted(self._design.pool, self._design.members)
-        target = logit_gap(self._pass(record, None).logits(), self.labels)
-        values = memorization.log_lira(
-            shadows.gaps[:, columns], shadows.members[:, columns], target, variance=variance
+    def _computed_log_lira(
+        self, record: Record, variance: str, mode: str, return_std: bool
+    ) -> pd.DataFrame:
+        _, members, gaps, _ = self.member_gaps(record.name)
+        target = self._target_gaps(record)
+        table = pd.DataFrame(index=pd.Index(self.members, name="id"))
+        if return_std:
+            table["log_lira"], table["log_lira_std"] = memorization.log_lira(
+                gaps, members, target, variance, mode, return_std=True
+            )
+        else:
+            table["log_lira"] = memorization.log_lira(gaps, members, target, variance, mode)
+        return table.dropna(subset="log_lira")
+
+    def _target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
+        return logit_gap(self._pass(record, None).logits(), self.labels)
+
+    def compare_memorization(
+        self,
+        checkpoint: str | float = "final",
+        variance: str = "shrunk",
+        n_bootstrap: int = 500,
+        random_state: int = 0,
+    ) -> MemorizationComparison:
+        """How far the definitions of memorisation agree (paper, Appendix C).
+
+        Parameters
+        ----------
+        checkpoint : str, float
+            Target and shadow models are compared at the same one.
+        variance : {"shrunk", "per-sample", "global"}
+            Of LiRA, local and global.
+        n_bootstrap, random_state : int
+            Resamples of the members for the intervals, and their seed.
+
+        Returns
+        -------
+        MemorizationComparison
+            ``spearman``: ρ with its interval for each pair; ``values``: each member's
+            memorisation by each definition; ``figure()``: the picture.
+        """
+        from memowidgets.audit.comparing import compared_definitions
+
+        record = self._catalogue.record(checkpoint)
+        _, members, gaps, target = self.member_gaps(record.name)
+        others = self._others(record)
+        return compared_definitions(
+            self.members, gaps, members, target, others, variance, n_bootstrap, random_state
         )
-        return pd.Series(values, pd.Index(self.members, name="id"), name="log_lira").dropna()
+
+    def _others(
+        self, record: Record
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.float32]] | None:
+        """Shadow gaps, masks and target gaps of the pool's samples that are no members.
+
+        None where the target can't be asked.
+        """
+        pool = self._design.pool
+        columns = np.flatnonzero(~np.isin(pool, self._design.members))
+        target = self._gaps_of(record, pool[columns]) if len(columns) > 1 else None
+        if target is None:
+            return None
+        shadows = self._shadows.read(record.name)
+        return shadows.gaps[:, columns], shadows.members[:, columns], target
+
+    def _gaps_of(self, record: Record, positions: NDArray[np.int64]) -> NDArray[np.float32] | None:
+        """The target's gaps of any samples; None without its model or data."""
+        if not self._can_compute:
+            return None
+        logits = self._target().look(record.name, positions).logits
+        return logit_gap(logits, self._data.labels[positions]).astype(np.float32)
+
+    def shadow_curve(
+        self,
+        metric: str | scoring.Metric = "psmi",
+        layer: str | int = "last",
+        checkpoint: str | float = "prediction",
+        eta: float = 4.0,
+        variance: str = "shrunk",
+        sizes: Sequence[int] | None = None,
+        repeats: int = 20,
+        random_state: int = 0,
+    ) -> pd.DataFrame:
+        """How many shadow models are enough: what would be found with fewer of those at hand.
+
+        Parameters
+        ----------
+        metric, layer, checkpoint, eta
+            As in `evaluate`.
+        variance : {"shrunk", "per-sample", "global"}
+            Of log-LiRA.
+        sizes : sequence of int, optional
+            Numbers of shadow models; 4, 8, 16, … and all by default.
+        repeats : int
+            Random subsets of each size, drawn without replacement; those of nearly all overlap,
+            so that their band is too narrow.
+        random_state : int
+            Seed.
+
+        Returns
+        -------
+        DataFrame
+            A row for each ``n_shadows``: the ``auc`` of the score, how many members are
+            ``memorized``, their ``agreement`` with those by all shadow models (the share of both
+            sets that is in each) and Spearman's ``rho`` with log-LiRA by all of them; each with
+            ``_low`` and ``_high``, between which 90 % of the subsets lie.
+        """
+        from memowidgets.audit.comparing import curve_over_shadows
+
+        scores = self.raw_scores(metric, layer, checkpoint)
+        _, members, gaps, target = self.member_gaps("final")
+        return curve_over_shadows(
+            gaps,
+            members,
+            target,
+            scores.mu,
+            scores.rows,
+            variance,
+            eta,
+            sizes,
+            repeats,
+            random_state,
+            pairs=self._shadows.key != "halves",
+        )
+
+    def as_target(self, index: int) -> Audit:
+        """The same audit with a shadow model as the target, and the target among its shadows.
+
+        Parameters
+        ----------
+        index : int
+            Of the shadow model, from 0.
+
+        Returns
+        -------
+        Audit
+            Its members, scores and log-LiRA are the shadow model's: leave one out. Scores are
+            those of the prediction checkpoint and of the layers that `run_shadows` kept with
+            ``keep_forward``.
+
+        Raises
+        ------
+        StoreError
+            If there is no such shadow model.
+        """
+        from memowidgets.audit.as_target import ShadowAudit
+
+        return ShadowAudit(self, index)
 
     def evaluate(
         self,
@@ -578,6 +805,7 @@ class Audit:
         checkpoint: str | float = "prediction",
         eta: float = 4.0,
         truth: str | ArrayLike = "log_lira",
+        uncertain: bool = False,
     ) -> evaluation.Evaluation:
         """How well a score predicts what the finished model memorises.
 
@@ -589,6 +817,9 @@ class Audit:
             A member is memorised if its log-LiRA at the end is at least this (paper: 4).
         truth : {"log_lira", "canaries"} or mask of shape (n_members,)
             What counts as memorised.
+        uncertain : bool
+            Whether a member counts as memorised with the probability that its log-LiRA is truly
+            above η, given the error of the shadow models, instead of all or nothing.
 
         Returns
         -------
@@ -597,14 +828,18 @@ class Audit:
             task at the checkpoint (then no score predicts anything), a ρ that was not reached.
         """
         scores = self.raw_scores(metric, layer, checkpoint)
-        memorized = self._truth(truth, eta)
+        memorized = self._probably(truth, eta) if uncertain else self._truth(truth, eta)
         values = pd.Series(scores.mu, self.members[scores.rows])
         both = values.index.intersection(memorized.index, sort=False)
         notes = [*self.warnings_at(checkpoint), *scores.notes]
         left_out = len(self._design.members) - len(both)
         if left_out:
             notes.append(f"{left_out} members are left out: they have no score or no log-LiRA")
-        result = evaluation.roc(values[both].to_numpy(), memorized[both].to_numpy())
+        labels = memorized[both].to_numpy()
+        if uncertain:
+            result = evaluation.roc(values[both].to_numpy(), None, labels)
+        else:
+            result = evaluation.roc(values[both].to_numpy(), labels)
         return result.with_warnings(*notes)
 
     def compare(
@@ -715,7 +950,9 @@ class Audit:
     def has_ground_truth(self) -> bool:
         """Whether log-LiRA at the end can be computed from what is there."""
         final = self._catalogue.final()
-        if final is None or final.name not in self._shadows.checkpoints():
+        if final is None or self.n_shadows < shadowing.FEWEST_SHADOWS:
+            return False
+        if final.name not in self._shadows.checkpoints():
             return False
         return scoring.Pass(self._run, final.name).exists or self._can_compute
 
@@ -835,6 +1072,11 @@ class Audit:
             )
         return Recipe(self._model, self._data, self.training, self._device)
 
+    def _refuse_outside(self, instead: str) -> None:
+        """Refuse to train where a Trainer does: the two would not go on from each other."""
+        if read_course(self._run) is not None:
+            raise StoreError(f"{self.path} was recorded from a Trainer: {instead}")
+
     def _target(self) -> TargetTraining:
         return TargetTraining(
             self._run, self._recipe(), self._design, self._held_out, self._manifest["seed"]
@@ -876,6 +1118,14 @@ class Audit:
                 f"for {str(self.members[int(np.argmax(wrong))])!r}"
             )
         return scoring.Scores(np.arange(len(values)), values)
+
+    def _probably(self, truth: str | ArrayLike, eta: float) -> pd.Series:
+        """How probable it is that each member is memorised."""
+        if not isinstance(truth, str) or truth != "log_lira":
+            raise ValueError('only truth="log_lira" can be uncertain: no other has an error')
+        values, errors = self.log_lira(return_std=True)
+        probability = memorization.probability_memorized(values, errors, eta)
+        return pd.Series(probability, values.index).dropna()
 
     def _truth(self, truth: str | ArrayLike, eta: float) -> pd.Series:
         if isinstance(truth, str):
@@ -928,6 +1178,11 @@ class Audit:
 
     def _guard(self, record: Record) -> tuple[str, ...]:
         return guard_warnings(record, len(self._data.class_names), self._held_out.labels)
+
+
+def _check_drop(rho: float | None) -> None:
+    if rho is not None and not 0 < rho < 1:
+        raise ValueError(f"stop_at_drop is a share between 0 and 1, such as 0.95, not {rho}")
 
 
 def _name_of(metric: str | scoring.Metric) -> str:

@@ -25,8 +25,9 @@ def shown(progress: Progress | None) -> Iterator[Progress]:
                 return
             if step.total != bar.total:
                 bar.reset(step.total)
-            if step.done != bar.n or not bar.desc.startswith(step.what):
-                bar.set_description(step.what, refresh=False)
+            words = f"{step.what} ({step.detail})" if step.detail else step.what
+            if step.done != bar.n or bar.desc != f"{words}: ":
+                bar.set_description(words, refresh=step.done == bar.n)
                 bar.update(step.done - bar.n)
 
         yield Progress(draw)

@@ -14,6 +14,7 @@ Table = NDArray[np.float32] | Floats
 Mask = NDArray[np.bool_]
 
 _BLOCK = 2**18  # gaps that are worked on at once: they fit a core's cache
+_MANY = 2**24  # gaps from which on time matters more than the seventh digit
 _SAFE_IN_FLOAT32 = (1e-12, 1e12)  # deviations whose squares neither vanish nor overflow
 
 
@@ -154,7 +155,7 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> Moments:
         widest = float((found.high[columns] - found.low[columns]).max())
         if not np.isfinite(widest):
             _refuse_infinite(gaps, name)
-        safe = _SAFE_IN_FLOAT32[0] < widest < _SAFE_IN_FLOAT32[1]
+        safe = _SAFE_IN_FLOAT32[0] < widest < _SAFE_IN_FLOAT32[1] and gaps.size >= _MANY
         precision = np.float32 if safe and block.dtype == np.float32 else np.float64
         _fill_block(found, columns, block.astype(precision), members[:, columns])
     return found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,12 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets.data import Dataset
 from memowidgets.training.seeds import derived_seed
 
-__all__ = ["Design", "draw_design"]
+__all__ = ["SHADOW_DESIGNS", "Design", "ShadowDesign", "audited_samples", "draw_design"]
 
 Members = str | Sequence[str] | NDArray[np.bool_]
 HeldOut = float | Dataset | None
 
-_HELD_OUT, _TARGET, _SHADOW = 0, 1, 2
+SHADOW_DESIGNS = ("halves", "balanced", "canaries")
+_HELD_OUT, _TARGET, _SHADOW, _PAIR = 0, 1, 2, 6
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,88 @@ class Design:
         """Which of the pool's samples a shadow model trains on: a random half, (n_pool,)."""
         chosen = _draw(self.pool, self.groups, 0.5, derived_seed(seed, _SHADOW, index))
         return np.isin(self.pool, chosen)
+
+
+@dataclass(frozen=True)
+class ShadowDesign:
+    """Which part of the pool each shadow model trains on.
+
+    Attributes
+    ----------
+    name : {"halves", "balanced", "canaries"}
+        A random half each; halves in pairs, the second being what the first left out, so that an
+        even number of models has every sample in exactly half of them; or the target's members
+        without the audited samples always, and the audited ones in such pairs of halves.
+    audited : array of shape (n_audited,), int64, or None
+        Positions of the audited samples, for "canaries"; samples of equal content are together.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    """
+
+    name: str = "halves"
+    audited: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in SHADOW_DESIGNS:
+            raise ValueError(f"unknown design {self.name!r}; valid: {', '.join(SHADOW_DESIGNS)}")
+
+    @property
+    def key(self) -> str:
+        """A name for the set of shadow models of this design."""
+        if self.audited is None:
+            return self.name
+        positions = np.ascontiguousarray(self.audited, dtype="<i8").tobytes()
+        return f"{self.name}-{hashlib.sha256(positions).hexdigest()[:8]}"
+
+    def members(self, design: Design, seed: int, index: int) -> NDArray[np.bool_]:
+        """Which of the pool's samples a shadow model trains on, (n_pool,)."""
+        if self.name == "halves":
+            return design.shadow_members(seed, index)
+        split = design.pool if self.audited is None else self.audited
+        half = _draw(split, design.groups, 0.5, derived_seed(seed, _PAIR, index // 2))
+        if index % 2:
+            half = np.setdiff1d(split, half)
+        if self.audited is not None:
+            half = np.union1d(half, np.setdiff1d(design.members, self.audited))
+        return np.isin(design.pool, half)
+
+
+def audited_samples(
+    data: Dataset, design: Design, audited: Sequence[str] | NDArray[Any] | None
+) -> NDArray[np.int64]:
+    """Positions of the samples that the "canaries" design puts in half of the shadow models.
+
+    Parameters
+    ----------
+    data : Dataset
+        The samples.
+    design : Design
+        The pool.
+    audited : mask of shape (n,), sequence of ids, or None
+        None: the canaries. Their duplicates are added; held-out samples are left out.
+
+    Raises
+    ------
+    ValueError
+        If there are no canaries, an id is unknown, or fewer than two audited samples differ.
+    """
+    if audited is None:
+        if data.canaries is None:
+            raise ValueError(
+                'design="canaries" needs data with canaries (with_canaries), or audited=: a mask '
+                "or the ids of the samples to audit"
+            )
+        audited = data.canaries
+    chosen = _named_members(data, audited)
+    found = design.pool[np.isin(design.groups[design.pool], design.groups[chosen])]
+    if len(np.unique(design.groups[found])) < 2:
+        raise ValueError(
+            f"{len(found)} of the pool's samples would be audited: it needs two that differ"
+        )
+    return found
 
 
 def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -> Design:

@@ -1,57 +1,29 @@
-"""Shadow models: each trains on a random half of the pool and leaves one file of logit gaps."""
+"""The shadow models of a run directory: one file each, filled by anybody's workers."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
+import uuid
+from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.metrics import logit_gap
 from memowidgets.progress import Progress
-from memowidgets.store import RunDirectory, StoreError
-from memowidgets.training.design import Design
-from memowidgets.training.learner import Learner, Recipe
-from memowidgets.training.seeds import derived_seed
+from memowidgets.store import RunDirectory, StoreError, Tensors
+from memowidgets.training.engine.claims import Claims
+from memowidgets.training.engine.filling import Filling, Pace
+from memowidgets.training.engine.workers import Workers, default_processes, opened
+from memowidgets.training.shadow import KeptForward, ShadowJob, TrainedShadow, train_shadow
 
-__all__ = ["ShadowJob", "ShadowSet", "Shadows", "TrainedShadow", "train_shadow"]
+__all__ = ["KeptForward", "ShadowJob", "ShadowSet", "Shadows", "TrainedShadow", "train_shadow"]
 
-_SHADOW_STREAM = 4
-_POLL_SECONDS = 0.2
-
-
-@dataclass(frozen=True)
-class ShadowJob:
-    """What a worker process needs to train any shadow model of a run.
-
-    Attributes
-    ----------
-    recipe : Recipe
-        What to train and how.
-    design : Design
-        The pool.
-    seed : int
-        The audit's; a shadow's own follow from it and its index.
-    checkpoints : dict of int
-        The steps at which gaps are taken, by checkpoint name.
-    known : dict of int
-        The steps of all of the target's checkpoints, by name.
-    """
-
-    recipe: Recipe
-    design: Design
-    seed: int
-    checkpoints: Mapping[str, int]
-    known: Mapping[str, int]
+_OLD_SECONDS = 600
+_LAYER = "forward.layer."
+_WHAT = "training shadow models"
 
 
 @dataclass(frozen=True)
@@ -64,73 +36,68 @@ class Shadows:
         Who trained on what.
     gaps : array of shape (n_shadows, n_pool), float32
         Logit gaps at one checkpoint.
+    indices : array of shape (n_shadows,), int64
+        Which shadow models they are.
     """
 
     members: NDArray[np.bool_]
     gaps: NDArray[np.float32]
+    indices: NDArray[np.int64]
 
-
-@dataclass(frozen=True)
-class TrainedShadow:
-    """What one shadow model leaves.
-
-    Attributes
-    ----------
-    members : array of shape (n_pool,), bool
-        The half of the pool it trained on.
-    gaps : dict of array of shape (n_pool,), float32
-        Logit gap of each sample of the pool, by checkpoint.
-    seconds : float
-        How long it took.
-    """
-
-    members: NDArray[np.bool_]
-    gaps: dict[str, NDArray[np.float32]]
-    seconds: float
-
-
-def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShadow:
-    """Train one shadow model and take its logit gaps over the pool."""
-    start = time.monotonic()
-    design = job.design
-    members = design.shadow_members(job.seed, index)
-    learner = Learner(
-        job.recipe, design.pool[members], derived_seed(job.seed, _SHADOW_STREAM, index)
-    )
-    labels = job.recipe.data.labels[design.pool]
-    gaps: dict[str, NDArray[np.float32]] = {}
-    for name, step in sorted(job.checkpoints.items(), key=lambda item: item[1]):
-        learner.advance(step, progress, f"training shadow {index}")
-        seen = learner.look_at(design.pool)
-        gaps[name] = logit_gap(seen.logits, labels).astype(np.float32)
-    return TrainedShadow(members, gaps, time.monotonic() - start)
+    def without(self, index: int) -> Shadows:
+        """All but one."""
+        kept = self.indices != index
+        return Shadows(self.members[kept], self.gaps[kept], self.indices[kept])
 
 
 class ShadowSet:
-    """The shadow models in a run directory, one file each.
+    """The shadow models of one design in a run directory, one file each.
 
     Parameters
     ----------
     run : RunDirectory
         Where they are.
+    key : str
+        Of the design; that of random halves is "halves".
+    config : str
+        Digest of model, data and training; a file of another is refused. Empty: not checked.
     """
 
-    def __init__(self, run: RunDirectory) -> None:
-        self._run = run
+    def __init__(self, run: RunDirectory, key: str = "halves", config: str = "") -> None:
+        self._run, self.key, self._config = run, key, config
+        self._folder = "shadows" if key == "halves" else f"shadows/{key}"
 
     def __len__(self) -> int:
-        return len(self._names())
+        return len(self.indices())
 
-    def _names(self) -> list[str]:
+    def indices(self) -> list[int]:
         """Those that are whole; a broken one is trained again by the next `fill`."""
-        return [name for name in self._run.names("shadows") if self._run.has(f"shadows/{name}")]
+        names = self._run.names(self._folder)
+        return [int(name) for name in names if name.isdigit() and self._run.has(self._name(name))]
+
+    def file(self, index: int) -> Tensors:
+        """What one shadow model left.
+
+        Raises
+        ------
+        StoreError
+            If it is not there, broken, or of another configuration.
+        """
+        file = self._run.read_tensors(self._name(index))
+        found = file.metadata.get("config", self._config)
+        if self._config and found != self._config:
+            raise StoreError(
+                f"{self._run.path / self._name(index)}.safetensors was trained with another "
+                f"model, data or configuration ({found}, here {self._config}): move it away, or "
+                "delete it and call run_shadows again"
+            )
+        return file
 
     def checkpoints(self) -> tuple[str, ...]:
         """Checkpoints at which every shadow model holds gaps."""
         kept: set[str] | None = None
-        for name in self._names():
-            file = self._run.read_tensors(f"shadows/{name}")
-            here = {key.removeprefix("gap.") for key in file if key.startswith("gap.")}
+        for index in self.indices():
+            here = _gaps_in(self.file(index))
             kept = here if kept is None else kept & here
         return tuple(sorted(kept or ()))
 
@@ -140,10 +107,10 @@ class ShadowSet:
         Raises
         ------
         StoreError
-            If there are none, or none at that checkpoint.
+            If there are none, none at that checkpoint, or one is of another configuration.
         """
-        names = self._names()
-        if not names:
+        indices = self.indices()
+        if not indices:
             raise StoreError(f"{self._run.path} holds no shadow models yet: call run_shadows(64)")
         held = self.checkpoints()
         if checkpoint not in held:
@@ -151,168 +118,131 @@ class ShadowSet:
                 f"the shadow models hold gaps at {', '.join(held)}, not at {checkpoint}: "
                 f"run_shadows(…, checkpoints=[{checkpoint!r}]) trains them again for it"
             )
-        files = [self._run.read_tensors(f"shadows/{name}") for name in names]
+        files = [self.file(index) for index in indices]
         return Shadows(
             np.stack([file["members"] for file in files]),
             np.stack([file[f"gap.{checkpoint}"] for file in files]),
+            np.array(indices),
         )
 
-    def fill(self, n: int, job: ShadowJob, processes: int | None, progress: Progress) -> None:
+    def fill(
+        self,
+        n: int,
+        job: ShadowJob,
+        processes: int | None,
+        progress: Progress,
+        executor: Executor | None = None,
+    ) -> None:
         """Train the shadow models 0 to n − 1 that are not there yet.
+
+        Another process may fill the same directory: each shadow model is trained by one of them.
 
         Raises
         ------
         Cancelled
             After ``progress.cancel()``; finished shadow models are kept.
         StoreError
-            If another process fills the set, it cannot be written, or a worker was killed.
+            If they cannot be written, or the workers are gone or unfit.
         """
-        if not self._missing(n, job):
+        job = self._with_kept(job)
+        missing = [index for index in range(n) if not self._holds(index, job)]
+        if not missing:
             return
-        with self._run.lock("shadows"):
-            missing = self._missing(n, job)
-            progress.report(n - len(missing), n, "training shadow models")
-            if not missing:
-                return
-            job = replace(job, checkpoints=dict(job.checkpoints) | self._kept_steps(job))
-            with _workers(job, min(processes or _default_processes(), len(missing))) as pool:
-                self._collect(pool, missing, n, job, progress)
+        progress.report(n - len(missing), n, _WHAT)
+        if executor is None:
+            processes = min(processes or default_processes(job.recipe.device), len(missing))
+        self._sweep()
+        beacon = self._run.path / ".claims" / f"{uuid.uuid4().hex}.wanted"
+        with Claims(self._run, f".claims/{self.key}") as claims:
+            with self._run.explained(beacon):
+                beacon.touch(mode=0o600)
+            try:
+                with opened(job, executor, processes, beacon) as workers:
+                    self._filling(job, claims, workers, beacon, progress).run(missing, n)
+            finally:
+                with suppress(OSError):
+                    beacon.unlink()
 
-    def _missing(self, n: int, job: ShadowJob) -> list[int]:
-        """Shadow models that are not there, are broken, or lack a checkpoint that is asked for."""
-        return [i for i in range(n) if not self._holds(i, job)]
+    def _filling(
+        self, job: ShadowJob, claims: Claims, workers: Workers, beacon: Path, progress: Progress
+    ) -> Filling:
+        def holds(index: int) -> bool:
+            return self._holds(index, job)
+
+        def keep(index: int, trained: TrainedShadow) -> None:
+            self._write(index, trained, job)
+
+        before = [self.file(index).metadata.get("seconds") for index in self.indices()]
+        pace = Pace([float(seconds) for seconds in before if seconds])
+        return Filling(holds, keep, lambda: len(self), claims, workers, beacon, pace, progress)
+
+    def _with_kept(self, job: ShadowJob) -> ShadowJob:
+        """The job with what all shadow models hold already: new ones hold it too."""
+        held = self.checkpoints()
+        kept = {name: step for name, step in job.known.items() if name in held}
+        forward = job.forward or self._kept_forward()
+        return replace(job, checkpoints=dict(job.checkpoints) | kept, forward=forward)
+
+    def _kept_forward(self) -> KeptForward | None:
+        """The forward pass that every shadow model keeps; None where one has none."""
+        passes = {_forward_of(self.file(index)) for index in self.indices()}
+        return passes.pop() if len(passes) == 1 else None
 
     def _holds(self, index: int, job: ShadowJob) -> bool:
-        if not self._run.has(_name(index)):
+        """Whether a shadow model is there, whole, with all that is asked for."""
+        if not self._run.has(self._name(index)):
             return False
-        return {f"gap.{name}" for name in job.checkpoints} <= set(
-            self._run.read_tensors(_name(index))
+        file = self.file(index)
+        if not set(job.checkpoints) <= _gaps_in(file):
+            return False
+        kept = _forward_of(file)
+        return job.forward is None or (
+            kept is not None
+            and kept.checkpoint == job.forward.checkpoint
+            and set(job.forward.layers) <= set(kept.layers)
         )
 
-    def _kept_steps(self, job: ShadowJob) -> dict[str, int]:
-        """The checkpoints that all shadow models hold: new ones hold them too."""
-        held = self.checkpoints()
-        return {name: step for name, step in job.known.items() if name in held}
-
-    def _collect(
-        self, pool: _Pool, missing: Sequence[int], n: int, job: ShadowJob, progress: Progress
-    ) -> None:
-        waiting = {pool.submit(index): index for index in missing}
-        while waiting:
-            done, _ = wait(waiting, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-            for future in done:
-                self._keep(waiting.pop(future), future, job)
-            progress.report(n - len(waiting), n, "training shadow models")
-
-    def _keep(self, index: int, future: Future[Any], job: ShadowJob) -> None:
-        from loky.process_executor import BrokenProcessPool
-
-        try:
-            trained: TrainedShadow = future.result()
-        except BrokenProcessPool:
-            raise StoreError(
-                f"a worker process was killed while training shadow models (out of memory?); "
-                f"the {len(self)} finished ones are kept: call run_shadows again"
-            ) from None
+    def _write(self, index: int, trained: TrainedShadow, job: ShadowJob) -> None:
+        metadata = {
+            "seed": str(job.seed),
+            "index": str(index),
+            "config": job.config,
+            "design": self.key,
+            "seconds": f"{trained.seconds:.1f}",
+            "finished": str(int(time.time())),
+        }
+        if trained.forward and job.forward is not None:
+            metadata["forward"] = job.forward.checkpoint
+        gaps = {f"gap.{name}": gap for name, gap in trained.gaps.items()}
+        kept = {f"forward.{name}": values for name, values in trained.forward.items()}
         self._run.write_tensors(
-            _name(index),
-            {"members": trained.members}
-            | {f"gap.{name}": gap for name, gap in trained.gaps.items()},
-            {
-                "seed": str(job.seed),
-                "index": str(index),
-                "seconds": f"{trained.seconds:.1f}",
-                "finished": str(int(time.time())),
-            },
+            self._name(index), {"members": trained.members} | gaps | kept, metadata
         )
 
+    def _name(self, index: int | str) -> str:
+        return f"{self._folder}/{int(index):04d}"
 
-class _Pool:
-    """Local worker processes that hold the job and look out for a cancel flag."""
-
-    def __init__(self, job: ShadowJob, processes: int, flag: Path) -> None:
-        from loky import ProcessPoolExecutor
-
-        self._executor = ProcessPoolExecutor(
-            processes,
-            initializer=_start_worker,
-            initargs=(job, flag, os.getpid(), _threads(processes)),
-            env={"OMP_NUM_THREADS": str(_threads(processes))},
-        )
-
-    def submit(self, index: int) -> Future[Any]:
-        future: Future[Any] = self._executor.submit(_train_in_worker, index)
-        return future
-
-    def close(self, *, kill: bool) -> None:
-        self._executor.shutdown(wait=True, kill_workers=kill)
+    def _sweep(self) -> None:
+        """Remove what killed processes left half-written; by the disk's own clock."""
+        folder = self._run.path / self._folder
+        with suppress(OSError):
+            probe = folder / f".clock-{uuid.uuid4().hex}"
+            probe.touch()
+            now = probe.stat().st_mtime
+            probe.unlink()
+            for left_over in folder.glob(".unfinished-*"):
+                if now - left_over.stat().st_mtime > _OLD_SECONDS:
+                    left_over.unlink()
 
 
-@contextmanager
-def _workers(job: ShadowJob, processes: int) -> Iterator[_Pool]:
-    with tempfile.TemporaryDirectory() as folder:
-        flag = Path(folder) / "cancel"
-        pool = _Pool(job, processes, flag)
-        try:
-            yield pool
-        except BaseException:
-            flag.touch()
-            pool.close(kill=True)
-            raise
-        pool.close(kill=False)
+def _gaps_in(file: Tensors) -> set[str]:
+    """Names of the checkpoints at which a shadow model holds gaps."""
+    return {key.removeprefix("gap.") for key in file if key.startswith("gap.")}
 
 
-class _WorkerState:
-    job: ShadowJob
-    progress: Progress
-
-
-def _start_worker(job: ShadowJob, flag: Path, parent: int, threads: int) -> None:
-    import torch
-
-    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
-    torch.set_num_threads(threads)
-    _WorkerState.job = job
-    _WorkerState.progress = _FlagProgress(flag)
-
-
-def _follow(parent: int) -> None:
-    """End this process once its parent was killed: nobody else would."""
-    while os.getppid() == parent:
-        time.sleep(_POLL_SECONDS)
-    os._exit(1)
-
-
-def _train_in_worker(index: int) -> TrainedShadow:
-    return train_shadow(_WorkerState.job, index, _WorkerState.progress)
-
-
-class _FlagProgress(Progress):
-    """Ends the work once a flag file appears."""
-
-    def __init__(self, flag: Path) -> None:
-        super().__init__()
-        self._flag, self._next = flag, 0.0
-
-    def report(self, done: int, total: int, what: str) -> None:
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + _POLL_SECONDS
-        if self._flag.exists():
-            self.cancel()
-        super().report(done, total, what)
-
-
-def _name(index: int) -> str:
-    return f"shadows/{index:04d}"
-
-
-def _default_processes() -> int:
-    from loky import cpu_count
-
-    return int(cpu_count(only_physical_cores=False))
-
-
-def _threads(processes: int) -> int:
-    return max(1, _default_processes() // processes)
+def _forward_of(file: Tensors) -> KeptForward | None:
+    """The forward pass that a shadow model keeps."""
+    if "forward" not in file.metadata:
+        return None
+    layers = [key.removeprefix(_LAYER) for key in file if key.startswith(_LAYER)]
+    return KeptForward(file.metadata["forward"], tuple(layers))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.progress import Progress
@@ -20,7 +21,7 @@ from memowidgets.training.seeds import derived_seed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["TargetTraining", "read_records"]
+__all__ = ["TargetTraining", "read_records", "record_of"]
 
 _TARGET_STREAM = 3
 
@@ -96,6 +97,12 @@ class TargetTraining:
         learner.load_weights(self._run.read_tensors(self._weights(name)))
         return learner.look_at(self._design.members, capture=True, progress=progress)
 
+    def look(self, name: str, positions: NDArray[np.int64]) -> Forward:
+        """One pass of a checkpoint over any samples, without their representations."""
+        learner = self._learner()
+        learner.load_weights(self._run.read_tensors(self._weights(name)))
+        return learner.look_at(positions)
+
     def layer_names(self) -> tuple[str, ...]:
         """Names of the model's layers, first to last."""
         return self._recipe.model.layer_names(self._learner().module)
@@ -128,8 +135,8 @@ class TargetTraining:
 
     def _save(self, learner: Learner, epoch: float) -> Record:
         """Write weights, record and state, in this order; then drop the state before."""
-        name = f"epoch-{epoch:g}"
-        record = self._record(learner, name, epoch)
+        record = self._record(learner, epoch)
+        name = record.name
         self._run.forget(f"forward/{name}", f"scores/{name}")
         for file, content in self._recipe.model.weights_config(learner.module).items():
             self._run.write_json(f"checkpoints/{name}/{file}", content)
@@ -141,25 +148,36 @@ class TargetTraining:
                 _forget(other)
         return record
 
-    def _record(self, learner: Learner, name: str, epoch: float) -> Record:
+    def _record(self, learner: Learner, epoch: float) -> Record:
         labels = self._recipe.data.labels[self._design.members]
-        train = learner.look_at(self._design.members)
-        test_loss = test_accuracy = None
+        train, test = learner.look_at(self._design.members), None
         if self._held_out is not None and len(self._held_out):
             everything = np.arange(len(self._held_out))
-            test = learner.look_at(everything, data=self._held_out)
-            test_loss = float(test.losses.mean(dtype=np.float64))
-            test_accuracy = test.accuracy(self._held_out.labels)
-        return Record(
-            name=name,
-            epoch=epoch,
-            step=learner.step,
-            median_loss=float(np.median(train.losses)),
-            train_loss=float(train.losses.mean(dtype=np.float64)),
-            train_accuracy=train.accuracy(labels),
-            test_loss=test_loss,
-            test_accuracy=test_accuracy,
-        )
+            unseen = learner.look_at(everything, data=self._held_out)
+            test = unseen.figures(self._held_out.labels)
+        return record_of(learner.step, epoch, train, labels, test)
+
+
+def record_of(
+    step: int,
+    epoch: float,
+    train: Forward,
+    labels: NDArray[np.int64],
+    test: tuple[float, float] | None,
+) -> Record:
+    """The record of a checkpoint: from a pass over the members, and the held-out figures."""
+    train_loss, train_accuracy = train.figures(labels)
+    test_loss, test_accuracy = test or (None, None)
+    return Record(
+        name=f"epoch-{epoch:g}",
+        epoch=epoch,
+        step=step,
+        median_loss=float(np.median(train.losses)),
+        train_loss=train_loss,
+        train_accuracy=train_accuracy,
+        test_loss=test_loss,
+        test_accuracy=test_accuracy,
+    )
 
 
 def _is_done(records: Sequence[Record], plan: dict[int, float], rho: float | None) -> bool:

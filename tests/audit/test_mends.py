@@ -61,9 +61,9 @@ def test_broken_scores_passes_and_shadows_are_made_again(copied, finished):
 def test_shadow_models_are_trained_again_for_a_checkpoint_they_lack(tmp_path):
     audit = small_audit(tmp_path)
     audit.train()
-    audit.run_shadows(2, checkpoints=[1], processes=1)
+    audit.run_shadows(4, checkpoints=[1], processes=1)
     assert not audit.has_ground_truth
-    audit.run_shadows(2, checkpoints="final", processes=1)
+    audit.run_shadows(4, checkpoints="final", processes=1)
     assert audit._shadows.checkpoints() == ("epoch-1", "epoch-4")
     assert audit.has_ground_truth
     with pytest.raises(ValueError, match="checkpoints is empty"):

@@ -1,0 +1,211 @@
+"""Who trains which shadow model: each seed once, whoever else fills the same directory."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import platform
+import threading
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from memowidgets.store import RunDirectory
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+__all__ = ["Claims"]
+
+_LEASE_SECONDS = 60.0
+_BEATS_PER_LEASE = 6
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}  # a file system that has none
+
+
+@dataclass
+class _Held:
+    """A claim of ours."""
+
+    lock: BaseFileLock | None
+    beats: int = 0
+
+
+class Claims:
+    """Claims of one process on the shadow models that it trains now.
+
+    A claim is a file that only one process can make, and a lock on another that the system
+    releases when the process dies. On the same machine, and on file systems whose locks reach
+    other machines, the lock alone tells whether a holder lives. Elsewhere its heartbeat does: a
+    counter in the claim; if it stands still for a lease by the watcher's own monotonic clock, the
+    claim is void. No clock is compared with another machine's, nor with itself set back.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        Of the shadow models.
+    folder : str
+        Below it, where the claims are.
+    lease : float
+        Seconds without a heartbeat after which another machine's claim is void.
+    """
+
+    def __init__(self, run: RunDirectory, folder: str, lease: float = _LEASE_SECONDS) -> None:
+        self._run, self._path, self._lease = run, run.path / folder, lease
+        self._owner = uuid.uuid4().hex
+        self._held: dict[int, _Held] = {}
+        self._seen: dict[int, tuple[bytes, float]] = {}
+        self._mutex = threading.Lock()
+        self._over = threading.Event()
+        self._heart: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        with self._run.explained(self._path):
+            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._heart = threading.Thread(target=self._beat, name="claims", daemon=True)
+        self._heart.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._heart is not None:
+            self._heart.join()
+        for index in list(self._held):
+            self.release(index)
+
+    def take(self, index: int) -> bool:
+        """Claim a shadow model; False where somebody else trains it.
+
+        Raises
+        ------
+        StoreError
+            If the claim can't be written.
+        """
+        with self._run.explained(self._file(index)):
+            free, lock = self._lock(index)
+            if not free:
+                return False
+            taken = self._claim(index, has_lock=lock is not None)
+            if taken:
+                with self._mutex:
+                    self._held[index] = _Held(lock)
+            elif lock is not None:
+                lock.release()
+            return taken
+
+    def release(self, index: int) -> None:
+        """Give a claim back: the shadow model is finished, or nobody works on it any more."""
+        with self._mutex:
+            held = self._held.pop(index, None)
+        if held is None:
+            return
+        with suppress(OSError):  # a read-only directory keeps its claims; their lock is open
+            if self._is_ours(index):
+                self._file(index).unlink()
+        if held.lock is not None:
+            held.lock.release()
+
+    def forget(self, index: int) -> None:
+        """Release a claim on a shadow model that is there now; nothing of it stays."""
+        self.release(index)
+        with suppress(OSError):
+            self._file(index).with_suffix(".lock").unlink()
+
+    def _file(self, index: int) -> Path:
+        return self._path / f"{index:04d}.claim"
+
+    def _lock(self, index: int) -> tuple[bool, BaseFileLock | None]:
+        """Whether no living process has the lock, and the lock, taken, where there are locks."""
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self._file(index).with_suffix(".lock"), timeout=0, mode=0o600)
+        try:
+            lock.acquire()
+        except Timeout:
+            return False, None
+        except NotImplementedError:
+            return True, None
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return True, None
+            raise
+        return True, lock
+
+    def _claim(self, index: int, *, has_lock: bool) -> bool:
+        """Make the claim's file, or take over one that is void."""
+        file = self._file(index)
+        found = _content(file)
+        if found is not None:
+            if not self._is_void(index, found, has_lock=has_lock):
+                return False
+            aside = file.with_suffix(f".{uuid.uuid4().hex}")
+            try:
+                file.rename(aside)  # only one of those who find it void succeeds
+            except FileNotFoundError:
+                return False
+            aside.unlink()
+        try:
+            handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        except FileExistsError:
+            return False
+        with os.fdopen(handle, "wb") as opened:
+            opened.write(self._words(0))
+        return True
+
+    def _is_void(self, index: int, found: bytes, *, has_lock: bool) -> bool:
+        if has_lock and _said(found).get("machine") == _machine():
+            return True  # we hold the lock that its owner held while it lived
+        now = time.monotonic()
+        content, since = self._seen.get(index, (b"", now))
+        if content != found:
+            self._seen[index] = (found, now)
+            return False
+        return now - since > self._lease
+
+    def _is_ours(self, index: int) -> bool:
+        found = _content(self._file(index))
+        return found is not None and _said(found).get("owner") == self._owner
+
+    def _words(self, beats: int) -> bytes:
+        said = {"owner": self._owner, "machine": _machine(), "beats": beats}
+        return json.dumps(said).encode()
+
+    def _beat(self) -> None:
+        while not self._over.wait(self._lease / _BEATS_PER_LEASE):
+            with self._mutex:
+                held = dict(self._held)
+            for index, claim in held.items():
+                claim.beats += 1
+                with suppress(OSError):  # the work goes on; others may do it too
+                    if self._is_ours(index):
+                        self._file(index).write_bytes(self._words(claim.beats))
+
+
+def _content(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _said(content: bytes) -> dict[str, object]:
+    try:
+        said = json.loads(content)
+    except ValueError:  # read while it was written
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+@cache
+def _machine() -> str:
+    """A name for this machine since it was started: locks reach no further for sure."""
+    started = Path("/proc/sys/kernel/random/boot_id")
+    try:
+        since = started.read_text(encoding="ascii").strip()
+    except OSError:
+        since = ""
+    return f"{platform.node()} {uuid.getnode():x} {since}"

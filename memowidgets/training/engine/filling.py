@@ -1,0 +1,245 @@
+"""Orders to workers, results to disk, until no shadow model is missing."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from memowidgets.progress import Cancelled, Progress
+from memowidgets.store import StoreError
+from memowidgets.training.engine.claims import Claims
+from memowidgets.training.engine.worker import Result, unpacked
+from memowidgets.training.engine.workers import Workers
+from memowidgets.training.shadow import TrainedShadow
+
+__all__ = ["Filling", "Pace"]
+
+_POLL_SECONDS = 0.2
+_ASK_AGAIN_SECONDS = 1.0  # whether another process has finished, or given a claim back
+_MOST_SENDINGS = 5  # of the job to workers that lack it, for one shadow model
+_WHAT = "training shadow models"
+
+_T = TypeVar("_T")
+
+
+class Filling:
+    """Trains the shadow models that are missing, each by one process only.
+
+    Parameters
+    ----------
+    holds : callable
+        Whether a shadow model is there.
+    keep : callable
+        Writes one.
+    finished : callable
+        How many are there.
+    claims : Claims
+        Ours, and a look at those of others.
+    workers : Workers
+        Who trains.
+    beacon : Path
+        The file whose end tells the workers to stop.
+    pace : Pace
+        Of those that were trained before.
+    progress : Progress
+        Where to report and hear of a cancel.
+    """
+
+    def __init__(
+        self,
+        holds: Callable[[int], bool],
+        keep: Callable[[int, TrainedShadow], None],
+        finished: Callable[[], int],
+        claims: Claims,
+        workers: Workers,
+        beacon: Path,
+        pace: Pace,
+        progress: Progress,
+    ) -> None:
+        self._holds, self._write, self._finished = holds, keep, finished
+        self._claims, self._workers, self._beacon = claims, workers, beacon
+        self._pace, self._progress = pace, progress
+        self._in_hand: dict[Future[Result], int] = {}
+        self._started: dict[int, float] = {}
+        self._sendings: dict[int, int] = {}
+        self._warned: set[str] = set()
+        self._next_look = 0.0
+
+    def run(self, missing: Sequence[int], n: int) -> None:
+        """Train all that are missing, and wait for those that somebody else trains."""
+        left = list(missing)
+        try:
+            while left:
+                self._order(left)
+                for index in self._collected():
+                    left.remove(index)
+                self._or_say_why(self._workers.check)
+                self._progress.report(n - len(left), n, _WHAT, self._detail(left))
+        except Cancelled:
+            self._withdraw()
+            raise
+        except BaseException:
+            self._beacon.unlink(missing_ok=True)
+            for future in self._in_hand:
+                future.cancel()
+            raise
+
+    def _order(self, left: list[int]) -> None:
+        """Claim and order as many as the workers can take; forget those that others finished."""
+        now = time.monotonic()
+        slots = self._or_say_why(lambda: self._workers.slots)
+        if now < self._next_look or len(self._in_hand) >= slots:
+            return
+        ours = set(self._in_hand.values())
+        for index in [i for i in left if i not in ours]:
+            if len(self._in_hand) >= slots:
+                return
+            if self._holds(index):
+                left.remove(index)
+            elif self._claims.take(index):
+                if self._holds(index):  # finished between the two looks
+                    self._claims.forget(index)
+                    left.remove(index)
+                else:
+                    self._submit(index)
+        self._next_look = now + _ASK_AGAIN_SECONDS
+
+    def _submit(self, index: int) -> None:
+        future = self._or_say_why(lambda: self._workers.submit(index))
+        self._in_hand[future] = index
+        self._started.setdefault(index, time.monotonic())
+
+    def _collected(self) -> list[int]:
+        """Write what came back; what went wrong is raised after all else is safe."""
+        if not self._in_hand:
+            time.sleep(_POLL_SECONDS)
+            return []
+        done, _ = wait(self._in_hand, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+        written, failures = [], []
+        for future in done:
+            index = self._in_hand.pop(future)
+            try:
+                if self._keep(index, future):
+                    written.append(index)
+            except Exception as error:  # noqa: BLE001 - raised below
+                failures.append(error)
+        if done:
+            self._next_look = 0.0
+        if failures:
+            raise failures[0]
+        return written
+
+    def _keep(self, index: int, future: Future[Result]) -> bool:
+        """Write a shadow model; False where its worker must be sent the job first."""
+        result = self._or_say_why(future.result)
+        if result.refusal:
+            raise StoreError(
+                f"the worker {result.worker} has {result.refusal}: shadow models would not be "
+                f"like each other; install the same versions there. {self._kept()}"
+            )
+        if result.error is not None:
+            raise unpacked(result.error)
+        if result.lacks_job or result.trained is None:
+            self._send_again(index, result.worker)
+            return False
+        if result.warning and result.worker not in self._warned:
+            self._warned.add(result.worker)
+            warnings.warn(
+                f"the worker {result.worker} has {result.warning}: its shadow models may differ "
+                "in the last digits",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._write(index, result.trained)
+        self._claims.forget(index)
+        self._pace.add(result.trained.seconds)
+        self._started.pop(index, None)
+        return True
+
+    def _send_again(self, index: int, worker: str) -> None:
+        self._sendings[index] = self._sendings.get(index, 0) + 1
+        if self._sendings[index] > _MOST_SENDINGS:
+            raise StoreError(
+                f"the worker {worker} does not keep what it is sent: one process must train a "
+                f"whole shadow model. {self._kept()}"
+            )
+        future = self._or_say_why(lambda: self._workers.submit_again(index))
+        self._in_hand[future] = index
+
+    def _withdraw(self) -> None:
+        """Let the workers end: after the batch in hand, or where no disk is shared, the shadow."""
+        self._beacon.unlink(missing_ok=True)
+        for future in self._in_hand:
+            self._workers.withdraw(future)
+        with suppress(Exception):  # the cancel is what the user must hear of
+            while self._in_hand and self._workers.patient:
+                self._collect_last()
+                self._workers.check()
+
+    def _collect_last(self) -> None:
+        done, _ = wait(self._in_hand, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+        for future in done:
+            index = self._in_hand.pop(future)
+            if not future.cancelled() and future.exception() is None:
+                trained = future.result().trained
+                if trained is not None:
+                    self._write(index, trained)
+
+    def _or_say_why(self, call: Callable[[], _T]) -> _T:
+        """What the workers answer; a sentence where they are gone."""
+        try:
+            return call()
+        except Exception as error:
+            raise StoreError(f"{self._workers.blame(error)}. {self._kept()}") from error
+
+    def _kept(self) -> str:
+        return f"The {self._finished()} finished ones are kept: call run_shadows again"
+
+    def _detail(self, left: Collection[int]) -> str:
+        if not left:
+            return ""
+        if not self._in_hand:
+            return f"waiting for {len(left)} that another process trains"
+        seconds = self._pace.seconds
+        said = f"{len(self._in_hand)} in hand"
+        if seconds is None:
+            return said
+        oldest = min(self._started[index] for index in self._in_hand.values())
+        following = max(0.0, seconds - (time.monotonic() - oldest))
+        rest = (len(left) - len(self._in_hand)) * seconds / len(self._in_hand) + following
+        return f"{said}, next in {_spoken(following)}, {_spoken(rest)} left"
+
+
+class Pace:
+    """How long a shadow model takes, from the last ones.
+
+    Parameters
+    ----------
+    known : sequence of float
+        Seconds of those that were trained before.
+    """
+
+    def __init__(self, known: Sequence[float] = ()) -> None:
+        self._known = list(known)[-8:]
+        self._ours: list[float] = []
+
+    def add(self, seconds: float) -> None:
+        """One more is finished."""
+        self._ours = [*self._ours[-7:], seconds]
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds for one; None where nobody knows yet."""
+        seen = self._ours or self._known
+        return sum(seen) / len(seen) if seen else None
+
+
+def _spoken(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,181 @@
+"""What runs in a worker: it keeps the job, trains a shadow model and hands back its arrays."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import cloudpickle
+
+from memowidgets.progress import Cancelled, Progress
+from memowidgets.training.shadow import ShadowJob, TrainedShadow, train_shadow
+
+__all__ = ["Order", "Result", "fulfil", "library_versions", "start_local", "unpacked"]
+
+_POLL_SECONDS = 0.2
+_MOST_JOBS = 2  # kept by one worker: two audits at once
+_MUST_AGREE = ("memowidgets", "torch")
+
+
+@dataclass(frozen=True)
+class Order:
+    """One shadow model to train: all that travels for it once the job is there.
+
+    Attributes
+    ----------
+    job : str
+        Digest of the job.
+    index : int
+        Of the shadow model.
+    versions : dict of str
+        Of the libraries where the order comes from.
+    beacon : str
+        A file that is there while the result is wanted; seen only where the disk is shared.
+    device : str or None
+        Another device than the job's.
+    """
+
+    job: str
+    index: int
+    versions: dict[str, str]
+    beacon: str
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a worker hands back.
+
+    Attributes
+    ----------
+    worker : str
+        Who it is.
+    trained : TrainedShadow or None
+        The shadow model, if it was trained.
+    lacks_job : bool
+        Whether the job must be sent again.
+    refusal : str
+        Why this worker must not train, if so.
+    warning : str
+        What to know of a worker that did.
+    error : bytes or None
+        The exception that ended the training, by cloudpickle.
+    """
+
+    worker: str
+    trained: TrainedShadow | None = None
+    lacks_job: bool = False
+    refusal: str = ""
+    warning: str = ""
+    error: bytes | None = None
+
+
+class _Kept:
+    """The jobs that this process has received."""
+
+    jobs: ClassVar[OrderedDict[str, ShadowJob]] = OrderedDict()
+    mutex = threading.Lock()
+
+
+def fulfil(order: Order, payload: bytes | None = None) -> Result:
+    """Train one shadow model in this process."""
+    worker = f"{platform.node()}, process {os.getpid()}"
+    refusal, warning = _compared(order.versions)
+    if refusal:
+        return Result(worker, refusal=refusal)
+    try:
+        job = _job(order.job, payload)
+        if job is None:
+            return Result(worker, lacks_job=True)
+        if order.device is not None:
+            job = replace(job, recipe=replace(job.recipe, device=order.device))
+        trained = train_shadow(job, order.index, _Beacon(Path(order.beacon)))
+    except (Exception, Cancelled) as error:  # noqa: BLE001 - whatever it is, it is the user's
+        return Result(worker, error=_packed(error))
+    return Result(worker, trained=trained, warning=warning)
+
+
+def unpacked(error: bytes) -> BaseException:
+    """The exception that a worker handed back."""
+    found: BaseException = cloudpickle.loads(error)
+    return found
+
+
+def start_local(key: str, payload: bytes, parent: int, threads: int) -> None:
+    """Prepare a local worker process: the job, its threads, and an end with its parent."""
+    import torch
+
+    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+    torch.set_num_threads(threads)
+    _job(key, payload)
+
+
+def library_versions() -> dict[str, str]:
+    """What must agree between the process that asks and the one that works."""
+    return {
+        "memowidgets": importlib.metadata.version("memowidgets"),
+        "torch": importlib.metadata.version("torch").split("+")[0],
+        "numpy": importlib.metadata.version("numpy"),
+        "Python": ".".join(platform.python_version_tuple()[:2]),
+    }
+
+
+def _compared(wanted: dict[str, str]) -> tuple[str, str]:
+    """A refusal where numbers or code would differ, a warning where they might."""
+    here = library_versions()
+    different = [name for name in wanted if wanted[name] != here.get(name)]
+    said = ", ".join(f"{name} {here.get(name)} instead of {wanted[name]}" for name in different)
+    grave = any(name in (*_MUST_AGREE, "Python") for name in different)
+    return (said, "") if grave else ("", said)
+
+
+def _job(key: str, payload: bytes | None) -> ShadowJob | None:
+    with _Kept.mutex:
+        if key not in _Kept.jobs and payload is not None:
+            _Kept.jobs[key] = cloudpickle.loads(payload)
+            while len(_Kept.jobs) > _MOST_JOBS:
+                _Kept.jobs.popitem(last=False)
+        if key in _Kept.jobs:
+            _Kept.jobs.move_to_end(key)
+        return _Kept.jobs.get(key)
+
+
+def _packed(error: BaseException) -> bytes:
+    try:
+        packed: bytes = cloudpickle.dumps(error)
+        cloudpickle.loads(packed)
+    except Exception:  # noqa: BLE001 - some exceptions can't travel
+        packed = cloudpickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+    return packed
+
+
+def _follow(parent: int) -> None:
+    """End this process once its parent was killed: nobody else would."""
+    while os.getppid() == parent:
+        time.sleep(_POLL_SECONDS)
+    os._exit(1)
+
+
+class _Beacon(Progress):
+    """Ends the work once a file is gone that was there at its start."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self._file, self._next = file, 0.0
+        self._shared = file.exists()
+
+    def report(self, done: int, total: int, what: str, detail: str = "") -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _POLL_SECONDS
+        if self._shared and not self._file.exists():
+            self.cancel()
+        super().report(done, total, what, detail)

@@ -1,0 +1,253 @@
+"""Where orders go: local worker processes, or an executor that the user brings."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import cloudpickle
+
+from memowidgets.store import StoreError
+from memowidgets.training.engine.worker import (
+    Order,
+    Result,
+    fulfil,
+    library_versions,
+    start_local,
+)
+from memowidgets.training.shadow import ShadowJob
+
+__all__ = ["Workers", "default_processes", "opened"]
+
+_PATIENCE_SECONDS = 60.0  # with a cluster that has no worker left
+_CHECK_SECONDS = 2.0
+
+
+class Workers(Protocol):
+    """Takes orders for shadow models; `patient` where a cancel waits for what is in hand."""
+
+    patient: bool
+
+    @property
+    def slots(self) -> int:
+        """How many can be in hand at once."""
+
+    def submit(self, index: int) -> Future[Result]:
+        """Order a shadow model."""
+
+    def submit_again(self, index: int) -> Future[Result]:
+        """Order one from a worker that lacked the job."""
+
+    def check(self) -> None:
+        """Raise `StoreError` if nobody works any more."""
+
+    def withdraw(self, future: Future[Result]) -> None:
+        """Take an order back that nobody has begun."""
+
+    def blame(self, error: Exception) -> str:
+        """A sentence, without its full stop, on an error that is not the training's."""
+
+    def close(self, *, kill: bool) -> None:
+        """Let local processes go; an executor stays its owner's."""
+
+
+@contextmanager
+def opened(
+    job: ShadowJob, executor: Executor | None, processes: int | None, beacon: Path
+) -> Iterator[Workers]:
+    """Workers that hold the job; whatever ends the block early ends their work."""
+    workers: Workers = (
+        _Local(job, processes or 1, beacon)
+        if executor is None
+        else _Foreign(job, executor, processes, beacon)
+    )
+    try:
+        yield workers
+    except BaseException:
+        with suppress(OSError):
+            beacon.unlink()
+        workers.close(kill=True)
+        raise
+    workers.close(kill=False)
+
+
+def default_processes(device: str) -> int:
+    """Local processes that pay off: one a GPU, else one a core."""
+    import torch
+
+    if device == "cuda":
+        return max(1, torch.cuda.device_count())
+    return _cores() if torch.device(device).type == "cpu" else 1
+
+
+class _Local:
+    """Worker processes of this machine, with as many threads as leave each core one."""
+
+    patient = False
+
+    def __init__(self, job: ShadowJob, processes: int, beacon: Path) -> None:
+        from loky import ProcessPoolExecutor
+
+        payload = _payload(job)
+        self._slots = processes
+        self._order = _order(payload, beacon)
+        self._devices = _devices(job.recipe.device, processes)
+        self._busy: dict[Future[Any], str] = {}
+        threads = max(1, _cores() // processes)
+        self._executor = ProcessPoolExecutor(
+            processes,
+            initializer=start_local,
+            initargs=(self._order.job, payload, os.getpid(), threads),
+            env={"OMP_NUM_THREADS": str(threads)},
+        )
+
+    @property
+    def slots(self) -> int:
+        return self._slots
+
+    def submit(self, index: int) -> Future[Result]:
+        order = replace(self._order, index=index, device=self._free_device())
+        future: Future[Result] = self._executor.submit(fulfil, order)
+        if order.device is not None:
+            self._busy[future] = order.device
+        return future
+
+    def submit_again(self, index: int) -> Future[Result]:
+        return self.submit(index)
+
+    def check(self) -> None:
+        """A broken pool says so in its futures."""
+
+    def withdraw(self, future: Future[Result]) -> None:
+        future.cancel()
+
+    def blame(self, error: Exception) -> str:
+        if isinstance(error, BrokenExecutor):
+            return "a worker process was killed while training shadow models (out of memory?)"
+        return f"the worker processes failed ({_named(error)})"
+
+    def close(self, *, kill: bool) -> None:
+        self._executor.shutdown(wait=True, kill_workers=kill)
+
+    def _free_device(self) -> str | None:
+        """The GPU that has the fewest shadow models in hand; None where there is one at most."""
+        if not self._devices:
+            return None
+        taken = [device for future, device in self._busy.items() if not future.done()]
+        return min(self._devices, key=taken.count)
+
+
+class _Foreign:
+    """An executor that the user brings.
+
+    The first orders carry the job; a worker keeps it and later orders name it. One that lacks it
+    (it joined late, or was restarted) says so and is sent it. Dask moves it itself, once a worker.
+    """
+
+    patient = True
+
+    def __init__(
+        self, job: ShadowJob, executor: Executor, processes: int | None, beacon: Path
+    ) -> None:
+        self._executor, self._asked = executor, processes
+        self._payload = _payload(job)
+        self._order = _order(self._payload, beacon)
+        self._dask = _dask_client(executor)
+        self._scattered: Any = None
+        self._sent = 0
+        self._alone_since: float | None = None
+        self._next_check = 0.0
+
+    @property
+    def slots(self) -> int:
+        if self._asked:
+            return self._asked
+        if self._dask is not None:
+            return max(1, len(self._dask.nthreads()))
+        return int(getattr(self._executor, "_max_workers", 0) or _cores())
+
+    def submit(self, index: int) -> Future[Result]:
+        order = replace(self._order, index=index)
+        if self._dask is not None:
+            return self._to_dask(order)
+        self._sent += 1
+        if self._sent <= self.slots:
+            return self._executor.submit(fulfil, order, self._payload)
+        return self._executor.submit(fulfil, order)
+
+    def submit_again(self, index: int) -> Future[Result]:
+        return self._executor.submit(fulfil, replace(self._order, index=index), self._payload)
+
+    def check(self) -> None:
+        now = time.monotonic()
+        if self._dask is None or now < self._next_check:
+            return
+        self._next_check = now + _CHECK_SECONDS
+        if self._dask.status != "running":
+            raise StoreError(f"the Dask client is {self._dask.status}")
+        if self._dask.nthreads():
+            self._alone_since = None
+            return
+        self._alone_since = self._alone_since or now
+        if now - self._alone_since > _PATIENCE_SECONDS:
+            raise StoreError("the Dask cluster has no worker left")
+
+    def withdraw(self, future: Future[Result]) -> None:
+        if self._dask is None:  # Dask's futures can't tell whether they have begun
+            future.cancel()
+
+    def blame(self, error: Exception) -> str:
+        return f"the executor died while training shadow models ({_named(error)})"
+
+    def close(self, *, kill: bool) -> None:
+        """Nothing: what is not started is cancelled by whoever holds the futures."""
+
+    def _to_dask(self, order: Order) -> Future[Result]:
+        if self._scattered is None or self._scattered.status != "finished":
+            self._scattered = self._dask.scatter(self._payload, broadcast=True, hash=False)
+        submit: Any = self._executor.submit
+        future: Future[Result] = submit(fulfil, order, self._scattered, pure=False)
+        return future
+
+
+def _named(error: Exception) -> str:
+    said = str(error).strip()
+    return f"{type(error).__name__}: {said.splitlines()[0]}" if said else type(error).__name__
+
+
+def _payload(job: ShadowJob) -> bytes:
+    payload: bytes = cloudpickle.dumps(job)
+    return payload
+
+
+def _order(payload: bytes, beacon: Path) -> Order:
+    digest = hashlib.sha256(payload).hexdigest()
+    return Order(digest, -1, library_versions(), str(beacon))
+
+
+def _dask_client(executor: Executor) -> Any:
+    """The client behind Dask's executor; None for any other."""
+    made_by_dask = type(executor).__module__.startswith("distributed.")
+    return getattr(executor, "_client", None) if made_by_dask else None
+
+
+def _devices(device: str, processes: int) -> list[str]:
+    """The GPUs that local processes share out among them, where there are several."""
+    import torch
+
+    if device != "cuda" or processes < 2:
+        return []
+    return [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+
+
+def _cores() -> int:
+    from loky import cpu_count
+
+    return int(cpu_count(only_physical_cores=False))

@@ -10,6 +10,7 @@ import numpy as np
 
 from memowidgets.store import RunDirectory
 from memowidgets.training.config import Settings
+from memowidgets.training.recorder import read_course
 from memowidgets.training.rho import Prediction, Record, prediction_checkpoint
 from memowidgets.training.target import read_records
 
@@ -35,7 +36,12 @@ class Catalogue:
     def __init__(self, run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -> None:
         self._run = run
         self.layer_names: tuple[str, ...] = tuple(manifest["layers"])
-        self._last_step = Settings.read(manifest["training"]).total_steps(n_members)
+        self._planned_steps = Settings.read(manifest["training"]).total_steps(n_members)
+
+    @property
+    def _last_step(self) -> int:
+        course = read_course(self._run)
+        return self._planned_steps if course is None else course.total_steps
 
     @property
     def rho(self) -> float:

@@ -290,7 +290,7 @@ class CausalLM(Model):
         from torch.nn.functional import cross_entropy
 
         capture = self._kept is not None
-        entry = module.__dict__[_ENTRY]
+        entry = module.__dict__.get(_ENTRY)  # others' modules have none
         if entry is not None:
             entry.states = inputs["states"]
         answer = module(

@@ -47,6 +47,10 @@ class Forward:
         """Share of the samples whose largest logit is the label's."""
         return float((self.logits.argmax(axis=1) == labels).mean())
 
+    def figures(self, labels: NDArray[np.int64]) -> tuple[float, float]:
+        """Mean loss, in nats, and accuracy."""
+        return float(self.losses.mean(dtype=np.float64)), self.accuracy(labels)
+
 
 def forward(
     model: Model,

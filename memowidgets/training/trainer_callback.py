@@ -1,0 +1,243 @@
+"""A callback for transformers' Trainer, and TRL's: an audit in one line of an existing script."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import numpy as np
+from transformers import TrainerCallback
+
+from memowidgets.progress import Progress
+from memowidgets.training.recorder import Recorder, check_whole
+from memowidgets.training.rho import Record
+from memowidgets.training.seeds import preserved
+from memowidgets.training.trainer_rows import Member, Unreadable, check_encodings, read_rows
+
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import TrainerControl, TrainerState, TrainingArguments
+
+__all__ = ["MemorizationCallback"]
+
+
+class _Audited(Protocol):
+    def recorder(self, stop_at_drop: float | None) -> Recorder: ...
+
+
+class MemorizationCallback(TrainerCallback):
+    r"""Records a Trainer's checkpoints into an audit, and interrupts the training at ρ.
+
+    Checkpoints are step 0, every ``checkpoint_every`` epochs of the audit's `TrainingConfig`, and
+    the end; batch size, rate and all else are the Trainer's. The model, its mode and all random
+    states stay as they are: a run with the callback ends in the weights of a run without it.
+
+    Parameters
+    ----------
+    audit : Audit
+        Of ``CausalLM.from_model(model, tokenizer)`` and the samples that the Trainer trains on,
+        its prompt as their ``template``; mostly with ``members="all"``.
+    stop_at_drop : float or None
+        ρ: interrupt at the first checkpoint where the median loss of the members has dropped by
+        this share (paper, Section 4.3), and save the Trainer's state there, unless its
+        ``save_strategy`` is ``"no"``. None records without interrupting.
+
+    Attributes
+    ----------
+    interrupted : Record or None
+        The checkpoint at which the training was interrupted.
+
+    Raises
+    ------
+    TypeError
+        If the audit is not of a language model.
+    ValueError
+        If `stop_at_drop` is no share, or the audit's model adds adapters of its own. When training
+        begins: if the Trainer's rows, model or course are not the audit's; where tokens differ,
+        both encodings are shown.
+
+    Warns
+    -----
+    UserWarning
+        Of what could not be checked, and if ρ was not reached or was passed in a jump.
+
+    Notes
+    -----
+    ``trainer.train(resume_from_checkpoint=True)`` goes on after the interruption, and the
+    callback goes on recording. Of several data-parallel processes the first one writes; weights
+    that are spread over processes (FSDP, DeepSpeed's stage 3) are an error.
+
+    Examples
+    --------
+    ::
+
+        data = mw.data.MCQDataset.from_records(rows, template="{question}\n{options}\nAnswer:")
+        model = mw.models.CausalLM.from_model(hf_model, tokenizer)
+        audit = mw.Audit(model, data, path="runs/mine", members="all", held_out=None)
+        trainer = Trainer(..., callbacks=[mw.training.MemorizationCallback(audit)])
+        trainer.train()
+        audit.dashboard()
+    """
+
+    def __init__(self, audit: _Audited, stop_at_drop: float | None = 0.95) -> None:
+        self._recorder = audit.recorder(stop_at_drop)
+        self._rho = stop_at_drop
+        self._resumed = False
+        self._progress: Progress | None = None
+        self.interrupted: Record | None = None
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,  # noqa: ARG002 - the event's
+        **kwargs: Any,
+    ) -> None:
+        """Check that the audit is of this training; record step 0."""
+        self._resumed, self.interrupted = state.global_step > 0, None
+        self._progress = Progress() if args.disable_tqdm else None
+        if not state.is_world_process_zero:
+            check_whole(kwargs["model"])
+            self._recorder.follow(self._steps_per_epoch(args, kwargs), state.max_steps)
+            return
+        model = _whole(kwargs["model"])
+        with preserved():
+            self._check_rows(kwargs)
+            self._recorder.begin(
+                model, state.global_step, self._steps_per_epoch(args, kwargs), state.max_steps
+            )
+            if self._recorder.is_due(state.global_step):
+                self._recorder.record(model, state.global_step, self._progress)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Record a checkpoint where one is due, and interrupt at ρ."""
+        if not self._recorder.is_due(state.global_step):
+            return
+        stop = False
+        if state.is_world_process_zero:
+            stop = self._record(_whole(kwargs["model"]), state.global_step)
+        if _agreed(args, stop=stop):
+            control.should_training_stop = True
+            control.should_save |= str(getattr(args.save_strategy, "value", "")) != "no"
+
+    def on_train_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,  # noqa: ARG002 - the event's
+        **kwargs: Any,
+    ) -> None:
+        """Record the end where something else set it, and say what is to be known of ρ."""
+        if not state.is_world_process_zero or self.interrupted is not None:
+            return
+        step = state.global_step
+        if step != state.max_steps:
+            self._record_end(args, _whole(kwargs["model"]), step)
+        if self._rho is not None:
+            self._warn(step)
+
+    def _steps_per_epoch(self, args: TrainingArguments, kwargs: dict[str, Any]) -> int:
+        """Optimizer steps in a pass over the rows; over the members, where data are streamed."""
+        try:
+            batches = len(kwargs["train_dataloader"])
+        except TypeError:
+            batches = math.ceil(
+                len(self._recorder.members) / (args.train_batch_size * args.world_size)
+            )
+        return max(1, math.ceil(batches / args.gradient_accumulation_steps))
+
+    def _record(self, model: nn.Module, step: int) -> bool:
+        """Record a checkpoint; whether to interrupt here."""
+        seen_before = self._resumed and self._recorder.is_recorded(step)
+        with preserved():
+            record = self._recorder.record(model, step, self._progress)
+        if self._rho is None or seen_before:
+            return False
+        chosen = self._recorder.prediction(self._rho, step)
+        if chosen is None or not chosen.reached or chosen.record.step != step:
+            return False
+        self.interrupted = record
+        self._warn(step)
+        _say(
+            f"memowidgets: interrupted at {record.name} (step {step}), where the median loss has "
+            f"dropped by {chosen.drop:.1%}; trainer.train(resume_from_checkpoint=True) goes on"
+        )
+        return True
+
+    def _record_end(self, args: TrainingArguments, model: nn.Module, step: int) -> None:
+        if not self._recorder.is_recorded(step):
+            if args.load_best_model_at_end:  # its weights are in the model by now
+                warnings.warn(
+                    f"the training ended at step {step}, where no checkpoint was due, and the "
+                    "Trainer has loaded its best model since: this run has no final checkpoint",
+                    UserWarning,
+                    stacklevel=2,
+                )
+                return
+            with preserved():
+                self._recorder.record(model, step, self._progress)
+        self._recorder.end(step)
+
+    def _warn(self, step: int) -> None:
+        chosen = self._recorder.prediction(cast("float", self._rho), step)
+        for note in chosen.warnings if chosen is not None else ():
+            warnings.warn(note, UserWarning, stacklevel=2)
+
+    def _check_rows(self, kwargs: dict[str, Any]) -> None:
+        try:
+            rows = read_rows(kwargs.get("train_dataloader"))
+        except Unreadable as reason:
+            note: str | None = (
+                f"{reason}: whether it encodes the members of this audit alike was not checked"
+            )
+        else:
+            note = check_encodings(rows, self._members(), _decoder(kwargs))
+        if note is not None:
+            warnings.warn(note, UserWarning, stacklevel=2)
+
+    def _members(self) -> list[Member]:
+        """The members' prompts with their label, as the audit encodes them."""
+        import torch
+
+        recipe, positions = self._recorder.recipe, self._recorder.members
+        feed = recipe.model.feeder(recipe.data, torch.device("cpu"))
+        found = []
+        for position in positions:
+            inputs = feed(np.array([position]))
+            label = inputs["options"][int(recipe.data.labels[position])]
+            ids = [*inputs["input_ids"][0].tolist(), int(label)]
+            found.append(Member(str(recipe.data.ids[position]), np.array(ids)))
+        return found
+
+
+def _whole(model: Any) -> nn.Module:
+    """The model itself, out of what was put around it for several devices."""
+    from accelerate.utils import extract_model_from_parallel  # type: ignore[import-untyped]
+
+    check_whole(model)
+    return cast("nn.Module", extract_model_from_parallel(model))
+
+
+def _agreed(args: TrainingArguments, *, stop: bool) -> bool:
+    """What the first process decided, in all of them."""
+    if args.world_size == 1:
+        return stop
+    import torch.distributed as dist
+
+    decided = [stop]
+    dist.broadcast_object_list(decided, src=0)
+    return decided[0]
+
+
+def _decoder(kwargs: dict[str, Any]) -> Any:
+    decode = getattr(kwargs.get("processing_class"), "decode", None)
+    return decode if decode is not None else lambda _ids: ""
+
+
+def _say(text: str) -> None:
+    from tqdm.auto import tqdm
+
+    tqdm.write(text)

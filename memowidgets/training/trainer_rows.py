@@ -1,0 +1,198 @@
+"""Whether a Trainer makes the same tokens of its rows as an audit makes of its members."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Member", "Row", "Unreadable", "check_encodings", "read_rows"]
+
+_MASKED = -100
+_BEFORE, _BEHIND = 4, 8
+_READING = (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError)
+
+Ids = NDArray[np.int64]
+
+
+class Unreadable(Exception):  # noqa: N818 - no error: some rows can't be read before training
+    """Why the rows can't be compared."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the training data as the model gets it.
+
+    Attributes
+    ----------
+    ids : array of shape (n_tokens,), int64
+        Its tokens without padding.
+    counted : array of shape (n_tokens,), bool, or None
+        Which of them the loss is on; None where the row does not say.
+    """
+
+    ids: Ids
+    counted: NDArray[np.bool_] | None
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member as the audit encodes it.
+
+    Attributes
+    ----------
+    name : str
+        Its id.
+    ids : array of shape (n_tokens,), int64
+        The prompt's tokens, then the label's.
+    """
+
+    name: str
+    ids: Ids
+
+
+def read_rows(loader: Any) -> list[Row]:
+    """Every row of a data loader, put through its collator alone.
+
+    Raises
+    ------
+    Unreadable
+        If the data are streamed, or have no token ids.
+    """
+    dataset: Any = getattr(loader, "dataset", None)
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise Unreadable("the Trainer streams its data")
+    try:
+        return [_row(loader.collate_fn([dataset[i]])) for i in range(len(dataset))]
+    except _READING as error:
+        raise Unreadable(
+            f"the Trainer's rows can't be read one by one ({type(error).__name__}: {error})"
+        ) from error
+
+
+def check_encodings(
+    rows: Sequence[Row], members: Sequence[Member], text_of: Callable[[Sequence[int]], str]
+) -> str | None:
+    """Find each member's tokens at the start of a row, in any order.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        Of the Trainer.
+    members : sequence of Member
+        Of the audit.
+    text_of : callable
+        Decodes tokens.
+
+    Returns
+    -------
+    str or None
+        What could not be checked, or what else the reader should know.
+
+    Raises
+    ------
+    ValueError
+        If members are in no row, or the loss leaves out the label of one; both encodings are
+        shown.
+    """
+    keys = [_key(row.ids) for row in rows]
+    order = sorted(range(len(rows)), key=keys.__getitem__)
+    ordered = [keys[i] for i in order]
+    missing, used = [], set()
+    for position, member in enumerate(members):
+        found = _starting_with(_key(member.ids), ordered, order)
+        used.update(found)
+        if not found:
+            missing.append(position)
+        elif not any(_is_counted(rows[i], len(member.ids) - 1) for i in found):
+            raise ValueError(
+                f"the Trainer's loss leaves out the label of {member.name!r} (its labels are "
+                f"{_MASKED} there), so what it trains is not what this audit looks at"
+            )
+    if missing and not (used and _may_be_packed(rows, members)):
+        raise ValueError(_difference(rows, members, missing, ordered, order, text_of))
+    if missing:
+        return (
+            f"{len(missing)} of {len(members)} members were not found at the start of a row, which "
+            "seem to hold several samples each: whether these are encoded alike was not checked"
+        )
+    others = len(rows) - len(used)
+    if others:
+        return (
+            f"{others} of the Trainer's {len(rows)} rows are no members of this audit: they are "
+            "trained on and not scored"
+        )
+    return None
+
+
+def _row(batch: Mapping[str, Any]) -> Row:
+    ids = np.asarray(batch["input_ids"]).reshape(-1).astype(np.int64)
+    mask = batch.get("attention_mask")
+    real = np.ones(len(ids), bool) if mask is None else np.asarray(mask).reshape(-1) != 0
+    labels = batch.get("labels")
+    counted = None if labels is None else np.asarray(labels).reshape(-1) != _MASKED
+    return Row(ids[real], None if counted is None else counted[real])
+
+
+def _key(ids: Ids) -> bytes:
+    """Bytes that sort as the tokens do, and start alike where they do."""
+    return ids.astype(">u4").tobytes()
+
+
+def _starting_with(key: bytes, ordered: Sequence[bytes], order: Sequence[int]) -> list[int]:
+    found = []
+    at = bisect_left(ordered, key)
+    while at < len(ordered) and ordered[at].startswith(key):
+        found.append(order[at])
+        at += 1
+    return found
+
+
+def _is_counted(row: Row, position: int) -> bool:
+    return row.counted is None or bool(row.counted[position])
+
+
+def _may_be_packed(rows: Sequence[Row], members: Sequence[Member]) -> bool:
+    """Whether fewer rows than members have room for all of them."""
+    room = sum(len(row.ids) for row in rows)
+    return len(rows) < len(members) and room >= sum(len(member.ids) for member in members)
+
+
+def _difference(
+    rows: Sequence[Row],
+    members: Sequence[Member],
+    missing: Sequence[int],
+    ordered: Sequence[bytes],
+    order: Sequence[int],
+    text_of: Callable[[Sequence[int]], str],
+) -> str:
+    member = members[missing[0]]
+    at = bisect_left(ordered, _key(member.ids))
+    near = [rows[order[i]] for i in (at - 1, at) if 0 <= i < len(rows)]
+    if len(rows) == len(members):
+        near.insert(0, rows[missing[0]])  # most data come in one order
+    if not near:
+        return f"the Trainer has no rows; this audit has {len(members)} members"
+    row = max(near, key=lambda candidate: _common(candidate.ids, member.ids))
+    start = _common(row.ids, member.ids)
+    shown = slice(max(0, start - _BEFORE), start + _BEHIND)
+    theirs, ours = (ids[shown].tolist() for ids in (row.ids, member.ids))
+    return (
+        f"{len(missing)} of {len(members)} members are in no row of the Trainer as this audit "
+        f"encodes them; for {member.name!r} the nearest row differs from token {start} on:\n"
+        f"  Trainer  {theirs} {text_of(theirs)!r}\n"
+        f"  audit    {ours} {text_of(ours)!r}\n"
+        "Members must be what the Trainer trains on, in its words: give the script's own prompt "
+        "as template, and make the audit of its training rows alone"
+    )
+
+
+def _common(some: Ids, others: Ids) -> int:
+    """How many tokens are the same at the start."""
+    length = min(len(some), len(others))
+    differ = some[:length] != others[:length]
+    return int(np.argmax(differ)) if differ.any() else length

@@ -1,0 +1,739 @@
+"""Transformers' own Trainer, on tiny models made here, with an audit listening."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+import memowidgets as mw
+from memowidgets.models.lora import quiet_peft
+from memowidgets.models.scratch import word_tokenizer
+from memowidgets.store import StoreError
+
+ROOT = Path(__file__).parents[2]
+N = 36
+QUIET = {"report_to": [], "use_cpu": True, "disable_tqdm": True, "dataloader_pin_memory": False}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return mw.data.make_mcqs(n=N, seed=0)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(data):
+    return word_tokenizer(data)
+
+
+def tiny(vocabulary, family="llama", **changes):
+    torch.manual_seed(0)
+    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    more = {"intermediate_size": 64, "attention_dropout": 0.1}
+    config = AutoConfig.for_model(
+        family,
+        vocab_size=vocabulary,
+        max_position_embeddings=256,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=None,
+        **{**size, **more, **changes},
+    )
+    return AutoModelForCausalLM.from_config(config)
+
+
+def with_adapters(model, seed=0):
+    torch.manual_seed(seed)
+    config = LoraConfig(r=4, lora_dropout=0.2, target_modules="all-linear", task_type="CAUSAL_LM")
+    with quiet_peft():
+        return get_peft_model(model, config)
+
+
+def script_rows(data, tokenizer, positions=None):
+    """What an SFT script makes of questions: ids of prompt and label, the loss on the label."""
+    rows = []
+    for i in range(len(data)) if positions is None else positions:
+        prompt = tokenizer(data.prompt(i))["input_ids"]
+        label = tokenizer(data.label_texts[data.labels[i]])["input_ids"]
+        rows.append({"input_ids": prompt + label, "labels": [-100] * len(prompt) + label})
+    return rows
+
+
+def collate(rows):
+    width = max(len(row["input_ids"]) for row in rows)
+
+    def padded(lists, value):
+        return torch.tensor([[*one, *[value] * (width - len(one))] for one in lists])
+
+    return {
+        "input_ids": padded([row["input_ids"] for row in rows], 0),
+        "labels": padded([row["labels"] for row in rows], -100),
+        "attention_mask": padded([[1] * len(row["input_ids"]) for row in rows], 0),
+    }
+
+
+def trainer(model, rows, folder, *callbacks, kind=Trainer, **changes):
+    settings = {
+        "num_train_epochs": 3,
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-2,
+        "logging_strategy": "no",
+        "save_strategy": "no",
+        **QUIET,
+        **changes,
+    }
+    arguments = TrainingArguments(output_dir=str(folder), **settings)
+    return kind(
+        model=model,
+        args=arguments,
+        train_dataset=rows,
+        eval_dataset=rows[:8] if isinstance(rows, list) else None,
+        data_collator=collate,
+        callbacks=list(callbacks),
+    )
+
+
+def make_audit(model, tokenizer, data, path, every=1, **changes):
+    settings = {"members": "all", "held_out": None} | changes
+    training = settings.pop("training", mw.TrainingConfig(checkpoint_every=every))
+    recipe = mw.models.CausalLM.from_model(model, tokenizer)
+    return mw.Audit(recipe, data, path=path, training=training, **settings)
+
+
+def trained_weights(model):
+    return {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
+
+
+def assert_same_weights(some, others):
+    assert some.keys() == others.keys()
+    for name in some:
+        torch.testing.assert_close(some[name], others[name], rtol=0, atol=0)
+
+
+@pytest.fixture(scope="module")
+def recorded(data, tokenizer, tmp_path_factory):
+    """A run of three epochs; tests only read it."""
+    folder = tmp_path_factory.mktemp("recorded")
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, folder / "run")
+    callback = mw.training.MemorizationCallback(audit, stop_at_drop=None)
+    trainer(model, script_rows(data, tokenizer), folder / "out", callback).train()
+    return audit, model
+
+
+# What is recorded
+
+
+class InTheAuditsOrder(Trainer):
+    """Takes the samples as `audit.train` does."""
+
+    order: list[int]
+
+    def _get_train_sampler(self, *_args):
+        return AllEpochs(self.order)
+
+
+class AllEpochs(torch.utils.data.Sampler):
+    def __init__(self, order):
+        self.order, self.epoch = order, 0
+
+    def __len__(self):
+        return N
+
+    def __iter__(self):
+        yield from self.order[self.epoch * N : (self.epoch + 1) * N]
+        self.epoch += 1
+
+
+@pytest.mark.parametrize(("adapters", "rho"), [(False, 0.6), (True, 0.03)])
+def test_the_callback_gives_the_audit_that_train_gives(
+    adapters, rho, data, tokenizer, tmp_path, monkeypatch
+):
+    from memowidgets.training.learner import Learner
+
+    model = tiny(len(tokenizer), attention_dropout=0.0)
+    if adapters:
+        model = with_adapters(model)
+        model.peft_config["default"].lora_dropout = 0.0
+        for part in model.modules():
+            if isinstance(part, torch.nn.Dropout):
+                part.p = 0.0
+    plan = mw.TrainingConfig(
+        epochs=8,
+        checkpoint_every=0.5,
+        batch_size=3,
+        accumulate=2,
+        lr=1e-2,
+        schedule="linear",
+        weight_decay=0.0,
+        precision="float32",
+    )
+    ours = make_audit(model, tokenizer, data, tmp_path / "ours", training=plan)
+    order, original = [], Learner._samples
+
+    def noted(learner):
+        samples = original(learner)
+        order.extend(samples.tolist())
+        return samples
+
+    monkeypatch.setattr(Learner, "_samples", noted)
+    ours.train(stop_at_drop=rho)
+    interrupted_at = ours.prediction.record.step
+    ours.train()
+    assert sorted(order[:N]) == list(range(N))
+
+    theirs = make_audit(model, tokenizer, data, tmp_path / "theirs", training=plan)
+    callback = mw.training.MemorizationCallback(theirs, rho)
+    InTheAuditsOrder.order = order
+    course = {
+        "num_train_epochs": 8,
+        "per_device_train_batch_size": 3,
+        "gradient_accumulation_steps": 2,
+        "max_grad_norm": 0.0,
+        "lr_scheduler_type": "linear",
+    }
+    live = copy.deepcopy(model)
+    rows = script_rows(data, tokenizer)
+    stopped = trainer(live, rows, tmp_path / "out", callback, kind=InTheAuditsOrder, **course)
+    stopped.train()
+    assert callback.interrupted.step == interrupted_at == stopped.state.global_step
+    assert theirs.prediction.record.step == interrupted_at
+
+    whole = make_audit(model, tokenizer, data, tmp_path / "whole", training=plan)
+    callback = mw.training.MemorizationCallback(whole, None)
+    live = copy.deepcopy(model)
+    trainer(live, rows, tmp_path / "out", callback, kind=InTheAuditsOrder, **course).train()
+    whole._catalogue.rho = rho
+    assert whole.checkpoints.index.tolist() == ours.checkpoints.index.tolist()
+    for column in ("epoch", "step", "prediction", "learned"):
+        assert whole.checkpoints[column].tolist() == ours.checkpoints[column].tolist()
+    for column in ("median_loss", "train_loss", "drop"):
+        np.testing.assert_allclose(whole.checkpoints[column], ours.checkpoints[column], rtol=5e-3)
+    for metric in ("loss", "logit_gap", "psmi"):
+        expected = ours.score(metric)
+        np.testing.assert_allclose(whole.score(metric), expected, atol=0.02 * expected.std() + 2e-3)
+    assert whole.layers == ours.layers
+
+
+def test_a_run_with_the_callback_ends_in_the_weights_of_one_without(data, tokenizer, tmp_path):
+    rows = script_rows(data, tokenizer)
+    course = {
+        "gradient_accumulation_steps": 2,
+        "eval_strategy": "steps",
+        "eval_steps": 2,
+        "eval_on_start": True,
+    }
+
+    def run(name, *callbacks, resume=False, **changes):
+        model = with_adapters(tiny(len(tokenizer)))
+        made = trainer(model, rows, tmp_path / name, *callbacks, **course, **changes)
+        made.train()
+        if resume:
+            made = trainer(
+                with_adapters(tiny(len(tokenizer)), seed=5),
+                rows,
+                tmp_path / name,
+                *callbacks,
+                **course,
+                **changes,
+            )
+            made.train(resume_from_checkpoint=True)
+        return trained_weights(made.model)
+
+    expected = run("plain")
+    audit = make_audit(with_adapters(tiny(len(tokenizer))), tokenizer, data, tmp_path / "a", 0.4)
+    with_callback = run("with", mw.training.MemorizationCallback(audit, None))
+    assert_same_weights(with_callback, expected)
+    assert audit.checkpoints["step"].tolist() == [0, 2, 4, 6, 8, 10, 12, 14, 15]
+
+    audit = make_audit(with_adapters(tiny(len(tokenizer))), tokenizer, data, tmp_path / "b", 0.4)
+    callback = mw.training.MemorizationCallback(audit, 0.02)
+    resumed = run("resumed", callback, resume=True, save_strategy="steps", save_steps=500)
+    assert 0 < audit.prediction.record.step < 15
+    assert audit.checkpoints["step"].tolist() == [0, 2, 4, 6, 8, 10, 12, 14, 15]
+    assert_same_weights(resumed, expected)
+
+
+def traces(model):
+    """Each part's mode, and what was hung on it; transformers hangs idle hooks of its own."""
+    return [
+        (
+            part.training,
+            "forward" in vars(part),
+            [
+                hook.__module__
+                for hook in (*part._forward_hooks.values(), *part._forward_pre_hooks.values())
+                if not hook.__module__.startswith("transformers.")
+            ],
+            [name for name in vars(part) if "memowidgets" in name],
+        )
+        for part in model.modules()
+    ]
+
+
+def test_modes_hooks_and_gradients_of_the_model_stay_as_they_are(data, tokenizer, tmp_path):
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run")
+    model.train()
+    model.model.layers[0].eval()
+    next(model.parameters()).grad = torch.ones_like(next(model.parameters()))
+    before = traces(model)
+    states = torch.get_rng_state(), np.random.get_state()[1].copy()
+    recorder = audit.recorder()
+    recorder.begin(model, 0, 9, 9)
+    recorder.record(model, 0)
+    assert traces(model) == before
+    assert (next(model.parameters()).grad == 1).all()
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert (np.random.get_state()[1] == states[1]).all()
+
+
+def test_every_checkpoint_is_scored_later_without_model_or_weights(recorded, data):
+    audit, _ = recorded
+    again = mw.Audit.open(audit.path, data=data)
+    for checkpoint in audit.checkpoints.index:
+        for layer in again.layers:
+            assert np.isfinite(again.score("psmi", layer, checkpoint)).all()
+        assert np.isfinite(again.score("loss", checkpoint=checkpoint)).all()
+    assert again.score("psmi", checkpoint="final").equals(audit.score("psmi", checkpoint="final"))
+
+
+def test_the_audit_opens_in_the_dashboard_without_ground_truth(recorded):
+    audit, _ = recorded
+    dashboard = audit.dashboard()
+    assert dashboard.state["score"] == "psmi"
+    dashboard.close()
+    assert not audit.has_ground_truth
+    assert len(audit.checkpoints) == 4
+
+
+def test_records_are_those_of_the_model_where_it_stands(recorded, data, tokenizer):
+    audit, model = recorded
+    losses = []
+    for row in script_rows(data, tokenizer):
+        with torch.no_grad():
+            logits = model.eval()(torch.tensor([row["input_ids"]])).logits[0, -2]
+        losses.append(torch.nn.functional.cross_entropy(logits, torch.tensor(row["labels"][-1])))
+    assert audit.checkpoints["median_loss"].iloc[-1] == pytest.approx(np.median(losses), abs=1e-5)
+    np.testing.assert_allclose(-audit.score("loss", checkpoint="final"), losses, atol=1e-5)
+
+
+def test_the_end_is_the_trainers_whatever_the_audit_planned(data, tokenizer, tmp_path):
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run", 0.5)
+    callback = mw.training.MemorizationCallback(audit, None)
+    trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback, max_steps=13).train()
+    table = audit.checkpoints
+    assert table["step"].tolist() == [0, 4, 9, 13]  # nine steps an epoch
+    assert table["epoch"].tolist() == [0, 0.5, 1, pytest.approx(13 / 9)]
+    assert len(audit.score("loss", checkpoint="final")) == N
+
+
+def test_the_last_batch_may_be_dropped(data, tokenizer, tmp_path):
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run")
+    callback = mw.training.MemorizationCallback(audit, None)
+    course = {"per_device_train_batch_size": 8, "dataloader_drop_last": True}
+    trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback, **course).train()
+    assert audit.checkpoints["step"].tolist() == [0, 4, 8, 12]
+
+
+class StopAt(TrainerCallback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        control.should_training_stop |= state.global_step == self.step
+
+
+def test_an_end_that_something_else_set_is_recorded(data, tokenizer, tmp_path):
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run")
+    callback = mw.training.MemorizationCallback(audit, None)
+    rows = script_rows(data, tokenizer)
+    trainer(model, rows, tmp_path / "out", callback, StopAt(12)).train()
+    assert audit.checkpoints["step"].tolist() == [0, 9, 12]
+    assert audit._catalogue.record("final").step == 12
+
+
+def test_held_out_samples_are_looked_at_too(data, tokenizer, tmp_path):
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run", held_out=0.25)
+    rows = script_rows(audit.member_data, tokenizer)
+    callback = mw.training.MemorizationCallback(audit, None)
+    trainer(model, rows, tmp_path / "out", callback).train()
+    assert audit.checkpoints["test_loss"].notna().all()
+    assert len(audit.score("psmi", checkpoint="final")) == 27
+
+
+def test_mixed_precision_is_the_trainers(data, tokenizer, tmp_path):
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run")
+    callback = mw.training.MemorizationCallback(audit, None)
+    trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback, bf16=True).train()
+    made = audit._pass(audit._catalogue.record("final"), None)
+    ids = torch.tensor([tokenizer(data.prompt(0))["input_ids"]])
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        hidden = model.eval()(ids, output_hidden_states=True).hidden_states[-1][0, -1]
+    np.testing.assert_allclose(made.representation("2")[0], hidden.float(), atol=0.1)
+
+
+# Interruption and resumption
+
+
+def test_it_interrupts_once_saves_there_and_goes_on_recording(data, tokenizer, tmp_path, capsys):
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run", 0.5)
+    rows = script_rows(data, tokenizer)
+    course = {"save_strategy": "steps", "save_steps": 500}
+    callback = mw.training.MemorizationCallback(audit, 0.2)
+    trainer(model, rows, tmp_path / "out", callback, **course).train()
+    at = callback.interrupted.step
+    assert (tmp_path / f"out/checkpoint-{at}").is_dir()
+    assert f"interrupted at {callback.interrupted.name} (step {at})" in capsys.readouterr().out
+    assert audit._catalogue.final() is None
+    files = {f: f.stat().st_mtime_ns for f in (tmp_path / "run/checkpoints").rglob("*.json")}
+    again = make_audit(tiny(len(tokenizer)), tokenizer, data, tmp_path / "run", 0.5)
+    callback = mw.training.MemorizationCallback(again, 0.2)
+    resumed = trainer(tiny(len(tokenizer)), rows, tmp_path / "out", callback, **course)
+    resumed.train(resume_from_checkpoint=True)
+    assert callback.interrupted is None
+    assert again.prediction.record.step == at
+    assert again.checkpoints["step"].tolist() == [0, 4, 9, 14, 18, 22, 27]
+    assert all(file.stat().st_mtime_ns == time for file, time in files.items())
+
+
+def test_going_back_behind_the_interruption_neither_doubles_nor_stops_again(
+    data, tokenizer, tmp_path
+):
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run")
+    rows = script_rows(data, tokenizer)
+    course = {"save_strategy": "steps", "save_steps": 5, "learning_rate": 3e-3}
+    callback = mw.training.MemorizationCallback(audit, 0.2)
+    trainer(model, rows, tmp_path / "out", callback, **course).train()
+    at = audit.prediction.record.step
+    before = audit.checkpoints
+    callback = mw.training.MemorizationCallback(audit, 0.2)
+    resumed = trainer(tiny(len(tokenizer)), rows, tmp_path / "out", callback, **course)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "out/checkpoint-5"))
+    assert resumed.state.global_step == 27 > at
+    assert audit.checkpoints.loc[before.index, "median_loss"].equals(before["median_loss"])
+    assert audit.checkpoints["step"].is_unique
+
+
+def test_checkpoints_of_another_course_are_replaced(data, tokenizer, tmp_path):
+    rows = script_rows(data, tokenizer)
+    audit = make_audit(tiny(len(tokenizer)), tokenizer, data, tmp_path / "run")
+    losses, scores = [], []
+    for rate, steps in ((1e-2, 27), (1e-3, 18)):
+        callback = mw.training.MemorizationCallback(audit, None)
+        course = {"learning_rate": rate, "max_steps": steps}
+        trainer(tiny(len(tokenizer)), rows, tmp_path / "out", callback, **course).train()
+        losses.append(audit.checkpoints["median_loss"])
+        scores.append(audit.score("psmi", checkpoint=2))
+    assert losses[0].iloc[0] == losses[1].iloc[0]
+    assert losses[1].index.tolist() == ["epoch-0", "epoch-1", "epoch-2"]
+    assert (losses[0].iloc[1:3] != losses[1].iloc[1:]).all()
+    assert (scores[0] != scores[1]).all()
+
+
+def test_rho_that_was_not_reached_is_said(data, tokenizer, tmp_path):
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run")
+    callback = mw.training.MemorizationCallback(audit, 0.999)
+    made = trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback)
+    with pytest.warns(UserWarning, match="no checkpoint reached a drop of 100% "):
+        made.train()
+
+
+# Adapters
+
+
+@pytest.mark.parametrize("given", ["wrapped", "bare"])
+def test_adapters_are_kept_as_peft_saves_them(given, data, tokenizer, tmp_path):
+    live = with_adapters(tiny(len(tokenizer)))
+    audited = live if given == "wrapped" else tiny(len(tokenizer))
+    audit = make_audit(audited, tokenizer, data, tmp_path / "run")
+    callback = mw.training.MemorizationCallback(audit, None)
+    trainer(live, script_rows(data, tokenizer), tmp_path / "out", callback).train()
+    with quiet_peft():
+        loaded = PeftModel.from_pretrained(
+            tiny(len(tokenizer)), tmp_path / "run/checkpoints/epoch-3"
+        ).eval()
+    gaps = audit._pass(audit._catalogue.record("final"), None).logits()
+    for i in range(5):
+        ids = torch.tensor([tokenizer(data.prompt(i))["input_ids"]])
+        with torch.no_grad():
+            words = loaded(ids).logits[0, -1]
+        letters = tokenizer.convert_tokens_to_ids([t.strip() for t in data.label_texts])
+        np.testing.assert_allclose(gaps[i], words[letters], atol=1e-4)
+    assert np.isfinite(audit.score("psmi", checkpoint=2)).all()
+
+
+# Encodings
+
+
+def begin(audit, rows, folder, model, **changes):
+    callback = mw.training.MemorizationCallback(audit, None)
+    made = trainer(model, rows, folder / "out", callback, max_steps=1, **changes)
+    made.train()
+
+
+@pytest.fixture
+def fresh(data, tokenizer, tmp_path):
+    model = tiny(len(tokenizer))
+    return make_audit(model, tokenizer, data, tmp_path / "run"), model
+
+
+def test_other_prompts_are_an_error_that_shows_both(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    other = data.with_template("{question} {options} Ward:")
+    with pytest.raises(ValueError, match="36 of 36 members are in no row of the Trainer") as error:
+        begin(audit, script_rows(other, tokenizer), tmp_path, model)
+    assert "\n  Trainer  [" in str(error.value)
+    assert "\n  audit    [" in str(error.value)
+    ours, theirs = (tokenizer(d.prompt(0))["input_ids"] for d in (data, other))
+    first = next(i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1])
+    assert f"from token {first} on" in str(error.value)
+    assert str(theirs[first : first + 8])[1:-1] in str(error.value)
+    assert not (tmp_path / "run/checkpoints").exists()
+
+
+def test_decoded_texts_are_shown_where_the_trainer_has_a_tokenizer(
+    fresh, data, tokenizer, tmp_path
+):
+    audit, model = fresh
+    rows = script_rows(data.with_template("{question} {options} Ward:"), tokenizer)
+    made = trainer(model, rows, tmp_path / "out", mw.training.MemorizationCallback(audit))
+    made.callback_handler.processing_class = tokenizer
+    with pytest.raises(ValueError, match=r"Trainer  .* '. Which ward \? A"):
+        made.train()
+
+
+def test_a_special_token_more_is_found(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    rows = [
+        {"input_ids": [1, *row["input_ids"]], "labels": [-100, *row["labels"]]}
+        for row in script_rows(data, tokenizer)
+    ]
+    with pytest.raises(ValueError, match="differs from token 0 on"):
+        begin(audit, rows, tmp_path, model)
+
+
+def test_another_label_is_found(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    rows = script_rows(data, tokenizer)
+    wrong = script_rows(data.with_labels((data.labels + 1) % len(data.class_names)), tokenizer)
+    rows[7] = wrong[7]
+    last = len(rows[7]["input_ids"]) - 1
+    with pytest.raises(ValueError, match=rf"1 of 36 members .*{data.ids[7]}.* token {last} on"):
+        begin(audit, rows, tmp_path, model)
+
+
+def test_a_label_that_the_loss_leaves_out_is_found(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    rows = script_rows(data, tokenizer)
+    rows[3]["labels"] = [rows[3]["input_ids"][0]] * 2 + [-100] * (len(rows[3]["labels"]) - 2)
+    with pytest.raises(ValueError, match=f"leaves out the label of '{data.ids[3]}'"):
+        begin(audit, rows, tmp_path, model)
+
+
+def test_a_member_that_the_trainer_lacks_is_found(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    with pytest.raises(ValueError, match=f"1 of 36 members .*'{data.ids[-1]}'"):
+        begin(audit, script_rows(data, tokenizer)[:-1], tmp_path, model)
+
+
+def test_order_padding_and_what_follows_the_label_do_not_matter(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    rows = [
+        {"input_ids": [*row["input_ids"], 1], "labels": [*row["labels"], 1]}
+        for row in script_rows(data, tokenizer)[::-1]
+    ]
+
+    def left(batch):
+        made = collate(batch)
+        extra = torch.zeros(len(batch), 3, dtype=torch.long)
+        return {
+            name: torch.cat([extra - 100 if name == "labels" else extra, values], dim=1)
+            for name, values in made.items()
+        }
+
+    callback = mw.training.MemorizationCallback(audit, None)
+    made = trainer(model, rows, tmp_path / "out", callback, max_steps=1)
+    made.data_collator = left
+    made.train()
+    assert len(audit.checkpoints) == 2
+
+
+def test_rows_beyond_the_members_are_said(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    more = mw.data.make_mcqs(n=12, seed=7)
+    rows = script_rows(data, tokenizer) + script_rows(more, tokenizer)
+    with pytest.warns(UserWarning, match="12 of the Trainer's 48 rows are no members"):
+        begin(audit, rows, tmp_path, model)
+
+
+def test_packed_rows_are_checked_as_far_as_they_can_be(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    rows = script_rows(data, tokenizer)
+    packed = [{key: [*rows[i][key], *rows[i + 1][key]] for key in rows[0]} for i in range(0, N, 2)]
+    with pytest.warns(UserWarning, match="18 of 36 members were not found at the start of a row"):
+        begin(audit, packed, tmp_path, model)
+    for row in packed:
+        row["input_ids"][0] = 1
+    with pytest.raises(ValueError, match="36 of 36 members are in no row"):
+        begin(audit, packed, tmp_path, model)
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __iter__(self):
+        return iter(self.rows)
+
+
+def test_streamed_rows_are_not_checked_and_that_is_said(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    callback = mw.training.MemorizationCallback(audit, None)
+    made = trainer(
+        model, Stream(script_rows(data, tokenizer)), tmp_path / "out", callback, max_steps=9
+    )
+    with pytest.warns(UserWarning, match="the Trainer streams its data: whether"):
+        made.train()
+    assert audit.checkpoints["epoch"].tolist() == [0, 1]
+
+
+def test_rows_that_can_not_be_read_alone_are_said(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    callback = mw.training.MemorizationCallback(audit, None)
+    made = trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback, max_steps=1)
+
+    def at_least_two(rows):
+        if len(rows) < 2:
+            raise ValueError("two or more, please")
+        return collate(rows)
+
+    made.data_collator = at_least_two
+    with pytest.warns(UserWarning, match=r"read one by one \(ValueError: two or more, please\)"):
+        made.train()
+
+
+# What is refused
+
+
+def test_audits_that_can_not_stand_for_a_trainer_are_refused(data, tokenizer, tmp_path):
+    model = tiny(len(tokenizer))
+    recipe = mw.models.CausalLM.from_model(model, tokenizer, lora=mw.models.LoRA(r=2))
+    with pytest.raises(ValueError, match="without lora"):
+        mw.training.MemorizationCallback(mw.Audit(recipe, data, path=tmp_path / "lora"))
+    noisy = make_audit(
+        model, tokenizer, data, tmp_path / "noisy", training=mw.TrainingConfig(label_noise=0.1)
+    )
+    with pytest.raises(ValueError, match="label_noise flips labels of the audit alone"):
+        mw.training.MemorizationCallback(noisy)
+    images = mw.Audit(mw.models.ConvNet(), mw.data.load_digits(), path=tmp_path / "images")
+    with pytest.raises(TypeError, match=r"only an audit of a CausalLM .* not one of ConvNet"):
+        mw.training.MemorizationCallback(images)
+    with pytest.raises(ValueError, match="stop_at_drop is a share"):
+        mw.training.MemorizationCallback(make_audit(model, tokenizer, data, tmp_path / "x"), 95)
+
+
+def test_another_model_is_refused(fresh, data, tokenizer, tmp_path):
+    audit, _ = fresh
+    larger = tiny(len(tokenizer), num_hidden_layers=3)
+    with pytest.raises(ValueError, match="in training has 3 blocks, that of the audit 2"):
+        begin(audit, script_rows(data, tokenizer), tmp_path, larger)
+
+
+def test_weights_that_are_spread_over_processes_are_refused(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    next(model.parameters()).ds_id = 0
+    with pytest.raises(ValueError, match="spread over processes"):
+        begin(audit, script_rows(data, tokenizer), tmp_path, model)
+
+
+def test_a_run_of_another_training_is_not_mixed_with(data, tokenizer, tmp_path):
+    rows = script_rows(data, tokenizer)
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run")
+    trainer(model, rows, tmp_path / "out", mw.training.MemorizationCallback(audit, None)).train()
+    with pytest.raises(ValueError, match="holds another training, which had other weights"):
+        begin(audit, rows, tmp_path, model)  # trained already: its step 0 is not that step 0
+    with pytest.raises(ValueError, match="had 9 steps an epoch, this one 5"):
+        begin(audit, rows, tmp_path, tiny(len(tokenizer)), per_device_train_batch_size=8)
+    with pytest.raises(StoreError, match="was recorded from a Trainer: resume it with trainer"):
+        audit.train()
+
+
+def test_shadow_models_are_refused(data, tokenizer, tmp_path):
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run", members="half")
+    rows = script_rows(audit.member_data, tokenizer)
+    begin(audit, rows, tmp_path, model)
+    with pytest.raises(StoreError, match="shadow models must be trained as their target was"):
+        audit.run_shadows(2)
+
+
+def test_a_run_that_the_audit_trained_is_not_recorded_into(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    audit.train()
+    with pytest.raises(StoreError, match=r"holds checkpoints of audit.train\(\)"):
+        begin(audit, script_rows(data, tokenizer), tmp_path, model)
+
+
+def test_a_training_that_began_without_the_callback_is_refused(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    rows = script_rows(data, tokenizer)
+    course = {"save_strategy": "steps", "save_steps": 5}
+    trainer(model, rows, tmp_path / "out", StopAt(5), **course).train()
+    callback = mw.training.MemorizationCallback(audit, None)
+    made = trainer(tiny(len(tokenizer)), rows, tmp_path / "out", callback, **course)
+    with pytest.raises(ValueError, match=r"goes on from step 5, but .* lacks its step 0"):
+        made.train(resume_from_checkpoint=True)
+
+
+# Several processes
+
+
+def test_two_processes_record_once_and_stop_together(data, tokenizer, tmp_path):
+    script = Path(__file__).with_name("two_processes.py")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
+    command += ["--master_port=0", "--rdzv_backend=c10d", "--rdzv_endpoint=127.0.0.1:0"]
+    done = subprocess.run(
+        [*command, str(script), str(tmp_path)],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    steps = {(tmp_path / f"stopped-{rank}").read_text() for rank in (0, 1)}
+    audit = mw.Audit.open(tmp_path / "run", data=data)
+    assert steps == {str(audit.prediction.record.step)}
+    assert audit.checkpoints["step"].is_unique
+    assert np.isfinite(audit.score("psmi")).all()
+
+
+def test_the_callback_is_imported_when_it_is_used():
+    code = "import sys, memowidgets.training; print('transformers' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+    with pytest.raises(AttributeError, match="it has MemorizationCallback, TrainingConfig"):
+        _ = mw.training.Callback

@@ -326,7 +326,9 @@ class Audit:
             for note in self.prediction.warnings:
                 warnings.warn(note, UserWarning, stacklevel=2)
 
-    def recorder(self, stop_at_drop: float | None = None) -> Recorder:
+    def recorder(
+        self, stop_at_drop: float | None = None, layers: str | int | Iterable[str | int] = "all"
+    ) -> Recorder:
         """What keeps checkpoints of a target that is trained elsewhere.
 
         `memowidgets.training.MemorizationCallback` uses it, for transformers' Trainer.
@@ -335,6 +337,8 @@ class Audit:
         ----------
         stop_at_drop : float, optional
             ρ, by which the checkpoint "prediction" is chosen from now on.
+        layers : "all", one, or several
+            Whose hidden states are kept, as in `score`.
 
         Returns
         -------
@@ -352,6 +356,7 @@ class Audit:
             self._design,
             self._held_out,
             self.layers,
+            self._catalogue.some_layers(layers),
             keep=lambda name, seen: scoring.Pass(self._run, name).write(seen),
             shown=shown,
         )

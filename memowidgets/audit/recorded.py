@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["export", "open_recorded"]
 
 _FOLDER = Path(__file__).parent / "recordings"
-_COPIED = ("design.safetensors", "rho.json", "checkpoints/*/record.json", "scores", "shadows")
+_COPIED = (
+    "design.safetensors",
+    "rho.json",
+    "trainer.json",
+    "checkpoints/*/record.json",
+    "scores",
+    "shadows",
+)
 
 
 def open_recorded(name: str, data: Dataset | None = None) -> Audit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -62,9 +62,9 @@ def read_course(run: RunDirectory) -> Course | None:
 class Recorder:
     """Keeps checkpoints of a language model that is trained elsewhere.
 
-    Each is one pass over the members, every layer captured, so that all scores of all checkpoints
-    can be had later, whatever the module is made of; and the trained weights, an adapter's as
-    peft saves them. Nothing of the module changes, nor any random state.
+    Each is one pass over the members with its hidden states, so that all scores of all
+    checkpoints can be had later, whatever the module is made of; and the trained weights, an
+    adapter's as peft saves them. Nothing of the module changes, nor any random state.
 
     Parameters
     ----------
@@ -78,6 +78,8 @@ class Recorder:
         Samples to report test figures on.
     layers : sequence of str
         Names that the audit knows.
+    kept_layers : collection of str
+        Those of them whose hidden states are kept.
     keep : callable
         Takes a checkpoint's name and its pass, and keeps it.
     shown : callable
@@ -98,12 +100,14 @@ class Recorder:
         design: Design,
         held_out: Dataset | None,
         layers: Sequence[str],
+        kept_layers: Collection[str],
         keep: Callable[[str, Forward], None],
         shown: Callable[[Progress | None], AbstractContextManager[Progress]],
     ) -> None:
         _check_recipe(recipe)
         self._run, self._recipe, self._design, self._held_out = run, recipe, design, held_out
-        self._layers, self._keep, self._shown = tuple(layers), keep, shown
+        self._layers, self._kept_layers = tuple(layers), frozenset(kept_layers)
+        self._keep, self._shown = keep, shown
         self._plan: dict[int, float] = {}
 
     @property
@@ -198,7 +202,8 @@ class Recorder:
                 unseen = self._pass(module, self._held_out, everything, report)
                 test = unseen.figures(self._held_out.labels)
         epoch = self._plan.get(step, round(step / self._course().steps_per_epoch, 9))
-        return record_of(step, epoch, seen, data.labels[members], test), seen
+        kept = {name: seen.layers[name] for name in self._layers if name in self._kept_layers}
+        return record_of(step, epoch, seen, data.labels[members], test), replace(seen, layers=kept)
 
     def _pass(
         self,

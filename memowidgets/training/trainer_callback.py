@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -23,7 +24,9 @@ __all__ = ["MemorizationCallback"]
 
 
 class _Audited(Protocol):
-    def recorder(self, stop_at_drop: float | None) -> Recorder: ...
+    def recorder(
+        self, stop_at_drop: float | None, layers: str | int | Iterable[str | int]
+    ) -> Recorder: ...
 
 
 class MemorizationCallback(TrainerCallback):
@@ -42,6 +45,9 @@ class MemorizationCallback(TrainerCallback):
         ρ: interrupt at the first checkpoint where the median loss of the members has dropped by
         this share (paper, Section 4.3), and save the Trainer's state there, unless its
         ``save_strategy`` is ``"no"``. None records without interrupting.
+    layers : "all", one, or several
+        Whose hidden states are kept for scores: each takes 4 bytes a member and value of the
+        hidden state, at every checkpoint. ``"last"`` is what a practitioner needs.
 
     Attributes
     ----------
@@ -53,9 +59,9 @@ class MemorizationCallback(TrainerCallback):
     TypeError
         If the audit is not of a language model.
     ValueError
-        If `stop_at_drop` is no share, or the audit's model adds adapters of its own. When training
-        begins: if the Trainer's rows, model or course are not the audit's; where tokens differ,
-        both encodings are shown.
+        If `stop_at_drop` is no share, a layer is unknown, or the audit's model adds adapters of
+        its own. When training begins: if the Trainer's rows, model or course are not the audit's;
+        where tokens differ, both encodings are shown.
 
     Warns
     -----
@@ -80,8 +86,13 @@ class MemorizationCallback(TrainerCallback):
         audit.dashboard()
     """
 
-    def __init__(self, audit: _Audited, stop_at_drop: float | None = 0.95) -> None:
-        self._recorder = audit.recorder(stop_at_drop)
+    def __init__(
+        self,
+        audit: _Audited,
+        stop_at_drop: float | None = 0.95,
+        layers: str | int | Iterable[str | int] = "all",
+    ) -> None:
+        self._recorder = audit.recorder(stop_at_drop, layers)
         self._rho = stop_at_drop
         self._resumed = False
         self._progress: Progress | None = None

@@ -369,6 +369,16 @@ def test_an_end_that_something_else_set_is_recorded(data, tokenizer, tmp_path):
     assert audit._catalogue.record("final").step == 12
 
 
+def test_a_pass_that_was_deleted_is_made_again_from_the_weights(data, tokenizer, tmp_path):
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run")
+    callback = mw.training.MemorizationCallback(audit, None)
+    trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback).train()
+    expected = audit.score("loss", checkpoint=2)
+    (tmp_path / "run/forward/epoch-2.safetensors").unlink()
+    np.testing.assert_allclose(audit.score("loss", checkpoint=2), expected, atol=1e-5)
+
+
 def test_held_out_samples_are_looked_at_too(data, tokenizer, tmp_path):
     model = tiny(len(tokenizer))
     audit = make_audit(model, tokenizer, data, tmp_path / "run", held_out=0.25)
@@ -389,6 +399,18 @@ def test_mixed_precision_is_the_trainers(data, tokenizer, tmp_path):
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         hidden = model.eval()(ids, output_hidden_states=True).hidden_states[-1][0, -1]
     np.testing.assert_allclose(made.representation("2")[0], hidden.float(), atol=0.1)
+
+
+def test_the_hidden_states_of_some_layers_are_kept(data, tokenizer, tmp_path):
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run")
+    with pytest.raises(ValueError, match="unknown layer 3; valid: last, 1 to 2"):
+        mw.training.MemorizationCallback(audit, layers=[3])
+    callback = mw.training.MemorizationCallback(audit, None, layers="last")
+    trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback).train()
+    assert np.isfinite(audit.score("psmi", checkpoint="final")).all()
+    with pytest.raises(StoreError, match="layer 1 at epoch-3 were not kept; those of 2 are there"):
+        audit.score("psmi", layer=1, checkpoint="final")
 
 
 # Interruption and resumption

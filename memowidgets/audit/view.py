@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,7 @@ _TITLES = {
     "mahalanobis": "Mahalanobis",
     "baseline": "Baseline",
 }
+_GROWING = ("checkpoints", "forward", "scores", "shadows")
 
 
 class AuditView:
@@ -63,7 +65,10 @@ class AuditView:
     def score_choices(self) -> Sequence[Choice]:
         """All scores; the baseline only where there are shadow models."""
         names = [*scoring.METRICS, *(["baseline"] if self._audit.has_ground_truth else [])]
-        return [Choice(name, _TITLES[name], name == "psmi") for name in names]
+        return [
+            Choice(name, _TITLES[name], name == "psmi", uses_layer=name in scoring.PER_LAYER)
+            for name in names
+        ]
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
         """Whether `view` answers from disk."""
@@ -86,6 +91,12 @@ class AuditView:
             probabilities=probabilities[scores.rows],
             warnings=audit.warnings_at(checkpoint),
         )
+
+    def revision(self) -> frozenset[tuple[str, int]]:
+        """Which files there are: differs once there is another checkpoint, score or shadow."""
+        run = Path(self._audit.path)
+        files = (file for part in _GROWING for file in (run / part).rglob("*.safetensors"))
+        return frozenset((str(file.relative_to(run)), _written(file)) for file in files)
 
     def samples(self) -> Dataset:
         """The target's members, in the order that positions count."""
@@ -119,3 +130,11 @@ class AuditView:
             return None
         values = self._audit.log_lira().reindex(self._audit.members[rows])
         return values.to_numpy(dtype=np.float64)
+
+
+def _written(file: Path) -> int:
+    """When a file was written; 0 if it is gone meanwhile."""
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -10,7 +10,7 @@ import traitlets
 from memowidgets.widgets.assets import script, style
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from memowidgets.progress import Step
     from memowidgets.widgets.protocol import Choice
@@ -28,8 +28,9 @@ class Bar(anywidget.AnyWidget):
     ----------
     checkpoints, layers, scores : sequence of Choice
         What can be picked; the first marked one is picked at first, or the first of all.
-    on_compute, on_cancel : callable
-        Called without arguments when the user presses the buttons.
+    actions : mapping of str to callable
+        What is done when the page says ``"compute"``, ``"cancel"``, ``"refresh"`` or
+        ``"address"``; each takes the message.
 
     Attributes
     ----------
@@ -37,6 +38,8 @@ class Bar(anywidget.AnyWidget):
         What is picked.
     computed : bool
         Whether what is picked is on show or would be at once.
+    outdated : bool
+        Whether there is more to show than is shown.
     """
 
     _esm = script("bar")
@@ -46,6 +49,7 @@ class Bar(anywidget.AnyWidget):
     layer = traitlets.Unicode("").tag(sync=True)
     score = traitlets.Unicode("").tag(sync=True)
     computed = traitlets.Bool(default_value=False).tag(sync=True)
+    outdated = traitlets.Bool(default_value=False).tag(sync=True)
     _choices = traitlets.Dict().tag(sync=True)
     _work = traitlets.Dict(NO_WORK).tag(sync=True)
     _status = traitlets.Unicode("").tag(sync=True)
@@ -57,35 +61,56 @@ class Bar(anywidget.AnyWidget):
         checkpoints: Sequence[Choice],
         layers: Sequence[Choice],
         scores: Sequence[Choice],
-        on_compute: Callable[[], object],
-        on_cancel: Callable[[], object],
+        actions: Mapping[str, Callable[[dict[str, Any]], object]],
     ) -> None:
-        named = {"checkpoints": checkpoints, "layers": layers, "scores": scores}
-        for name, choices in named.items():
-            if len(choices) == 0:
-                raise ValueError(f"there is nothing to show yet: no {name}; train first")
-        self._labels = {
-            name[:-1]: {choice.value: choice.label for choice in choices}
-            for name, choices in named.items()
-        }
+        named = _named(checkpoints, layers, scores)
+        self._take(named)
         super().__init__(
             checkpoint=_preferred(checkpoints),
             layer=_preferred(layers),
             score=_preferred(scores),
             _choices={name: _packed(choices) for name, choices in named.items()},
         )
-        self._actions = {"compute": on_compute, "cancel": on_cancel}
+        self._actions = actions
         self.on_msg(self._hear)
+
+    def offer(
+        self, checkpoints: Sequence[Choice], layers: Sequence[Choice], scores: Sequence[Choice]
+    ) -> None:
+        """Let the user pick from these; what is picked stays, if it is still there."""
+        named = _named(checkpoints, layers, scores)
+        with self.hold_sync():
+            self._take(named)
+            self._choices = {name: _packed(choices) for name, choices in named.items()}
+            for name, choices in named.items():
+                if getattr(self, name[:-1]) not in self._labels[name[:-1]]:
+                    setattr(self, name[:-1], _preferred(choices))
+
+    def check(self, name: str, value: str) -> str:
+        """A value that can be picked.
+
+        Raises
+        ------
+        ValueError
+            If it can't; the message lists the valid ones.
+        """
+        valid = self._labels[name]
+        if value not in valid:
+            raise ValueError(f"unknown {name} {value!r}; valid: {', '.join(map(repr, valid))}")
+        return value
 
     @property
     def choice(self) -> tuple[str, str, str]:
         """What is picked: score, layer, checkpoint."""
         return self.score, self.layer, self.checkpoint
 
-    def labels(self, score: str, layer: str, checkpoint: str) -> tuple[str, str, str]:
-        """What the user reads for these values."""
+    def labels(self, score: str, layer: str, checkpoint: str) -> list[str]:
+        """What the user reads for these values; no layer for a score that has none."""
         of = self._labels
-        return of["score"][score], of["layer"][layer], of["checkpoint"][checkpoint]
+        names = {"score": score, "layer": layer, "checkpoint": checkpoint}
+        if score not in self._by_layer:
+            del names["layer"]
+        return [of[name].get(value, value) for name, value in names.items()]
 
     def show_step(self, step: Step) -> None:
         """Show how far the work is."""
@@ -117,16 +142,29 @@ class Bar(anywidget.AnyWidget):
 
     @traitlets.validate("checkpoint", "layer", "score")
     def _check_choice(self, proposal: Any) -> str:
-        name, value = proposal["trait"].name, str(proposal["value"])
-        valid = self._labels[name]
-        if value not in valid:
-            raise ValueError(f"unknown {name} {value!r}; valid: {', '.join(map(repr, valid))}")
-        return value
+        return self.check(proposal["trait"].name, str(proposal["value"]))
+
+    def _take(self, named: dict[str, Sequence[Choice]]) -> None:
+        self._labels = {
+            name[:-1]: {choice.value: choice.label for choice in choices}
+            for name, choices in named.items()
+        }
+        self._by_layer = {choice.value for choice in named["scores"] if choice.uses_layer}
 
     def _hear(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
         action = self._actions.get(content.get("type", ""))
         if action is not None:
-            action()
+            action(content)
+
+
+def _named(
+    checkpoints: Sequence[Choice], layers: Sequence[Choice], scores: Sequence[Choice]
+) -> dict[str, Sequence[Choice]]:
+    named = {"checkpoints": checkpoints, "layers": layers, "scores": scores}
+    for name, choices in named.items():
+        if len(choices) == 0:
+            raise ValueError(f"there is nothing to show yet: no {name}; train first")
+    return named
 
 
 def _preferred(choices: Sequence[Choice]) -> str:
@@ -134,4 +172,7 @@ def _preferred(choices: Sequence[Choice]) -> str:
 
 
 def _packed(choices: Sequence[Choice]) -> list[dict[str, Any]]:
-    return [{"value": c.value, "label": c.label, "marked": c.marked} for c in choices]
+    return [
+        {"value": c.value, "label": c.label, "marked": c.marked, "usesLayer": c.uses_layer}
+        for c in choices
+    ]

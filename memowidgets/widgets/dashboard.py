@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets
 import numpy as np
+import traitlets
 
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.widgets.bar import Bar
@@ -17,15 +18,20 @@ from memowidgets.widgets.explorer import MOST_OTHERS, ThresholdExplorer
 from memowidgets.widgets.inspector import SampleInspector
 from memowidgets.widgets.pages import Extra
 from memowidgets.widgets.standin import bundle
+from memowidgets.widgets.state import PICKS, checked, usable
+from memowidgets.widgets.watch import watch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from memowidgets.progress import Step
-    from memowidgets.widgets.protocol import DashboardSource, SampleDetail, ScoreView
+    from memowidgets.widgets.protocol import Choice, DashboardSource, SampleDetail, ScoreView
 
 __all__ = ["Dashboard"]
 
 SECONDS_BETWEEN_STEPS = 0.1
-STATE = ("checkpoint", "layer", "score", "tau", "filter", "sort")
+SECONDS_BETWEEN_LOOKS = 3.0
+IN_INSPECTOR = ("filter", "sort", "decision", "page")
 Pick = tuple[str, str, str]
 
 
@@ -33,7 +39,8 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
     """Pick a checkpoint, a layer and a score; move τ; look at what it flags.
 
     What is computed already shows at once. What is not waits for Compute, which works in a
-    thread of its own: the kernel stays free, and Cancel acts between two batches.
+    thread of its own: the kernel stays free, and Cancel acts between two batches. Where the
+    source can say that there is something new, the bar offers to show it.
 
     Parameters
     ----------
@@ -49,8 +56,10 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
     bar : Bar
         The pickers.
     state : dict
-        ``checkpoint``, ``layer``, ``score``, ``tau``, ``filter``, ``sort``: what restores
-        this view. Set all of it or a part.
+        ``checkpoint``, ``layer``, ``score``, ``tau``, ``eta``, ``comparing``, ``filter``,
+        ``sort``, ``decision``, ``page``: what restores this view; never a sample's id or text.
+        Set all of it or a part; what is not computed yet is restored once it is. In Voila the
+        address of the page says it too, after ``#memowidgets=``, and follows it.
 
     Raises
     ------
@@ -67,13 +76,19 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         self._shown: Pick | None = None
         self._inspected: partial[None] | None = None
         self._restoring = False
+        self._pending: tuple[Pick, dict[str, Any]] | None = None
+        self._unrestored: list[str] = []
+        self._following = self._stale = False
+        self._revision = self._newest_revision()
         self._taus: dict[str, float] = {}
         self.bar = Bar(
-            source.checkpoint_choices(),
-            source.layer_choices(),
-            source.score_choices(),
-            self.compute,
-            self.cancel,
+            *_choices_of(source),
+            {
+                "compute": lambda _: self.compute(),
+                "cancel": lambda _: self.cancel(),
+                "refresh": lambda _: self.refresh(),
+                "address": self._hear_address,
+            },
         )
         self.explorer = ThresholdExplorer(None)
         self.inspector = SampleInspector(
@@ -88,6 +103,14 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         self.bar.observe(self._picked, ["checkpoint", "layer", "score"])
         self.explorer.observe(self._tau_moved, "tau")
         self.explorer.observe(self._eta_moved, "eta_committed")
+        self.bar.observe(self._publish, list(PICKS))
+        self.explorer.observe(self._publish, ["tau_committed", "eta_committed", "comparing"])
+        self.inspector.observe(self._publish, ["filter", "sort", "decision", "page"])
+        self._stop_looking = (
+            watch(self, Dashboard._look, SECONDS_BETWEEN_LOOKS)
+            if hasattr(source, "revision")
+            else _nothing
+        )
         self._show_device()
         self._picked(None)
         created(self)
@@ -97,34 +120,83 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
     @property
     def state(self) -> dict[str, Any]:
         """A small dictionary that restores this view."""
-        return {
-            "checkpoint": self.bar.checkpoint,
-            "layer": self.bar.layer,
-            "score": self.bar.score,
-            "tau": self.explorer.tau,
-            "filter": self.inspector.filter,
-            "sort": self.inspector.sort,
+        shown = {
+            **{name: getattr(self.bar, name) for name in PICKS},
+            **{name: getattr(self.explorer, name) for name in ("tau", "eta", "comparing")},
+            **{name: getattr(self.inspector, name) for name in IN_INSPECTOR},
         }
+        waiting = self._pending[1] if self._pending is not None else {}
+        return shown | waiting
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        unknown = [name for name in state if name not in STATE]
-        if unknown:
-            raise ValueError(f"unknown part of a state: {unknown[0]!r}; valid: {', '.join(STATE)}")
+        wanted = checked(state)
+        for name in PICKS:
+            if name in wanted:
+                self.bar.check(name, wanted[name])
+        self._restore(wanted)
+        if self._unrestored:
+            raise ValueError(self._unrestored[0])
+
+    def _restore(self, wanted: dict[str, Any]) -> None:
+        """Show what is picked there, and the rest as soon as that is on show."""
         with self._lock:
             self._restoring = True
             try:
-                for name in ("checkpoint", "layer", "score"):
-                    setattr(self.bar, name, state.get(name, getattr(self.bar, name)))
+                for name in PICKS:
+                    setattr(self.bar, name, wanted.pop(name, getattr(self.bar, name)))
             finally:
                 self._restoring = False
+            self._pending, self._unrestored = (self.bar.choice, wanted), []
+            if "tau" in wanted:
+                self._taus[self.bar.score] = wanted["tau"]
             self._picked(None)
-            if "tau" in state:
-                self.explorer.tau = state["tau"]
-                self._taus[self.bar.score] = self.explorer.tau
-            if self._shown == self.bar.choice:
-                self.inspector.filter = state.get("filter", self.inspector.filter)
-                self.inspector.sort = state.get("sort", self.inspector.sort)
+
+    def _restore_rest(self) -> None:
+        """Restore what was wanted of the view that is on show by now."""
+        if self._pending is None or self._shown != self._pending[0]:
+            return
+        wanted, self._pending = self._pending[1], None
+        self._restoring = True
+        try:
+            for name, value in wanted.items():
+                part = self.inspector if name in IN_INSPECTOR else self.explorer
+                try:
+                    setattr(part, name, value)
+                except (ValueError, traitlets.TraitError) as error:
+                    self._unrestored.append(str(error))
+        finally:
+            self._restoring = False
+        self._say_unrestored(self._unrestored)
+        self._publish(None)
+
+    def _hear_address(self, content: dict[str, Any]) -> None:
+        """Restore what the address of the page says, as far as it makes sense; then follow."""
+        self._following = True
+        text = content.get("text")
+        if not isinstance(text, str) or not text:
+            self._publish(None)
+            return
+        wanted, problems = usable(text)
+        for name in PICKS:
+            try:
+                self.bar.check(name, wanted.get(name, getattr(self.bar, name)))
+            except ValueError as error:
+                problems.append(str(error))
+                del wanted[name]
+        self._restore(wanted)
+        self._say_unrestored(problems)
+
+    def _say_unrestored(self, problems: list[str]) -> None:
+        if problems:
+            said = self.bar._message  # noqa: SLF001 - one front end
+            text = f"{said['text']} Not restored: {'; '.join(problems)}.".strip()
+            self.bar.say(text, said["kind"] or "note")
+
+    def _publish(self, _change: object) -> None:
+        """Tell the page what is on show, where its address follows."""
+        if self._following and not self._restoring:
+            self.bar.send({"type": "state", "state": self.state})
 
     # ---------------------------------------------------------------- work
 
@@ -155,11 +227,19 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         if worker is not None:
             worker.join(timeout)
 
+    def refresh(self) -> None:
+        """Show what came since: new checkpoints, scores, and shadow models."""
+        with self._lock:
+            self._reread_choices()
+            self._stale = True
+            self._picked(None)
+
     def close(self) -> None:
         """Cancel the work and take all parts off the page and out of memory."""
         if not hasattr(self, "inspector"):  # it failed while it was made
             super().close()
             return
+        self._stop_looking()
         self.cancel()
         for part in (self.bar, self.explorer, self.inspector):
             part.close()
@@ -180,6 +260,7 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
             self._progress = None
             self.bar.end_work()
             self._show_device()
+            self._reread_choices()
             if view is not None and pick == self.bar.choice:
                 self._show(pick, view)
             else:
@@ -195,6 +276,34 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
     def _show_device(self) -> None:
         self.bar._status = self._source.device_status()  # noqa: SLF001 - one front end
 
+    # ---------------------------------------------------------------- what there is to show
+
+    def _look(self) -> None:
+        """Offer to show what is new in the source, made here or elsewhere."""
+        found = self._newest_revision()
+        with self._lock:
+            if self._progress is None and found is not None and found != self._revision:
+                self.bar.outdated = True
+
+    def _newest_revision(self) -> Any:
+        """What the source says of how far it is; None if it does not say."""
+        try:
+            return self._source.revision() if hasattr(self._source, "revision") else None
+        except OSError:  # it is being written: it is asked again
+            return None
+
+    def _reread_choices(self) -> None:
+        """Let the user pick from all that is there by now."""
+        self._revision = self._newest_revision()
+        self.bar.outdated = False
+        self._restoring = True
+        try:
+            self.bar.offer(*_choices_of(self._source))
+        except Exception as error:  # noqa: BLE001 - as above: what was there can still be picked
+            self.bar.say(_sentence(error), "error")
+        finally:
+            self._restoring = False
+
     # ---------------------------------------------------------------- what is on show
 
     def _picked(self, _change: object) -> None:
@@ -203,7 +312,9 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
             if self._restoring:
                 return
             pick = self.bar.choice
-            if pick == self._shown:
+            if self._pending is not None and self._pending[0] != pick:
+                self._pending = None
+            if pick == self._shown and not self._stale:
                 self._fresh()
                 return
             if not self._source.is_computed(*pick):
@@ -235,6 +346,7 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         self.bar.computed = True
         self._dim(dimmed=False)
         self.bar.say("")
+        self._restore_rest()
 
     def _old_view(self) -> str:
         if self._shown is None:
@@ -255,7 +367,7 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
             "errors": _kept(view.errors, keep),
             "title": view.title,
         }
-        self._shown, self._inspected = pick, None
+        self._shown, self._inspected, self._stale = pick, None, False
         self.explorer.update(
             scores,
             tau=tau,
@@ -345,6 +457,16 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
             displayed(part)
         stand_in = self.explorer._stand_in()  # noqa: SLF001 - parts of one view
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
+
+
+def _choices_of(
+    source: DashboardSource,
+) -> tuple[Sequence[Choice], Sequence[Choice], Sequence[Choice]]:
+    return source.checkpoint_choices(), source.layer_choices(), source.score_choices()
+
+
+def _nothing() -> None:
+    """What ends a thread that was never begun."""
 
 
 def _throttled(show: Any) -> Any:

@@ -27,11 +27,14 @@ class Choice:
         What the user reads.
     marked : bool
         The recommended entry: the ρ checkpoint, the last layer, PSMI.
+    uses_layer : bool
+        Of a score: whether it differs from layer to layer.
     """
 
     value: str
     label: str
     marked: bool = False
+    uses_layer: bool = True
 
 
 @dataclass(frozen=True)
@@ -144,8 +147,9 @@ class DashboardSource(Protocol):
     """An audit, as the dashboard sees it. All methods may be called from any thread.
 
     It may also have ``detail(position, score, layer, checkpoint) -> SampleDetail``, which says
-    all that is known of one sample, and a `memowidgets.decisions.DecisionLog` as
-    ``decision_log``; without it decisions stay in the inspector.
+    all that is known of one sample, a `memowidgets.decisions.DecisionLog` as ``decision_log``,
+    without which decisions stay in the inspector, and ``revision()``, which answers at once with
+    something that differs as soon as there are new checkpoints, scores or shadow models.
     """
 
     def checkpoint_choices(self) -> Sequence[Choice]:

@@ -4,7 +4,41 @@ import { html, KERNEL_GONE, listeners, root, segments, setAttributes, tell } fro
 import { durationText } from "./maths.js";
 
 /** @typedef {import("./dom.js").Model} Model */
-/** @typedef {{value: string, label: string, marked: boolean}} Choice */
+/** @typedef {{value: string, label: string, marked: boolean, usesLayer: boolean}} Choice */
+
+const NO_LAYER = "This score is the same at every layer";
+const ADDRESS = "memowidgets=";
+/** One dashboard of a page follows its address: the first. */
+const FOLLOWS = "data-memowidgets-follows";
+
+/**
+ * What a page's address says of the dashboard, as text that nobody has checked; "" for nothing.
+ * @param {string} hash  with or without its #
+ */
+export function textInAddress(hash) {
+  const part = partsOf(hash).find((text) => text.startsWith(ADDRESS));
+  if (part === undefined) return "";
+  try {
+    return decodeURIComponent(part.slice(ADDRESS.length));
+  } catch {
+    return part; // the kernel says that it is no state
+  }
+}
+
+/**
+ * The same address with another state of the dashboard; what else it says stays.
+ * @param {string} hash
+ * @param {Record<string, any>} state
+ */
+export function addressWith(hash, state) {
+  const others = partsOf(hash).filter((text) => !text.startsWith(ADDRESS));
+  return `#${[...others, ADDRESS + encodeURIComponent(JSON.stringify(state))].join("&")}`;
+}
+
+/** @param {string} hash */
+function partsOf(hash) {
+  return hash.replace(/^#/, "").split("&").filter(Boolean);
+}
 
 /** One view of the bar. */
 class Bar {
@@ -15,6 +49,8 @@ class Bar {
   constructor(model, el) {
     this.model = model;
     this.ears = listeners(model);
+    /** Scores that differ from layer to layer. @type {Set<string>} */
+    this.byLayer = new Set();
     this.root = root(el, "bar", "What to score");
     this.checkpoint = html("select", { class: "mw-select", "aria-label": "checkpoint" });
     this.layer = html("select", { class: "mw-select", "aria-label": "layer" });
@@ -30,6 +66,9 @@ class Bar {
       this.cancel.disabled = true;
       this.tell({ type: "cancel" });
     });
+    this.refresh = html("button", { type: "button", class: "mw-button mw-refresh" }, "↻ Show new results");
+    this.refresh.title = "There are new checkpoints, scores or shadow models";
+    this.ears.on(this.refresh, "click", () => this.tell({ type: "refresh" }));
     this.what = html("span", { class: "mw-what" });
     this.left = html("span", { class: "mw-left" });
     const line = html("div", { class: "mw-work-line" }, this.what, this.left);
@@ -39,7 +78,7 @@ class Bar {
     this.work = html("div", { class: "mw-work" }, line, this.meter);
     this.message = html("p", { class: "mw-message", role: "status" });
     this.warnings = html("ul", { class: "mw-warnings", "aria-label": "Warnings" });
-    const actions = html("div", { class: "mw-row mw-actions" }, this.compute, this.work, this.cancel);
+    const actions = html("div", { class: "mw-row mw-actions" }, this.refresh, this.compute, this.work, this.cancel);
     const row = html("div", { class: "mw-row mw-bar-row" });
     row.append(picker("Checkpoint", this.checkpoint), picker("Layer", this.layer), this.scoreBox);
     row.append(this.deviceBox, actions);
@@ -49,15 +88,32 @@ class Bar {
     for (const name of ["checkpoint", "layer", "score"]) {
       this.ears.onModel(`change:${name}`, () => this.showChosen());
     }
-    for (const name of ["computed", "_work", "_status", "_message", "_warnings"]) {
+    for (const name of ["computed", "outdated", "_work", "_status", "_message", "_warnings"]) {
       this.ears.onModel(`change:${name}`, () => this.show());
     }
     this.fill();
     this.show();
+    this.followAddress();
+  }
+
+  /** In Voila, where a page has an address of its own, a view can be sent to somebody. */
+  followAddress() {
+    const page = document.documentElement;
+    if (document.body.dataset.voila === undefined || page.hasAttribute(FOLLOWS)) return;
+    page.setAttribute(FOLLOWS, "");
+    this.ears.later(() => page.removeAttribute(FOLLOWS));
+    this.ears.onModel("msg:custom", ({ type, state }) => {
+      if (type === "state") history.replaceState(history.state, "", addressWith(location.hash, state));
+    });
+    const restore = () => this.tell({ type: "address", text: textInAddress(location.hash) });
+    this.ears.on(window, "hashchange", restore);
+    restore();
   }
 
   fill() {
     const { checkpoints, layers, scores } = this.model.get("_choices");
+    const byLayer = scores.filter((/** @type {Choice} */ score) => score.usesLayer);
+    this.byLayer = new Set(byLayer.map((/** @type {Choice} */ score) => score.value));
     fillPicker(this.checkpoint, checkpoints, " (ρ)");
     fillPicker(this.layer, layers, "");
     this.scores = segments("Score", scores, (value) => this.choose("score", value));
@@ -68,7 +124,10 @@ class Bar {
   showChosen() {
     this.checkpoint.value = this.model.get("checkpoint");
     this.layer.value = this.model.get("layer");
-    this.scores.show(this.model.get("score"));
+    const score = this.model.get("score");
+    this.scores.show(score);
+    this.layer.disabled = !this.byLayer.has(score);
+    this.layer.title = this.layer.disabled ? NO_LAYER : "";
   }
 
   /**
@@ -92,6 +151,7 @@ class Bar {
     const work = this.model.get("_work");
     const busy = work !== null && work !== undefined && work.busy === true;
     const computed = this.model.get("computed");
+    this.refresh.hidden = busy || !this.model.get("outdated");
     this.compute.disabled = busy || computed;
     this.compute.classList.toggle("mw-wanted", !busy && !computed);
     this.compute.textContent = computed && !busy ? "✓ computed" : "Compute";

@@ -1,0 +1,48 @@
+"""Forks runs that a test may kill: libraries are loaded once, so that a round takes a moment.
+
+Reads lines ``path n``; for each it forks a process group that fills the shadow models of the run
+with two worker processes, and answers with its process id, then, when it ended, its status.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+
+import torch
+
+from memowidgets.progress import Progress
+from tests.training.small import tiny_audit
+
+
+def fill(path: str, n: int) -> None:
+    os.setpgid(0, 0)
+    torch.set_num_threads(1)
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(2, mp_context=context) as executor:
+        tiny_audit(path).run_shadows(n, executor=executor, progress=Progress())
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        path, n = line.split()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                fill(path, int(n))
+                status = 0
+            except BaseException as error:
+                print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            finally:
+                os._exit(status)
+        print(child, flush=True)
+        _, status = os.waitpid(child, 0)
+        print(status, flush=True)
+
+
+if __name__ == "__main__":
+    main()

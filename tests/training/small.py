@@ -1,0 +1,33 @@
+"""An audit so small that a shadow model takes a fraction of a second."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import memowidgets as mw
+from memowidgets.models import ConvNet
+
+TRAINING = mw.TrainingConfig(epochs=1, batch_size=16)
+
+
+def tiny_audit(path, **changes) -> mw.Audit:
+    data = mw.data.load_digits().take(range(120)).with_canaries(12, seed=0)
+    settings = {"training": TRAINING, "device": "cpu", "held_out": None} | changes
+    return mw.Audit(settings.pop("model", None) or ConvNet(4), data, path=path, **settings)
+
+
+def trained(path, **changes) -> mw.Audit:
+    audit = tiny_audit(path, **changes)
+    audit.train()
+    return audit
+
+
+def contents(audit) -> tuple[np.ndarray, np.ndarray]:
+    shadows = audit._shadows.read("epoch-1")
+    return np.array(shadows.members), np.array(shadows.gaps)
+
+
+def assert_same(one, other, atol: float = 0.0) -> None:
+    (members, gaps), (other_members, other_gaps) = contents(one), contents(other)
+    np.testing.assert_array_equal(members, other_members)
+    np.testing.assert_allclose(gaps, other_gaps, atol=atol, rtol=0)

@@ -1,0 +1,338 @@
+"""Designs of shadow models, their files, and who trains which."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import memowidgets as mw
+from memowidgets.progress import Cancelled, Progress
+from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.design import ShadowDesign, audited_samples, draw_design
+from memowidgets.training.engine import claims as claims_module
+from memowidgets.training.engine.claims import Claims
+from tests.training.small import assert_same, contents, tiny_audit, trained
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Trained, without shadow models; tests copy it."""
+    path = tmp_path_factory.mktemp("shadows") / "run"
+    trained(path)
+    return path
+
+
+@pytest.fixture
+def audit(source, tmp_path):
+    shutil.copytree(source, tmp_path / "run")
+    return tiny_audit(tmp_path / "run")
+
+
+@pytest.fixture
+def threads():
+    with ThreadPoolExecutor(2) as executor:
+        yield executor
+
+
+# Designs
+
+
+def with_duplicates(n=90):
+    data = mw.data.load_digits().take([*range(n), 3, 3, 7, 11]).with_canaries(10, seed=0)
+    return data, draw_design(data, "half", 1 / 9, 0)
+
+
+def test_balanced_halves_have_every_sample_in_exactly_half_of_the_models():
+    _, design = with_duplicates()
+    plan = ShadowDesign("balanced")
+    masks = np.array([plan.members(design, 0, i) for i in range(10)])
+    assert (masks.sum(axis=0) == 5).all()
+    for first, second in zip(masks[::2], masks[1::2], strict=True):
+        assert (first != second).all()
+    assert len({mask.tobytes() for mask in masks}) == 10
+    assert not np.array_equal(masks[0], plan.members(design, 1, 0))
+    groups = design.groups[design.pool]
+    for group in np.unique(groups):
+        assert (masks[:, groups == group].std(axis=1) == 0).all(), "duplicates were split"
+
+
+def test_canaries_are_in_half_of_the_models_and_the_rest_as_in_the_target():
+    data, design = with_duplicates()
+    audited = audited_samples(data, design, None)
+    plan = ShadowDesign("canaries", audited)
+    masks = np.array([plan.members(design, 0, i) for i in range(8)])
+    is_audited = np.isin(design.pool, audited)
+    assert (masks[:, is_audited].sum(axis=0) == 4).all()
+    always = np.isin(design.pool, np.setdiff1d(design.members, audited))
+    assert (masks[:, ~is_audited] == always[~is_audited]).all()
+    assert ShadowDesign("canaries", audited[:-1]).key != plan.key
+
+
+def test_what_can_be_audited():
+    data, design = with_duplicates()
+    first = data.ids[design.pool[0]]
+    by_mask = audited_samples(data, design, np.isin(data.ids, [data.ids[3], first]))
+    twins = np.isin(design.groups[design.pool], [design.groups[3], design.groups[design.pool[0]]])
+    np.testing.assert_array_equal(by_mask, design.pool[twins])
+    with pytest.raises(ValueError, match="needs two that differ"):
+        audited_samples(data, design, [first])
+    cases = [
+        (lambda: audited_samples(data, design, ["nobody"]), "1 ids of members are not"),
+        (lambda: audited_samples(data, design, np.zeros(3, bool)), "has the shape"),
+        (lambda: ShadowDesign("thirds"), "valid: halves, balanced, canaries"),
+    ]
+    for call, sentence in cases:
+        with pytest.raises(ValueError, match=sentence):
+            call()
+
+
+def test_each_design_is_a_set_of_its_own(audit, threads):
+    audit.run_shadows(4, threads)
+    halves = contents(audit)
+    audit.run_shadows(6, threads, design="balanced")
+    assert audit.n_shadows == 6
+    assert (contents(audit)[0].sum(axis=0) == 3).all()
+    assert audit.log_lira().attrs["left_out"] == 0
+    reopened = tiny_audit(audit.path)
+    assert reopened.n_shadows == 6
+    reopened.run_shadows(4)  # all there: nothing to train
+    assert reopened.n_shadows == 4
+    np.testing.assert_array_equal(contents(reopened)[1], halves[1])
+
+
+def test_canaries_are_judged_by_models_with_and_without_them(audit, threads):
+    audit.run_shadows(4, threads, design="canaries")
+    values = audit.log_lira()
+    canary = dict(zip(audit.data.ids, audit.data.canaries, strict=True))
+    assert all(canary[name] for name in values.index)
+    assert values.attrs["left_out"] == len(audit.members) - len(values)
+    notes = audit.evaluate("loss", checkpoint="final", eta=float(values.median())).warnings
+    assert any(f"{values.attrs['left_out']} members are left out" in note for note in notes)
+    with pytest.raises(ValueError, match='goes with design="canaries"'):
+        audit.run_shadows(4, threads, design="balanced", audited=list(audit.members[:3]))
+
+
+# Files
+
+
+def test_files_of_the_first_version_are_read(audit, threads):
+    audit.run_shadows(4, threads)
+    known = audit.log_lira()
+    run = RunDirectory(audit.path)
+    for i in range(4):  # as they were written before designs and digests
+        file = run.read_tensors(f"shadows/{i:04d}")
+        tensors = {name: np.array(file[name]) for name in file}
+        run.write_tensors(f"shadows/{i:04d}", tensors, {"seed": "0", "index": str(i)})
+    audit = tiny_audit(audit.path)
+    assert audit.log_lira().equals(known)
+    audit.run_shadows(5, threads)
+    assert audit.n_shadows == 5
+
+
+def test_a_file_of_another_configuration_is_never_mixed_in(audit, threads, tmp_path):
+    audit.run_shadows(4, threads)
+    other = trained(tmp_path / "other", seed=1)
+    other.run_shadows(4, threads)
+    shutil.copy(tmp_path / "other/shadows/0002.safetensors", tmp_path / "run/shadows")
+    audit = tiny_audit(tmp_path / "run")
+    for call in (audit.log_lira, lambda: audit.run_shadows(6, threads)):
+        with pytest.raises(StoreError, match=r"shadows/0002\.safetensors was trained with another"):
+            call()
+
+
+def test_a_kept_forward_pass_serves_the_shadow_as_target(audit, threads):
+    audit.run_shadows(6, threads, design="balanced", keep_forward="all")
+    target = audit.as_target(2)
+    mask = contents(audit)[0][2]
+    assert list(target.members) == list(audit.data.ids[audit._design.pool[mask]])
+    for metric in ("psmi", "loss", "logit_gap", "mahalanobis"):
+        assert len(target.score(metric, layer=1)) == len(target.members)
+    shadows = target._shadows.read("epoch-1")
+    assert shadows.indices.tolist() == [0, 1, 3, 4, 5, -1]  # the first target is one of them
+    pool = audit._design.pool
+    np.testing.assert_array_equal(shadows.members[-1], np.isin(pool, audit._design.members))
+    own = audit._target_gaps(audit._catalogue.record("final"))
+    np.testing.assert_allclose(shadows.gaps[-1][shadows.members[-1]], own, atol=1e-5)
+    expected = mw.memorization.log_lira(
+        shadows.gaps[:, mask],
+        shadows.members[:, mask],
+        contents(audit)[1][2][mask],
+        variance="shrunk",
+    )
+    np.testing.assert_allclose(target.log_lira(), expected)
+    assert target.evaluate("psmi", eta=float(np.median(expected))).n == len(target.members)
+    for call in (target.train, lambda: target.run_shadows(3)):
+        with pytest.raises(StoreError, match="call this on the audit itself"):
+            call()
+
+
+def test_a_shadow_without_a_forward_pass_says_how_to_get_one(audit, threads):
+    audit.run_shadows(4, threads)
+    target = audit.as_target(1)
+    assert len(target.log_lira()) > 0
+    with pytest.raises(StoreError, match=r"kept no forward pass.*keep_forward=True"):
+        target.score("psmi")
+    gaps = contents(audit)[1]
+    audit.run_shadows(4, threads, keep_forward=True)  # trained again for it, to the same end
+    np.testing.assert_array_equal(contents(audit)[1], gaps)
+    assert len(audit.as_target(1).score("psmi")) > 0
+    with pytest.raises(StoreError, match="did not keep layer"):
+        audit.as_target(1).score("psmi", layer=1)
+    audit.run_shadows(5, threads)  # new ones keep what the others keep
+    assert len(audit.as_target(4).score("loss")) > 0
+    with pytest.raises(StoreError, match=r"0009\.safetensors is not there"):
+        audit.as_target(9)
+
+
+def test_bad_requests(audit, threads):
+    cases = [
+        (lambda: audit.run_shadows(4, executor="dask"), TypeError, "get_executor"),
+        (lambda: audit.run_shadows(4, design="thirds"), ValueError, "valid: halves"),
+        (lambda: audit.run_shadows(4, keep_forward="no such"), ValueError, "unknown layer"),
+        (lambda: audit.run_shadows(4, threads, ("never",)), ValueError, "unknown checkpoint"),
+    ]
+    for call, error, sentence in cases:
+        with pytest.raises(error, match=sentence):
+            call()
+    audit.run_shadows(3, threads)
+    assert not audit.has_ground_truth
+    with pytest.raises(ValueError, match="fewer than two shadow models on a side"):
+        audit.log_lira()
+
+
+# Who trains which
+
+
+def test_two_audits_at_once_in_one_process_train_each_seed_once(audit, source, tmp_path):
+    shutil.copytree(source, tmp_path / "alone")
+    alone = tiny_audit(tmp_path / "alone")
+    alone.run_shadows(12, ThreadPoolExecutor(1))
+    other, trained_by = tiny_audit(audit.path), []
+    write = RunDirectory.write_tensors
+
+    def noted(run, name, *rest):
+        if name.startswith("shadows/"):
+            trained_by.append(name)
+        write(run, name, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunDirectory, "write_tensors", noted)
+        runs = [
+            threading.Thread(
+                target=a.run_shadows,
+                args=(12, ThreadPoolExecutor(1)),
+                kwargs={"progress": Progress()},
+            )
+            for a in (audit, other)
+        ]
+        for run in runs:
+            run.start()
+        for run in runs:
+            run.join(120)
+    assert sorted(trained_by) == [f"shadows/{i:04d}" for i in range(12)]
+    assert_same(audit, alone, atol=1e-4)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDirectory(tmp_path / "claims")
+
+
+def test_a_claim_is_one_processs_alone(run):
+    with Claims(run, "c") as one, Claims(run, "c") as other:
+        assert one.take(3)
+        assert not other.take(3)
+        assert other.take(4)
+        one.release(3)
+        assert other.take(3)
+
+
+def test_a_dead_holder_on_this_machine_loses_its_claim_at_once(run):
+    with Claims(run, "c") as one:
+        one.take(0)
+        left = (run.path / "c/0000.claim").read_bytes()
+    (run.path / "c/0000.claim").write_bytes(left)  # as SIGKILL leaves it: claimed, not locked
+    with Claims(run, "c") as other:
+        assert other.take(0)
+
+
+def foreign_claim(run, beats=0):
+    (run.path / "c").mkdir(exist_ok=True)
+    claim = {"owner": "them", "machine": "elsewhere", "beats": beats}
+    (run.path / "c/0000.claim").write_text(json.dumps(claim))
+
+
+def test_another_machines_claim_holds_while_its_heart_beats(run, monkeypatch):
+    with Claims(run, "c", lease=0.4) as ours:
+        for beat in range(8):
+            foreign_claim(run, beat)
+            assert not ours.take(0)
+            time.sleep(0.1)
+        monkeypatch.setattr(time, "time", lambda: 0.0)  # a clock that was set back changes nothing
+        assert not ours.take(0)
+        time.sleep(0.6)
+        assert ours.take(0)
+
+
+def test_a_claim_has_a_heartbeat(run):
+    with Claims(run, "c", lease=0.3) as ours:
+        ours.take(7)
+        file = run.path / "c/0007.claim"
+        first = json.loads(file.read_bytes())["beats"]
+        deadline = time.monotonic() + 20
+        while json.loads(file.read_bytes() or b'{"beats": 0}')["beats"] <= first + 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert not file.exists()
+
+
+def test_claims_work_where_there_are_no_locks(run, monkeypatch):
+    monkeypatch.setattr(Claims, "_lock", lambda *_: (True, None))
+    with Claims(run, "c") as one, Claims(run, "c") as other:
+        assert one.take(0)
+        assert not other.take(0)
+        one.release(0)
+        assert other.take(0)
+
+
+def test_a_run_waits_for_what_another_machine_trains_and_takes_over_what_it_drops(
+    audit, threads, monkeypatch
+):
+    monkeypatch.setattr(claims_module, "_LEASE_SECONDS", 1.0)
+    monkeypatch.setattr(Claims.__init__, "__defaults__", (1.0,))
+    folder = RunDirectory(audit.path).path / ".claims/halves"
+    folder.mkdir(parents=True)
+    claim = {"owner": "them", "machine": "elsewhere", "beats": 5}
+    (folder / "0001.claim").write_text(json.dumps(claim))
+    said = []
+    audit.run_shadows(4, threads, progress=Progress(lambda step: said.append(step.detail)))
+    assert audit.n_shadows == 4
+    assert "waiting for 1 that another process trains" in said
+
+
+def test_progress_says_how_long_the_next_one_takes(audit, threads):
+    said = []
+    audit.run_shadows(6, threads, progress=Progress(said.append))
+    shadows = [step for step in said if step.what == "training shadow models"]
+    assert [step.done for step in shadows] == sorted(step.done for step in shadows)
+    assert shadows[-1].done == shadows[-1].total == 6
+    assert any("in hand, next in" in step.detail and "left" in step.detail for step in shadows)
+
+
+def test_cancel_ends_foreign_workers_and_keeps_what_is_finished(audit, threads):
+    progress = Progress(
+        lambda step: progress.cancel() if step.what.startswith("training") and step.done else None
+    )
+    with pytest.raises(Cancelled):
+        audit.run_shadows(40, threads, progress=progress)
+    kept = audit.n_shadows
+    assert 1 <= kept < 40
+    assert not list((RunDirectory(audit.path).path / ".claims").rglob("*.wanted"))
+    audit.run_shadows(kept + 1, threads)
+    assert audit.n_shadows == kept + 1

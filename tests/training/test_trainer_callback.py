@@ -602,6 +602,28 @@ def test_order_padding_and_what_follows_the_label_do_not_matter(fresh, data, tok
     assert len(audit.checkpoints) == 2
 
 
+@pytest.mark.parametrize("collator", ["DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq"])
+def test_the_collators_of_transformers_are_read(collator, fresh, data, tokenizer, tmp_path):
+    import transformers
+
+    audit, model = fresh
+    rows = script_rows(data, tokenizer)
+    if collator == "DataCollatorForLanguageModeling":  # the loss on prompt and label
+        rows = [{"input_ids": row["input_ids"], "text": "dropped by the Trainer"} for row in rows]
+    made = trainer(
+        model, rows, tmp_path / "out", mw.training.MemorizationCallback(audit, None), max_steps=2
+    )
+    options = {"mlm": False} if collator == "DataCollatorForLanguageModeling" else {}
+    made.data_collator = getattr(transformers, collator)(tokenizer, **options)
+    made.train()
+    assert audit.checkpoints["step"].tolist() == [0, 2]
+    rows[0]["input_ids"] = rows[0]["input_ids"][1:]
+    if "labels" in rows[0]:
+        rows[0]["labels"] = rows[0]["labels"][1:]
+    with pytest.raises(ValueError, match="1 of 36 members are in no row"):
+        made.train()
+
+
 def test_rows_beyond_the_members_are_said(fresh, data, tokenizer, tmp_path):
     audit, model = fresh
     more = mw.data.make_mcqs(n=12, seed=7)
@@ -733,6 +755,7 @@ def test_a_training_that_began_without_the_callback_is_refused(fresh, data, toke
 # Several processes
 
 
+@pytest.mark.slow
 def test_two_processes_record_once_and_stop_together(data, tokenizer, tmp_path):
     script = Path(__file__).with_name("two_processes.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]

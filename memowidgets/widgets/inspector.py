@@ -435,9 +435,9 @@ class SampleInspector(anywidget.AnyWidget):
         if detail is None or position is None or not asked.get("known"):
             return
         self._opened = str(asked["request"])
-        threading.Thread(
-            target=self._work_out, args=(asked["request"], position, detail), daemon=True
-        ).start()
+        work = (self._opened, position, detail)
+        name = "memowidgets-detail"
+        threading.Thread(target=self._work_out, args=work, name=name, daemon=True).start()
 
     def _opened_item(self, asked: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
         """One sample whole, and which come before and after it."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from memowidgets.data import ImageDataset
-from memowidgets.widgets import SampleInspector
+from memowidgets.decisions import DecisionLog
+from memowidgets.widgets import Extra, SampleInspector
 from memowidgets.widgets.pages import Rows
+from tests.widgets.detail_source import detail_of
 from tests.widgets.fake_source import digit_like, hostile_questions, scores_like_psmi
 
 
@@ -201,3 +204,160 @@ def test_orders_are_stable_and_put_the_unknown_last():
         rows.order("x")
     with pytest.raises(ValueError, match="needs ground truth"):
         rows.mask("hit", 0.0)
+
+
+def heard(widget, monkeypatch):
+    """What the widget sends from now on, instead of sending it."""
+    sent = []
+    monkeypatch.setattr(widget, "send", lambda content, buffers=None: sent.append(content))
+    return sent
+
+
+def test_decisions_filter_and_count(digits):
+    positions = [3, 5, 8]
+    reply = digits._do_decide({"positions": positions, "decision": "remove", "note": "why"})
+    assert reply["text"] == "3 of 3 samples changed: now to be removed."
+    content, _ = page(digits, decision="remove")
+    assert [item["position"] for item in content["items"]] == positions
+    assert content["items"][0]["decision"] == "remove"
+    assert content["counts"]["all"] == 3
+    assert content["byDecision"] == {"keep": 0, "remove": 3, "undecided": 197}
+    assert content["decisions"]["undo"] == 1
+    assert digits.decisions.values.tolist() == [[f"{p:03d}", "remove", "why"] for p in positions]
+    assert page(digits, decision="undecided")[0]["total"] == 197
+
+
+def test_a_bulk_decision_happens_only_to_as_many_as_agreed(digits):
+    scores, _, _ = scores_like_psmi(200)
+    flagged = int((scores <= 0).sum())
+    asked = {"filter": "flagged", "sort": "risk", "only": "any", "decision": "keep"}
+    refused = digits._do_decide({**asked, "expected": flagged + 1})
+    assert (refused["done"], refused["count"]) == (False, flagged)
+    assert digits.decisions.empty
+    digits._do_decide({**asked, "expected": flagged})
+    assert len(digits.decisions) == flagged
+    assert digits._do_undo({})["text"] == f"Undone: {flagged} samples."
+    assert digits.decisions.empty
+    assert digits._do_undo({})["text"] == "There is nothing to undo."
+
+
+def test_images_are_never_anonymised(digits, monkeypatch):
+    sent = heard(digits, monkeypatch)
+    digits._hear(None, {"type": "decide", "positions": [0], "decision": "anonymise"}, [])
+    assert not sent[-1]["done"]
+    assert "valid here: 'keep', 'remove', 'undecided'" in sent[-1]["text"]
+    digits._hear(None, {"type": "edit", "position": 0, "words": ["x"]}, [])
+    assert "only texts can be anonymised" in sent[-1]["text"]
+    digits._hear(None, {"type": "decide", "positions": [200], "decision": "keep"}, [])
+    assert "there is no sample at 200" in sent[-1]["text"]
+
+
+def test_words_are_edited_one_by_one_and_kept_elsewhere(tmp_path):
+    record = {"question": "q", "choices": ["x\r\ny", "z"], "answer": 0, "id": "p"}
+    widget = SampleInspector([record], edits_file=tmp_path / "edits.jsonl")
+    widget._do_edit({"position": 0, "words": ["new words", None, None]})
+    assert widget._log.edits()["p"].text == "new words"
+    assert widget._log.edits()["p"].options == ("x\r\ny", "z")
+    opened, _ = widget._opened_item({"request": "r", "position": 0})
+    assert opened["edit"]["words"] == ["new words", "x\r\ny", "z"]
+    assert opened["item"]["text"] == "q"
+    with pytest.raises(ValueError, match="the question is empty"):
+        widget._do_edit({"position": 0, "words": [" ", None, None]})
+    with pytest.raises(ValueError, match="has 3 texts, not 1"):
+        widget._do_edit({"position": 0, "words": ["a"]})
+    widget.close()
+
+
+def test_neither_state_nor_stand_in_holds_notes_ids_or_edits(tmp_path):
+    records, names = hostile_questions()
+    widget = SampleInspector(records, ids=names, edits_file=tmp_path / "edits.jsonl")
+    widget._do_decide({"positions": [1], "decision": "remove", "note": "secret note"})
+    widget._do_edit({"position": 0, "words": ["secret words", None, None, None, None]})
+    widget._opened_item({"request": "r", "position": 0})
+    bundle = widget._repr_mimebundle_()[0]
+    state = json.dumps(widget.get_state(), default=repr) + json.dumps(bundle)
+    for private in ("secret", names[0], names[1], str(tmp_path), "wobbling"):
+        assert private not in state
+    widget.close()
+
+
+def test_an_opened_sample_is_whole_and_knows_its_place():
+    records = [{"question": f"{i} " + "w" * 6000, "choices": ["x", "y"], "answer": 0, "id": f"p{i}"}
+               for i in range(5)]  # fmt: skip
+    widget = SampleInspector(records, [0.1, -0.3, 0.5, -0.1, -0.2])
+    asked = {"request": "r", "position": 4, "filter": "flagged", "sort": "risk"}
+    opened, _ = widget._opened_item(asked)
+    assert opened["place"] == {"number": 2, "total": 3, "before": 1, "after": 3}
+    assert len(opened["item"]["text"]) == 6002
+    assert len(page(widget)[0]["items"][0]["text"]) == 4000
+    assert widget._opened_item({**asked, "position": 2})[0]["place"] is None
+    assert widget._opened_item({**asked, "position": 99})[0]["position"] is None
+    assert not opened["more"]
+    widget.close()
+
+
+def test_what_a_source_knows_comes_later_and_stale_answers_are_dropped(monkeypatch):
+    gates = [threading.Event(), threading.Event()]
+
+    def slow(position):
+        gates[position].wait(10)
+        return detail_of(position, 2, layers=2, checkpoints=3)
+
+    widget = SampleInspector(["first", "second"], detail=slow)
+    sent = heard(widget, monkeypatch)
+    for position in (0, 1):
+        asked = {"type": "detail", "request": str(position), "position": position}
+        widget._hear(None, {**asked, "known": True}, [])
+    assert [content["type"] for content in sent] == ["opened", "opened"]
+    for gate in gates:
+        gate.set()
+    for thread in [t for t in threading.enumerate() if t.name == "memowidgets-detail"]:
+        thread.join(10)
+    known = [content for content in sent if content["type"] == "known"]
+    assert [content["request"] for content in known] == ["1"]
+    assert len(known[0]["known"]["scores"]) == 3
+    assert known[0]["known"]["neighbours"][0]["text"] in ("first", "second")
+    json.dumps(known)
+    widget.close()
+
+
+def test_a_source_that_fails_says_why(monkeypatch):
+    def fails(_position):
+        raise OSError("the disk is gone")
+
+    widget = SampleInspector(["first"], detail=fails)
+    sent = heard(widget, monkeypatch)
+    widget._work_out("r", 0, fails)
+    assert sent == []  # nobody asked
+    widget._opened = "r"
+    widget._work_out("r", 0, fails)
+    assert sent[0]["problem"] == "the disk is gone"
+    widget.close()
+
+
+def test_another_score_sorts_and_puts_those_without_last(monkeypatch):
+    extras = {
+        "loss": Extra("Loss", lambda: (np.array([0, 2]), np.array([5.0, 1.0]))),
+        "baseline": Extra("Baseline", lambda: 1 / 0),
+    }
+    widget = SampleInspector(["a", "b", "c"], extras=extras)
+    content, _ = page(widget, sort="score:loss")
+    assert [item["position"] for item in content["items"]] == [2, 0, 1]
+    assert ["score:loss", "Loss, lowest first"] in content["sorts"]
+    sent = heard(widget, monkeypatch)
+    content, _ = page(widget, sort="score:baseline")
+    assert [item["position"] for item in content["items"]] == [0, 1, 2]
+    assert "This sort is not to be had" in sent[0]["text"]
+    widget.close()
+
+
+def test_two_inspectors_share_a_log_and_a_closed_one_hears_no_more():
+    log = DecisionLog()
+    one, two = (SampleInspector(["a", "b"], decisions=log) for _ in range(2))
+    one._do_decide({"positions": [0], "decision": "keep"})
+    assert two._decided == 1
+    assert page(two)[0]["items"][0]["decision"] == "keep"
+    two.close()
+    one._do_decide({"positions": [0], "decision": "remove"})
+    assert two._decided == 1
+    one.close()

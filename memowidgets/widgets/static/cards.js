@@ -32,12 +32,12 @@ const OVERRIDES = /[\u202d\u202e]/g;
 const BIDI = /[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]/g;
 
 /**
- * A text with its control characters made visible; what turns the direction of letters round
- * becomes its number, for it makes a text look like another one.
+ * A text in which control characters show as their numbers, and so does what turns letters round,
+ * for it makes a text look like another one.
  * @param {string} text
  */
 export function proseText(text) {
-  return text.replace(CONTROLS, controlPicture).replace(OVERRIDES, codePoint);
+  return text.replace(CONTROLS, codePoint).replace(OVERRIDES, codePoint);
 }
 
 /**
@@ -45,12 +45,7 @@ export function proseText(text) {
  * @param {string} text
  */
 export function nameText(text) {
-  return text.replace(/[\n\t]/g, controlPicture).replace(CONTROLS, controlPicture).replace(BIDI, codePoint);
-}
-
-/** @param {string} character */
-function controlPicture(character) {
-  return character === "\x7f" ? "\u2421" : String.fromCharCode(0x2400 + character.charCodeAt(0));
+  return text.replace(/[\n\t]/g, codePoint).replace(CONTROLS, codePoint).replace(BIDI, codePoint);
 }
 
 /** @param {string} character */
@@ -114,14 +109,21 @@ export function scoreLine(item, reply) {
 
 /** @param {Item} item */
 export function footer(item) {
-  const line = html("div", { class: "mw-footer" });
   const id = html("bdi", { class: "mw-id", title: `id ${nameText(item.id)}` });
   id.textContent = nameText(item.id);
-  line.append(id);
-  if (item.decision !== "undecided") line.append(decided(item));
-  else if (item.note) line.append(html("span", { class: "mw-tag", title: nameText(item.note) }, "note"));
-  if (item.canary) line.append(html("span", { class: "mw-tag mw-canary", title: "planted by the auditor" }, "canary"));
-  return line;
+  return html("div", { class: "mw-footer" }, id);
+}
+
+/**
+ * What is marked with a word: the decision or a note, and canaries.
+ * @param {Item} item
+ */
+export function tags(item) {
+  const found = [];
+  if (item.decision !== "undecided") found.push(decided(item));
+  else if (item.note) found.push(html("span", { class: "mw-tag", title: nameText(item.note) }, "note"));
+  if (item.canary) found.push(html("span", { class: "mw-tag mw-canary", title: "planted by the auditor" }, "canary"));
+  return found;
 }
 
 /** @param {Item} item */

@@ -82,7 +82,7 @@ export class DecideBar {
   constructor(actions) {
     this.actions = actions;
     this.total = 0;
-    this.asked = "";
+    this.asked = { decision: "", count: 0 };
     this.scope = html("select", { class: "mw-select", "aria-label": "decide on" });
     this.one = new Option("the chosen sample", "one");
     this.all = new Option("all shown", "all");
@@ -94,9 +94,10 @@ export class DecideBar {
     this.exporting = html("button", { type: "button", class: "mw-button mw-export" }, "Export CSV");
     this.exporting.title = "download ids, decisions and notes; no sample";
     this.exporting.addEventListener("click", () => actions.exportAll());
-    const scope = html("label", { class: "mw-labelled" }, "decide on", this.scope);
+    this.said = html("p", { class: "mw-said", role: "status" });
+    const scope = html("label", { class: "mw-labelled mw-scope" }, "decide on", this.scope);
     const row = html("div", { class: "mw-row mw-decide-row" }, scope, this.buttons.group);
-    row.append(html("span", { class: "mw-gap" }), this.undo, this.exporting);
+    row.append(this.said, this.undo, this.exporting);
     this.question = html("span", {});
     this.yes = html("button", { type: "button", class: "mw-button mw-yes" });
     this.no = html("button", { type: "button", class: "mw-button mw-no" }, "Cancel");
@@ -110,10 +111,9 @@ export class DecideBar {
       event.preventDefault();
       this.dismiss();
     });
-    this.said = html("p", { class: "mw-said", role: "status" });
     this.banner = html("p", { class: "mw-banner", role: "status", hidden: true });
     this.element = html("div", { class: "mw-decide", role: "group", "aria-label": "Decisions" });
-    this.element.append(this.banner, row, this.confirm, this.said);
+    this.element.append(this.banner, row, this.confirm);
   }
 
   /**
@@ -148,8 +148,7 @@ export class DecideBar {
    * @param {number} count
    */
   ask(decision, count) {
-    this.asked = decision;
-    this.total = count;
+    this.asked = { decision, count };
     const samples = `${whole(count)} ${count === 1 ? "sample" : "samples"}`;
     this.question.textContent = `${VERBS[decision]}: all ${samples} that the filter shows, on every page?`;
     this.confirm.setAttribute("aria-label", this.question.textContent);
@@ -159,9 +158,8 @@ export class DecideBar {
   }
 
   confirmed() {
-    const count = this.total;
     this.dismiss();
-    this.actions.decide(this.asked, true, count);
+    this.actions.decide(this.asked.decision, true, this.asked.count);
   }
 
   dismiss() {

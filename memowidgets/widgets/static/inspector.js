@@ -1,7 +1,7 @@
 /** The inspector: pages of samples as cards or tiles, asked from the kernel and never kept. */
 
 import {
-  chip, footer, imageKey, labels, nameText, options, picture, prose, scoreLine,
+  chip, footer, imageKey, labels, nameText, options, picture, prose, scoreLine, tags,
 } from "./cards.js";
 import { DecideBar, decisionOf, download } from "./decide.js";
 import {
@@ -90,7 +90,7 @@ class Inspector {
     this.classes = html("select", { class: "mw-select", "aria-label": "class", hidden: true });
     this.query = html("input", { type: "search", class: "mw-search", hidden: true });
     setAttributes(this.query, { placeholder: "search text", "aria-label": "search text" });
-    this.made = html("select", { class: "mw-select", "aria-label": "decision" });
+    this.made = html("select", { class: "mw-select", "aria-label": "filter by decision" });
     this.sort = html("select", { class: "mw-select", "aria-label": "sort" });
     this.room = 112;
     this.size = segments("image size", SIZES, (value) => this.resize(Number(value)));
@@ -245,6 +245,7 @@ class Inspector {
     }
     this.reply = reply;
     this.bytes = buffers.length > 0 ? new Uint8Array(bytesOf(buffers[0])) : new Uint8Array(0);
+    this.selected = reply.selected;
     this.showBar(reply);
     this.showCards(reply);
   }
@@ -266,7 +267,7 @@ class Inspector {
     this.list.hidden = this.open !== null;
     this.empty.hidden = reply.items.length > 0 || this.open !== null;
     this.empty.textContent = "No sample here. Move τ, or choose another filter.";
-    this.showSelected(reply.selected);
+    this.showSelected(this.selected);
     if (focused >= 0) this.current(focused)?.focus({ preventScroll: true });
   }
 
@@ -404,20 +405,33 @@ class Inspector {
     else if (content.position === null) this.close();
     else if (content.position === this.open) {
       this.opened.show(content, buffers);
+      this.turnTo(content.place);
       if (this.editing) this.opened.decide("anonymise");
       this.editing = false;
     }
   }
 
+  /**
+   * The list behind the open sample turns to its page.
+   * @param {import("./opened.js").Place | null} place
+   */
+  turnTo(place) {
+    if (place === null) return;
+    const page = Math.floor((place.number - 1) / this.model.get("page_size"));
+    if (page !== this.model.get("page")) this.change({ page });
+  }
+
   /** @param {KeyboardEvent} event */
   keyOpened(event) {
+    const writing = isWriting(event.target);
     if (event.key === "Escape") {
       event.preventDefault();
       event.stopPropagation();
-      this.close();
+      if (writing) this.opened.element.focus(); // what is written is not lost by one key
+      else this.close();
       return;
     }
-    if (isWriting(event.target)) return;
+    if (writing) return;
     const decision = decisionOf(event);
     if (decision === "undo") this.request("undo");
     else if (decision !== "") this.opened.decide(decision);
@@ -456,6 +470,8 @@ class Inspector {
       card.append(head, prose(item), item.options ? options(item) : labels(item));
     }
     const foot = footer(item);
+    if (item.image) head.append(...tags(item)); // tiles are narrow
+    else foot.append(...tags(item));
     foot.append(html("span", { class: "mw-open", "aria-hidden": "true" }, "open"));
     card.append(foot);
     return card;

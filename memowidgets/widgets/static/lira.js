@@ -102,7 +102,7 @@ function strip(gaps, place, y, side) {
 
 /** @param {Shadows} shadows */
 function legend(shadows) {
-  const caption = html("figcaption", { class: "mw-legend" });
+  const caption = html("figcaption", { class: "mw-lira-legend" });
   const [nIn, nOut] = shadows.models;
   caption.append(
     entry("mw-sign-in", "●", `${models(nIn)} trained on it: ${fit(shadows.fitIn)}`),

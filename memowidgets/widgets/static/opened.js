@@ -1,6 +1,6 @@
 /** A sample opened: whole, with its decision, its scores everywhere, its shadows, its neighbours. */
 
-import { chip, labels, letterOf, nameText, options, picture, prose, proseText, scoreLine, strong } from "./cards.js";
+import { chip, labels, letterOf, nameText, options, picture, prose, proseText, scoreLine, strong, tags } from "./cards.js";
 import { decisionButtons } from "./decide.js";
 import { bytesOf, html } from "./dom.js";
 import { liraPicture } from "./lira.js";
@@ -150,7 +150,7 @@ export class Opened {
     if (reply.place !== null || this.place === null) this.place = reply.place;
     this.before.disabled = (this.place?.before ?? null) === null;
     this.after.disabled = (this.place?.after ?? null) === null;
-    this.where.textContent = reply.place === null ? "no longer in this filter" : placeText(reply.place);
+    this.where.textContent = reply.place === null ? "not in this filter" : placeText(reply.place);
     this.sample.replaceChildren(...sampleWhole(reply, bytes));
     this.choices = reply.choices;
     this.buttons.show(reply.choices, item.decision, true);
@@ -188,7 +188,7 @@ export class Opened {
     }
     this.words = words;
     this.fields = words.map((word, i) => {
-      const field = html("textarea", { class: "mw-words", rows: i === 0 ? 4 : 1, dir: "auto" });
+      const field = html("textarea", { class: "mw-words", rows: rowsFor(word), dir: "auto" });
       field.value = word;
       return field;
     });
@@ -219,6 +219,7 @@ export class Opened {
   saved() {
     this.words = this.fields.map((field) => field.value);
     this.form.hidden = true;
+    this.element.focus();
   }
 
   /* ------------------------------------------------------------ what its source knows */
@@ -328,6 +329,14 @@ export function shownIn(word) {
   return word.replace(/\r\n?/g, "\n");
 }
 
+/**
+ * Lines of a text field that show most of a text.
+ * @param {string} word
+ */
+function rowsFor(word) {
+  return Math.min(12, Math.max(1, Math.ceil(word.length / 56), word.split("\n").length));
+}
+
 /** @param {Place} place */
 function placeText(place) {
   return `${whole(place.number)} of ${whole(place.total)}`;
@@ -358,7 +367,7 @@ function sampleWhole(reply, bytes) {
   const { item } = reply;
   const head = html("div", { class: "mw-card-head" });
   if (item.status) head.append(chip(item.status));
-  if (item.canary) head.append(html("span", { class: "mw-tag mw-canary", title: "planted by the auditor" }, "canary"));
+  head.append(...tags(item));
   const facts = html("div", { class: "mw-facts" });
   if (item.score !== null) facts.append(scoreLine(item, reply));
   if (item.logLira !== null) facts.append(html("span", {}, `log-LiRA ${fixed(item.logLira, 1)}`));

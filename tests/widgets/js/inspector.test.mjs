@@ -1,0 +1,55 @@
+// What the inspector works out before it draws; run by `node --test`.
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { load } from "./load.mjs";
+
+const cards = await load("cards");
+const decide = await load("decide");
+const lira = await load("lira");
+const opened = await load("opened");
+
+test("control characters are seen, and nothing turns a name round", () => {
+  assert.equal(cards.nameText("a\0b\n\x7f"), "a⟨U+0000⟩b⟨U+000A⟩⟨U+007F⟩");
+  assert.equal(cards.nameText("gpj.\u202eexe"), "gpj.⟨U+202E⟩exe");
+  assert.equal(cards.nameText("<b>ü🏥</b>"), "<b>ü🏥</b>");
+  assert.equal(cards.proseText("one\ntwo\tthree\x07"), "one\ntwo\tthree⟨U+0007⟩");
+  assert.equal(cards.proseText("\u2067شيء\u2069 \u202ex"), "\u2067شيء\u2069 ⟨U+202E⟩x");
+});
+
+test("a key stands for a decision, unless it belongs to something else", () => {
+  const key = (name, held = {}) => ({ key: name, ctrlKey: false, metaKey: false, altKey: false, ...held });
+  assert.equal(decide.decisionOf(key("r")), "remove");
+  assert.equal(decide.decisionOf(key("K")), "keep");
+  assert.equal(decide.decisionOf(key("z")), "undo");
+  assert.equal(decide.decisionOf(key("z", { ctrlKey: true })), "undo");
+  assert.equal(decide.decisionOf(key("r", { ctrlKey: true })), "");
+  assert.equal(decide.decisionOf(key("x")), "");
+});
+
+test("a Gaussian has its peak on its mean and an area of one", () => {
+  const points = lira.gaussian(2, 0.01, -10, 10, 60);
+  const peak = points.reduce((best, point) => (point[1] > best[1] ? point : best));
+  assert.ok(Math.abs(peak[0] - 2) < 1e-9);
+  assert.ok(Math.abs(peak[1] - 39.894) < 1e-3);
+  const wide = lira.gaussian(0, 1, -8, 8, 400);
+  let area = 0;
+  for (let i = 1; i < wide.length; i++) area += (wide[i][0] - wide[i - 1][0]) * (wide[i][1] + wide[i - 1][1]) / 2;
+  assert.ok(Math.abs(area - 1) < 1e-3);
+});
+
+test("the picture of LiRA holds every gap and the target", () => {
+  const shadows = { inside: [1, 2], outside: [-7], target: 30, fitIn: [1.5, 0.5], fitOut: [-7, 0.1] };
+  assert.deepEqual(lira.liraRange(shadows), [-7.3 + 0, 30]);
+  assert.deepEqual(lira.liraRange({ inside: [2], outside: [2], target: 2, fitIn: [2, 0], fitOut: [2, 0] }), [1, 3]);
+});
+
+test("the lowest score of a table is shaded most", () => {
+  assert.equal(opened.heat(-1, -1, 3), 1);
+  assert.equal(opened.heat(3, -1, 3), 0);
+  assert.equal(opened.heat(2, 2, 2), 0);
+});
+
+test("a text that nobody touched counts as it was, whatever its line breaks", () => {
+  assert.equal(opened.shownIn("a\r\nb\rc\nd"), "a\nb\nc\nd");
+});

@@ -1,0 +1,341 @@
+"""The inspector in a real JupyterLab: open, decide, edit, undo, with hostile texts; and look."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+IMAGES = """
+import tempfile
+from pathlib import Path
+from memowidgets.audit.decisions import RunKeeper
+from memowidgets.data import ImageDataset
+from memowidgets.decisions import DecisionLog
+from memowidgets.store import RunDirectory
+from memowidgets.widgets import Extra, SampleInspector
+from tests.widgets.detail_source import detail_of
+from tests.widgets.fake_source import digit_like, hostile_questions, scores_like_psmi
+run = RunDirectory(Path(tempfile.mkdtemp()) / "run")
+n = 300
+images, labels = digit_like(n)
+scores, errors, log_lira = scores_like_psmi(n)
+data = ImageDataset.from_arrays(images, labels).with_canaries(20)
+computed = []
+inspector = SampleInspector(
+    data, scores, log_lira >= 4, errors=errors, log_lira=log_lira, title="PSMI, last",
+    decisions=DecisionLog(RunKeeper(run), outside=run.path), page_size=12,
+    detail=lambda position: detail_of(position, n),
+    compute=lambda layer, checkpoint: computed.append((layer, checkpoint)),
+    extras={"loss": Extra("Loss", lambda: (np.arange(n), -scores))},
+)
+inspector
+"""
+IMAGES = "import numpy as np\n" + IMAGES
+
+QUESTIONS = """
+import tempfile
+import numpy as np
+from pathlib import Path
+from memowidgets.widgets import SampleInspector
+from tests.widgets.detail_source import detail_of
+from tests.widgets.fake_source import hostile_questions, scores_like_psmi
+folder = Path(tempfile.mkdtemp())
+records, names = hostile_questions()
+names[1] = "\\u202egpj.evil\\nid"
+n = len(records)
+scores, errors, log_lira = scores_like_psmi(n)
+p = np.random.default_rng(0).dirichlet([1, 1, 1, 1], n)
+inspector = SampleInspector(
+    records, scores, log_lira >= 4, tau=0.4, log_lira=log_lira, errors=errors, probabilities=p,
+    ids=names, filter="all", sort="order", title="PSMI, layer 30",
+    class_names=["A", "<img src=x onerror=alert(1)>", "C", "D"],
+    detail=lambda position: detail_of(position, n, layers=30, checkpoints=6),
+)
+inspector
+"""
+
+
+def eventually(notebook, expression, wanted, seconds=20):
+    """Wait until the kernel has heard of something."""
+    deadline = time.monotonic() + seconds
+    while (found := notebook.python(expression)) != wanted:
+        assert time.monotonic() < deadline, f"{expression} is {found}, not {wanted}"
+        time.sleep(0.05)
+
+
+def decided(notebook):
+    """What Python holds, by id."""
+    return notebook.python("{k: v.decision for k, v in inspector._log.table().items()}")
+
+
+def cards(page):
+    return page.locator(".mw-card")
+
+
+@pytest.fixture
+def images(notebook_page):
+    notebook = notebook_page([IMAGES])
+    notebook.page.wait_for_selector(".mw-card")
+    return notebook
+
+
+@pytest.fixture
+def questions(notebook_page):
+    notebook = notebook_page([QUESTIONS])
+    notebook.page.wait_for_selector(".mw-card")
+    return notebook
+
+
+def said(page, text):
+    page.locator(".mw-said").get_by_text(text).wait_for()
+
+
+def focused(page):
+    """The position of the card that has the focus."""
+    return page.evaluate("() => document.activeElement.dataset.position")
+
+
+def test_a_sample_opens_by_keyboard_and_the_focus_comes_back(images):
+    page = images.page
+    images.screenshots("inspector-images", of=".mw-inspector")
+    cards(page).first.focus()
+    page.keyboard.press("ArrowRight")
+    second = cards(page).nth(1).get_attribute("data-position")
+    page.keyboard.press("Enter")
+    page.locator(".mw-where").get_by_text("2 of 22").wait_for()
+    page.locator(".mw-lira").wait_for()
+    assert page.locator(".mw-near").count() == 6
+    assert "log-LiRA" in page.locator(".mw-lira-legend").inner_text()
+    images.screenshots("inspector-open-image", of=".mw-inspector")
+    page.keyboard.press("Escape")
+    assert focused(page) == second
+    assert page.locator(".mw-opened").is_hidden()
+    page.keyboard.press("Enter")
+    page.locator(".mw-lira").wait_for()
+    page.keyboard.press("ArrowRight")
+    page.locator(".mw-where").get_by_text("3 of 22").wait_for()
+    page.get_by_label("next sample").click()
+    page.locator(".mw-where").get_by_text("4 of 22").wait_for()
+    fourth = int(page.locator(".mw-card").nth(3).get_attribute("data-position"))
+    eventually(images, "inspector.selected", fourth)
+    page.locator(".mw-near").nth(1).click()
+    page.locator(".mw-where").get_by_text("not in this filter").wait_for()
+    page.get_by_label("previous sample").click()
+    page.locator(".mw-where").get_by_text("3 of 22").wait_for()
+    for number in range(4, 14):  # on to the next page
+        page.keyboard.press("ArrowRight")
+        page.locator(".mw-where").get_by_text(f"{number} of 22").wait_for()
+    page.locator(".mw-range").get_by_text("13–22 of 22").wait_for()
+    page.keyboard.press("Escape")
+    assert focused(page) == cards(page).first.get_attribute("data-position")
+    eventually(images, "inspector.page", 1)
+
+
+def test_what_is_not_computed_can_be(images):
+    page = images.page
+    cards(page).first.locator(".mw-open").click()
+    buttons = page.locator(".mw-compute-cell")
+    buttons.first.wait_for()
+    named = buttons.first.get_attribute("aria-label")
+    assert named.startswith("not computed: compute PSMI at layer")
+    buttons.first.focus()
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("() => document.activeElement.className") == "mw-compute-cell"
+    assert page.evaluate("() => document.activeElement.tabIndex") == 0
+    buttons.first.click()
+    eventually(images, "len(computed)", 1)
+    layer, checkpoint = images.python("computed[0]")
+    assert f"layer {layer}" in named
+    assert f"epoch {checkpoint.removeprefix('epoch-')}" in named
+
+
+def test_tau_and_another_score_reach_the_open_sample(images):
+    page = images.page
+    cards(page).first.locator(".mw-open").click()
+    page.locator(".mw-sample .mw-status-hit").wait_for()
+    images.python("setattr(inspector, 'tau', -5.0)")
+    page.locator(".mw-sample .mw-status-missed").wait_for()
+    images.python("inspector.update(scores - 10, log_lira >= 4, title='Loss, last')")
+    page.locator(".mw-sample").get_by_text("Loss −").wait_for()
+
+
+def test_decisions_by_key_and_button_are_saved_and_undone(images):
+    page = images.page
+    first = cards(page).first
+    first.focus()
+    name = first.locator(".mw-id").inner_text()
+    page.keyboard.press("r")
+    said(page, f"{name} is to be removed.")
+    first.locator(".mw-made-remove").wait_for()
+    assert focused(page) == first.get_attribute("data-position")
+    assert images.python("(run.path / 'decisions.csv').read_text()") == (
+        f'"id","decision","note"\n"{name}","remove",""\n'
+    )
+    page.keyboard.press("ArrowRight")
+    page.get_by_role("button", name="Keep").first.click()
+    cards(page).nth(1).locator(".mw-made-keep").wait_for()
+    page.get_by_label("filter by decision").select_option("keep")
+    page.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
+    page.get_by_label("filter by decision").select_option("any")
+    page.get_by_role("button", name="Undo (2)").click()
+    said(page, "Undone: 1 sample.")
+    cards(page).first.focus()
+    page.keyboard.press("Control+z")
+    page.locator(".mw-made").first.wait_for(state="detached")
+    assert decided(images) == {}
+    assert page.get_by_role("button", name="Anonymise").count() == 0  # these are images
+
+
+def test_a_note_is_kept_beside_the_decision(images):
+    page = images.page
+    cards(page).first.focus()
+    page.keyboard.press("Enter")
+    page.locator(".mw-lira").wait_for()
+    note = page.get_by_role("textbox", name="note")
+    note.fill("=HYPERLINK(1) <b>ward 7</b>")
+    note.press("Tab")
+    said(page, "Note saved.")
+    page.locator(".mw-opened .mw-choice[data-decision=keep]").click()
+    page.locator(".mw-opened .mw-choice[data-decision=keep][aria-pressed=true]").wait_for()
+    assert note.input_value() == "=HYPERLINK(1) <b>ward 7</b>"
+    assert "\"'=HYPERLINK" in images.python("(run.path / 'decisions.csv').read_text()")
+    assert images.python("inspector.decisions.iloc[0].tolist()[1:]") == [
+        "keep", "=HYPERLINK(1) <b>ward 7</b>",
+    ]  # fmt: skip
+    saved = json.dumps(images.save())
+    assert "ward 7" not in saved
+    assert "HYPERLINK" not in saved
+
+
+def test_a_bulk_decision_names_the_count_and_asks_first(images):
+    page = images.page
+    page.get_by_label("decide on").select_option("all")
+    page.get_by_role("button", name="Remove").first.click()
+    dialog = page.get_by_role("alertdialog")
+    dialog.get_by_text("all 22 samples").wait_for()
+    images.screenshots("inspector-bulk", of=".mw-inspector", widths=[600])
+    page.keyboard.press("Escape")
+    assert dialog.is_hidden()
+    assert decided(images) == {}
+    page.get_by_role("button", name="Remove").first.click()
+    images.python("setattr(inspector, 'tau', -0.2)")  # meanwhile there are fewer
+    page.locator(".mw-chip[aria-pressed=true]:not(:has-text('22'))").wait_for()
+    page.get_by_role("button", name="Remove 22 samples").click()
+    fewer = images.python("int((scores <= -0.2).sum())")
+    said(page, f"There are {fewer} samples now, not 22")
+    assert decided(images) == {}
+    page.get_by_role("button", name=f"Remove {fewer} samples").click()
+    said(page, f"{fewer} of {fewer} samples changed")
+    assert set(decided(images).values()) == {"remove"}
+    page.get_by_role("button", name="Undo (1)").click()
+    said(page, f"Undone: {fewer} samples.")
+
+
+def test_samples_sort_by_another_score(images):
+    page = images.page
+    page.get_by_label("sort", exact=True).select_option("score:loss")
+    page.locator('[data-filter="all"]').click()
+    wanted = str(images.python("int(scores.argmax())"))
+    page.wait_for_selector(f'.mw-card:first-child[data-position="{wanted}"]')
+
+
+def test_a_reloaded_page_and_a_second_view_show_the_decisions(images):
+    page = images.page
+    cards(page).first.focus()
+    page.keyboard.press("k")
+    page.locator(".mw-made-keep").wait_for()
+    images.save()
+    images.open()
+    page.locator(".mw-made-keep").wait_for()
+    images.python("DecisionLog(RunKeeper(run)).decide([str(data.ids[0])], 'remove')")
+    page.locator('[data-filter="all"]').click()
+    page.get_by_label("filter by decision").select_option("remove")
+    page.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
+
+
+def test_a_read_only_run_says_so_and_exports(images, tmp_path):
+    page = images.page
+    images.python("setattr(run, '_read_only', True)")
+    cards(page).first.focus()
+    page.keyboard.press("r")
+    page.locator(".mw-banner").get_by_text("kept in memory only").wait_for()
+    cards(page).first.locator(".mw-made-remove").wait_for()
+    images.screenshots("inspector-read-only", of=".mw-inspector", widths=[1400])
+    with page.expect_download() as downloading:
+        page.get_by_role("button", name="Export CSV").click()
+    downloading.value.save_as(tmp_path / "got.csv")
+    assert downloading.value.suggested_filename == "decisions.csv"
+    assert "remove" in (tmp_path / "got.csv").read_text()
+    assert not images.python("(run.path / 'decisions.csv').exists()")
+
+
+def test_a_text_is_anonymised_in_place(questions):
+    page = questions.page
+    cards(page).first.focus()
+    page.keyboard.press("a")
+    form = page.get_by_role("form", name="edit the text")
+    form.get_by_text("needs a file of your choice").wait_for()
+    form.get_by_role("button", name="Save").click()
+    said(page, "edited texts need a file of your choice outside the run directory")
+    questions.screenshots("inspector-edit", of=".mw-inspector")
+    field = form.get_by_label("text", exact=True)
+    field.fill("Which ward should the patient be sent to?")
+    questions.python("setattr(inspector, 'edits_file', folder / 'edits.jsonl')")
+    form.get_by_text("Goes to your file of edited texts").wait_for()
+    assert field.input_value() == "Which ward should the patient be sent to?"
+    form.get_by_role("button", name="Save").click()
+    said(page, "is saved; it is to be anonymised.")
+    line = json.loads(questions.python("inspector.edits_file.read_text()"))
+    assert line["question"] == "Which ward should the patient be sent to?"
+    assert line["choices"][1] == "<i>surgery</i>"
+    assert questions.python("oct(inspector.edits_file.stat().st_mode)").endswith("600")
+    page.get_by_text("There is an edited text").wait_for()
+    saved = json.dumps(questions.save())
+    assert "patient be sent" not in saved
+    page.keyboard.press("Escape")
+    cards(page).first.locator(".mw-made-anonymise").wait_for()
+    page.get_by_role("button", name="Undo (1)").click()
+    cards(page).locator(".mw-made-anonymise").wait_for(state="detached")
+    assert questions.python("inspector._log.edits()") == {}
+
+
+def test_hostile_texts_ids_and_class_names_stay_text(questions):
+    page = questions.page
+    questions.screenshots("inspector-questions", of=".mw-inspector")
+    page.locator(".mw-id").get_by_text("⟨U+202E⟩gpj.evil⟨U+000A⟩id").wait_for()
+    for position in range(9):
+        page.locator(f'.mw-card[data-position="{position}"] .mw-open').click()
+        page.locator(".mw-lira").wait_for()
+        page.locator(".mw-where").get_by_text(f"{position + 1} of 9").wait_for()
+        assert page.locator(".mw-inspector script, .mw-inspector img, .mw-inspector b").count() == 0
+        box = page.locator(".mw-inspector").bounding_box()
+        for part in page.locator(".mw-opened-left, .mw-opened-right").all():
+            inside = part.bounding_box()
+            assert inside["x"] + inside["width"] <= box["x"] + box["width"] + 1
+        if position == 4:
+            assert "⟨U+202E⟩right to left override" in page.locator(".mw-sample").inner_text()
+            questions.screenshots("inspector-open-question", of=".mw-inspector")
+        page.keyboard.press("Escape")
+    cards(page).nth(1).focus()
+    page.keyboard.press("r")
+    cards(page).nth(1).locator(".mw-made-remove").wait_for()
+    saved = json.dumps(questions.save())
+    for private in ("wobbling", "gpj.evil", "patient-007"):
+        assert private not in saved.replace(json.dumps(QUESTIONS)[1:-1], "")
+    assert decided(questions) == {"\u202egpj.evil\nid": "remove"}
+
+
+def test_a_kernel_that_is_gone_leaves_the_open_sample_readable(images):
+    page = images.page
+    cards(page).first.focus()
+    page.keyboard.press("Enter")
+    page.locator(".mw-lira").wait_for()
+    page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
+    )
+    images.wait_until_idle()
+    page.keyboard.press("r")
+    page.locator(".mw-inspector").get_by_text("is gone: run its cell again").first.wait_for()
+    assert page.locator(".mw-lira").is_visible()

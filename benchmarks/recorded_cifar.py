@@ -4,7 +4,7 @@
 
 Stopped at any moment, the same command goes on. Once all shadow models are there it scores every
 checkpoint, and every layer at the ρ checkpoint, and writes the numbers, never a picture, with
---export. What it would cost is said first.
+--export.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import argparse
 import os
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 import memowidgets as mw
@@ -21,6 +20,7 @@ from memowidgets.audit.recorded import export
 from memowidgets.store import RunDirectory
 
 CANARIES = 0.02
+MILESTONES = (2 / 3, 5 / 6)  # at the full rate until ρ: a fall of the rate would jump over it
 SEED = 0
 ETAS = (4.0, 6.0, 8.0, 10.0)
 METRICS = ("psmi", "loss", "logit_gap")
@@ -34,6 +34,9 @@ def main() -> None:
     audit = make(arguments)
     audit.train()
     print(audit.checkpoints.to_string())
+    print(*audit.prediction.warnings, sep="\n")
+    if not arguments.shadows:
+        return
     audit.run_shadows(arguments.shadows, processes=arguments.processes)
     print(table(audit).to_string(index=False))
     print(f"{_shadow_seconds(audit) / audit.n_shadows:.0f} s for one shadow model")
@@ -44,22 +47,29 @@ def main() -> None:
 
 def make(arguments: argparse.Namespace) -> mw.Audit:
     """The audit, as it stands on disk."""
-    data = some_of(mw.data.fetch_cifar10(arguments.cifar10), arguments.images, arguments.canaries)
+    everything = mw.data.fetch_cifar10(arguments.cifar10)
+    arguments.total = len(everything)
+    data = some_of(everything, arguments.images, arguments.canaries)
     model = mw.models.WideResNet(arguments.depth, arguments.width, pool=4)
     training = mw.TrainingConfig(
         epochs=arguments.epochs,
         checkpoint_every=arguments.checkpoint_every,
         batch_size=arguments.batch,
         lr=arguments.lr,
+        milestones=MILESTONES,
     )
     return mw.Audit(model, data, arguments.run, training, SEED)
 
 
 def some_of(data: mw.data.ImageDataset, n: int, canaries: int | None) -> mw.data.ImageDataset:
-    """A random part of the images, with canaries planted."""
-    chosen = np.sort(np.random.default_rng(SEED).permutation(len(data))[:n])
+    """Every so-manieth image, with canaries planted."""
     count = round(CANARIES * n) if canaries is None else canaries
-    return data.take(chosen).with_canaries(count, kind="ood", seed=SEED)
+    return data.take(_every(len(data), n)).with_canaries(count, kind="ood", seed=SEED)
+
+
+def _every(total: int, n: int) -> range:
+    step = total // n
+    return range(0, step * n, step)
 
 
 def table(audit: mw.Audit) -> pd.DataFrame:
@@ -107,11 +117,13 @@ def _about(audit: mw.Audit, arguments: argparse.Namespace) -> dict[str, str]:
     hours = _shadow_seconds(audit) / 3600
     last = audit.checkpoints.iloc[-1]
     n, canaries = len(audit.data), int(audit.data.canaries.sum())
+    chosen = _every(arguments.total, n)
     options = f"--images {n} --epochs {arguments.epochs:g} --shadows {arguments.shadows}"
     return {
         "title": f"WRN{arguments.depth}-{arguments.width} on {n} images of CIFAR-10 (JPEG copy), "
         f"{canaries} of them OOD canaries; test accuracy {last.test_accuracy:.2f}",
-        "data": f"benchmarks.recorded_cifar.some_of(mw.data.fetch_cifar10(PATH), {n}, {canaries})",
+        "data": f"mw.data.fetch_cifar10(PATH).take({chosen})"
+        f'.with_canaries({canaries}, "ood", seed={SEED})',
         "command": f"python -m benchmarks.recorded_cifar --cifar10 PATH --run runs/cifar {options} "
         f"--width {arguments.width} --batch {arguments.batch} --lr {arguments.lr:g} "
         "--export FOLDER",
@@ -136,11 +148,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--canaries", type=int, help="two in a hundred by default")
     parser.add_argument("--depth", type=int, default=16)
     parser.add_argument("--width", type=int, default=1)
-    parser.add_argument("--epochs", type=float, default=24)
+    parser.add_argument("--epochs", type=float, default=27)
     parser.add_argument("--checkpoint-every", type=float, default=1)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--lr", type=float, default=0.05)
-    parser.add_argument("--shadows", type=int, default=32)
+    parser.add_argument("--shadows", type=int, default=32, help="0: the target alone")
     parser.add_argument("--processes", type=int)
     parser.add_argument("--nice", type=int, default=0, help="how far to give way to other work")
     parser.add_argument("--machine", default="two cores, no GPU, shared with other work")

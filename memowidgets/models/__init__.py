@@ -4,6 +4,7 @@ from memowidgets.models.base import Model
 from memowidgets.models.causal_lm import CausalLM
 from memowidgets.models.images import ConvNet
 from memowidgets.models.lora import LoRA
+from memowidgets.models.torch_classifier import TorchClassifier
 from memowidgets.models.wide_resnet import WideResNet
 
-__all__ = ["CausalLM", "ConvNet", "LoRA", "Model", "WideResNet"]
+__all__ = ["CausalLM", "ConvNet", "LoRA", "Model", "TorchClassifier", "WideResNet"]

@@ -37,6 +37,9 @@ class Model(abc.ABC):
     forward_batch: ClassVar[int] = 512
     """Samples in a batch of a pass that trains nothing."""
 
+    less_memory: ClassVar[str] = ""
+    """How to capture less, where representations take much memory: the end of a sentence."""
+
     cpu_threads: int | None = None
     """Threads that pay off on a CPU; None for all. One where a step takes a millisecond."""
 
@@ -173,7 +176,13 @@ def _source_of(cls: type) -> str:
 
 
 def _keeper(kept: dict[str, Tensor], name: str, pool: str | int | None) -> Callable[..., None]:
-    def keep(_module: nn.Module, _inputs: Sequence[Any], output: Tensor) -> None:
+    import torch
+
+    def keep(_module: nn.Module, _inputs: Sequence[Any], output: Any) -> None:
+        if isinstance(output, tuple | list) and output:
+            output = output[0]
+        if not isinstance(output, torch.Tensor):
+            return
         flat = _flattened(output.detach(), pool).float()
         if flat.data_ptr() == output.data_ptr():  # what follows may write into its input
             flat = flat.clone()
@@ -185,8 +194,10 @@ def _keeper(kept: dict[str, Tensor], name: str, pool: str | int | None) -> Calla
 def _flattened(output: Tensor, pool: str | int | None) -> Tensor:
     from torch.nn.functional import adaptive_avg_pool2d
 
-    if output.ndim == 4 and pool == "auto" and output[0].numel() > _LARGEST_REPRESENTATION:
+    if pool == "auto" and output[0].numel() > _LARGEST_REPRESENTATION:
         pool = _POOLED
+    if output.ndim == 3 and isinstance(pool, int):  # tokens have no rows and columns
+        return output.mean(dim=1)
     if output.ndim == 4 and isinstance(pool, int) and max(output.shape[2:]) > pool:
         output = adaptive_avg_pool2d(output, pool)
     return output.flatten(1)

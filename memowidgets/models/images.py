@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-__all__ = ["ConvNet", "ImageModel", "images_of"]
+__all__ = ["ConvNet", "ImageModel", "check_pool", "images_of"]
 
 
 class ImageModel(Model):
     """An image classifier: feeds uint8 images as centred floats, cross-entropy on the label."""
 
     version: str | None = "1"
-    channels_last: ClassVar[bool] = False
+    channels_last: bool = False
 
     def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Tensor]:
         """A function from positions to images of shape (batch, channels, height, width)."""
@@ -137,6 +137,13 @@ class ConvNet(ImageModel):
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:  # noqa: ARG002 - always these
         """Names of the layers whose output is a representation, first to last."""
         return ("conv1", "conv2", "hidden")
+
+
+def check_pool(pool: Any) -> None:
+    """Refuse what is no pooling."""
+    whole = isinstance(pool, int) and not isinstance(pool, bool) and pool >= 1
+    if pool not in ("auto", None) and not whole:
+        raise ValueError(f"pool is 'auto', None or a number of rows, at least 1, not {pool!r}")
 
 
 def _tensor_of(images: NDArray[np.uint8]) -> Tensor:

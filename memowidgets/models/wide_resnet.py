@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from memowidgets.data import Dataset
-from memowidgets.models.images import ImageModel, images_of
+from memowidgets.models.images import ImageModel, check_pool, images_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -64,14 +64,16 @@ class WideResNet(ImageModel):
     }
 
     version: str | None = "1"
-    channels_last: ClassVar[bool] = True
+    channels_last: bool = True
     forward_batch: ClassVar[int] = 256
+    less_memory: ClassVar[str] = ": give the model pool=4"
 
     def __init__(self, depth: int = 16, width: int = 4, pool: str | int | None = "auto") -> None:
         if depth != int(depth) or depth < 10 or (depth - 4) % 6:
             raise ValueError(f"depth is 6 n + 4 (10, 16, 22, 28, 40, …), not {depth}")
         if width != int(width) or width < 1:
             raise ValueError(f"width is a factor on the channels, at least 1, not {width}")
+        check_pool(pool)
         self.depth, self.width, self.pool = int(depth), int(width), pool
         if type(self) is WideResNet:  # a subclass is its owner's
             self.source = {"model": "WideResNet", "arguments": self.settings()}

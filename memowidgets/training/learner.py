@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,13 @@ if TYPE_CHECKING:
 __all__ = ["Learner", "Recipe"]
 
 _WEIGHTS, _OPTIMIZER, _RANDOM = "weights.", "optimizer.", "random."
+_MUCH_GB = 2.0
+_SMALLER = (
+    "the GPU ran out of memory: batches go through it in smaller parts, with the same gradients "
+    "but for what a batch norm sees"
+)
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,8 @@ class Learner:
         self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
         self._feed = recipe.model.feeder(recipe.data, self._device)
         self._labels = torch.from_numpy(recipe.data.labels).to(self._device)
+        self._batch_size = recipe.settings.batch_size
+        self._said = False
         self._order: tuple[int, NDArray[np.int64]] | None = None
 
     def advance(self, stop: int, progress: Progress, what: str) -> None:
@@ -96,16 +107,19 @@ class Learner:
         progress: Progress | None = None,
     ) -> Forward:
         """What the module says of samples now; changes nothing."""
-        return forward(
+        look = partial(
+            forward,
             self.recipe.model,
             self.module,
             data if data is not None else self.recipe.data,
-            positions,
-            self._device,
-            self.recipe.settings.precision,
+            device=self._device,
+            precision=self.recipe.settings.precision,
             capture=capture,
             progress=progress,
         )
+        if capture:
+            _say_memory(look(positions[:1], progress=None), len(positions), self.recipe.model)
+        return self._with_memory(partial(look, positions), self._halve_forward)
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """The module's state as arrays."""
@@ -148,22 +162,56 @@ class Learner:
         self.step = int(metadata["step"])
 
     def _take_step(self) -> None:
-        import torch
-
         settings = self.recipe.settings
         for group, top in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = settings.rate(self.step, len(self.members), top)
-        samples = self._samples()
+        self._with_memory(partial(self._gradients, self._samples()), self._halve_batch)
+        self._optimizer.step()
+        self.step += 1
+
+    def _gradients(self, samples: NDArray[np.int64]) -> None:
+        """Of the mean loss over a step's samples, a batch at a time."""
+        import torch
+
+        settings = self.recipe.settings
         self._optimizer.zero_grad(set_to_none=True)
-        for start in range(0, len(samples), settings.batch_size):
-            batch = samples[start : start + settings.batch_size]
+        for start in range(0, len(samples), self._batch_size):
+            batch = samples[start : start + self._batch_size]
             labels = self._labels[torch.from_numpy(batch).to(self._device)]
             with self.recipe.model.autocast(self._device, settings.precision):
                 inputs = self.recipe.model.augmented(self._feed(batch), settings.augment)
                 _, losses = self.recipe.model.outputs(self.module, inputs, labels)
             (losses.sum() / len(samples)).backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
-        self.step += 1
+
+    def _with_memory(self, work: Callable[[], Result], halve: Callable[[], int]) -> Result:
+        """Do the work again in smaller batches while the GPU runs out of memory; said once."""
+        import torch
+
+        while True:
+            try:
+                return work()
+            except torch.cuda.OutOfMemoryError as error:
+                self._optimizer.zero_grad(set_to_none=True)
+                torch.cuda.empty_cache()
+                if not halve():
+                    raise MemoryError(
+                        "the GPU's memory does not hold a single sample of this model: take a "
+                        "smaller model, or device='cpu'; what is finished is kept"
+                    ) from error
+                if not self._said:
+                    warnings.warn(_SMALLER, UserWarning, stacklevel=2)
+                self._said = True
+
+    def _halve_batch(self) -> int:
+        self._batch_size //= 2
+        return self._batch_size
+
+    def _halve_forward(self) -> int:
+        model = self.recipe.model
+        smaller = model.forward_batch // 2
+        if smaller:
+            vars(model)["forward_batch"] = smaller  # this model's own from now on
+        return smaller
 
     def _samples(self) -> NDArray[np.int64]:
         """The step's samples: each epoch has an order of its own, drawn from the seed alone."""
@@ -173,6 +221,18 @@ class Learner:
             rng = np.random.default_rng(derived_seed(self.seed, epoch))
             self._order = (epoch, rng.permutation(self.members))
         return self._order[1][index * size : (index + 1) * size]
+
+
+def _say_memory(one: Forward, n: int, model: Model) -> None:
+    """Warn beforehand of representations that take much memory."""
+    gigabytes = 4e-9 * n * sum(values.shape[1] for values in one.layers.values())
+    if gigabytes > _MUCH_GB:
+        warnings.warn(
+            f"the representations of {n} samples at {len(one.layers)} layers take {gigabytes:.1f} "
+            f"GB of memory, and as much disk at each checkpoint{model.less_memory}",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _optimizer(module: torch.nn.Module, settings: Settings) -> torch.optim.Optimizer:

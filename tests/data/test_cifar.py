@@ -1,0 +1,168 @@
+"""CIFAR-10 from its authors' batches and from trees: the same images, checked at the door."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+
+from memowidgets.data import ImageDataset, fetch_cifar10
+from memowidgets.data.cifar import CLASSES
+
+
+def records(n=12, seed=0):
+    rng = np.random.default_rng(seed)
+    made = rng.integers(256, size=(n, 3073)).astype(np.uint8)
+    made[:, 0] = np.arange(n) % 10
+    return made
+
+
+@pytest.fixture
+def batches(tmp_path):
+    folder = tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    for i in range(1, 6):
+        (folder / f"data_batch_{i}.bin").write_bytes(records(seed=i).tobytes())
+    (folder / "test_batch.bin").write_bytes(records(10, seed=9).tobytes())
+    return tmp_path
+
+
+def test_planes_of_a_record_become_the_channels_of_an_image(batches):
+    data = fetch_cifar10(batches)
+    assert len(data) == 60
+    assert data.class_names == CLASSES
+    second = records(seed=2)[3]  # the fourth record of the second batch
+    image = data.images[12 + 3]
+    assert image[0, 0].tolist() == second[[1, 1025, 2049]].tolist()
+    assert image[31, 30, 1] == second[1 + 1024 + 31 * 32 + 30]
+    assert data.labels[15] == second[0]
+    assert data.ids[[0, 15]].tolist() == ["train/00000", "train/00015"]
+
+
+def test_splits_are_apart_and_together(batches):
+    test, both = fetch_cifar10(batches, "test"), fetch_cifar10(batches, "train+test")
+    assert len(test) == 10
+    assert len(both) == 70
+    np.testing.assert_array_equal(both.images[60:], test.images)
+    assert both.source == {
+        "loader": "fetch_cifar10",
+        "arguments": {"source": str(batches), "split": "train+test"},
+    }
+
+
+def test_the_authors_archive_is_read_where_it_lies(batches):
+    archive = batches / "cifar-10-binary.tar.gz"
+    with tarfile.open(archive, "w:gz") as out:
+        out.add(batches / "cifar-10-batches-bin", "cifar-10-batches-bin")
+    np.testing.assert_array_equal(fetch_cifar10(archive).images, fetch_cifar10(batches).images)
+    archive.write_bytes(archive.read_bytes()[:-200])
+    with pytest.raises(ValueError, match="no whole tar archive"):
+        fetch_cifar10(archive)
+
+
+def test_one_file_is_a_split(batches):
+    file = batches / "cifar-10-batches-bin" / "data_batch_2.bin"
+    assert len(fetch_cifar10(file)) == 12
+
+
+def _png(array):
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    out = io.BytesIO()
+    image.fromarray(array).save(out, "PNG")
+    return out.getvalue()
+
+
+def _tree(zipped, top="", side=32):
+    rng = np.random.default_rng(1)
+    made = {}
+    for name in ("truck", "cat", "airplane"):
+        for i in range(2):
+            array = rng.integers(256, size=(side, side, 3)).astype(np.uint8)
+            made[f"{top}train/{name}/{i:04d}.png"] = array
+    with zipfile.ZipFile(zipped, "w") as out:
+        for path, array in made.items():
+            out.writestr(path, _png(array))
+    return made
+
+
+@pytest.mark.parametrize("top", ["", "cifar/"])
+def test_a_tree_in_a_zip_has_the_same_classes_and_its_own_ids(tmp_path, top):
+    made = _tree(tmp_path / "tree.zip", top)
+    data = fetch_cifar10(tmp_path / "tree.zip")
+    assert data.class_names == CLASSES
+    for image, name, label in zip(data.images, data.ids, data.labels, strict=True):
+        np.testing.assert_array_equal(image, made[top + name])
+        assert CLASSES[label] == name.split("/")[1]
+
+
+def test_a_folder_is_read_like_its_zip(tmp_path):
+    _tree(tmp_path / "tree.zip")
+    with zipfile.ZipFile(tmp_path / "tree.zip") as archive:
+        archive.extractall(tmp_path / "tree")
+    one, other = fetch_cifar10(tmp_path / "tree.zip"), fetch_cifar10(tmp_path / "tree")
+    np.testing.assert_array_equal(one.images, other.images)
+    assert one.ids.tolist() == other.ids.tolist()
+
+
+def test_other_pictures_are_no_cifar(tmp_path):
+    _tree(tmp_path / "tree.zip", side=16)
+    with pytest.raises(ValueError, match="16×16, not 32×32"):
+        fetch_cifar10(tmp_path / "tree.zip")
+    with zipfile.ZipFile(tmp_path / "tree.zip", "a") as out:
+        out.writestr("train/wolf/1.png", _png(np.zeros((16, 16, 3), np.uint8)))
+    with pytest.raises(ValueError, match="a class folder 'wolf'"):
+        fetch_cifar10(tmp_path / "tree.zip")
+
+
+def test_bad_sources_are_named(batches, tmp_path):
+    with pytest.raises(ValueError, match=r"valid: 'train', 'test', 'train\+test'"):
+        fetch_cifar10(batches, "validation")
+    with pytest.raises(FileNotFoundError, match="no folder or zip"):
+        fetch_cifar10(tmp_path / "nowhere")
+    short = batches / "cifar-10-batches-bin" / "data_batch_3.bin"
+    short.write_bytes(short.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"data_batch_3\.bin is no binary batch"):
+        fetch_cifar10(batches)
+    wrong = records()
+    wrong[4, 0] = 77
+    short.write_bytes(wrong.tobytes())
+    with pytest.raises(ValueError, match=r"data_batch_3\.bin, record 4: the label is 77"):
+        fetch_cifar10(batches)
+    short.write_bytes(b"")
+    with pytest.raises(ValueError, match="its 0 bytes"):
+        fetch_cifar10(batches)
+
+
+def test_an_empty_folder_and_pickles_are_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"neither train/<class>/… nor binary batches"):
+        fetch_cifar10(tmp_path)
+    (tmp_path / "data_batch_1").write_bytes(b"\x80\x02}q\x00.")
+    with pytest.raises(ValueError, match="a pickle file, which could run anything"):
+        fetch_cifar10(tmp_path)
+
+
+def test_the_hub_is_asked_for_data_only_and_its_absence_is_said(monkeypatch):
+    asked = {}
+
+    def refuse(repository, **options):
+        asked[repository] = options
+        raise ConnectionResetError("no route to host")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
+    with pytest.raises(ConnectionError, match=r"no route to host.*connect to the network"):
+        fetch_cifar10()
+    options = asked["uoft-cs/cifar10"]
+    assert options["repo_type"] == "dataset"
+    assert all(pattern.endswith(".parquet") for pattern in options["allow_patterns"])
+
+
+def test_canaries_of_cifar_come_from_elsewhere(batches):
+    data = fetch_cifar10(batches)
+    planted = data.with_canaries(7, kind="ood", seed=2)
+    assert isinstance(planted, ImageDataset)
+    changed = (planted.images != data.images).any(axis=(1, 2, 3))
+    np.testing.assert_array_equal(changed, planted.canaries)
+    assert changed.sum() == 7

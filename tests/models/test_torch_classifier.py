@@ -1,0 +1,321 @@
+"""Anyone's module: hooked by name, checked against the data, told apart by its source."""
+
+from __future__ import annotations
+
+import functools
+import types
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import memowidgets as mw
+from memowidgets.progress import Progress
+from memowidgets.training.learner import Learner, Recipe
+
+
+class Residual(nn.Module):
+    """As torchvision writes it: the ReLU works in place."""
+
+    def __init__(self, inputs, outputs, stride=1):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
+
+    def forward(self, x):
+        identity = x if self.downsample is None else self.downsample(x)
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        out += identity
+        return self.relu(out)
+
+
+class ResNet(nn.Module):
+    def __init__(self, n_classes, width=8):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, width, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.relu = nn.ReLU(inplace=True)
+        self.layer1 = nn.Sequential(Residual(width, width), Residual(width, width))
+        self.layer2 = nn.Sequential(Residual(width, 2 * width, 2), Residual(2 * width, 2 * width))
+        self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
+        self.fc = nn.Linear(2 * width, n_classes)
+
+    def forward(self, x):
+        x = self.relu(self.bn1(self.conv1(x)))
+        x = self.avgpool(self.layer2(self.layer1(x)))
+        return self.fc(torch.flatten(x, 1))
+
+
+class Attention(nn.Module):
+    def __init__(self, width, drop):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attend = nn.MultiheadAttention(width, 2, dropout=drop, batch_first=True)
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 2 * width), nn.GELU(), nn.Dropout(drop), nn.Linear(2 * width, width)
+        )
+
+    def forward(self, x):
+        y = self.norm1(x)
+        x = x + self.attend(y, y, y, need_weights=False)[0]
+        return x + self.mlp(self.norm2(x))
+
+
+class ViT(nn.Module):
+    """A small vision transformer, with a value taken out of a tensor as many have it."""
+
+    def __init__(self, n_classes, width=16, depth=2):
+        super().__init__()
+        drops = [drop.item() for drop in torch.linspace(0, 0.1, depth)]
+        self.patches = nn.Conv2d(3, width, 4, 4)
+        self.token = nn.Parameter(torch.zeros(1, 1, width))
+        self.places = nn.Parameter(torch.randn(1, 17, width) * 0.02)
+        self.blocks = nn.ModuleList(Attention(width, drop) for drop in drops)
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, n_classes)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(len(x), -1, -1), x], dim=1) + self.places
+        for block in self.blocks:
+            x = block(x)
+        return types.SimpleNamespace(logits=self.head(self.norm(x)[:, 0]))
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    labels = np.arange(60) % 3
+    images = rng.integers(60, size=(60, 16, 16, 3)) + 90 * labels[:, None, None, None]
+    return mw.data.ImageDataset.from_arrays(images.astype(np.uint8), labels, ["a", "b", "c"])
+
+
+def taught(model, data, epochs=6, **settings):
+    resolved = mw.TrainingConfig(epochs=epochs, batch_size=10, **settings).resolved(
+        model.training_defaults
+    )
+    learner = Learner(Recipe(model, data, resolved, "cpu"), np.arange(len(data)), 1)
+    learner.advance(resolved.total_steps(len(data)), Progress(), "training")
+    return learner
+
+
+def test_a_torchvision_style_network_learns_and_shows_its_layers(data):
+    model = mw.models.TorchClassifier(ResNet, channels_last=True)
+    learner = taught(model, data)
+    seen = learner.look_at(np.arange(60), capture=True)
+    assert seen.accuracy(data.labels) > 0.9
+    assert tuple(seen.layers) == (
+        *("conv1", "bn1", "relu", "layer1.0", "layer1.1", "layer2.0", "layer2.1", "avgpool"),
+    )
+    assert seen.layers["avgpool"].shape == (60, 16)
+    assert seen.layers["layer2.1"].shape == (60, 16 * 8 * 8)
+
+
+def test_what_a_layer_gave_stays_though_the_next_writes_into_it(data):
+    model = mw.models.TorchClassifier(ResNet, layers=["bn1", "relu"])
+    seen = taught(model, data, epochs=1).look_at(np.arange(10), capture=True)
+    assert seen.layers["bn1"].min() < 0
+    np.testing.assert_allclose(np.maximum(seen.layers["bn1"], 0), seen.layers["relu"])
+
+
+def test_a_vision_transformer_learns_and_its_tokens_are_layers(data):
+    model = mw.models.TorchClassifier(ViT)
+    learner = taught(model, data, epochs=10, lr=3e-3)
+    seen = learner.look_at(np.arange(60), capture=True)
+    assert seen.accuracy(data.labels) > 0.9
+    assert tuple(seen.layers) == ("patches", "blocks.0", "blocks.1", "norm")
+    assert seen.layers["blocks.0"].shape == (60, 17 * 16)
+    pooled = mw.models.TorchClassifier(ViT, pool=4)
+    with torch.no_grad(), pooled.captured(learner.module) as kept:
+        learner.module.eval()(model.feeder(data, torch.device("cpu"))(np.arange(60)))
+    tokens = seen.layers["blocks.0"].reshape(60, 17, 16)
+    np.testing.assert_allclose(kept["blocks.0"], tokens.mean(axis=1), atol=1e-5)
+
+
+def test_a_module_of_a_notebook_cell_is_audited_in_worker_processes(data, tmp_path):
+    cell = types.ModuleType("__main__")
+    code = """
+from torch import nn
+class Mine(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(768, 8), nn.ReLU())
+        self.head = nn.Linear(8, n)
+    def forward(self, x):
+        return self.head(self.body(x))
+"""
+    exec(compile(code, "<cell>", "exec"), cell.__dict__)
+    with pytest.raises(ValueError, match=r"source of .*Mine.* can't be read.*version="):
+        mw.models.TorchClassifier(cell.Mine).describe(data)
+    model = mw.models.TorchClassifier(cell.Mine, version="1")
+    training = mw.TrainingConfig(epochs=2, optimizer=sgd, schedule=lambda done: 1 - done / 2)
+    audit = mw.Audit(model, data, tmp_path / "run", training, device="cpu")
+    audit.train()
+    assert audit.score("loss", checkpoint="final").notna().all()
+    assert audit.layers == ("body.0", "body.1", "body.2")
+    audit.run_shadows(1, processes=1)
+    assert audit.n_shadows == 1
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.05, nesterov=True, momentum=0.5)
+
+
+def test_a_given_optimizer_is_used_scaled_by_the_schedule_and_resumed(data):
+    model = mw.models.TorchClassifier(ResNet)
+    settings = mw.TrainingConfig(
+        epochs=2, batch_size=10, optimizer=sgd, schedule=lambda done: 0.5 if done >= 0.5 else 1.0
+    ).resolved(model.training_defaults)
+    recipe = Recipe(model, data, settings, "cpu")
+    whole, first, second = (Learner(recipe, np.arange(60), 1) for _ in range(3))
+    whole.advance(6, Progress(), "")
+    group = whole._optimizer.param_groups[0]
+    assert (group["lr"], group["nesterov"]) == (0.05, True)
+    whole.advance(7, Progress(), "")
+    assert group["lr"] == 0.025
+    first.advance(4, Progress(), "")
+    second.resume(*first.state())
+    second.advance(7, Progress(), "")
+    for name, weight in whole.weights().items():
+        np.testing.assert_array_equal(weight, second.weights()[name], err_msg=name)
+
+
+def test_optimizers_with_other_than_tensors_in_their_state_resume(data):
+    model = mw.models.TorchClassifier(ResNet)
+    for make in (
+        functools.partial(torch.optim.RMSprop, lr=1e-3, centered=True),
+        functools.partial(torch.optim.SGD, lr=1e-2),
+        functools.partial(torch.optim.Adadelta, lr=1e-2),
+    ):
+        settings = mw.TrainingConfig(epochs=1, batch_size=30, optimizer=make)
+        recipe = Recipe(model, data, settings.resolved(model.training_defaults), "cpu")
+        whole, first, second = (Learner(recipe, np.arange(60), 1) for _ in range(3))
+        whole.advance(2, Progress(), "")
+        first.advance(1, Progress(), "")
+        second.resume(*first.state())
+        second.advance(2, Progress(), "")
+        np.testing.assert_array_equal(whole.weights()["fc.bias"], second.weights()["fc.bias"])
+
+
+def test_runs_with_other_functions_are_other_runs(data, tmp_path):
+    model = mw.models.TorchClassifier(ResNet)
+
+    def audit(rate):
+        training = mw.TrainingConfig(epochs=1, optimizer=functools.partial(_adam, rate=rate))
+        return mw.Audit(model, data, tmp_path / "run", training, device="cpu")
+
+    audit(0.1)
+    audit(0.1)
+    with pytest.raises(ValueError, match=r"training optimizer is partial@.* there and partial@"):
+        audit(0.2)
+
+
+def _adam(parameters, rate):
+    return torch.optim.Adam(parameters, lr=rate)
+
+
+def test_what_makes_no_optimizer_is_said(data):
+    model = mw.models.TorchClassifier(ResNet)
+    with pytest.raises(TypeError, match=r"must make a torch\.optim\.Optimizer.*not int"):
+        taught(model, data, optimizer=lambda _parameters: 3)
+    with pytest.raises(ValueError, match=r"the schedule gives nan after 0\.0%"):
+        taught(model, data, schedule=lambda _done: float("nan"))
+
+
+def test_source_and_version_tell_models_apart(data):
+    one = mw.models.TorchClassifier(ResNet).describe(data)
+    assert one == mw.models.TorchClassifier(ResNet).describe(data)
+    other = mw.models.TorchClassifier(lambda n: ResNet(n, 8)).describe(data)
+    assert one["source"] != other["source"]
+    stated = [mw.models.TorchClassifier(ResNet, version=v).describe(data) for v in ("1", "1", "2")]
+    assert stated[0] == stated[1] != stated[2]
+    wider = functools.partial(ResNet, width=16)
+    assert mw.models.TorchClassifier(wider).describe(data)["parameters"] != one["parameters"]
+
+
+def test_making_a_description_draws_nothing_of_the_users(data):
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    mw.models.TorchClassifier(ViT).describe(data)
+    assert torch.rand(1) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "message"),
+    [
+        (lambda n: ResNet(n + 1), ValueError, r"shape \(1, 4\) for one image; the data have 3"),
+        (lambda n: nn.Conv2d(3, n, 3), ValueError, r"it must give \(1, 3\)"),
+        (lambda n: nn.Linear(7, n), ValueError, r"can't take an image of shape \(3, 16, 16\)"),
+        (lambda _n: 3, TypeError, "must give a torch.nn.Module, not int"),
+    ],
+)
+def test_modules_that_do_not_fit_are_refused(data, model, error, message):
+    with pytest.raises(error, match=message):
+        mw.models.TorchClassifier(model, version="1").build(data)
+
+
+def test_unknown_and_silent_layers_are_named(data):
+    with pytest.raises(ValueError, match="unknown layer 'layer9'; valid: conv1, bn1, relu, layer1"):
+        mw.models.TorchClassifier(ResNet, layers=["layer9"]).build(data)
+    module = ResNet(3)
+    module.unused = nn.Linear(2, 2)
+    model = mw.models.TorchClassifier(lambda _n: module, layers=["avgpool", "unused"])
+    with pytest.raises(ValueError, match=r"does not run 'unused'.*out of avgpool"):
+        taught(model, data, epochs=1).look_at(np.arange(3), capture=True)
+    with pytest.raises(TypeError, match="must be a function of the number of classes"):
+        mw.models.TorchClassifier(ResNet(3).state_dict())
+
+
+def test_much_memory_is_said_beforehand(data, monkeypatch):
+    monkeypatch.setattr("memowidgets.training.learner._MUCH_GB", 1e-4)
+    learner = taught(mw.models.TorchClassifier(ResNet, layers=["conv1", "avgpool"]), data, epochs=1)
+    size = 4e-9 * 60 * (8 * 16 * 16 + 16)
+    message = rf"60 samples at 2 layers take {size:.1f} GB of memory.*give the model pool=4"
+    with pytest.warns(UserWarning, match=message):
+        learner.look_at(np.arange(60), capture=True)
+
+
+def test_out_of_memory_halves_the_batch_says_so_once_and_changes_no_gradient(data):
+    largest = 4
+
+    class Small(nn.Module):
+        def __init__(self, n):
+            super().__init__()
+            self.head = nn.Linear(768, n)
+
+        def forward(self, x):
+            if len(x) > largest:
+                raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+            return self.head(x.flatten(1))
+
+    model = mw.models.TorchClassifier(Small, version="1", layers=["head"])
+    with pytest.warns(UserWarning, match="batches go through it in smaller parts") as told:
+        learner = taught(model, data, epochs=1, optimizer="sgd", lr=0.01)
+    assert len(told) == 1
+    seen = learner.look_at(np.arange(60))
+    largest = 99
+    whole = taught(
+        mw.models.TorchClassifier(Small, version="1", layers=["head"]),
+        data,
+        epochs=1,
+        optimizer="sgd",
+        lr=0.01,
+    )
+    np.testing.assert_allclose(
+        whole.weights()["head.weight"], learner.weights()["head.weight"], atol=1e-6
+    )
+    np.testing.assert_allclose(whole.look_at(np.arange(60)).logits, seen.logits, atol=1e-4)
+    largest = 0
+    with pytest.raises(MemoryError, match=r"does not hold a single sample.*what is finished is"):
+        learner.look_at(np.arange(3))

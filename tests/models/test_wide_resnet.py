@@ -1,0 +1,204 @@
+"""Wide residual networks: shape, size, first weights and schedule as their authors have them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import memowidgets as mw
+from memowidgets.models.wide_block import Block
+from memowidgets.progress import Progress
+from memowidgets.training.learner import Learner, Recipe
+
+
+def pictures(n=20, side=32, channels=3, classes=10):
+    rng = np.random.default_rng(0)
+    images = rng.integers(256, size=(n, side, side, channels)).astype(np.uint8)
+    return mw.data.ImageDataset.from_arrays(images, np.arange(n) % classes)
+
+
+def learner(data, seed=3, model=None, **settings):
+    model = model or mw.models.WideResNet(10, 1)
+    resolved = mw.TrainingConfig(**settings).resolved(model.training_defaults)
+    return Learner(Recipe(model, data, resolved, "cpu"), np.arange(len(data)), seed)
+
+
+@pytest.mark.parametrize(
+    ("depth", "width", "classes", "millions"),
+    [  # Zagoruyko and Komodakis, 2016, tables 3 and 4: CIFAR-10 and CIFAR-100
+        (16, 4, 10, 2.7),
+        (40, 1, 10, 0.6),
+        (40, 2, 10, 2.2),
+        (40, 4, 10, 8.9),
+        (16, 8, 10, 11.0),
+        (22, 8, 10, 17.2),
+    ],
+)
+def test_sizes_are_the_papers(depth, width, classes, millions):
+    module = mw.models.WideResNet(depth, width).skeleton(pictures(classes=classes))
+    count = sum(parameter.numel() for parameter in module.parameters())
+    assert count / 1e6 == pytest.approx(millions, abs=0.05)
+
+
+def test_parameters_of_16_4_are_these_to_the_last():
+    widths, inputs = (64, 128, 256), 16
+    expected = 3 * 16 * 9
+    for width in widths:
+        expected += 9 * inputs * width + 3 * 9 * width * width + inputs * width
+        expected += 2 * inputs + 3 * 2 * width
+        inputs = width
+    expected += 2 * 256 + 256 * 10 + 10
+    module = mw.models.WideResNet(16, 4).build(pictures())
+    assert sum(parameter.numel() for parameter in module.parameters()) == expected
+
+
+def test_maps_shrink_by_half_and_the_pooled_features_are_last():
+    data = pictures(10)
+    model = mw.models.WideResNet(16, 2, pool=None)
+    module = model.build(data).eval()
+    feed = model.feeder(data, torch.device("cpu"))
+    with torch.no_grad(), model.captured(module) as kept:
+        logits, _ = model.outputs(module, feed(np.arange(4)), torch.from_numpy(data.labels[:4]))
+    assert logits.shape == (4, 10)
+    assert tuple(kept) == model.layer_names(module)
+    assert kept["conv"].shape[1] == 16 * 32 * 32
+    assert kept["group1.block2"].shape[1] == 32 * 32 * 32
+    assert kept["group2.block1.conv1"].shape[1] == 64 * 16 * 16
+    assert kept["group3.block2"].shape[1] == 128 * 8 * 8
+    assert kept["features"].shape[1] == 128
+    maps = kept["last"].reshape(4, 128, 64)
+    torch.testing.assert_close(kept["features"], maps.mean(dim=2))
+    assert maps.min() == 0  # after the last ReLU
+
+
+def test_large_activations_are_pooled_and_small_ones_are_not():
+    data, model = pictures(2), mw.models.WideResNet(10, 1)
+    whole, pooled = mw.models.WideResNet(10, 1, pool=None), mw.models.WideResNet(10, 1, pool=2)
+    module = model.build(data).eval()
+    batch = model.feeder(data, torch.device("cpu"))(np.arange(2))
+    kept = {}
+    for key, recipe in {"auto": model, "whole": whole, "pooled": pooled}.items():
+        with torch.no_grad(), recipe.captured(module) as kept[key]:
+            module(batch)
+    assert kept["auto"]["conv"].shape[1] == 16 * 16  # 16 384 values are too many
+    assert kept["auto"]["group2.block1"].shape[1] == 32 * 16 * 16  # 8192 are not
+    assert kept["pooled"]["group2.block1"].shape[1] == 32 * 4
+    blocks = kept["whole"]["conv"].reshape(2, 16, 4, 8, 4, 8).mean(dim=(3, 5))
+    torch.testing.assert_close(kept["auto"]["conv"], blocks.flatten(1))
+
+
+def test_a_block_adds_what_came_in():
+    block = Block(4, 4, 1).eval()
+    images = torch.randn(2, 4, 8, 8)
+    torch.nn.init.zeros_(block.conv2.weight)
+    torch.testing.assert_close(block(images), images)
+    wider = Block(4, 8, 2).eval()
+    torch.nn.init.zeros_(wider.conv2.weight)
+    expected = wider.shortcut(torch.relu(wider.norm1(images)))
+    torch.testing.assert_close(wider(images), expected)
+
+
+def test_first_weights_keep_the_variance_by_fan_out():
+    module = mw.models.WideResNet(16, 4).build(pictures())
+    for name, weight in module.named_parameters():
+        if weight.ndim == 4 and weight.numel() > 2000:
+            expected = np.sqrt(2 / (weight.shape[0] * weight.shape[2] * weight.shape[3]))
+            assert weight.std().item() == pytest.approx(expected, rel=0.1), name
+            assert abs(weight.mean().item()) < expected / 5
+    assert not module.classifier.bias.any()
+
+
+def test_input_and_classes_follow_the_data():
+    data = pictures(6, side=17, channels=1, classes=3)
+    model = mw.models.WideResNet(10, 1)
+    module = model.build(data).eval()
+    assert module(model.feeder(data, torch.device("cpu"))(np.arange(6))).shape == (6, 3)
+
+
+@pytest.mark.parametrize(("depth", "width"), [(15, 4), (4, 1), (16, 0), (16, 1.5)])
+def test_other_sizes_are_refused(depth, width):
+    with pytest.raises(ValueError, match=r"depth is 6 n|width is a factor"):
+        mw.models.WideResNet(depth, width)
+
+
+@pytest.mark.parametrize("pool", [0, -4, "4", True, 2.0])
+def test_other_poolings_are_refused(pool):
+    with pytest.raises(ValueError, match="pool is 'auto', None or a number"):
+        mw.models.WideResNet(pool=pool)
+
+
+def test_the_schedule_is_the_papers():
+    settings = mw.TrainingConfig().resolved(mw.models.WideResNet.training_defaults)
+    per_epoch = settings.steps_per_epoch(49_750)
+    rates = [settings.rate(epoch * per_epoch, 49_750) for epoch in (0, 149, 150, 224, 225, 299)]
+    assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
+    assert (settings.optimizer, settings.batch_size) == ("sgd", 64)
+    assert (settings.weight_decay, settings.augment) == (1e-4, "none")
+
+
+def test_a_fixed_batch_is_overfitted():
+    data = pictures(16)
+    taught = learner(data, epochs=40, batch_size=16)
+    before = taught.look_at(np.arange(16)).losses.mean()
+    taught.advance(40, Progress(), "training")
+    after = taught.look_at(np.arange(16))
+    assert after.accuracy(data.labels) == 1
+    assert after.losses.mean() < before / 5
+
+
+@pytest.mark.parametrize("augment", ["none", "flip+crop"])
+def test_interrupted_it_ends_bit_for_bit_alike(augment):
+    settings = {"epochs": 4, "batch_size": 8, "augment": augment}
+    data = pictures(24, side=12)
+    whole, first, second = (learner(data, **settings) for _ in range(3))
+    whole.advance(12, Progress(), "training")
+    first.advance(5, Progress(), "training")
+    second.resume(*first.state())
+    second.advance(12, Progress(), "training")
+    ends, again = whole.weights(), second.weights()
+    for name in ends:
+        np.testing.assert_array_equal(ends[name], again[name], err_msg=name)
+
+
+def test_another_seed_or_augmentation_ends_elsewhere():
+    data = pictures(24, side=12)
+    ends = []
+    for seed, augment in ((3, "none"), (4, "none"), (3, "flip"), (3, "crop")):
+        taught = learner(data, seed, epochs=1, batch_size=8, augment=augment)
+        taught.advance(3, Progress(), "training")
+        ends.append(taught.weights()["classifier.weight"])
+    assert all(not np.array_equal(ends[0], other) for other in ends[1:])
+
+
+def test_augmented_images_are_mirrored_or_shifted_ones():
+    data = pictures(40, side=16)
+    model = mw.models.WideResNet(10, 1)
+    plain = model.feeder(data, torch.device("cpu"))(np.arange(40))
+    flipped = model.augmented(plain, "flip")
+    kept = (flipped == plain).flatten(1).all(dim=1)
+    mirrored = (flipped == plain.flip(3)).flatten(1).all(dim=1)
+    assert (kept ^ mirrored).all()
+    assert 5 < mirrored.sum() < 35
+    shifted = model.augmented(plain, "crop")
+    padded = torch.nn.functional.pad(plain, (2, 2, 2, 2))
+    offsets = set()
+    for i in range(40):
+        places = [
+            (y, x)
+            for y in range(5)
+            for x in range(5)
+            if torch.equal(shifted[i], padded[i, :, y : y + 16, x : x + 16])
+        ]
+        assert len(places) == 1
+        offsets.add(places[0])
+    assert len(offsets) > 8
+
+
+def test_augmentation_is_for_images_that_are_trained_on():
+    data = mw.data.make_mcqs(20)
+    model = mw.models.CausalLM.from_scratch(data, layers=1, width=16)
+    with pytest.raises(ValueError, match="'flip' is for images"):
+        mw.TrainingConfig(augment="flip").resolved(model.training_defaults)
+    looks = [learner(pictures(8, side=8), epochs=1, augment="flip").look_at(np.arange(8))] * 2
+    np.testing.assert_array_equal(looks[0].logits, looks[1].logits)

@@ -1,0 +1,292 @@
+"""Folders and zips of pictures: the good ones are taken, the others named, hostile ones refused."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import warnings
+import zipfile
+import zlib
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from memowidgets.data import ImageDataset
+from memowidgets.data.ood import digit_collages, fitted
+
+pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+
+
+def noise(seed=0, size=(8, 8, 3)):
+    return np.random.default_rng(seed).integers(256, size=size).astype(np.uint8)
+
+
+def save(path, array, kind=None, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pillow.fromarray(array).save(path, kind, **options)
+
+
+@pytest.fixture
+def pets(tmp_path):
+    for i in range(3):
+        save(tmp_path / "cats" / f"{i}.png", noise(i))
+        save(tmp_path / "dogs" / f"{i}.png", noise(10 + i))
+    return tmp_path
+
+
+def said(call):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        data = call()
+    return data, "\n".join(str(warning.message) for warning in told)
+
+
+def test_class_folders_become_classes_and_paths_ids(pets):
+    data = ImageDataset.from_folder(pets)
+    assert data.class_names == ("cats", "dogs")
+    assert data.ids.tolist() == [f"{name}/{i}.png" for name in ("cats", "dogs") for i in range(3)]
+    np.testing.assert_array_equal(data.images[4], noise(11))
+    assert data.images.dtype == np.uint8
+    assert data.source["loader"] == "from_folder"
+
+
+def test_a_zip_is_read_where_it_lies_also_below_one_top_folder(pets, tmp_path):
+    plain = ImageDataset.from_folder(pets)
+    for top in ("", "pets/"):
+        file = tmp_path / f"{len(top)}.zip"
+        with zipfile.ZipFile(file, "w") as out:
+            for name in plain.ids:
+                out.write(pets / name, top + name)
+            out.writestr("__MACOSX/cats/._0.png", b"x")
+        data = ImageDataset.from_folder(file)
+        np.testing.assert_array_equal(data.images, plain.images)
+        assert data.class_names == plain.class_names
+
+
+def test_what_is_no_good_picture_is_left_out_and_named(pets):
+    (pets / "readme.txt").write_text("hello")
+    (pets / "cats" / "notes.txt").write_text("no picture")
+    (pets / "cats" / "empty.png").write_bytes(b"")
+    whole = (pets / "dogs" / "0.png").read_bytes()
+    (pets / "dogs" / "broken.png").write_bytes(whole[: len(whole) // 2])
+    (pets / "dogs" / "bomb.png").write_bytes(_png_that_claims(60_000, 60_000))
+    (pets / "cats" / ".hidden.png").write_bytes(whole)
+    data, told = said(lambda: ImageDataset.from_folder(pets))
+    assert len(data) == 6
+    assert "5 files" in told
+    assert "1 outside the class folders (readme.txt)" in told
+    assert "1 not a picture (cats/notes.txt)" in told
+    assert "1 empty (cats/empty.png)" in told
+    assert "1 broken (dogs/broken.png)" in told
+    assert "1 more than 50 million pixels (dogs/bomb.png)" in told
+    assert "hidden" not in told
+
+
+def _png_that_claims(width, height):
+    def chunk(kind, content):
+        check = zlib.crc32(kind + content)
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    pixels = zlib.compress(b"\0" * 10_000)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels)
+
+
+def test_a_broken_picture_of_any_kind_never_ends_the_reading(pets):
+    rng = np.random.default_rng(0)
+    for kind in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM"):
+        out = io.BytesIO()
+        pillow.fromarray(noise(3, (40, 40, 3))).save(out, kind)
+        for i in range(12):
+            raw = bytearray(out.getvalue()[: rng.integers(10, len(out.getvalue()))])
+            for place in rng.integers(len(raw), size=4):
+                raw[place] = rng.integers(256)
+            (pets / "cats" / f"damaged-{i}.{kind}").write_bytes(raw)
+    data, _ = said(lambda: ImageDataset.from_folder(pets, resize=8))
+    assert len(data) >= 6
+
+
+def test_sixteen_bits_are_brought_to_eight_not_cut_off(tmp_path):
+    levels = np.linspace(0, 65535, 64).reshape(8, 8).astype(np.uint16)
+    for name in ("a", "b"):
+        save(tmp_path / name / "deep.png", levels)
+    data, told = said(lambda: ImageDataset.from_folder(tmp_path))
+    np.testing.assert_array_equal(data.images[0, ..., 0], np.rint(levels / 257))
+    assert "2 pictures" in told
+    assert "16-bit, brought to 8 (a/deep.png, b/deep.png)" in told
+
+
+def test_grey_pictures_stay_grey_alone_and_become_colour_among_others(tmp_path):
+    save(tmp_path / "a" / "1.png", noise(1, (8, 8)))
+    save(tmp_path / "b" / "1.jpg", noise(2, (8, 8)))
+    assert ImageDataset.from_folder(tmp_path).images.shape == (2, 8, 8, 1)
+    save(tmp_path / "b" / "2.png", noise(3))
+    data, told = said(lambda: ImageDataset.from_folder(tmp_path))
+    assert data.images.shape == (3, 8, 8, 3)
+    assert "2 grey pictures" in told
+    np.testing.assert_array_equal(data.images[0], noise(1, (8, 8))[..., None].repeat(3, axis=2))
+
+
+def test_animated_transparent_and_palette_pictures(pets):
+    frames = [pillow.fromarray(noise(i)) for i in range(3)]
+    frames[0].save(pets / "cats" / "moving.gif", save_all=True, append_images=frames[1:])
+    clear = noise(5, (8, 8, 4))
+    clear[..., 3] = 0
+    save(pets / "cats" / "clear.png", clear)
+    frames[1].quantize(16).save(pets / "dogs" / "palette.png")
+    data, told = said(lambda: ImageDataset.from_folder(pets))
+    assert len(data) == 9
+    assert "animated, the first image is taken (cats/moving.gif)" in told
+    assert "transparent parts became white (cats/clear.png)" in told
+    assert (data.images[data.ids.tolist().index("cats/clear.png")] == 255).all()
+    palette = data.images[data.ids.tolist().index("dogs/palette.png")].astype(int)
+    assert np.abs(palette - noise(1)).mean() < 40
+
+
+def test_different_sizes_are_named_and_resize_mends_them(pets):
+    save(pets / "dogs" / "wide.png", noise(7, (8, 16, 3)))
+    with pytest.raises(ValueError, match=r"'cats/0.png' is 8×8 .*'dogs/wide.png' is 8×16.*resize="):
+        ImageDataset.from_folder(pets)
+    assert ImageDataset.from_folder(pets, resize=6).images.shape == (7, 6, 6, 3)
+    assert ImageDataset.from_folder(pets, resize=(4, 12)).images.shape == (7, 4, 12, 3)
+
+
+def test_a_square_is_cut_out_of_the_middle(tmp_path):
+    wide = np.zeros((8, 24, 3), np.uint8)
+    wide[:, 8:16] = 200
+    for name in ("a", "b"):
+        save(tmp_path / name / "1.png", wide)
+    np.testing.assert_array_equal(ImageDataset.from_folder(tmp_path, resize=8).images, 200)
+
+
+@pytest.mark.parametrize("size", [0, -1, (8,), (8, 0), (8, 8, 3), "8", 8.5, True])
+def test_other_sizes_are_refused(pets, size):
+    with pytest.raises(ValueError, match="resize is a number of pixels or"):
+        ImageDataset.from_folder(pets, resize=size)
+
+
+def test_one_class_or_none_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="holds no picture: .* two class folders"):
+        ImageDataset.from_folder(tmp_path)
+    save(tmp_path / "cats" / "1.png", noise())
+    (tmp_path / "dogs").mkdir()
+    with pytest.raises(ValueError, match="one class folder with pictures, 'cats'"):
+        ImageDataset.from_folder(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no folder or zip"):
+        ImageDataset.from_folder(tmp_path / "nowhere")
+
+
+def test_train_and_test_are_no_classes(tmp_path):
+    for split in ("test", "train"):
+        for name in ("cats", "dogs"):
+            save(tmp_path / split / name / "1.png", noise())
+    with pytest.raises(ValueError, match="test and train, each with the same folders in it"):
+        ImageDataset.from_folder(tmp_path)
+    assert ImageDataset.from_folder(tmp_path / "train").class_names == ("cats", "dogs")
+
+
+def test_odd_names_are_kept_as_text(tmp_path):
+    odd = ["<img src=x onerror=alert(1)>", "..cats", " spaced ", "né e", "日本", "a" * 200]
+    for i, name in enumerate(odd):
+        save(tmp_path / name / "1 .png", noise(i))
+    data = ImageDataset.from_folder(tmp_path)
+    assert len(data.class_names) == len(odd) - 1  # a name that begins with a dot is hidden
+    assert odd[0] in data.class_names
+    raw = os.fsencode(tmp_path) + b"/b\xff"
+    Path(os.fsdecode(raw)).mkdir()
+    save(tmp_path / os.fsdecode(b"b\xff") / "1.png", noise(9))
+    assert r"b\xff" in "".join(ImageDataset.from_folder(tmp_path).class_names).replace(
+        "\\udc", "\\x"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil.png", "cats/../../evil.png", "/etc/evil.png", "C:/a.png"]
+)
+def test_a_zip_that_climbs_out_is_refused(tmp_path, name):
+    with zipfile.ZipFile(tmp_path / "bad.zip", "w") as out:
+        out.writestr(name, b"x")
+    with pytest.raises(ValueError, match="climbs out of it"):
+        ImageDataset.from_folder(tmp_path / "bad.zip")
+
+
+def test_a_bomb_in_a_zip_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr("cats/1.png", b"\0" * 5_000_000)
+    with pytest.raises(ValueError, match=r"looks like a decompression bomb: 'cats/1\.png' swells"):
+        ImageDataset.from_folder(tmp_path / "bomb.zip")
+
+
+def test_what_is_no_zip_or_a_damaged_one_is_said(pets, tmp_path):
+    (tmp_path / "text.zip").write_text("no zip")
+    with pytest.raises(ValueError, match="neither a folder nor a zip"):
+        ImageDataset.from_folder(tmp_path / "text.zip")
+    file = tmp_path / "damaged.zip"
+    with zipfile.ZipFile(file, "w") as out:
+        for name in ("cats/0.png", "cats/1.png", "dogs/0.png"):
+            out.write(pets / name, name)
+    raw = bytearray(file.read_bytes())
+    raw[60] ^= 0xFF  # in the first picture
+    file.write_bytes(raw)
+    data, told = said(lambda: ImageDataset.from_folder(file))
+    assert data.ids.tolist() == ["cats/1.png", "dogs/0.png"]
+    assert "1 broken (cats/0.png)" in told
+
+
+def test_other_processes_map_the_pixels_and_get_no_copy(pets, tmp_path):
+    data = ImageDataset.from_folder(pets)
+    shared = data.shared(tmp_path)
+    assert (tmp_path / "images.uint8").stat().st_mode & 0o077 == 0
+    sent = cloudpickle.dumps(shared)
+    assert data.images.tobytes()[:50] not in sent
+    got = cloudpickle.loads(sent)
+    assert isinstance(got.images, np.memmap)
+    np.testing.assert_array_equal(got.images, data.images)
+    assert got.content_hashes() == data.content_hashes()
+    part = cloudpickle.loads(cloudpickle.dumps(shared.take([3, 1])))
+    np.testing.assert_array_equal(part.images, data.images[[3, 1]])
+
+
+def test_canaries_of_another_source_no_two_alike():
+    rng = np.random.default_rng(0)
+    odd = digit_collages(60, (32, 32, 3), rng).reshape(60, -1).astype(float)
+    distances = np.linalg.norm(odd[:, None] - odd[None], axis=2) + 1e9 * np.eye(60)
+    assert distances.min() / np.sqrt(odd.shape[1]) > 10  # grey levels, root mean square
+    assert len(digit_collages(0, (8, 8, 1), rng)) == 0
+
+
+def test_images_are_fitted_by_averaging():
+    image = np.arange(64, dtype=np.uint8).reshape(8, 8, 1)
+    np.testing.assert_array_equal(fitted(image, (8, 8, 1)), image)
+    small = fitted(np.repeat(image, 3, axis=2) * 3, (4, 4, 1))
+    assert small.shape == (4, 4, 1)
+    assert abs(small.mean() - image.mean() * 3) < 1
+    flat = np.full((5, 9, 1), 77, np.uint8)
+    np.testing.assert_array_equal(fitted(flat, (32, 20, 3)), 77)
+
+
+def test_canaries_from_a_dataset_are_its_images_under_random_labels():
+    labels = np.arange(300) % 10
+    data = ImageDataset.from_arrays(np.zeros((300, 16, 16, 3), np.uint8), labels)
+    other = ImageDataset.from_arrays(noise(1, (250, 8, 8, 1)), np.arange(250) % 2)
+    planted = data.with_canaries(200, kind=other, seed=4)
+    chosen = planted.canaries
+    sources = {fitted(image, (16, 16, 3)).tobytes() for image in other.images}
+    found = [image.tobytes() for image in planted.images[chosen]]
+    assert len(set(found)) == 200  # none twice
+    assert set(found) <= sources
+    assert 0.02 < (planted.labels[chosen] == labels[chosen]).mean() < 0.25  # random ones
+    np.testing.assert_array_equal(planted.labels[~chosen], labels[~chosen])
+    assert not planted.images[~chosen].any()
+    assert all(
+        name.startswith("canary/") == bool(c) for name, c in zip(planted.ids, chosen, strict=True)
+    )
+    again = data.with_canaries(200, kind=other, seed=4)
+    np.testing.assert_array_equal(again.images, planted.images)
+    with pytest.raises(ValueError, match="260 canaries are asked for, but their dataset has 250"):
+        data.with_canaries(260, kind=other)
+    with pytest.raises(ValueError, match="301 canaries do not fit into 300 images"):
+        data.with_canaries(301, kind="ood")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         memorization,
         metrics,
         models,
+        teaching,
         training,
         widgets,
     )
@@ -31,6 +32,7 @@ _ROOMS = (
     "memorization",
     "metrics",
     "models",
+    "teaching",
     "training",
     "widgets",
 )
@@ -50,6 +52,7 @@ __all__ = [
     "metrics",
     "models",
     "open_recorded",
+    "teaching",
     "training",
     "widgets",
 ]

@@ -1,0 +1,36 @@
+"""Checks of what the playgrounds are set to; no widgets here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["whole_within", "within"]
+
+
+def within(name: str, value: Any, low: float, high: float) -> float:
+    """A finite number between two ends, or one sentence on what is wrong.
+
+    Examples
+    --------
+    >>> within("epsilon", 0.1, 0.0, 0.5)
+    0.1
+    """
+    number = float(value)
+    if not (math.isfinite(number) and low <= number <= high):
+        raise ValueError(f"{name} must be between {low:g} and {high:g}, not {number:g}")
+    return number
+
+
+def whole_within(name: str, value: Any, low: int, high: int, *, allowed: Sequence[int] = ()) -> int:
+    """A whole number between two ends, or one of those that are allowed."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
+    if allowed and value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, not {value}")
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be between {low} and {high}, not {value}")
+    return int(value)

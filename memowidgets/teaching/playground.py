@@ -1,0 +1,97 @@
+"""What the playgrounds have in common, Python side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anywidget
+
+from memowidgets.widgets.cells import created, displayed
+from memowidgets.widgets.newest import Newest
+from memowidgets.widgets.standin import bundle, table
+
+__all__ = ["Playground"]
+
+
+class Playground(anywidget.AnyWidget):
+    """A front end that moves by itself, and the official numbers once the hand rests."""
+
+    _title = "Playground"
+
+    def __init__(self, **traits: Any) -> None:
+        self._worker = Newest(f"memowidgets-{type(self).__name__.lower()}")
+        self._job: Callable[[], None] | None = None
+        self._held = True
+        super().__init__(**traits)
+        self._held = False
+        self._changed()
+        created(self)
+
+    def close(self) -> None:
+        """Take the widget and its layout off the page and out of memory."""
+        if self.layout is not None and self.comm is not None:
+            self.layout.close()
+        super().close()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until what is worked out aside is there; whether that is so.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait at most.
+        """
+        return self._worker.wait(timeout)
+
+    # ---------------------------------------------------------------- what changes
+
+    @contextmanager
+    def _at_once(self) -> Iterator[None]:
+        """Let several traits change before anything is worked out."""
+        before, self._held = self._held, True
+        try:
+            with self.hold_sync():
+                yield
+                self._held = before
+                if not before:
+                    self._settle()
+        finally:
+            self._held = before
+        self._work_aside()
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take what the front end sends, all of it before anything is worked out."""
+        with self._at_once():
+            super().set_state(sync_data)
+
+    def _changed(self, _change: Any = None) -> None:
+        """Work out the official numbers, unless more is about to change."""
+        if not self._held:
+            self._settle()
+            self._work_aside()
+
+    def _settle(self) -> None:
+        """Work out what is quick; what is not becomes `_job`."""
+        raise NotImplementedError
+
+    def _work_aside(self) -> None:
+        """Start the job in its thread; never while traits are held back from the page."""
+        if self._job is not None and not self._held:
+            job, self._job = self._job, None
+            self._worker.run(job)
+
+    # ---------------------------------------------------------------- without a page
+
+    def _facts(self) -> list[tuple[str, str]]:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name} {value}" for name, value in self._facts())
+        return f"{type(self).__name__}({facts})"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        displayed(self)
+        stand_in = table(self._title, self._facts())
+        return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)

@@ -1,0 +1,196 @@
+"""Simulated logit gaps of shadow models, and what LiRA makes of few of them; no widgets here."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memowidgets.memorization import log_lira
+from memowidgets.memorization.density import Densities
+from memowidgets.memorization.gaps import Side, moments
+from memowidgets.memorization.variance import Variance
+from memowidgets.teaching.chance import normals, uniforms
+
+__all__ = ["OTHERS", "REDRAWS", "VARIANCES", "Result", "Sample", "judged", "others_gaps"]
+
+Floats = NDArray[np.float64]
+
+VARIANCES: tuple[str, ...] = get_args(Variance)
+MOST_MODELS = 256
+REDRAWS = 200
+OTHERS = 100  # samples beside the one that is looked at, which the pooled variances need
+TYPICAL = 1.5  # deviation of a usual sample's gaps, in logits
+OUT_MEAN = 2.0
+_FREEDOM = 6  # how much variances differ from sample to sample: χ² with so many degrees
+_SIDE = MOST_MODELS // 2
+_STREAMS = {"in": 0, "out": 1}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample under shadow models, and how its gaps are truly distributed.
+
+    Attributes
+    ----------
+    n_in, n_out : int
+        Shadow models that trained on the sample, and others.
+    effect : float
+        By how much training on the sample raises its mean gap, in logits.
+    spread : float
+        True deviation of its gaps on either side, in logits.
+    seed : int
+        Of the shadow models.
+    given : (gaps in, gaps out) or None
+        Measured gaps in place of simulated ones; their moments are then taken for the truth.
+    """
+
+    n_in: int
+    n_out: int
+    effect: float
+    spread: float
+    seed: int
+    given: tuple[Floats, Floats] | None = None
+
+    @property
+    def truth(self) -> tuple[float, float, float, float]:
+        """Mean and deviation of the gaps in, and of those out."""
+        if self.given is None:
+            return OUT_MEAN + self.effect, self.spread, OUT_MEAN, self.spread
+        inside, outside = self.given
+        return tuple(map(float, (inside.mean(), inside.std(), outside.mean(), outside.std())))  # type: ignore[return-value]
+
+    def gaps(self, redraw: int = 0) -> tuple[Floats, Floats]:
+        """Gaps in and out; those of re-draw 0 are the ones that are shown."""
+        if self.given is not None and redraw == 0:
+            return self.given
+        mean_in, spread_in, mean_out, spread_out = self.truth
+        inside = mean_in + spread_in * _own_draws(self.seed, "in", redraw, self.n_in)
+        outside = mean_out + spread_out * _own_draws(self.seed, "out", redraw, self.n_out)
+        return inside, outside
+
+    def table(self) -> tuple[Floats, NDArray[np.bool_]]:
+        """Gaps (models, 1 + others) as `log_lira` takes them, and which models are in."""
+        inside, outside = self.gaps()
+        own = np.concatenate([inside, outside])[:, None]
+        gaps = np.concatenate([own, others_gaps(self.seed, self.n_in, self.n_out)], axis=1)
+        members = np.arange(len(gaps)) < self.n_in
+        return gaps, np.repeat(members[:, None], gaps.shape[1], axis=1)
+
+    def true_ratio(self, gap: float) -> float:
+        """Log-LiRA of a gap if both distributions were known."""
+        mean_in, spread_in, mean_out, spread_out = self.truth
+        if not (spread_in and spread_out):
+            return float("nan")
+        return float(
+            np.log(spread_out / spread_in)
+            - 0.5 * ((gap - mean_in) / spread_in) ** 2
+            + 0.5 * ((gap - mean_out) / spread_out) ** 2
+        )
+
+
+def _own_draws(seed: int, side: str, redraw: int, count: int) -> Floats:
+    """Standard normal draws of the sample itself: more models begin with the same ones."""
+    stream = _STREAMS[side] * (REDRAWS + 1) + redraw
+    return normals(seed, stream * _SIDE, count)
+
+
+def others_gaps(seed: int, n_in: int, n_out: int) -> Floats:
+    """Gaps (n_in + n_out, others) of usual samples, whose deviations differ.
+
+    Their means are no matter and left at 0.
+
+    Examples
+    --------
+    >>> others_gaps(0, 4, 4).shape
+    (8, 100)
+    """
+    exponentials = -np.log(uniforms(-1, 0, OTHERS * _FREEDOM // 2)).reshape(OTHERS, -1)
+    deviations = TYPICAL * np.sqrt(_FREEDOM / (2 * exponentials.sum(axis=1)))
+    begin = 2 * (REDRAWS + 1) * _SIDE
+    draws = normals(seed, begin, 2 * OTHERS * _SIDE).reshape(2, OTHERS, _SIDE)
+    both = np.concatenate([draws[0, :, :n_in].T, draws[1, :, :n_out].T])
+    return np.asarray(both * deviations)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What LiRA says of the sample's gap under the target.
+
+    Attributes
+    ----------
+    log_lira, std : float
+        Official value and its jackknife error, in nats; NaN where too few models are left.
+    estimates : dict
+        For each variance choice and side: squares, count and shared of `Estimate`, and the
+        least variance; this is what the front end moves the target with.
+    redraws : dict
+        For each variance choice, log-LiRA (200,) that other shadow models would have given.
+    remarks : tuple of str
+        Warnings that apply.
+    """
+
+    log_lira: float
+    std: float
+    estimates: dict[str, Any]
+    redraws: dict[str, Floats]
+    remarks: tuple[str, ...]
+
+
+def judged(sample: Sample, target_gap: float, variance: str) -> Result:
+    """Log-LiRA of the target's gap, and of as many re-draws of the sample's shadow models.
+
+    Re-draws keep what the other samples say of variances: their shadow models stay.
+    """
+    gaps, members = sample.table()
+    goal = np.zeros(gaps.shape[1])
+    goal[0] = target_gap
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ratio, error = log_lira(gaps, members, goal, variance, return_std=True)
+    found = moments(gaps, members)
+    densities = {name: Densities.fit(found.inside, found.outside, name) for name in VARIANCES}
+    inside, outside = _redrawn(sample)
+    again = {
+        name: replace(fitted, inside=inside, outside=outside).ratio(np.full(REDRAWS, target_gap))
+        for name, fitted in densities.items()
+    }
+    estimates = {name: _wire(fitted) for name, fitted in densities.items()}
+    remarks = ["fewer than 8 models on a side"] if caught else []
+    return Result(float(ratio[0]), float(error[0]), estimates, again, tuple(remarks))
+
+
+def _redrawn(sample: Sample) -> tuple[Side, Side]:
+    """Moments of both sides under re-draws 1 to 200."""
+    pairs = [sample.gaps(redraw) for redraw in range(1, REDRAWS + 1)]
+    inside, outside = (np.stack(side, axis=1) for side in zip(*pairs, strict=True))
+    return _side(inside), _side(outside)
+
+
+def _side(gaps: Floats) -> Side:
+    mean = gaps.mean(axis=0)
+    return Side(np.full(gaps.shape[1], float(len(gaps))), mean, ((gaps - mean) ** 2).sum(axis=0))
+
+
+def _wire(fitted: Densities) -> dict[str, Any]:
+    sides = {"in": fitted.spread_in, "out": fitted.spread_out}
+    wire: dict[str, Any] = {
+        side: {"squares": e.squares, "count": e.count, "shared": e.shared}
+        for side, e in sides.items()
+    }
+    return {**wire, "least": fitted.least}
+
+
+def checked_gaps(inside: ArrayLike, outside: ArrayLike) -> tuple[Floats, Floats]:
+    """Two rows of measured gaps, or one sentence on what is wrong."""
+    sides = np.array(inside, dtype=np.float64), np.array(outside, dtype=np.float64)
+    for name, side in zip(("gaps_in", "gaps_out"), sides, strict=True):
+        if side.ndim != 1 or not 2 <= len(side) <= _SIDE:
+            raise ValueError(f"{name} must hold 2 to {_SIDE} gaps in one row, not {side.shape}")
+        if not np.isfinite(side).all():
+            row = int((~np.isfinite(side)).argmax())
+            raise ValueError(f"{name} must be finite: gap {row} is {side[row]}")
+    return sides

@@ -1,0 +1,489 @@
+/** What the playgrounds share: plots on a canvas, sliders, numbers and words. */
+
+import { html, KERNEL_GONE, listeners, onWidth, root, setAttributes, tell } from "../../widgets/static/dom.js";
+
+/** @typedef {import("../../widgets/static/dom.js").Model} Model */
+
+/* ---------------------------------------------------------------- numbers */
+
+/**
+ * @param {number} x
+ * @param {number} digits
+ */
+export function fixedText(x, digits) {
+  if (!Number.isFinite(x)) return Number.isNaN(x) ? "–" : x > 0 ? "∞" : "−∞";
+  const text = Math.abs(x).toFixed(digits);
+  return x < 0 && Number(text) !== 0 ? `−${text}` : text;
+}
+
+/** @param {number} share */
+export function shareText(share) {
+  return Number.isFinite(share) ? `${fixedText(100 * share, 1)} %` : "–";
+}
+
+/**
+ * Round numbers between two ends, about so many.
+ * @param {number} low
+ * @param {number} high
+ * @param {number} about
+ */
+export function roundTicks(low, high, about) {
+  const raw = (high - low) / about;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = power * ([1, 2, 5, 10].find((factor) => factor * power >= raw) ?? 10);
+  const found = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i++) found.push(i * step);
+  return found;
+}
+
+/** @param {number} tick */
+export function plainText(tick) {
+  return String(Number(tick.toPrecision(6))).replace("-", "−");
+}
+
+/**
+ * A linear scale from numbers to pixels.
+ * @param {number} low
+ * @param {number} high
+ * @param {number} from  pixel of `low`
+ * @param {number} to
+ */
+export function linear(low, high, from, to) {
+  const slope = (to - from) / (high - low);
+  return {
+    low,
+    high,
+    at: (/** @type {number} */ x) => from + (x - low) * slope,
+    back: (/** @type {number} */ pixel) => low + (pixel - from) / slope,
+    clip: (/** @type {number} */ x) => from + (Math.min(high, Math.max(low, x)) - low) * slope,
+  };
+}
+
+/** @typedef {ReturnType<typeof linear>} Scale */
+
+/* ---------------------------------------------------------------- colours */
+
+const COLOURS = ["bg", "fg", "muted", "line", "soft", "accent", "risk", "risk-text", "other", "in", "out", "c0", "c1", "c2", "c3"];
+
+/** @typedef {Record<string, string>} Palette */
+
+/**
+ * The theme's colours as they are now.
+ * @param {Element} element
+ * @returns {Palette}
+ */
+function paletteOf(element) {
+  const style = getComputedStyle(element);
+  return Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--mw-${name}`).trim()]));
+}
+
+/* ---------------------------------------------------------------- plots */
+
+/**
+ * @typedef {{left: number, right: number, top: number, bottom: number}} Frame
+ */
+
+/** A canvas with an inner frame, sharp on every screen. */
+export class Plot {
+  /**
+   * @param {string} name
+   * @param {number} height
+   * @param {Frame} margin
+   */
+  constructor(name, height, margin) {
+    this.canvas = html("canvas", { class: `mw-plot mw-plot-${name}`, role: "img" });
+    this.canvas.style.height = `${height}px`;
+    this.element = this.canvas;
+    this.height = height;
+    this.margin = margin;
+    this.width = 0;
+    this.context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
+    /** @type {Frame} */
+    this.frame = { left: 0, right: 1, top: 0, bottom: 1 };
+  }
+
+  /** Takes the size that the page gives it; after that the canvas is empty. */
+  fit() {
+    const ratio = window.devicePixelRatio || 1;
+    this.width = this.canvas.clientWidth;
+    this.height = this.canvas.clientHeight;
+    this.canvas.width = Math.round(this.width * ratio);
+    this.canvas.height = Math.round(this.height * ratio);
+    this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const { left, right, top, bottom } = this.margin;
+    this.frame = { left, top, right: this.width - right, bottom: this.height - bottom };
+  }
+
+  /** @param {Palette} palette */
+  begin(palette) {
+    const { context } = this;
+    this.palette = palette;
+    context.clearRect(0, 0, this.width, this.height);
+    context.font = `12px ${this.font ?? (this.font = getComputedStyle(this.canvas).fontFamily)}`;
+    context.lineJoin = "round";
+    context.lineCap = "butt";
+    context.setLineDash([]);
+    context.globalAlpha = 1;
+    return context;
+  }
+
+  /** @param {string} name */
+  colour(name) {
+    return /** @type {Palette} */ (this.palette)[name];
+  }
+
+  /**
+   * @param {string} words
+   * @param {number} x
+   * @param {number} y
+   * @param {{colour?: string, align?: CanvasTextAlign, bold?: boolean, halo?: boolean}} [how]
+   */
+  text(words, x, y, { colour = "muted", align = "left", bold = false, halo = false } = {}) {
+    const { context } = this;
+    const font = context.font;
+    if (bold) context.font = `600 ${font}`;
+    context.textAlign = align;
+    if (halo) {
+      context.strokeStyle = this.colour("bg");
+      context.lineWidth = 4;
+      context.strokeText(words, x, y);
+    }
+    context.fillStyle = this.colour(colour);
+    context.fillText(words, x, y);
+    context.font = font;
+  }
+
+  /**
+   * @param {[number, number][]} points
+   * @param {string} colour
+   * @param {number} [width]
+   * @param {number[]} [dash]
+   */
+  line(points, colour, width = 1, dash = []) {
+    const { context } = this;
+    context.beginPath();
+    points.forEach(([x, y], i) => (i === 0 ? context.moveTo(x, y) : context.lineTo(x, y)));
+    context.strokeStyle = this.colour(colour);
+    context.lineWidth = width;
+    context.setLineDash(dash);
+    context.stroke();
+    context.setLineDash([]);
+  }
+
+  /**
+   * @param {[number, number][]} outline
+   * @param {string} colour
+   * @param {number} alpha
+   */
+  area(outline, colour, alpha) {
+    const { context } = this;
+    context.beginPath();
+    outline.forEach(([x, y], i) => (i === 0 ? context.moveTo(x, y) : context.lineTo(x, y)));
+    context.closePath();
+    context.globalAlpha = alpha;
+    context.fillStyle = this.colour(colour);
+    context.fill();
+    context.globalAlpha = 1;
+  }
+
+  /**
+   * The lower axis with its ticks and name.
+   * @param {Scale} x
+   * @param {string} name
+   * @param {{ticks?: number[], say?: (tick: number) => string}} [how]
+   */
+  lowerAxis(x, name, { ticks, say = plainText } = {}) {
+    const { left, right, bottom } = this.frame;
+    this.line([[left, bottom + 0.5], [right, bottom + 0.5]], "muted");
+    for (const tick of ticks ?? roundTicks(x.low, x.high, Math.max(2, (right - left) / 80))) {
+      const at = Math.round(x.at(tick)) + 0.5;
+      this.line([[at, bottom], [at, bottom + 4]], "muted");
+      this.text(say(tick), at, bottom + 16, { align: "center" });
+    }
+    if (name) this.text(name, (left + right) / 2, bottom + 32, { align: "center", colour: "fg" });
+  }
+
+  /**
+   * Level lines with their numbers.
+   * @param {Scale} y
+   * @param {number} about
+   */
+  levels(y, about) {
+    const { left, right } = this.frame;
+    for (const tick of roundTicks(y.low, y.high, about)) {
+      const at = Math.round(y.at(tick)) + 0.5;
+      this.line([[left, at], [right, at]], tick === 0 ? "muted" : "line", 1);
+      this.text(plainText(tick), left - 6, at + 4, { align: "right" });
+    }
+  }
+
+  /** Keeps what follows inside the frame, until `free`. */
+  clip() {
+    const { left, right, top, bottom } = this.frame;
+    this.context.save();
+    this.context.beginPath();
+    this.context.rect(left, top, right - left, bottom - top);
+    this.context.clip();
+  }
+
+  free() {
+    this.context.restore();
+  }
+}
+
+/**
+ * Adds the outline of a class's sign: circle, square, triangle, diamond.
+ * @param {CanvasRenderingContext2D | Path2D} path
+ * @param {number} kind
+ * @param {number} x
+ * @param {number} y
+ * @param {number} r
+ */
+export function sign(path, kind, x, y, r) {
+  if (kind === 0) {
+    path.moveTo(x + r, y);
+    path.arc(x, y, r, 0, 2 * Math.PI);
+  } else if (kind === 1) {
+    path.rect(x - 0.88 * r, y - 0.88 * r, 1.76 * r, 1.76 * r);
+  } else {
+    const [wide, up, down] = kind === 2 ? [1.15 * r, 1.2 * r, 0.85 * r] : [1.05 * r, 1.35 * r, 1.35 * r];
+    path.moveTo(x, y - up);
+    path.lineTo(x + wide, kind === 2 ? y + down : y);
+    if (kind === 3) path.lineTo(x, y + down);
+    path.lineTo(x - wide, kind === 2 ? y + down : y);
+    path.closePath();
+  }
+}
+
+/* ---------------------------------------------------------------- controls */
+
+/**
+ * A slider with its name and value; `places` are its values, if they are not even.
+ * @param {{name: string, help?: string, min?: number, max?: number, step?: number, places?: readonly number[], say: (value: number) => string, move: (value: number) => void, rest: () => void}} how
+ */
+export function slider(how) {
+  const { places } = how;
+  const input = html("input", { type: "range", class: "mw-slide", "aria-label": how.help ?? how.name });
+  setAttributes(input, {
+    min: places ? 0 : (how.min ?? 0),
+    max: places ? places.length - 1 : (how.max ?? 1),
+    step: places ? 1 : (how.step ?? 0.01),
+  });
+  const output = html("output", { class: "mw-slide-value" });
+  const element = html("label", { class: "mw-slide-box", title: how.help ?? null });
+  element.append(html("span", { class: "mw-slide-name" }, how.name), input, output);
+  /** @param {number} value */
+  const say = (value) => {
+    output.textContent = how.say(value);
+    input.setAttribute("aria-valuetext", how.say(value));
+  };
+  input.addEventListener("input", () => {
+    const value = places ? places[Number(input.value)] : Number(input.value);
+    say(value);
+    how.move(value);
+  });
+  input.addEventListener("change", () => how.rest());
+  return {
+    element,
+    input,
+    /** @param {number} value */
+    show(value) {
+      const place = places ? nearest(places, value) : value;
+      if (Number(input.value) !== place) input.value = String(place);
+      say(value);
+    },
+  };
+}
+
+/**
+ * @param {readonly number[]} places
+ * @param {number} value
+ */
+function nearest(places, value) {
+  let best = 0;
+  places.forEach((place, i) => {
+    if (Math.abs(place - value) < Math.abs(places[best] - value)) best = i;
+  });
+  return best;
+}
+
+/**
+ * @param {string} name
+ * @param {string} help
+ * @param {() => void} action
+ */
+export function button(name, help, action) {
+  const element = html("button", { type: "button", class: "mw-button", title: help }, name);
+  element.addEventListener("click", action);
+  return element;
+}
+
+/**
+ * A result with a line under it.
+ * @param {string} name
+ * @param {string} [help]
+ */
+export function tile(name, help) {
+  const value = html("div", { class: "mw-fact-value" });
+  const detail = html("div", { class: "mw-fact-detail" });
+  const element = html("div", { class: "mw-fact", title: help ?? null });
+  element.append(html("div", { class: "mw-fact-name" }, name), value, detail);
+  return {
+    element,
+    /**
+     * @param {string} text
+     * @param {string} [under]
+     */
+    show(text, under) {
+      if (value.textContent !== text) value.textContent = text;
+      if (under !== undefined && detail.textContent !== under) detail.textContent = under;
+    },
+  };
+}
+
+/**
+ * A plot with its heading.
+ * @param {string} heading
+ * @param {string} words
+ * @param {...(Element | string)} children
+ */
+export function panel(heading, words, ...children) {
+  const head = html("div", { class: "mw-panel-head" }, html("h4", {}, heading));
+  if (words) head.append(html("span", { class: "mw-panel-words" }, words));
+  return html("div", { class: "mw-panel" }, head, ...children);
+}
+
+/**
+ * What a plot's signs mean.
+ * @param {[string, string, string][]} entries  sign, colour, words
+ */
+export function legend(entries) {
+  const element = html("div", { class: "mw-key" });
+  for (const [mark, colour, words] of entries) {
+    const of = html("span", { class: `mw-key-sign mw-ink-${colour}`, "aria-hidden": "true" }, mark);
+    element.append(html("span", {}, of, ` ${words}`));
+  }
+  return element;
+}
+
+/* ---------------------------------------------------------------- a view */
+
+/** What all three have in common: words, frames, themes, traits and the live region. */
+export class Playground {
+  /**
+   * @param {Model} model
+   * @param {HTMLElement} el
+   * @param {{name: string, title: string, words: string, tries: string[]}} about
+   */
+  constructor(model, el, about) {
+    this.model = model;
+    this.ears = listeners(model);
+    this.root = root(el, "play", about.title);
+    this.root.classList.add(`mw-play-${about.name}`);
+    /** @type {Plot[]} */
+    this.plots = [];
+    this.frame = 0;
+    this.dragging = false;
+    this.heard = true;
+    this.palette = paletteOf(this.root);
+    this.spoken = html("p", { class: "mw-spoken", role: "status" });
+    this.hint = html("p", { class: "mw-play-hint" });
+    this.body = html("div", { class: "mw-play-body" });
+    const tries = html("ul", { class: "mw-tries" });
+    tries.append(...about.tries.map((words) => html("li", {}, words)));
+    const details = html("details", { class: "mw-try", open: true }, html("summary", {}, "Things to try"), tries);
+    const head = html("header", { class: "mw-play-head" }, html("h3", {}, about.title), html("p", {}, about.words));
+    this.root.append(head, this.body, this.hint, details, this.spoken);
+  }
+
+  /** Begins to listen, once the subclass is built. */
+  start() {
+    const size = onWidth(this.root, (width) => {
+      this.root.classList.toggle("mw-play-wide", width >= 880);
+      for (const plot of this.plots) plot.fit();
+      this.later();
+    });
+    this.ears.later(size.stop);
+    const retheme = () => {
+      // styles of a theme may arrive after its name
+      for (const wait of [0, 60, 300]) setTimeout(() => this.retheme(), wait);
+    };
+    const observer = new MutationObserver(retheme);
+    const filter = { attributes: true, attributeFilter: ["class", "theme", "data-jp-theme-light", "data-jp-theme-name"] };
+    observer.observe(document.body, filter);
+    observer.observe(document.documentElement, filter);
+    this.ears.later(() => observer.disconnect());
+    this.ears.on(window.matchMedia("(prefers-color-scheme: dark)"), "change", retheme);
+  }
+
+  retheme() {
+    const palette = paletteOf(this.root);
+    if (JSON.stringify(palette) === JSON.stringify(this.palette)) return;
+    this.palette = palette;
+    this.later();
+  }
+
+  /** Draws once before the next picture, however often it is called. */
+  later() {
+    if (this.frame !== 0) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      if (this.plots.every((plot) => plot.width > 0)) this.draw();
+    });
+  }
+
+  draw() {}
+
+  /**
+   * Tells Python what was changed.
+   * @param {Record<string, any>} traits
+   */
+  commit(traits) {
+    for (const [name, value] of Object.entries(traits)) this.model.set(name, value);
+    this.heard = tell(this.model);
+    this.hint.textContent = this.heard ? "" : KERNEL_GONE;
+  }
+
+  /**
+   * Follows the pointer on a plot from press to release.
+   * @param {Plot} plot
+   * @param {{press: (x: number, y: number, event: PointerEvent) => boolean, move: (x: number, y: number) => void, release: () => void}} how
+   */
+  drag(plot, how) {
+    const { canvas } = plot;
+    let mine = false;
+    /** @type {(event: PointerEvent) => [number, number]} */
+    const place = (event) => {
+      const corner = canvas.getBoundingClientRect();
+      return [event.clientX - corner.left, event.clientY - corner.top];
+    };
+    this.ears.on(canvas, "pointerdown", (event) => {
+      if (event.button !== 0 || !how.press(...place(event), event)) return;
+      event.preventDefault();
+      canvas.focus({ preventScroll: true });
+      canvas.setPointerCapture(event.pointerId);
+      mine = this.dragging = true;
+    });
+    this.ears.on(canvas, "pointermove", (event) => {
+      if (mine) how.move(...place(event));
+    });
+    const stop = () => {
+      if (!mine) return;
+      mine = this.dragging = false;
+      how.release();
+    };
+    this.ears.on(canvas, "pointerup", stop);
+    this.ears.on(canvas, "pointercancel", stop);
+  }
+
+  /** @param {string} words */
+  speak(words) {
+    this.spoken.textContent = words;
+  }
+
+  destroy() {
+    cancelAnimationFrame(this.frame);
+    this.ears.clear();
+    this.root.remove();
+  }
+}

@@ -1,0 +1,721 @@
+/** The PSMI playground: a cloud to drag, a direction to turn, and the mean over all of them. */
+
+import { bytesOf, html, segments, throttle } from "../../widgets/static/dom.js";
+import {
+  button, fixedText, legend, linear, panel, Playground, Plot, shareText, sign, slider, tile,
+} from "./kit.js";
+import { along, classesOf, fan, pointwise, psmiOfAll, runningMeans, valuesOf } from "./psmi_maths.js";
+
+/** @typedef {import("../../widgets/static/dom.js").Model} Model */
+/** @typedef {import("./psmi_maths.js").Running} Running */
+
+const NAMES = ["A", "B", "C", "D"];
+const SIGNS = ["●", "■", "▲", "◆"];
+const FAN = 36; // directions of the mean that moves with the hand
+const STEPS = 180; // directions of the curve over all angles
+const STEP = 4; // directions between two points of a running mean
+const GLIDE = 900; // milliseconds
+const ABOUT = {
+  name: "psmi",
+  title: "PSMI: does this point go with its label?",
+  words:
+    "Look at the points from one direction: each class becomes a Gaussian, and a point's value says how much likelier " +
+    "its place is in its own class than among all. PSMI is the mean of that value over all directions. Below 0, the " +
+    "place speaks against the label: a model can only fit such a sample by memorising it.",
+  tries: [
+    "Drag the ringed point into another class, or press “Make it atypical”: its PSMI falls below 0 and its sign turns hollow.",
+    "Turn the direction until both classes lie on each other: along it, the value is near 0 for everyone. Other directions tell them apart.",
+    "Give a point in the middle of a class another label: that is what a canary is.",
+    "Watch the running mean: control variates reach with 64 directions what plain averaging does not with 256.",
+    "Raise d: noise dimensions make most directions blind, so PSMI shrinks towards 0, but the order of the points mostly stays.",
+  ],
+};
+
+/** One view of the playground. */
+class PSMIView extends Playground {
+  /**
+   * @param {Model} model
+   * @param {HTMLElement} el
+   */
+  constructor(model, el) {
+    super(model, el, ABOUT);
+    this.cloud = new Plot("cloud", 430, { left: 0, right: 0, top: 0, bottom: 0 });
+    this.shadow = new Plot("shadow", 186, { left: 14, right: 14, top: 34, bottom: 20 });
+    this.values = new Plot("values", 150, { left: 44, right: 14, top: 10, bottom: 38 });
+    this.strip = new Plot("strip", 84, { left: 14, right: 14, top: 22, bottom: 24 });
+    this.running = new Plot("running", 230, { left: 48, right: 14, top: 10, bottom: 40 });
+    this.growth = new Plot("growth", 190, { left: 48, right: 14, top: 10, bottom: 40 });
+    this.plots = [this.cloud, this.shadow, this.values, this.strip, this.running, this.growth];
+    this.glide = 0;
+    this.turning = false;
+    this.turned = throttle(() => this.commit({ angle: this.angle }), 80);
+    this.ears.later(() => this.turned.cancel());
+    this.load();
+    this.compose();
+    this.listen();
+    this.start();
+    this.rest();
+  }
+
+  /** Takes the cloud as Python has it. */
+  load() {
+    const { points, labels } = this.model.get("_cloud");
+    this.points = new Float64Array(bytesOf(points));
+    this.labels = new Uint8Array(bytesOf(labels));
+    this.count = Math.max(...this.labels) + 1;
+    this.directions = new Float32Array(bytesOf(this.model.get("_directions")));
+    this.angle = this.model.get("angle");
+    this.selected = this.model.get("selected");
+    this.dimension = this.model.get("dimension");
+    this.psmi = new Float64Array(this.labels.length);
+    this.reach = Math.max(4.6, 1.12 * this.points.reduce((most, x) => Math.max(most, Math.abs(x)), 0));
+    this.changed();
+  }
+
+  compose() {
+    const { canvas } = this.cloud;
+    canvas.tabIndex = 0;
+    canvas.setAttribute("role", "application");
+    this.turn = slider({
+      name: "direction", help: "angle of the direction, in degrees", max: 180, step: 1,
+      say: (value) => `${Math.round(value)}°`,
+      move: (value) => this.turnTo(value),
+      rest: () => this.commitAngle(),
+    });
+    this.label = segments("Label of the ringed point", [], () => {});
+    this.signs = html("div");
+    this.atypical = button("Make it atypical", "moves the ringed point into another class, or home", () => this.wander());
+    const add = button("Add", "adds a point beside the centre of this class (double-click: where you click)", () => this.add());
+    this.remove = button("Remove", "removes the ringed point (Delete)", () => this.drop());
+    const reset = button("Start again", "the cloud as it was at first", () => this.commit({ _reset: this.model.get("_reset") + 1 }));
+    const acts = html("div", { class: "mw-row" },
+      html("span", { class: "mw-labelled" }, "its label", this.label.group), this.atypical, add, this.remove, reset);
+    const help = html("span", { class: "mw-spoken", id: `mw-play-${Math.random().toString(36).slice(2)}` },
+      "Arrow keys move the ringed point, Page Up and Page Down choose another, Delete removes it.");
+    canvas.setAttribute("aria-describedby", help.id);
+    const left = html("div", { class: "mw-play-side" },
+      panel("The points", "drag one, double-click to add, turn the line by its ends", canvas, this.signs),
+      html("div", { class: "mw-slides" }, this.turn.element), acts, help);
+    const right = html("div", { class: "mw-play-side" },
+      panel("Seen along this direction", "a Gaussian per class, weighed by its size", this.shadow.canvas),
+      panel("The value in every direction", "its mean is PSMI", this.values.canvas),
+      panel("PSMI of every point", "nats", this.strip.canvas));
+    this.now = tile("value along the direction", "log p(θᵀx | y) − log p(θᵀx)");
+    this.mean = tile("PSMI of the ringed point", "mean over all directions of the plane");
+    this.official = tile("metrics.PSMI says", "256 random directions with control variates, computed by Python when the hand rests");
+    this.below = tile("points below 0", "share of all points whose PSMI is below 0");
+    const facts = html("div", { class: "mw-facts mw-span", role: "group", "aria-label": "Results" });
+    facts.append(...[this.now, this.mean, this.official, this.below].map((one) => one.element));
+    this.more = slider({
+      name: "dimensions d", help: "dimensions: the two above and noise", places: this.model.get("_every_dimension"),
+      say: String, move: (value) => this.widen(value), rest: () => this.commit({ dimension: this.dimension }),
+    });
+    this.inMore = html("p", { class: "mw-panel-words" });
+    const below = html("div", { class: "mw-play-side" },
+      panel("More and more random directions", "mean ± 2 standard errors", this.running.canvas,
+        legend([["┄", "other", "plain mean"], ["━", "accent", "with control variates"], ["─", "fg", "all directions"]])));
+    const deep = html("div", { class: "mw-play-side" },
+      panel("The same in d dimensions", "d − 2 of them are noise", this.growth.canvas,
+        legend([["●", "accent", "ringed point ± 2 errors"], ["▮", "other", "other points: median, 5 to 95 %"]])),
+      html("div", { class: "mw-slides" }, this.more.element), this.inMore);
+    this.body.append(left, right, facts, below, deep);
+    this.nameClasses();
+    this.showControls();
+  }
+
+  /** Buttons and legend of as many classes as there are. */
+  nameClasses() {
+    if (this.named === this.count) return;
+    this.named = this.count;
+    const classes = Array.from({ length: this.count }, (_, c) => c);
+    const choices = classes.map((c) => ({ value: String(c), label: `${SIGNS[c]} ${NAMES[c]}` }));
+    const label = segments("Label of the ringed point", choices, (value) => this.relabel(Number(value)));
+    this.label.group.replaceWith(label.group);
+    this.label = label;
+    const signs = classes.map((c) => /** @type {[string, string, string]} */ ([SIGNS[c], `c${c}`, `class ${NAMES[c]}`]));
+    this.signs.replaceChildren(legend([...signs, ["○", "fg", "hollow: PSMI below 0"]]));
+  }
+
+  listen() {
+    this.ears.onModel("change:_cloud", () => {
+      if (this.dragging || this.mine === this.model.get("_cloud")) return;
+      this.load();
+      this.nameClasses();
+      this.rest();
+    });
+    this.ears.onModel("change:selected", () => this.choose(this.model.get("selected"), false));
+    this.ears.onModel("change:angle", () => {
+      if (!this.turning && this.model.get("angle") !== this.angle) this.turnTo(this.model.get("angle"), false);
+    });
+    this.ears.onModel("change:dimension", () => this.widen(this.model.get("dimension")));
+    for (const name of ["_official", "_dimensions"]) this.ears.onModel(`change:${name}`, () => this.later());
+    this.drag(this.cloud, {
+      press: (x, y) => this.grab(x, y),
+      move: (x, y) => this.pull(x, y),
+      release: () => this.letGo(),
+    });
+    this.ears.on(this.cloud.canvas, "dblclick", (event) => {
+      const corner = this.cloud.canvas.getBoundingClientRect();
+      const place = this.placeAt(event.clientX - corner.left, event.clientY - corner.top);
+      if (Math.hypot(place[0] - this.x, place[1] - this.y) > 16 / this.unit) this.add(...place);
+    });
+    this.ears.on(this.cloud.canvas, "keydown", (event) => this.key(event));
+    this.drag(this.values, {
+      press: (x) => this.turnAt(x),
+      move: (x) => this.turnAt(x),
+      release: () => this.commitAngle(),
+    });
+  }
+
+  /* ------------------------------------------------------------ what changes */
+
+  get x() {
+    return this.points[2 * this.selected];
+  }
+
+  get y() {
+    return this.points[2 * this.selected + 1];
+  }
+
+  get own() {
+    return this.labels[this.selected];
+  }
+
+  /** Works out everything again once points or labels changed. */
+  changed() {
+    this.classes = classesOf(this.points, this.labels, this.count);
+    psmiOfAll(this.points, this.labels, this.classes, fan(this.classes, FAN), this.psmi);
+    this.curves = fan(this.classes, STEPS);
+    this.followed();
+  }
+
+  /** Works out again what belongs to the ringed point. */
+  followed() {
+    this.curve = valuesOf(this.curves, this.classes, this.x, this.y, this.own);
+    this.means = runningMeans(this.classes, this.directions, this.x, this.y, this.own, STEP);
+    this.later();
+  }
+
+  /**
+   * @param {number} angle
+   * @param {boolean} [tellPython]
+   */
+  turnTo(angle, tellPython = true) {
+    this.angle = angle;
+    this.turn.show(angle);
+    if (tellPython) {
+      this.turning = true;
+      this.turned();
+    }
+    this.later();
+  }
+
+  commitAngle() {
+    this.turned.cancel();
+    this.turning = false;
+    this.commit({ angle: this.angle });
+    this.say();
+  }
+
+  /** @param {number} x  pixel on the curve over all angles */
+  turnAt(x) {
+    const { left, right } = this.values.frame;
+    this.turnTo(Math.round(Math.min(180, Math.max(0, (180 * (x - left)) / (right - left)))));
+    return true;
+  }
+
+  /**
+   * @param {number} which
+   * @param {boolean} [tellPython]
+   */
+  choose(which, tellPython = true) {
+    if (which === this.selected || which >= this.labels.length) return;
+    this.selected = which;
+    if (tellPython) this.commit({ selected: which });
+    this.followed();
+    this.showControls();
+    this.say();
+  }
+
+  /** @param {number} dimension */
+  widen(dimension) {
+    this.dimension = dimension;
+    this.more.show(dimension);
+    this.later();
+  }
+
+  /** Hands the cloud to Python, once the hand rests. */
+  rest() {
+    this.reach = Math.max(this.reach, 1.12 * this.points.reduce((most, x) => Math.max(most, Math.abs(x)), 0));
+    this.showControls();
+    this.later();
+    this.say();
+  }
+
+  send() {
+    this.mine = { points: new DataView(this.points.slice().buffer), labels: new DataView(this.labels.slice().buffer) };
+    this.commit({ _cloud: this.mine, selected: this.selected });
+    this.rest();
+  }
+
+  /** @param {number} label */
+  relabel(label) {
+    if (label === this.own || !this.canLeave()) return this.showControls();
+    this.labels[this.selected] = label;
+    this.changed();
+    this.send();
+  }
+
+  /** Whether the ringed point's class keeps two points without it. */
+  canLeave() {
+    return this.labels.reduce((n, label) => n + (label === this.own ? 1 : 0), 0) > 2;
+  }
+
+  /**
+   * @param {number} [x]
+   * @param {number} [y]
+   */
+  add(x, y) {
+    if (this.labels.length >= 5000) return;
+    const label = this.own;
+    const aside = 0.25 * ((this.labels.length % 5) - 2); // not one on the other
+    const place = [x ?? this.classes.means[2 * label] + aside, y ?? this.classes.means[2 * label + 1] - aside];
+    this.points = Float64Array.from([...this.points, ...place]);
+    this.labels = Uint8Array.from([...this.labels, label]);
+    this.psmi = new Float64Array(this.labels.length);
+    this.selected = this.labels.length - 1;
+    this.changed();
+    this.send();
+  }
+
+  drop() {
+    if (!this.canLeave()) return;
+    const gone = this.selected;
+    this.points = this.points.filter((_, i) => i >> 1 !== gone);
+    this.labels = this.labels.filter((_, i) => i !== gone);
+    this.psmi = new Float64Array(this.labels.length);
+    this.selected = Math.min(gone, this.labels.length - 1);
+    this.changed();
+    this.send();
+  }
+
+  /** Moves the ringed point into the nearest other class, or home. */
+  wander() {
+    const home = this.psmi[this.selected] <= 0;
+    let best = Infinity;
+    let goal = this.own;
+    for (let c = 0; c < this.count && !home; c++) {
+      const distance = Math.hypot(this.classes.means[2 * c] - this.x, this.classes.means[2 * c + 1] - this.y);
+      if (c !== this.own && distance < best) [best, goal] = [distance, c];
+    }
+    this.glideTo(this.classes.means[2 * goal], this.classes.means[2 * goal + 1]);
+  }
+
+  /**
+   * @param {number} x
+   * @param {number} y
+   */
+  glideTo(x, y) {
+    const [fromX, fromY, which] = [this.x, this.y, this.selected];
+    const time = window.matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : GLIDE;
+    const begin = performance.now();
+    cancelAnimationFrame(this.glide);
+    const step = (/** @type {number} */ now) => {
+      const t = time === 0 ? 1 : Math.min(1, Math.max(0, (now - begin) / time));
+      const s = t * t * (3 - 2 * t);
+      if (this.selected !== which || this.dragging) return;
+      this.points[2 * which] = fromX + s * (x - fromX);
+      this.points[2 * which + 1] = fromY + s * (y - fromY);
+      this.changed();
+      if (t < 1) this.glide = requestAnimationFrame(step);
+      else this.send();
+    };
+    this.glide = requestAnimationFrame(step);
+  }
+
+  /* ------------------------------------------------------------ the hand */
+
+  get unit() {
+    return (Math.min(this.cloud.width, this.cloud.height) / 2) / this.reach;
+  }
+
+  /**
+   * @param {number} px
+   * @param {number} py
+   * @returns {[number, number]}
+   */
+  placeAt(px, py) {
+    return [(px - this.cloud.width / 2) / this.unit, (this.cloud.height / 2 - py) / this.unit];
+  }
+
+  /** Where the line's ends are, from the middle, in pixels. */
+  get arm() {
+    return Math.min(this.cloud.width, this.cloud.height) / 2 - 16;
+  }
+
+  /**
+   * @param {number} px
+   * @param {number} py
+   */
+  grab(px, py) {
+    const turn = (this.angle * Math.PI) / 180;
+    const [mx, my] = [px - this.cloud.width / 2, this.cloud.height / 2 - py];
+    const handle = Math.min(...[1, -1].map((s) => Math.hypot(mx - s * this.arm * Math.cos(turn), my - s * this.arm * Math.sin(turn))));
+    this.turning = handle < 16;
+    if (this.turning) return true;
+    const [x, y] = this.placeAt(px, py);
+    let best = 18 / this.unit;
+    let nearest = -1;
+    for (let i = 0; i < this.labels.length; i++) {
+      const distance = Math.hypot(this.points[2 * i] - x, this.points[2 * i + 1] - y) - (i === this.selected ? 6 / this.unit : 0);
+      if (distance < best) [best, nearest] = [distance, i];
+    }
+    if (nearest < 0) return false;
+    this.choose(nearest);
+    this.moved = false;
+    this.root.classList.add("mw-dragging");
+    return true;
+  }
+
+  /**
+   * @param {number} px
+   * @param {number} py
+   */
+  pull(px, py) {
+    const [x, y] = this.placeAt(px, py);
+    if (this.turning) {
+      const degrees = (Math.atan2(y, x) * 180) / Math.PI;
+      this.turnTo(Math.round(((degrees % 180) + 180) % 180));
+      return;
+    }
+    const inside = (/** @type {number} */ a, /** @type {number} */ most) => Math.max(-most, Math.min(most, a));
+    this.points[2 * this.selected] = inside(x, this.cloud.width / 2 / this.unit);
+    this.points[2 * this.selected + 1] = inside(y, this.cloud.height / 2 / this.unit);
+    this.moved = true;
+    this.stale = true;
+    this.later();
+  }
+
+  letGo() {
+    this.root.classList.remove("mw-dragging");
+    if (this.turning) this.commitAngle();
+    else if (this.moved) {
+      this.changed();
+      this.send();
+    }
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const step = (event.shiftKey ? 0.02 : 0.1) * (this.reach / 4.6);
+    const moves = /** @type {Record<string, [number, number]>} */ ({
+      ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step],
+    });
+    const n = this.labels.length;
+    if (moves[event.key]) {
+      this.points[2 * this.selected] += moves[event.key][0];
+      this.points[2 * this.selected + 1] += moves[event.key][1];
+      this.changed();
+      this.send();
+    } else if (event.key === "PageDown") this.choose((this.selected + 1) % n);
+    else if (event.key === "PageUp") this.choose((this.selected + n - 1) % n);
+    else if (event.key === "Delete" || event.key === "Backspace") this.drop();
+    else return;
+    event.preventDefault();
+  }
+
+  /* ------------------------------------------------------------ what is shown */
+
+  showControls() {
+    if (!this.turn) return;
+    this.turn.show(this.angle);
+    this.more.show(this.dimension);
+    this.label.show(String(this.own));
+    this.remove.disabled = !this.canLeave();
+    this.atypical.textContent = this.psmi[this.selected] > 0 ? "Make it atypical" : "Make it typical";
+  }
+
+  /** For those who listen to the page, once the hand rests. */
+  say() {
+    if (!this.spoken || !this.classes) return;
+    const value = fixedText(this.psmi[this.selected], 2);
+    const words = `Point ${this.selected + 1} of ${this.labels.length}, class ${NAMES[this.own]}: PSMI ${value}.`;
+    this.speak(words);
+    this.cloud.canvas.setAttribute("aria-label", `Cloud of points. ${words}`);
+    this.shadow.canvas.setAttribute("aria-label", `Projections at ${Math.round(this.angle)} degrees. ${words}`);
+    this.values.canvas.setAttribute("aria-label", `The point's value in every direction. ${words}`);
+    this.strip.canvas.setAttribute("aria-label", `PSMI of every point. ${words}`);
+    const { plain, corrected } = this.means;
+    const last = (/** @type {Running} */ of) => `${fixedText(of.mean.at(-1) ?? NaN, 3)} ± ${fixedText(of.error.at(-1) ?? NaN, 3)}`;
+    this.running.canvas.setAttribute("aria-label", `Mean of 256 directions: plain ${last(plain)}, with control variates ${last(corrected)}.`);
+    this.growth.canvas.setAttribute("aria-label", "PSMI against the number of dimensions.");
+  }
+
+  draw() {
+    if (this.stale) {
+      this.stale = false;
+      this.changed();
+    }
+    const turn = (this.angle * Math.PI) / 180;
+    this.sight = along(this.classes, Math.cos(turn), Math.sin(turn));
+    this.value = pointwise(this.sight, this.classes.prior, this.sight.x * this.x + this.sight.y * this.y, this.own);
+    this.drawCloud();
+    this.drawShadow();
+    this.drawValues();
+    this.drawStrip();
+    this.drawRunning();
+    this.drawGrowth();
+    this.showFacts();
+  }
+
+  showFacts() {
+    const psmi = this.psmi[this.selected];
+    this.now.show(fixedText(this.value, 2), `at ${Math.round(this.angle)}°`);
+    this.mean.show(fixedText(psmi, 2), psmi > 0 ? "▲ goes with its label" : "▼ below 0: at risk");
+    const official = this.model.get("_official");
+    const fresh = !this.dragging && official.point === this.selected;
+    this.official.show(
+      fresh ? `${fixedText(official.psmi, 3)} ± ${fixedText(official.std, 3)}` : "…",
+      "256 random directions",
+    );
+    const below = this.psmi.reduce((n, x) => n + (x <= 0 ? 1 : 0), 0);
+    this.below.show(shareText(below / this.psmi.length), `${below} of ${this.psmi.length}`);
+    const name = this.psmi[this.selected] > 0 ? "Make it atypical" : "Make it typical";
+    if (this.atypical.textContent !== name) this.atypical.textContent = name;
+  }
+
+  drawCloud() {
+    const plot = this.cloud;
+    const context = plot.begin(this.palette);
+    const { width, height } = plot;
+    const unit = this.unit;
+    const r = this.labels.length > 600 ? 2.6 : this.labels.length > 250 ? 3.6 : 4.6;
+    const turn = (this.angle * Math.PI) / 180;
+    const [dx, dy] = [Math.cos(turn), -Math.sin(turn)];
+    const [cx, cy] = [width / 2, height / 2];
+    plot.line([[cx - this.arm * dx, cy - this.arm * dy], [cx + this.arm * dx, cy + this.arm * dy]], "muted", 1.5);
+    for (let c = 0; c < this.count; c++) {
+      const full = new Path2D();
+      const hollow = new Path2D();
+      for (let i = 0; i < this.labels.length; i++) {
+        if (this.labels[i] !== c || i === this.selected) continue;
+        sign(this.psmi[i] > 0 ? full : hollow, c, cx + this.points[2 * i] * unit, cy - this.points[2 * i + 1] * unit, r);
+      }
+      context.fillStyle = plot.colour(`c${c}`);
+      context.globalAlpha = 0.8;
+      context.fill(full);
+      context.globalAlpha = 1;
+      context.strokeStyle = plot.colour(`c${c}`);
+      context.lineWidth = 1.6;
+      context.fillStyle = plot.colour("bg");
+      context.fill(hollow);
+      context.stroke(hollow);
+    }
+    const [px, py] = [cx + this.x * unit, cy - this.y * unit];
+    const foot = (px - cx) * dx + (py - cy) * dy;
+    plot.line([[px, py], [cx + foot * dx, cy + foot * dy]], "fg", 1, [3, 3]);
+    for (const end of [-1, 1]) {
+      context.beginPath();
+      context.arc(cx + end * this.arm * dx, cy + end * this.arm * dy, 7, 0, 2 * Math.PI);
+      context.fillStyle = plot.colour("fg");
+      context.fill();
+      context.strokeStyle = plot.colour("bg");
+      context.lineWidth = 1.5;
+      context.stroke();
+    }
+    this.drawChosen(plot, px, py, 7);
+    const above = py > 40 ? -18 : 28;
+    const words = `PSMI ${fixedText(this.psmi[this.selected], 2)}`;
+    plot.text(words, Math.min(width - 42, Math.max(42, px)), py + above, { colour: "fg", align: "center", bold: true, halo: true });
+  }
+
+  /**
+   * The ringed point, whose sign is full or hollow as all others.
+   * @param {Plot} plot
+   * @param {number} x
+   * @param {number} y
+   * @param {number} r
+   * @param {boolean} [ring]
+   */
+  drawChosen(plot, x, y, r, ring = true) {
+    const { context } = plot;
+    const mark = new Path2D();
+    sign(mark, this.own, x, y, r);
+    const below = this.psmi[this.selected] <= 0;
+    context.fillStyle = plot.colour(below ? "bg" : `c${this.own}`);
+    context.fill(mark);
+    context.strokeStyle = plot.colour(`c${this.own}`);
+    context.lineWidth = 2.2;
+    context.stroke(mark);
+    if (!ring) return;
+    context.beginPath();
+    context.arc(x, y, r + 5, 0, 2 * Math.PI);
+    context.strokeStyle = plot.colour("fg");
+    context.lineWidth = 1.8;
+    context.stroke();
+  }
+
+  drawShadow() {
+    const plot = this.shadow;
+    plot.begin(this.palette);
+    const { left, right, top, bottom } = plot.frame;
+    const { means, deviations } = this.sight;
+    const x = linear(-this.reach, this.reach, left, right);
+    const prior = this.classes.prior;
+    const heights = Array.from(means, (_, c) => prior[c] / deviations[c]);
+    const tall = Math.max(...heights);
+    const y = (/** @type {number} */ share) => bottom - share * (bottom - top);
+    for (let c = 0; c < this.count; c++) {
+      /** @type {[number, number][]} */
+      const outline = [];
+      for (let px = left; px <= right; px += 2) {
+        const z = (x.back(px) - means[c]) / deviations[c];
+        outline.push([px, y((heights[c] / tall) * Math.exp(-0.5 * z * z))]);
+      }
+      plot.area([[left, bottom], ...outline, [right, bottom]], `c${c}`, c === this.own ? 0.26 : 0.1);
+      plot.line(outline, `c${c}`, c === this.own ? 2.4 : 1.5, c === this.own ? [] : [6, 3]);
+      const place = x.clip(means[c]);
+      plot.text(NAMES[c], Math.min(right - 8, Math.max(left + 8, place)), y(heights[c] / tall) - 5, { colour: `c${c}`, align: "center", bold: true });
+    }
+    plot.line([[left, bottom + 0.5], [right, bottom + 0.5]], "muted");
+    const at = x.clip(this.sight.x * this.x + this.sight.y * this.y);
+    plot.line([[at, 2], [at, bottom]], "fg", 1.6);
+    this.drawChosen(plot, at, bottom, 5);
+    const leftward = at > (left + right) / 2;
+    const words = `value ${fixedText(this.value, 2)}`;
+    plot.text(words, at + (leftward ? -9 : 9), 12, { colour: "fg", align: leftward ? "right" : "left", bold: true, halo: true });
+  }
+
+  drawValues() {
+    const plot = this.values;
+    plot.begin(this.palette);
+    const { left, right, top, bottom } = plot.frame;
+    const lowest = Math.min(...this.curve);
+    const floor = lowest >= -1 ? -1 : -(2 ** Math.ceil(Math.log2(-lowest)));
+    const x = linear(0, 180, left, right);
+    const y = linear(floor, Math.max(1.2, Math.ceil(Math.log(this.count) * 5 + 0.5) / 5), bottom, top);
+    plot.levels(y, 3);
+    /** @type {[number, number][]} */
+    const line = this.curve.map((value, i) => [x.at((180 * i) / STEPS), y.clip(value)]);
+    line.push([right, line[0][1]]);
+    const zero = y.at(0);
+    plot.area([[left, zero], ...line.map(([px, py]) => /** @type {[number, number]} */ ([px, Math.min(py, zero)])), [right, zero]], "accent", 0.2);
+    plot.area([[left, zero], ...line.map(([px, py]) => /** @type {[number, number]} */ ([px, Math.max(py, zero)])), [right, zero]], "risk", 0.24);
+    plot.line(line, "fg", 1.6);
+    const mean = y.clip(this.psmi[this.selected]);
+    plot.line([[left, mean], [right, mean]], "fg", 1.4, [5, 4]);
+    const over = mean > top + 22;
+    plot.text("mean = PSMI", right - 4, over ? mean - 5 : mean + 14, { colour: "fg", align: "right", halo: true });
+    const at = x.at(this.angle);
+    plot.line([[at, top], [at, bottom]], "fg", 1.6);
+    const { context } = plot;
+    context.beginPath();
+    context.arc(at, y.clip(this.value), 5, 0, 2 * Math.PI);
+    context.fillStyle = plot.colour("fg");
+    context.fill();
+    plot.lowerAxis(x, "direction", { ticks: [0, 45, 90, 135, 180], say: (tick) => `${tick}°` });
+  }
+
+  drawStrip() {
+    const plot = this.strip;
+    const context = plot.begin(this.palette);
+    const { left, right, top, bottom } = plot.frame;
+    let lowest = 0;
+    let highest = 0;
+    for (const value of this.psmi) {
+      lowest = Math.min(lowest, value);
+      highest = Math.max(highest, value);
+    }
+    const x = linear(lowest > -1 ? -1.1 : -1.1 * 2 ** Math.ceil(Math.log2(-lowest)), Math.max(0.8, highest * 1.08), left, right);
+    const zero = x.at(0);
+    plot.area([[left, top - 4], [zero, top - 4], [zero, bottom], [left, bottom]], "risk", 0.08);
+    context.globalAlpha = this.psmi.length > 600 ? 0.3 : 0.55;
+    for (let c = 0; c < this.count; c++) {
+      context.beginPath();
+      for (let i = 0; i < this.psmi.length; i++) {
+        if (this.labels[i] !== c) continue;
+        const at = x.clip(this.psmi[i]);
+        context.moveTo(at, top + 4);
+        context.lineTo(at, bottom - 2);
+      }
+      context.strokeStyle = plot.colour(`c${c}`);
+      context.lineWidth = 1.4;
+      context.stroke();
+    }
+    context.globalAlpha = 1;
+    plot.line([[zero, top - 6], [zero, bottom]], "fg", 1.6);
+    plot.text("at risk", zero - 7, top - 8, { colour: "risk-text", align: "right" });
+    plot.text("goes with its label", zero + 7, top - 8, { align: "left" });
+    plot.lowerAxis(x, "");
+    this.drawChosen(plot, x.clip(this.psmi[this.selected]), (top + bottom) / 2, 6);
+  }
+
+  drawRunning() {
+    const plot = this.running;
+    plot.begin(this.palette);
+    const { left, right, top, bottom } = plot.frame;
+    const { plain, corrected } = this.means;
+    const exact = this.psmi[this.selected];
+    const early = plain.m.findIndex((m) => m >= 24);
+    const wide = Math.max(0.1, 3.2 * plain.error[early], Math.abs(plain.mean[early] - exact) + 2 * plain.error[early]);
+    const half = 0.1 * 2 ** Math.ceil(Math.log2(wide / 0.1));
+    const x = linear(0, this.directions.length / 2, left, right);
+    const y = linear(exact - half, exact + half, bottom, top);
+    plot.levels(y, 4);
+    plot.clip();
+    if (y.low < 0 && y.high > 0) plot.area([[left, y.at(0)], [right, y.at(0)], [right, bottom], [left, bottom]], "risk", 0.08);
+    const middle = (/** @type {Running} */ of) => of.m.map((m, i) => /** @type {[number, number]} */ ([x.at(m), y.at(of.mean[i])]));
+    /** @type {(of: Running, sign: number) => [number, number][]} */
+    const edge = (of, side) => of.m.map((m, i) => [x.at(m), y.at(of.mean[i] + side * 2 * of.error[i])]);
+    plot.area([...edge(plain, 1), ...edge(plain, -1).reverse()], "other", 0.24);
+    plot.line(middle(plain), "other", 2, [5, 3]);
+    plot.area([...edge(corrected, 1), ...edge(corrected, -1).reverse()], "accent", 0.3);
+    plot.line(middle(corrected), "accent", 2.4);
+    plot.line([[left, y.at(exact)], [right, y.at(exact)]], "fg", 1.2);
+    plot.free();
+    plot.lowerAxis(x, "random directions", { ticks: [0, 64, 128, 192, 256] });
+  }
+
+  drawGrowth() {
+    const plot = this.growth;
+    plot.begin(this.palette);
+    const { left, right, top, bottom } = plot.frame;
+    const every = /** @type {number[]} */ (this.model.get("_every_dimension"));
+    const found = /** @type {any[]} */ (this.model.get("_dimensions"));
+    const x = linear(-0.4, every.length - 0.6, left, right);
+    const low = Math.min(-0.5, ...found.map((one) => one.psmi - 2 * one.std));
+    const high = Math.max(0.9, ...found.map((one) => Math.max(one.others[2], one.psmi)));
+    const y = linear(low * 1.08, high * 1.08, bottom, top);
+    plot.levels(y, 4);
+    const at = x.at(every.indexOf(this.dimension));
+    plot.area([[at - 17, top], [at + 17, top], [at + 17, bottom], [at - 17, bottom]], "accent", 0.13);
+    found.forEach((one) => {
+      const px = x.at(every.indexOf(one.dimension));
+      const [down, middle, up] = one.others.map((/** @type {number} */ value) => y.at(value));
+      plot.area([[px - 10, down], [px + 10, down], [px + 10, up], [px - 10, up]], "other", 0.45);
+      plot.line([[px - 10, middle], [px + 10, middle]], "fg", 1.4);
+      plot.line([[px, y.at(one.psmi - 2 * one.std)], [px, y.at(one.psmi + 2 * one.std)]], "accent", 2.2);
+      this.drawChosen(plot, px, y.at(one.psmi), 4.5, false);
+    });
+    plot.lowerAxis(x, "dimensions d", { ticks: every.map((_, i) => i), say: (i) => String(every[i]) });
+    const here = found.find((one) => one.dimension === this.dimension);
+    const words = here
+      ? `In ${here.dimension} dimensions its PSMI is ${fixedText(here.psmi, 3)} ± ${fixedText(here.std, 3)}; ` +
+        `${shareText(here.below)} of the points are below 0.`
+      : "Python is computing …";
+    if (this.inMore.textContent !== words) this.inMore.textContent = words;
+  }
+
+  destroy() {
+    cancelAnimationFrame(this.glide);
+    super.destroy();
+  }
+}
+
+export default {
+  /** @param {{model: Model, el: HTMLElement}} context */
+  render({ model, el }) {
+    const view = new PSMIView(model, el);
+    return () => view.destroy();
+  },
+};

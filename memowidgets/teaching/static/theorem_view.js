@@ -1,0 +1,405 @@
+/** The playground of Theorem 1: PSMI of outliers and others, and where the theorem breaks. */
+
+import { html, throttle } from "../../widgets/static/dom.js";
+import {
+  button, fixedText, legend, linear, panel, plainText, Playground, Plot, shareText, slider, tile,
+} from "./kit.js";
+import { directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf } from "./theorem_maths.js";
+
+/** @typedef {import("../../widgets/static/dom.js").Model} Model */
+/** @typedef {import("./theorem_maths.js").Mixture} Mixture */
+
+const BINS = 72;
+const SWITCHES = /** @type {const} */ ([
+  ["imbalance", "Imbalance", "the second class has 10 % of the samples"],
+  ["overlap", "Overlap", "the deviation within a class is 3 in place of 1"],
+  ["heavy_tails", "Heavy tails", "Student’s t with two degrees of freedom in place of Gaussian"],
+]);
+const ABOUT = {
+  name: "theorem",
+  title: "Theorem 1: why τ = 0",
+  words:
+    "Two Gaussian classes; a share ε of the samples are outliers, whose label was tossed like a coin. The theorem says " +
+    "that PSMI of the others is above 0 on average, and of outliers 0. With p the law of all samples, as PSMI is " +
+    "computed, the mean of outliers is below 0: a wrong label counts against a sample more than a right one counts for it.",
+  tries: [
+    "Watch the outliers below the axis: half of them kept their right label by chance and look like everyone else. No score that sees only the label can find those.",
+    "Lower the separation: both means meet at 0, the only place where the paper’s equality holds.",
+    "Raise the dimension: everything shrinks towards 0, but τ = 0 stays between the two.",
+    "Switch on imbalance: PSMI of the large class hardly rises above 0, so τ = 0 flags many of its ordinary samples, and nearly none of the small class’s.",
+    "Switch on heavy tails: few extreme samples inflate the Gaussians, PSMI shrinks towards 0, and more ordinary samples are flagged.",
+  ],
+};
+
+/** One view of the playground. */
+class TheoremView extends Playground {
+  /**
+   * @param {Model} model
+   * @param {HTMLElement} el
+   */
+  constructor(model, el) {
+    super(model, el, ABOUT);
+    this.cloud = new Plot("mixture", 300, { left: 14, right: 14, top: 10, bottom: 38 });
+    this.histogram = new Plot("histogram", 300, { left: 14, right: 14, top: 34, bottom: 38 });
+    this.means = new Plot("means", 232, { left: 48, right: 14, top: 12, bottom: 40 });
+    this.plots = [this.cloud, this.histogram, this.means];
+    this.sync = throttle(() => this.commit({ tau: this.tau }), 80);
+    this.ears.later(() => this.sync.cancel());
+    this.load();
+    this.compose();
+    for (const name of ["epsilon", "separation", "dimension", "tau", ...SWITCHES.map(([trait]) => trait)]) {
+      this.ears.onModel(`change:${name}`, () => this.hear());
+    }
+    for (const name of ["_official", "_by_separation"]) this.ears.onModel(`change:${name}`, () => this.later());
+    this.drag(this.histogram, { press: (x) => this.pull(x), move: (x) => this.pull(x), release: () => this.rest() });
+    this.start();
+    this.say();
+  }
+
+  load() {
+    const { n, seed } = this.model.get("_size");
+    const key = `${n} ${seed}`;
+    if (this.drawn !== key) {
+      this.drawn = key;
+      this.world = worldOf(n, seed);
+      this.samples = roomFor(n);
+      this.psmi = new Float64Array(n);
+    }
+    this.tau = this.model.get("tau");
+    /** @type {Mixture} */
+    this.mixture = {
+      epsilon: this.model.get("epsilon"),
+      separation: this.model.get("separation"),
+      dimension: this.model.get("dimension"),
+      imbalance: this.model.get("imbalance"),
+      overlap: this.model.get("overlap"),
+      heavyTails: this.model.get("heavy_tails"),
+    };
+    this.changed();
+  }
+
+  hear() {
+    if (this.dragging || this.sliding) return;
+    this.load();
+    this.showControls();
+  }
+
+  /** Draws and scores all samples again. */
+  changed() {
+    const { dimension } = this.mixture;
+    if (this.directed !== dimension) this.directions = directionsFor(dimension);
+    this.directed = dimension;
+    sample(this.world, this.mixture, this.samples);
+    psmiOf(this.samples, dimension, this.directions, this.psmi);
+    this.later();
+  }
+
+  compose() {
+    /** @type {(name: "epsilon" | "separation" | "dimension", how: any) => ReturnType<typeof slider>} */
+    const make = (name, how) =>
+      slider({
+        ...how,
+        move: (value) => {
+          this.sliding = true;
+          this.mixture[name] = value;
+          this.stale = true;
+          this.later();
+        },
+        rest: () => this.rest(),
+      });
+    this.slides = {
+      epsilon: make("epsilon", { name: "outliers ε", help: "share of samples whose label is a coin toss", max: 0.5, step: 0.01, say: (/** @type {number} */ x) => `${Math.round(100 * x)} %` }),
+      separation: make("separation", { name: "separation", help: "distance of the classes’ means, in deviations", max: SEPARATIONS, step: 0.1, say: (/** @type {number} */ x) => fixedText(x, 1) }),
+      dimension: make("dimension", { name: "dimension", help: "dimension of the space", places: this.model.get("_every_dimension"), say: String }),
+      tau: slider({
+        name: "threshold τ", min: -2, max: 1, step: 0.01, say: (x) => fixedText(x, 2),
+        move: (value) => this.moveTau(value), rest: () => this.rest(),
+      }),
+    };
+    this.switches = SWITCHES.map(([trait, name, help]) => button(name, help, () => this.flip(trait)));
+    const zero = button("τ = 0", "the theorem’s threshold", () => {
+      this.moveTau(0);
+      this.rest();
+    });
+    const breaks = html("div", { class: "mw-row mw-span", role: "group", "aria-label": "Where it breaks" });
+    breaks.append(html("span", { class: "mw-labelled" }, "where it breaks"), ...this.switches, zero);
+    const slides = html("div", { class: "mw-slides mw-span" });
+    slides.append(...Object.values(this.slides).map(({ element }) => element));
+    const left = panel("The mixture", "the axis of the means, and one more", this.cloud.canvas,
+      legend([["●", "c0", "labelled A"], ["■", "c1", "labelled B"], ["✕", "risk", "outlier with a wrong label"]]));
+    const right = panel("PSMI of all samples", "drag τ", this.histogram.canvas,
+      legend([["▮", "other", "others (above)"], ["▨", "risk", "outliers, wrong label"], ["▯", "risk", "outliers, right label"]]));
+    this.tpr = tile("outliers flagged", "TPR at τ");
+    this.fpr = tile("others flagged", "FPR at τ");
+    this.outliers = tile("mean PSMI of outliers", "the paper says 0; computed it is below");
+    this.typical = tile("mean PSMI of others");
+    const facts = html("div", { class: "mw-facts mw-span", role: "group", "aria-label": "Results" });
+    facts.append(...[this.tpr, this.fpr, this.outliers, this.typical].map((one) => one.element));
+    const parting = html("div", { class: "mw-span" },
+      panel("Where the paper and the computed PSMI part", "mean PSMI at every separation, by metrics.PSMI", this.means.canvas,
+        legend([["●", "accent", "others"], ["▼", "risk", "outliers, computed"], ["┄", "fg", "outliers, as the theorem states it"]])));
+    this.body.append(left, right, slides, breaks, facts, parting);
+    this.showControls();
+  }
+
+  /* ------------------------------------------------------------ what changes */
+
+  /** @param {typeof SWITCHES[number][0]} trait */
+  flip(trait) {
+    const name = trait === "heavy_tails" ? "heavyTails" : trait;
+    this.mixture[name] = !this.mixture[name];
+    this.changed();
+    this.rest();
+  }
+
+  /** @param {number} tau */
+  moveTau(tau) {
+    this.tau = Math.round(tau * 1000) / 1000;
+    this.slides.tau.show(this.tau);
+    this.sync();
+    this.later();
+  }
+
+  /** @param {number} x  pixel */
+  pull(x) {
+    this.moveTau(Math.min(this.scale.high, Math.max(this.scale.low, this.scale.back(x))));
+    return true;
+  }
+
+  rest() {
+    this.sliding = false;
+    this.sync.cancel();
+    const { heavyTails, ...rest } = this.mixture;
+    this.commit({ ...rest, heavy_tails: heavyTails, tau: this.tau });
+    if (this.stale) this.changed();
+    this.stale = false;
+    this.showControls();
+    this.later();
+    this.say();
+  }
+
+  showControls() {
+    for (const name of /** @type {const} */ (["epsilon", "separation", "dimension"])) {
+      this.slides[name].show(this.mixture[name]);
+    }
+    this.slides.tau.show(this.tau);
+    const { imbalance, overlap, heavyTails } = this.mixture;
+    [imbalance, overlap, heavyTails].forEach((on, i) => this.switches[i].setAttribute("aria-pressed", String(on)));
+  }
+
+  say() {
+    const found = ratesAt(this.psmi, this.samples.kinds, this.tau);
+    const words =
+      `τ ${fixedText(this.tau, 2)}: ${shareText(found.tpr)} of outliers and ${shareText(found.fpr)} of others flagged; ` +
+      `mean PSMI ${fixedText(found.meanOutliers, 2)} of outliers, ${fixedText(found.meanOthers, 2)} of others.`;
+    this.speak(words);
+    this.cloud.canvas.setAttribute("aria-label", `The mixture's samples. ${words}`);
+    this.histogram.canvas.setAttribute("aria-label", `Histograms of PSMI. ${words}`);
+    this.means.canvas.setAttribute("aria-label", `Mean PSMI against separation. ${words}`);
+  }
+
+  /* ------------------------------------------------------------ what is shown */
+
+  draw() {
+    if (this.stale) {
+      this.stale = false;
+      this.changed();
+    }
+    const found = ratesAt(this.psmi, this.samples.kinds, this.tau);
+    this.drawCloud();
+    this.drawHistogram(found);
+    this.drawMeans(found);
+    const official = this.model.get("_official");
+    const settled = !this.dragging && !this.sliding && official.tau === this.tau;
+    const interval = (/** @type {number[] | undefined} */ ends) =>
+      settled && ends ? `${shareText(ends[0])} to ${shareText(ends[1])}` : "";
+    const none = found.outliers === 0;
+    this.tpr.show(none ? "–" : shareText(found.tpr), none ? "no outliers" : interval(official.tpr_interval) || " ");
+    this.fpr.show(shareText(found.fpr), interval(official.fpr_interval) || " ");
+    this.outliers.show(fixedText(found.meanOutliers, 3), none ? "" : `right label ${fixedText(found.meanRight, 2)}, wrong ${fixedText(found.meanWrong, 2)}`);
+    this.typical.show(fixedText(found.meanOthers, 3), found.meanOthers > 0 ? "above 0, as the theorem says" : "not above 0");
+    this.root.dataset.tpr = String(found.tpr);
+    this.root.dataset.fpr = String(found.fpr);
+  }
+
+  drawCloud() {
+    const plot = this.cloud;
+    const context = plot.begin(this.palette);
+    const { left, right, top, bottom } = plot.frame;
+    const { t, side, labels, kinds } = this.samples;
+    const { dimension, separation, overlap } = this.mixture;
+    const wide = (separation / 2 + 3.4 * (overlap ? 3 : 1)) * 1.02;
+    const x = linear(-wide, wide, left, right);
+    const unit = (right - left) / (2 * wide);
+    const middle = (top + bottom) / 2;
+    const flat = dimension === 1;
+    plot.clip();
+    const wrong = new Path2D();
+    const paths = [new Path2D(), new Path2D()];
+    for (let i = 0; i < t.length; i++) {
+      const px = x.at(t[i]);
+      const jitter = (((i * 37) % 101) / 101 - 0.5) * 60;
+      const py = flat ? middle + jitter : middle - side[i] * unit;
+      if (px < left || px > right || py < top || py > bottom) continue;
+      if (kinds[i] === 2) {
+        wrong.moveTo(px - 3.6, py - 3.6);
+        wrong.lineTo(px + 3.6, py + 3.6);
+        wrong.moveTo(px + 3.6, py - 3.6);
+        wrong.lineTo(px - 3.6, py + 3.6);
+      } else paths[labels[i]].rect(px - 1.4, py - 1.4, labels[i] === 0 ? 2.4 : 3, labels[i] === 0 ? 2.4 : 3);
+    }
+    context.globalAlpha = 0.7;
+    paths.forEach((path, label) => {
+      context.fillStyle = plot.colour(`c${label}`);
+      context.fill(path);
+    });
+    context.globalAlpha = 1;
+    context.strokeStyle = plot.colour("risk");
+    context.lineWidth = 1.7;
+    context.stroke(wrong);
+    plot.free();
+    plot.lowerAxis(x, flat ? "the axis of the means (spread across it for the eye)" : "the axis of the means");
+  }
+
+  /** @param {ReturnType<typeof ratesAt>} found */
+  drawHistogram(found) {
+    const plot = this.histogram;
+    const context = plot.begin(this.palette);
+    const { left, right, top, bottom } = plot.frame;
+    const { kinds } = this.samples;
+    const sorted = Float64Array.from(this.psmi).sort();
+    const lowest = sorted[Math.floor(0.004 * sorted.length)];
+    const highest = sorted[sorted.length - 1];
+    const size = Math.max(0.02, -lowest, highest);
+    const span = 0.05 * 1.5 ** Math.ceil(Math.log(size / 0.05) / Math.log(1.5));
+    const low = -lowest > 0.4 * span ? -span : -0.5 * span;
+    const x = (this.scale = linear(low, Math.min(span, Math.max(highest * 1.15, 0.5 * span)), left, right));
+    const bins = [new Float64Array(BINS), new Float64Array(BINS), new Float64Array(BINS)];
+    for (let i = 0; i < this.psmi.length; i++) {
+      const bin = Math.floor(((this.psmi[i] - x.low) / (x.high - x.low)) * BINS);
+      bins[kinds[i]][Math.min(BINS - 1, Math.max(0, bin))] += 1;
+    }
+    const others = found.n - found.outliers;
+    const upper = bins[0].map((count) => count / Math.max(1, others));
+    const lower = bins[1].map((count, i) => (count + bins[2][i]) / Math.max(1, found.outliers));
+    const axis = top + 0.52 * (bottom - top);
+    const up = (axis - top) / Math.max(...upper, 1e-9);
+    const down = (bottom - 6 - axis) / Math.max(...lower, 1e-9);
+    const zero = x.clip(this.tau);
+    plot.area([[left, top], [zero, top], [zero, bottom], [left, bottom]], "risk", 0.07);
+    const wide = (right - left) / BINS;
+    const bars = [new Path2D(), new Path2D(), new Path2D()];
+    for (let i = 0; i < BINS; i++) {
+      const px = left + i * wide + 0.5;
+      bars[0].rect(px, axis - 1 - Math.sqrt(upper[i] * Math.max(...upper)) * up, wide - 1, Math.sqrt(upper[i] * Math.max(...upper)) * up);
+      const deep = Math.sqrt(lower[i] * Math.max(...lower)) * down;
+      const wrong = lower[i] > 0 ? (deep * bins[2][i]) / (bins[1][i] + bins[2][i]) : 0;
+      bars[2].rect(px, axis + 1, wide - 1, wrong);
+      bars[1].rect(px, axis + 1 + wrong, wide - 1, deep - wrong);
+    }
+    context.fillStyle = plot.colour("other");
+    context.fill(bars[0]);
+    context.fillStyle = plot.colour("risk");
+    context.fill(bars[2]);
+    context.save();
+    context.clip(bars[2]);
+    context.strokeStyle = plot.colour("bg");
+    context.globalAlpha = 0.35;
+    context.lineWidth = 1.6;
+    context.beginPath();
+    for (let px = left - 200; px < right; px += 6) {
+      context.moveTo(px, bottom);
+      context.lineTo(px + 200, bottom - 200);
+    }
+    context.stroke();
+    context.restore();
+    context.strokeStyle = plot.colour("risk");
+    context.lineWidth = 1;
+    context.stroke(bars[1]);
+    plot.line([[left, axis], [right, axis]], "muted");
+    this.mark(x.clip(found.meanOthers), top + 6, "mean of others", "fg", axis);
+    if (found.outliers > 0) this.mark(x.clip(found.meanOutliers), bottom - 12, "mean of outliers", "risk-text", axis);
+    const [px, words] = [zero, `τ = ${fixedText(this.tau, 2)}`];
+    plot.line([[px, top - 14], [px, bottom]], "fg", 2);
+    context.beginPath();
+    context.arc(px, top - 16, 7, 0, 2 * Math.PI);
+    context.fillStyle = plot.colour("fg");
+    context.fill();
+    const leftward = px > right - 90;
+    plot.text(words, px + (leftward ? -13 : 13), top - 12, { colour: "fg", align: leftward ? "right" : "left", bold: true, halo: true });
+    if (px - left > 70) plot.text("flagged", left + 6, top - 12, { colour: "risk-text" });
+    plot.lowerAxis(x, "PSMI (bar heights on a √ scale)");
+  }
+
+  /**
+   * A mean as a line to the axis with its name.
+   * @param {number} px
+   * @param {number} py
+   * @param {string} words
+   * @param {string} colour
+   * @param {number} axis
+   */
+  mark(px, py, words, colour, axis) {
+    const plot = this.histogram;
+    plot.line([[px, py], [px, axis]], colour, 2, [2, 2]);
+    const leftward = px > plot.frame.right - 112;
+    plot.text(words, px + (leftward ? -7 : 7), py + 4, { colour, align: leftward ? "right" : "left", halo: true });
+  }
+
+  /** @param {ReturnType<typeof ratesAt>} found */
+  drawMeans(found) {
+    const plot = this.means;
+    const context = plot.begin(this.palette);
+    const { left, right, top, bottom } = plot.frame;
+    const curve = /** @type {any[]} */ (this.model.get("_by_separation"));
+    const values = curve.flatMap(({ outliers, others }) => [outliers ?? 0, others]);
+    const here = [found.meanOthers, Number.isNaN(found.meanOutliers) ? 0 : found.meanOutliers];
+    const x = linear(0, SEPARATIONS, left, right);
+    const most = Math.max(0.02, ...values, ...here);
+    const least = Math.min(-0.02, ...values, ...here);
+    const y = linear(least - 0.08 * (most - least), most + 0.1 * (most - least), bottom, top);
+    plot.levels(y, 4);
+    const at = x.at(this.mixture.separation);
+    plot.line([[at, top], [at, bottom]], "line", 10);
+    /** @type {(name: string) => [number, number][]} */
+    const points = (name) => curve.filter((one) => one[name] !== null).map((one) => [x.at(one.separation), y.at(one[name])]);
+    plot.line(points("others"), "accent", 2.4);
+    plot.line(points("outliers"), "risk", 2.4);
+    plot.line([[left, y.at(0)], [right, y.at(0)]], "fg", 1.8, [6, 5]);
+    for (const [px, py] of points("others")) {
+      context.beginPath();
+      context.arc(px, py, 3.4, 0, 2 * Math.PI);
+      context.fillStyle = plot.colour("accent");
+      context.fill();
+    }
+    for (const [px, py] of points("outliers")) {
+      context.beginPath();
+      context.moveTo(px - 5, py - 4);
+      context.lineTo(px + 5, py - 4);
+      context.lineTo(px, py + 5);
+      context.closePath();
+      context.fillStyle = plot.colour("risk");
+      context.fill();
+    }
+    for (const [value, colour] of /** @type {[number, string][]} */ ([[here[0], "accent"], [found.meanOutliers, "risk"]])) {
+      if (Number.isNaN(value)) continue;
+      context.beginPath();
+      context.arc(at, y.clip(value), 7, 0, 2 * Math.PI);
+      context.strokeStyle = plot.colour("fg");
+      context.lineWidth = 2;
+      context.stroke();
+      context.fillStyle = plot.colour(colour);
+      context.fill();
+    }
+    if (curve.length === 0) plot.text("Python is computing …", (left + right) / 2, (top + bottom) / 2, { align: "center" });
+    plot.lowerAxis(x, `separation (large signs: now, ε = ${plainText(Math.round(100 * this.mixture.epsilon))} % in ${this.mixture.dimension === 1 ? "1 dimension" : `${this.mixture.dimension} dimensions`})`);
+  }
+}
+
+export default {
+  /** @param {{model: Model, el: HTMLElement}} context */
+  render({ model, el }) {
+    const view = new TheoremView(model, el);
+    return () => view.destroy();
+  },
+};

@@ -1,0 +1,85 @@
+// Answers Python, one line of JSON for each: what the playgrounds' front ends compute.
+import { createInterface } from "node:readline";
+
+import { load } from "./load.mjs";
+
+const chance = await load("chance");
+const psmi = await load("psmi_maths");
+const lira = await load("lira_maths");
+const theorem = await load("theorem_maths");
+
+function cloud({ points, labels }) {
+  const flat = Float64Array.from(points.flat());
+  const classes = Uint8Array.from(labels);
+  return { flat, classes, fitted: psmi.classesOf(flat, classes, Math.max(...labels) + 1) };
+}
+
+const answers = {
+  chance: ({ seed, start, count }) => ({
+    uniforms: [...chance.uniforms(seed, start, count)],
+    normals: [...chance.normals(seed, start, count)],
+  }),
+  along: ({ angle, ...given }) => {
+    const { classes, fitted } = cloud(given);
+    const turn = (angle * Math.PI) / 180;
+    const line = psmi.along(fitted, Math.cos(turn), Math.sin(turn));
+    return given.points.map(([x, y], i) =>
+      psmi.pointwise(line, fitted.prior, line.x * x + line.y * y, classes[i]),
+    );
+  },
+  psmi: ({ count, ...given }) => {
+    const { flat, classes, fitted } = cloud(given);
+    const found = new Float64Array(classes.length);
+    psmi.psmiOfAll(flat, classes, fitted, psmi.fan(fitted, count), found);
+    return [...found];
+  },
+  running: ({ directions, point, step, ...given }) => {
+    const { classes, fitted } = cloud(given);
+    const [x, y] = given.points[point];
+    const theta = Float32Array.from(directions.flat());
+    return psmi.runningMeans(fitted, theta, x, y, classes[point], step);
+  },
+  lira: ({ seed, nIn, nOut, effect, spread, gap, estimates }) => {
+    const draws = lira.drawsOf(seed);
+    const others = lira.othersSquares(draws, nIn, nOut);
+    const redraw = (k) => [
+      lira.stretched(lira.sideOf(draws.inside, k * lira.SIDE, nIn), lira.OUT_MEAN + effect, spread),
+      lira.stretched(lira.sideOf(draws.outside, k * lira.SIDE, nOut), lira.OUT_MEAN, spread),
+    ];
+    const [inside, outside] = redraw(0);
+    const own = lira.estimatesFor(inside, outside, others, estimates);
+    const ratio = (variance, [a, b]) =>
+      lira.logRatio(
+        gap,
+        { mean: a.mean, variance: lira.varianceOf(own[variance].in, a, own.least) },
+        { mean: b.mean, variance: lira.varianceOf(own[variance].out, b, own.least) },
+      );
+    const again = Array.from({ length: lira.REDRAWS }, (_, k) => redraw(k + 1));
+    return Object.fromEntries(
+      lira.VARIANCES.map((name) => [
+        name,
+        { ratio: ratio(name, [inside, outside]), redraws: again.map((sides) => ratio(name, sides)) },
+      ]),
+    );
+  },
+  nodes: ({ n, alpha }) => theorem.gegenbauer(n, alpha),
+  theorem: ({ n, seed, tau, mixture }) => {
+    const samples = theorem.roomFor(n);
+    theorem.sample(theorem.worldOf(n, seed), mixture, samples);
+    const found = new Float64Array(n);
+    theorem.psmiOf(samples, mixture.dimension, theorem.directionsFor(mixture.dimension), found);
+    return {
+      psmi: [...found],
+      labels: [...samples.labels],
+      kinds: [...samples.kinds],
+      t: [...samples.t],
+      r: [...samples.r],
+      rates: theorem.ratesAt(found, samples.kinds, tau),
+    };
+  },
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const asked = JSON.parse(line);
+  process.stdout.write(`${JSON.stringify(answers[asked.what](asked))}\n`);
+}

@@ -8,7 +8,19 @@ import shlex
 import sys
 from pathlib import Path
 
-from benchmarks import auc, gpu_language, language, layers, lira, psmi, quickstart, smollm2, wards
+from benchmarks import (
+    auc,
+    explorer,
+    gpu_language,
+    inspector,
+    language,
+    layers,
+    lira,
+    psmi,
+    quickstart,
+    smollm2,
+    wards,
+)
 from benchmarks.measure import Row, machine, table
 
 TOPICS = {
@@ -21,6 +33,8 @@ TOPICS = {
     "gpu-language": gpu_language,
     "wards": wards,
     "quickstart": quickstart,
+    "explorer": explorer,
+    "inspector": inspector,
 }
 MARK = "<!-- the table is written by python -m benchmarks --write; the rest is by hand -->"
 

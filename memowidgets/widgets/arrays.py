@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
-    Ranks = NDArray[np.int64]
+    Places = NDArray[np.int64]
 
 __all__ = [
     "ErrorLevels",
@@ -109,31 +109,39 @@ class SortedScores:
 
     Attributes
     ----------
+    order : array of shape (n,), int
+        The samples by their scores, ascending.
+    firsts : array of shape (u,), int
+        Where in that order each distinct score begins.
     values : array of shape (u,), float64
         The distinct scores, ascending.
-    ranks : array of shape (n,), int
-        Which of them each sample has.
-    counts : array of shape (u,), int
-        How many samples have each.
     """
 
+    order: Places
+    firsts: Places
     values: Floats
-    ranks: Ranks
-    counts: Ranks
 
     @classmethod
     def of(cls, scores: Floats) -> SortedScores:
         """The form of finite scores, one for each sample."""
-        return cls(*np.unique(scores, return_inverse=True, return_counts=True))
+        order = np.argsort(scores)
+        rising = scores[order]
+        firsts = np.flatnonzero(np.append(True, rising[1:] != rising[:-1]))
+        return cls(order, firsts, rising[firsts])
 
     @cached_property
-    def shared(self) -> Ranks:
+    def counts(self) -> Places:
+        """How many samples have each value."""
+        return np.diff(np.append(self.firsts, len(self.order)))
+
+    @cached_property
+    def shared(self) -> Places:
         """Positions of the values that several samples share."""
         return np.flatnonzero(self.counts > 1)
 
     def rising(self, of_samples: NDArray[Any]) -> NDArray[Any]:
-        """Numbers of the samples in the order of their scores; equal ones keep their order."""
-        return of_samples[np.argsort(self.ranks, kind="stable")]
+        """What belongs to each sample, in the order of their scores."""
+        return of_samples[self.order]
 
     def packed(self) -> dict[str, Any]:
         """The values, and the counts of those that are shared.
@@ -168,7 +176,7 @@ class SortedScores:
         """
         if memorized is None:
             return {"bits": None, "hits": None}
-        hits = np.bincount(self.ranks[memorized], minlength=len(self.values))
+        hits = np.add.reduceat(memorized[self.order].astype(np.int64), self.firsts)
         return {"bits": np.packbits(hits > 0).tobytes(), "hits": _smallest(hits[self.shared])}
 
 
@@ -186,7 +194,7 @@ class ErrorLevels:
     """
 
     levels: Floats
-    codes: Ranks
+    codes: Places
 
     @classmethod
     def of(cls, errors: Floats) -> ErrorLevels:
@@ -239,7 +247,7 @@ def thinned_curve(fpr: Floats, tpr: Floats) -> bytes:
     return np.concatenate([fpr[keep], tpr[keep]]).astype(np.float32).tobytes()
 
 
-def _smallest(counts: Ranks, most: int | None = None) -> bytes:
+def _smallest(counts: Places, most: int | None = None) -> bytes:
     """Whole numbers in the smallest unsigned type that holds them, or `most`."""
     largest = max(int(counts.max(initial=0)), most or 0)
     return counts.astype(np.min_scalar_type(largest)).tobytes()

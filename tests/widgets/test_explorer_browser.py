@@ -77,6 +77,13 @@ def test_eta_moves_and_others_are_compared(notebook_page):
     page.keyboard.press("Shift+ArrowRight")
     finer = settled(notebook)
     assert finer["hits"] + finer["missed"] == dragged["hits"] + dragged["missed"] - 1
+    slider.focus()  # from where a drag in the histogram takes the keyboard away
+    plot = page.locator(".mw-histogram").bounding_box()
+    page.mouse.move(plot["x"] + plot["width"] * 0.3, plot["y"] + plot["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(plot["x"] + plot["width"] * 0.5, plot["y"] + plot["height"] / 2, steps=5)
+    page.mouse.up()
+    assert settled(notebook)["flagged"] > finer["flagged"]
     page.get_by_label("η", exact=True).fill("4,5")
     page.keyboard.press("Enter")
     eventually(notebook, "explorer.eta_committed", 4.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -94,6 +95,37 @@ def test_nothing_is_fetched(pattern):
     allowed = "http://www.w3.org/2000/svg"  # a name, not an address to load from
     for name in ("explorer", "inspector", "bar"):
         assert pattern not in (script(name) + style()).replace(allowed, "")
+
+
+TEXT = ("fg", "muted", "risk-text", "amber", "accent")
+DRAWN = ("risk", "other", "control", "accent", "fg")
+
+
+def luminance(colour):
+    whole = colour.lstrip("#")
+    whole = whole if len(whole) == 6 else "".join(2 * digit for digit in whole)
+    parts = np.array([int(whole[i : i + 2], 16) / 255 for i in (0, 2, 4)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(one, other):
+    light, dark = sorted([luminance(one), luminance(other)], reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_colours_stand_out_in_each_theme(block):
+    """WCAG AA: 4.5 for text, 3 for what is drawn."""
+    blocks = re.split(r"\n(?=:is\(body|@media \(prefers-color)", style().split(".mw *,")[0])
+    assert len(blocks) == 3
+    colours = dict(re.findall(r"--mw-([\w-]+): (?:[^;]*?, )*(#[0-9a-f]{3,6})\)*;", blocks[block]))
+    paper = ("#ffffff", "#111111", colours.get("bg", ""))[block]
+    colours.setdefault("fg", "#e0e0e0")
+    for name in TEXT:
+        assert contrast(colours[name], paper) >= 4.5, name
+    for name in DRAWN:
+        assert contrast(colours[name], paper) >= 3, name
 
 
 def test_the_front_ends_own_tests(node):

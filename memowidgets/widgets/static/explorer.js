@@ -943,9 +943,9 @@ class Explorer {
       if (event.button !== 0) return;
       event.preventDefault();
       plot.setPointerCapture(event.pointerId);
+      this.controls.tau.slider.focus({ preventScroll: true }); // the other slider's blur ends a drag
       this.dragging = true;
       this.root.classList.add("mw-dragging");
-      this.controls.tau.slider.focus({ preventScroll: true });
       follow(event);
     });
     this.ears.on(plot, "pointermove", (event) => {

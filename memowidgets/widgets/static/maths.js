@@ -209,28 +209,30 @@ export function aucOf(scores) {
   const { flaggedUpTo, hitsUpTo, n, memorized } = scores;
   const others = n - memorized;
   if (hitsUpTo === null || memorized === 0 || others === 0) return null;
-  /** @type {(use: (positives: number, negatives: number, above: number, below: number) => void) => void} */
-  const climb = (use) => {
-    let hits = 0;
-    let falseAlarms = 0;
-    for (let rank = 0; rank < hitsUpTo.length; rank++) {
-      const positives = hitsUpTo[rank] - hits;
-      const negatives = flaggedUpTo[rank] - hitsUpTo[rank] - falseAlarms;
-      hits += positives;
-      falseAlarms += negatives;
-      use(positives, negatives, 2 * falseAlarms - negatives, 2 * hits - positives);
-    }
-  };
+  const length = hitsUpTo.length;
   let wrong = 0; // twice the pairs in the wrong order: a whole number, so that nothing is rounded
-  climb((positives, _, above) => (wrong += positives * above));
+  for (let rank = 0, hits = 0, flagged = 0; rank < length; rank++) {
+    const positives = hitsUpTo[rank] - hits;
+    if (positives > 0) {
+      wrong += positives * (flagged - hits + flaggedUpTo[rank] - hitsUpTo[rank]);
+      hits += positives;
+    }
+    flagged = flaggedUpTo[rank];
+  }
   const area = 1 - wrong / (2 * memorized * others);
   if (Math.min(memorized, others) < 2) return { area, interval: [0, 1] };
   let ofPositives = 0;
   let ofNegatives = 0;
-  climb((positives, negatives, above, below) => {
-    ofPositives += positives * (1 - above / (2 * others) - area) ** 2;
-    ofNegatives += negatives * (below / (2 * memorized) - area) ** 2;
-  });
+  for (let rank = 0, hits = 0, falseAlarms = 0; rank < length; rank++) {
+    const nowHits = hitsUpTo[rank];
+    const nowFalse = flaggedUpTo[rank] - nowHits;
+    const above = 1 - (falseAlarms + nowFalse) / (2 * others) - area;
+    const below = (hits + nowHits) / (2 * memorized) - area;
+    ofPositives += (nowHits - hits) * above * above;
+    ofNegatives += (nowFalse - falseAlarms) * below * below;
+    hits = nowHits;
+    falseAlarms = nowFalse;
+  }
   const variance =
     ofPositives / (memorized - 1) / memorized + ofNegatives / (others - 1) / others;
   const half = 1.959963984540054 * Math.sqrt(variance);

@@ -275,10 +275,10 @@ export class RocPlot {
     const { frame } = this;
     const [x, y] = [this.x(fpr), this.y(tpr)];
     setAttributes(this.point, { cx: x, cy: y });
-    const rightward = x < frame.right - 150;
+    const rightward = x < frame.right - 150; // the curve is concave: below and right is room
     setAttributes(this.pointText, {
-      x: x + (rightward ? 12 : -12),
-      y: y < frame.bottom - 34 ? y + 20 : y - 12,
+      x: rightward ? x + 12 : frame.right - 4,
+      y: y < frame.bottom - 34 ? y + (rightward ? 20 : 28) : y - 12,
       "text-anchor": rightward ? "start" : "end",
     });
     this.pointText.textContent = `TPR ${rateText(tpr)} at FPR ${rateText(fpr)}`;

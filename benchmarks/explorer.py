@@ -1,0 +1,234 @@
+"""The τ explorer in Chromium, in a real JupyterLab: frames of a drag, other scores, bytes sent."""
+
+from __future__ import annotations
+
+import statistics
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.measure import Namespace, Row
+from tests.browser.harness import open_notebook, running_chromium, running_lab
+
+if TYPE_CHECKING:
+    from tests.browser.harness import NotebookPage
+
+MILLION = 1_000_000
+PICKED = 100_000
+STEPS = 300  # of a drag, about as many as a mouse makes in three seconds
+TURNS = 9
+
+_SCORES = """
+import altair as alt, numpy as np, time
+from memowidgets.evaluation import roc
+from memowidgets.widgets import ThresholdExplorer
+def made(n, seed):
+    rng = np.random.default_rng(seed)
+    log_lira = rng.gumbel(-2, 1.5, n)
+    scores = np.where(log_lira >= 4, rng.normal(-.2, .25, n), rng.normal(.4, .25, n))
+    return scores, log_lira, rng.gamma(2, .005, n)
+"""
+_LARGE = f"""
+scores, log_lira, errors = made({MILLION}, 0)
+explorer = ThresholdExplorer(scores, log_lira=log_lira, errors=errors, title="PSMI")
+explorer
+"""
+_PICKED = f"""
+picks = [made({PICKED}, seed) for seed in range(2)]
+explorer = ThresholdExplorer(picks[0][0], log_lira=picks[0][1], errors=picks[0][2], title="0")
+def pick(turn):
+    scores, log_lira, errors = picks[turn % 2]
+    explorer.update(scores, log_lira=log_lira, errors=errors, title=f"turn {{turn}}")
+explorer
+"""
+# The same ROC at the 2000 rows that such a chart may have, its τ a parameter.
+_ALTAIR = """
+alt.JupyterChart.enable_offline()
+curves = [roc(scores, log_lira >= 4).roc.iloc[1:] for scores, log_lira, _ in picks]
+def drawn(turn):
+    curve = curves[turn % 2]
+    curve = curve.iloc[:: max(1, len(curve) // 2000)]
+    tau = alt.param(name="tau", value=0.0)
+    line = alt.Chart(curve, title=f"turn {turn}").mark_line().encode(x="fpr", y="tpr")
+    text = alt.Chart(curve.iloc[:1]).mark_text().encode(text=alt.value(alt.expr("'τ ' + tau")))
+    return (line + text).add_params(tau)
+altair_chart = alt.JupyterChart(drawn(0), embed_options={"renderer": "svg"})
+def swap(turn):
+    altair_chart.chart = drawn(turn)
+def step(turn):
+    altair_chart.params.tau = float(turn)
+altair_chart
+"""
+
+# Runs code in the kernel and waits until the page has painted a text that follows from it.
+_UNTIL_PAINTED = """async ([code, where, text]) => {
+    const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+    const isThere = () =>
+        [...document.querySelectorAll(where)].some((e) => e.textContent.includes(text));
+    const start = performance.now();
+    kernel.requestExecute({code, silent: true, store_history: false});
+    await new Promise((done, fail) => {
+        const late = setTimeout(() => fail(new Error(`${text} never showed`)), 20000);
+        const look = () => {
+            if (!isThere()) return;
+            observer.disconnect();
+            clearTimeout(late);
+            done();
+        };
+        const observer = new MutationObserver(look);
+        observer.observe(document.body, {childList: true, subtree: true, characterData: true});
+        look();
+    });
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    return performance.now() - start;
+}"""
+
+_WATCH_FRAMES = """() => {
+    const root = document.querySelector('.mw-explorer');
+    const frames = (window.mwFrames = []);
+    let last = performance.now();
+    const tick = (now) => {
+        frames.push([now - last, root.dataset.tau]);
+        last = now;
+        window.mwTick = requestAnimationFrame(tick);
+    };
+    window.mwTick = requestAnimationFrame(tick);
+}"""
+
+
+def rows(_: Namespace) -> list[Row]:
+    with running_lab() as lab, running_chromium() as chromium:
+        large = open_notebook(lab, chromium, [_SCORES, _LARGE], name="large")
+        found = [*_bytes_on_the_wire(large), *_drag(large)]
+        large.page.context.close()
+        picked = open_notebook(lab, chromium, [_SCORES, _PICKED, _ALTAIR], name="picked")
+        picked.run_all(timeout=300)
+        found += _picks(picked)
+        picked.page.context.close()
+    return found
+
+
+def _bytes_on_the_wire(notebook: NotebookPage) -> list[Row]:
+    """Bytes of all messages to the page while the cell runs, then while η first moves."""
+    received: list[int] = []
+    page = notebook.page
+    page.on(
+        "websocket", lambda socket: socket.on("framereceived", lambda f: received.append(_size(f)))
+    )
+    notebook.open()  # once more, so that the new socket is heard from its start
+    received.clear()
+    notebook.run_all(timeout=300)
+    page.wait_for_selector(".mw-tau-knob")
+    page.wait_for_function("() => document.querySelector('.mw-band').getAttribute('d')")
+    megabytes = sum(received) / 1e6
+    received.clear()
+    page.get_by_label("memorised from log-LiRA η").press("ArrowRight")
+    page.wait_for_selector('.mw-explorer:not(.mw-pending)[data-eta="4.1"]')
+    later = sum(received) / 1e6
+    work = "1 M scores with errors and truth, bytes sent to the page"
+    return [
+        Row(work, f"{megabytes:.1f} MB", "10 MB", f"{megabytes / 10:.2f}×", "≤ 10 MB, once"),
+        Row("log-LiRA of 1 M samples, sent when η first moves", f"{later:.1f} MB"),
+    ]
+
+
+def _size(frame: Any) -> int:
+    return len(frame.encode() if isinstance(frame, str) else frame)
+
+
+def _drag(notebook: NotebookPage) -> list[Row]:
+    """Times between frames while the mouse drags τ, and while it drags η."""
+    page = notebook.page
+    page.locator(".mw-explorer").scroll_into_view_if_needed()
+    histogram = page.locator(".mw-histogram").bounding_box() or {}
+    slider = page.get_by_label("memorised from log-LiRA η").bounding_box() or {}
+    found = []
+    for name, box, goal in (("τ", histogram, "≤ 17 ms, ≤ 25 ms"), ("η", slider, "")):
+        left, middle = box["x"] + 0.15 * box["width"], box["y"] + box["height"] / 2
+        page.mouse.move(left, middle)
+        page.mouse.down()
+        page.evaluate(_WATCH_FRAMES)
+        for end in (0.6, 0.2):
+            page.mouse.move(box["x"] + end * box["width"], middle, steps=STEPS // 2)
+        frames = page.evaluate("() => { cancelAnimationFrame(window.mwTick); return mwFrames; }")
+        page.mouse.up()
+        times = sorted(time for time, _ in frames[2:])
+        median, late = statistics.median(times), times[int(0.95 * len(times))]
+        moved = sum(a[1] != b[1] for a, b in pairwise(frames))
+        what = (
+            f"{moved} of {len(frames)} frames moved it" if name == "τ" else f"{len(frames)} frames"
+        )
+        work = (
+            f"drag of {name} over 1 M scores, median and 95 % of the times between frames ({what})"
+        )
+        ours = f"{median:.1f} ms, {late:.1f} ms"
+        found.append(Row(work, ours, "16.7 ms a frame", f"{median / 16.7:.2f}×", goal))
+    return found
+
+
+def _picks(notebook: NotebookPage) -> list[Row]:
+    """Another score, and a step of τ, from the kernel's code to paint; ours beside Altair's."""
+    page = notebook.page
+    page.wait_for_selector(".mw-tau-knob")
+    page.locator(".mw-explorer").scroll_into_view_if_needed()
+    title, chart = ".mw-histogram .mw-axis-title", ".vega-embed svg"
+    page.wait_for_selector(chart, timeout=60_000)
+    ours = [_painted(notebook, f"pick({i})", title, f"turn {i} ") for i in range(1, TURNS)]
+    kernel = _seconds_in_kernel(notebook)
+    work = f"another score at {PICKED // 1000} 000 samples, from the kernel's code to paint"
+    swapped = _or_error(lambda: _painted(notebook, "swap(1)", chart, "turn 1"))
+    picked = statistics.median(ours)
+    moved = [
+        _painted(notebook, f"explorer.tau = {i}.0", ".mw-histogram .mw-tau-text", f"τ = {i}.")
+        for i in range(1, TURNS)
+    ]
+    theirs = _or_error(
+        lambda: statistics.median(
+            _painted(notebook, f"step({i})", chart, f"τ {i}") for i in range(1, TURNS)
+        )
+    )
+    step = statistics.median(moved)
+    return [
+        Row(
+            work,
+            f"{picked:.0f} ms",
+            f"{_text(swapped)} `JupyterChart`",
+            _ratio(picked, swapped),
+            "≤ 150 ms",
+        ),
+        Row("of which in the kernel", f"{kernel:.0f} ms"),
+        Row(
+            "a step of τ set in Python, to paint",
+            f"{step:.0f} ms",
+            f"{_text(theirs)} `JupyterChart`",
+            _ratio(step, theirs),
+        ),
+    ]
+
+
+def _painted(notebook: NotebookPage, code: str, where: str, text: str) -> float:
+    """Milliseconds from sending code to the kernel until the page has painted its result."""
+    time: float = notebook.page.evaluate(_UNTIL_PAINTED, [code, where, text])
+    return time
+
+
+def _seconds_in_kernel(notebook: NotebookPage) -> float:
+    """Milliseconds that an update takes in Python."""
+    timed = "(lambda t: (pick(1), time.perf_counter() - t)[1])(time.perf_counter())"
+    return 1000 * statistics.median(notebook.python(timed) for _ in range(5))
+
+
+def _or_error(measure: Any) -> float | str:
+    """Milliseconds, or the first line of what went wrong in the page."""
+    try:
+        time: float = measure()
+    except Exception as error:  # noqa: BLE001 - the peer may throw
+        return str(error).splitlines()[0]
+    return time
+
+
+def _text(measured: float | str) -> str:
+    return measured if isinstance(measured, str) else f"{measured:.0f} ms"
+
+
+def _ratio(ours: float, theirs: float | str) -> str:
+    return "" if isinstance(theirs, str) else f"{ours / theirs:.2f}×"

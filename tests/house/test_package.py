@@ -54,7 +54,10 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert "memowidgets/py.typed" in wheel
     assert "memowidgets/constraints.txt" in wheel
     assert any(name.endswith("licenses/LICENSE") for name in wheel)
-    assert {name.split("/")[0] for name in wheel} == {"memowidgets", "memowidgets-0.1.0.dist-info"}
+    package, data = "memowidgets", "memowidgets-0.1.0.data"
+    assert {name.split("/")[0] for name in wheel} == {package, data, "memowidgets-0.1.0.dist-info"}
+    template = f"{data}/data/share/jupyter/voila/templates/memowidgets/"
+    assert [name for name in wheel if name.startswith(data) and not name.startswith(template)] == []
     assert not [name for name in wheel if "__pycache__" in name or name.endswith(".ipynb")]
 
 

@@ -103,7 +103,7 @@ def test_batches_that_are_accumulated_make_one_step():
         ({"batch_size": 2.5}, "whole number"),
         ({"weight_decay": -1}, "weight_decay"),
         ({"optimizer": "lion"}, "valid: adamw, sgd"),
-        ({"precision": "float8"}, "valid: float32, bfloat16"),
+        ({"precision": "float8"}, "valid: auto, float32, bfloat16"),
     ],
 )
 def test_bad_settings_are_refused(changes, message):

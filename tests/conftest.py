@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.browser.harness import chromium, lab, notebook_page
+from tests.browser.harness import chromium, lab, notebook_page, voila_page
 
-__all__ = ["chromium", "lab", "notebook_page"]
+__all__ = ["chromium", "lab", "notebook_page", "voila_page"]

@@ -12,10 +12,13 @@ How to write a browser test::
 `notebook_page` takes the source of code cells, or the path of a notebook; it opens a copy, runs all
 cells (``run=False`` leaves that to `NotebookPage.run_all`) and waits until the kernel is idle. At
 the end the test fails if a cell raised, the page threw an error or wrote one to the console, or a
-request wanted to leave the machine; `NotebookPage.allow` names what a test expects. The kernel can
+request wanted to leave the machine; `WatchedPage.allow` names what a test expects. The kernel can
 import ``tests.…``, so fake data may live beside the tests.
 
-`NotebookPage.screenshots` writes ``NAME-1400-light.png`` and its three sisters (600 pixels, dark)
+``app="notebook"`` opens it in Notebook 7. `voila_page` takes the same cells and shows what they
+show in Voila; there only `VoilaPage.python` reaches the kernel. One server serves all three.
+
+`WatchedPage.screenshots` writes ``NAME-1400-light.png`` and its three sisters (600 pixels, dark)
 to ``$MEMOWIDGETS_SCREENSHOTS``, or to ``.screenshots/`` in the checkout. Tests are skipped with a
 reason where Chromium is missing; in CI that is a failure.
 """
@@ -51,10 +54,13 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, WebSocket
 
     OpenNotebook = Callable[..., "NotebookPage"]
+    OpenVoila = Callable[..., "VoilaPage"]
 
 __all__ = [
     "Lab",
     "NotebookPage",
+    "VoilaPage",
+    "WatchedPage",
     "chromium",
     "find_chromium",
     "lab",
@@ -62,11 +68,15 @@ __all__ = [
     "open_notebook",
     "running_chromium",
     "running_lab",
+    "voila_page",
 ]
 
 ROOT = Path(__file__).parents[2]
 WIDTHS = (1400, 600)
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+SESSION = "window.jupyterapp.shell.currentWidget?.sessionContext?.session"
+# Notebook 7.6 throws this at its start, with no widget at all.
+NOTEBOOK_ERRORS = r"^page error: .*reading 'schema'"
 CHROMES = (
     "chromium",
     "chromium-browser",
@@ -134,6 +144,7 @@ class Lab:
     url: str
     token: str
     root: Path
+    home: Path
 
     def api(self, path: str, method: str = "GET") -> Any:
         """Ask the server's REST interface."""
@@ -169,7 +180,7 @@ def _server(home: Path) -> Iterator[Lab]:
     port, token = _free_port(), secrets.token_hex(16)
     root = home / "root"
     root.mkdir()
-    server = Lab(f"http://127.0.0.1:{port}", token, root)
+    server = Lab(f"http://127.0.0.1:{port}", token, root, home)
     options = {
         "ServerApp.ip": "127.0.0.1",
         "ServerApp.port": port,
@@ -179,6 +190,8 @@ def _server(home: Path) -> Iterator[Lab]:
         "ServerApp.open_browser": False,
         "IdentityProvider.token": token,
         "LabApp.expose_app_in_browser": True,
+        "JupyterNotebookApp.expose_app_in_browser": True,
+        "VoilaConfiguration.template": "memowidgets",
         "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
         "LabApp.extension_manager": "readonly",
     }
@@ -207,6 +220,9 @@ def _environment(home: Path) -> dict[str, str]:
     page.write_text(
         '{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}'
     )
+    widgets = home / "settings" / "@jupyter-widgets" / "jupyterlab-manager"
+    widgets.mkdir(parents=True)
+    (widgets / "plugin.jupyterlab-settings").write_text('{"saveState": true}')
     for name in ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR"):
         env[f"JUPYTER_{name}"] = str(home / name.lower())
     env |= {
@@ -254,13 +270,47 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+# Asks the kernel over a connection of its own, whatever the page around it is.
+ASK = """async ([kernel, expression, token]) => {
+    const url = new URL(`api/kernels/${kernel}/channels?token=${token}`, window.location.origin);
+    url.protocol = 'ws:';
+    const socket = new WebSocket(url);
+    const id = crypto.randomUUID();
+    const answer = new Promise((resolve, reject) => {
+        socket.onerror = () => reject(new Error('no connection to the kernel'));
+        socket.onmessage = ({ data }) => {
+            if (typeof data !== 'string') return; // buffers for the widgets
+            const { msg_type: type, parent_header: parent, content } = JSON.parse(data);
+            if (type === 'execute_reply' && parent.msg_id === id) resolve(content);
+        };
+    });
+    const asked = `__import__('json').dumps(${expression}, default=str)`;
+    const request = {
+        header: {msg_id: id, msg_type: 'execute_request', username: 'test', session: id,
+                 date: new Date().toISOString(), version: '5.3'},
+        parent_header: {}, metadata: {}, channel: 'shell', buffers: [],
+        content: {code: '', silent: true, store_history: false, allow_stdin: false,
+                  user_expressions: {answer: asked}},
+    };
+    socket.onopen = () => socket.send(JSON.stringify(request));
+    try {
+        const found = (await answer).user_expressions.answer;
+        return found.status === 'ok'
+            ? {text: found.data['text/plain']} : {error: `${found.ename}: ${found.evalue}`};
+    } finally {
+        socket.close();
+    }
+}"""
+
+
 @dataclass
-class NotebookPage:
-    """A notebook that is open in JupyterLab; `page` is Playwright's."""
+class WatchedPage:
+    """A page of the server that is watched from the start; `page` is Playwright's."""
 
     page: Page
     lab: Lab
     path: Path
+    app: str = "lab"
     problems: list[str] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
 
@@ -272,81 +322,29 @@ class NotebookPage:
         """What went wrong in the page so far, less what the test allows."""
         return [p for p in self.problems if not any(re.search(a, p) for a in self.allowed)]
 
-    def open(self, theme: str = "light") -> None:
-        """Load JupyterLab with this notebook alone and wait until its kernel answers."""
-        self.page.goto(f"{self.lab.url}/lab/tree/{self.path.name}?reset&token={self.lab.token}")
-        self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
-        self.page.evaluate("() => window.jupyterapp.restored")
-        self.page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
-        self.theme(theme)
-        self.wait_until_idle()
-
-    def run_all(self, timeout: float = 120, *, wait: bool = True) -> None:
-        """Run all cells, as the menu does; `timeout` in seconds. Fails if a cell raises."""
-        self.page.evaluate(
-            "() => { window.mwDone = false;"
-            " window.jupyterapp.commands.execute('notebook:run-all-cells')"
-            ".then(() => { window.mwDone = true; }); }"
-        )
-        if wait:
-            self.wait_until_run(timeout)
-
-    def wait_until_run(self, timeout: float = 120) -> None:
-        """Wait until `run_all` is through and the kernel idle."""
-        self.page.wait_for_function("() => window.mwDone", timeout=timeout * 1000)
-        self.wait_until_idle(timeout)
-        errors = [
-            f"{output['ename']}: {output['evalue']}"
-            for cell in self.outputs()
-            for output in cell
-            if output["output_type"] == "error"
-        ]
-        if errors:
-            pytest.fail("a cell raised " + "; ".join(errors))
-
-    def outputs(self) -> list[list[dict[str, Any]]]:
-        """For each cell its outputs, as the notebook file would hold them."""
-        cells: list[dict[str, Any]] = self.page.evaluate(
-            "() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells"
-        )
-        return [cell.get("outputs", []) for cell in cells]
-
-    def wait_until_idle(self, timeout: float = 60) -> None:
-        """Wait until the kernel has nothing to do."""
-        self.page.wait_for_function(
-            "() => window.jupyterapp.shell.currentWidget"
-            "?.sessionContext?.session?.kernel?.status === 'idle'",
-            timeout=timeout * 1000,
-        )
-
     def python(self, expression: str) -> Any:
-        """Evaluate an expression in the notebook's kernel; what JSON can carry comes back."""
-        script = """async (expression) => {
-            const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
-            const code = `__import__('json').dumps(${expression}, default=str)`;
-            const future = kernel.requestExecute(
-                {code: '', silent: true, store_history: false, user_expressions: {answer: code}});
-            const answer = (await future.done).content.user_expressions.answer;
-            return answer.status === 'ok'
-                ? {text: answer.data['text/plain']} : {error: `${answer.ename}: ${answer.evalue}`};
-        }"""
-        answer = self.page.evaluate(script, expression)
+        """Evaluate an expression in the page's kernel; what JSON can carry comes back."""
+        answer = self.page.evaluate(ASK, [self.kernel, expression, self.lab.token])
         if "error" in answer:
             raise RuntimeError(f"{expression}: {answer['error']}")
         return json.loads(ast.literal_eval(answer["text"]))
 
-    def save(self) -> nbformat.NotebookNode:
-        """Save the notebook as the menu does, and read the file."""
-        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-        return nbformat.read(self.path, as_version=4)
+    def eventually(self, expression: str, wanted: Any, seconds: float = 30) -> None:
+        """Wait until the kernel answers what is wanted; the page's messages take their time."""
+        deadline = time.monotonic() + seconds
+        while (found := self.python(expression)) != wanted:
+            assert time.monotonic() < deadline, f"{expression} is {found}, not {wanted}"
+            time.sleep(0.05)
+
+    @property
+    def theme_shown(self) -> str:
+        """The theme of the page: "light" or "dark"."""
+        name = self.page.locator("body").get_attribute("data-jp-theme-name")
+        return next(theme for theme, title in THEMES.items() if title == name)
 
     def theme(self, name: str) -> None:
-        """Switch JupyterLab to its "light" or "dark" theme, live."""
-        self.page.evaluate(
-            "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})",
-            THEMES[name],
-        )
-        self.page.wait_for_selector(f'body[data-jp-theme-name="{THEMES[name]}"]', state="attached")
+        """Switch the page to its "light" or "dark" theme."""
+        raise NotImplementedError
 
     def resize(self, width: int, height: int = 900) -> None:
         """Make the window so wide and high, in pixels."""
@@ -372,7 +370,7 @@ class NotebookPage:
         """
         folder = Path(os.environ.get("MEMOWIDGETS_SCREENSHOTS") or ROOT / ".screenshots")
         folder.mkdir(parents=True, exist_ok=True)
-        before = self.page.viewport_size
+        before, theme_before = self.page.viewport_size, self.theme_shown
         taken = []
         for theme in themes:
             self.theme(theme)
@@ -380,7 +378,7 @@ class NotebookPage:
                 taken.append(folder / f"{name}-{width}-{theme}.png")
                 self.resize(width)
                 self.screenshot(taken[-1], of)
-        self.theme("light")
+        self.theme(theme_before)
         if before is not None:
             self.resize(**before)
         return taken
@@ -425,6 +423,110 @@ class NotebookPage:
             self.problems.append(f"request leaves the machine: {request.url[:200]}")
 
 
+@dataclass
+class NotebookPage(WatchedPage):
+    """A notebook that is open in JupyterLab (``app="lab"``) or Notebook 7 (``"notebook"``)."""
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's id."""
+        return str(self.page.evaluate(f"() => {SESSION}.kernel.id"))
+
+    def open(self, theme: str = "light") -> None:
+        """Load the page with this notebook alone and wait until its kernel answers."""
+        place = "lab/tree" if self.app == "lab" else "notebooks"
+        self.page.goto(f"{self.lab.url}/{place}/{self.path.name}?reset&token={self.lab.token}")
+        self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
+        self.page.evaluate("() => window.jupyterapp.restored")
+        self.page.evaluate("() => window.jupyterapp.shell.collapseLeft?.()")
+        self.theme(theme)
+        self.wait_until_idle()
+
+    def run_all(self, timeout: float = 120, *, wait: bool = True) -> None:
+        """Run all cells, as the menu does; `timeout` in seconds. Fails if a cell raises."""
+        self.page.evaluate(
+            "() => { window.mwDone = false;"
+            " window.jupyterapp.commands.execute('notebook:run-all-cells')"
+            ".then(() => { window.mwDone = true; }); }"
+        )
+        if wait:
+            self.wait_until_run(timeout)
+
+    def wait_until_run(self, timeout: float = 120) -> None:
+        """Wait until `run_all` is through and the kernel idle."""
+        self.page.wait_for_function("() => window.mwDone", timeout=timeout * 1000)
+        self.wait_until_idle(timeout)
+        errors = [
+            f"{output['ename']}: {output['evalue']}"
+            for cell in self.outputs()
+            for output in cell
+            if output["output_type"] == "error"
+        ]
+        if errors:
+            pytest.fail("a cell raised " + "; ".join(errors))
+
+    def outputs(self) -> list[list[dict[str, Any]]]:
+        """For each cell its outputs, as the notebook file would hold them."""
+        cells: list[dict[str, Any]] = self.page.evaluate(
+            "() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells"
+        )
+        return [cell.get("outputs", []) for cell in cells]
+
+    def wait_until_idle(self, timeout: float = 60) -> None:
+        """Wait until the kernel has nothing to do."""
+        self.page.wait_for_function(
+            f"() => {SESSION}?.kernel?.status === 'idle'",
+            timeout=timeout * 1000,
+        )
+
+    def restart(self) -> None:
+        """Restart the kernel, as the menu does, but without a question."""
+        self.page.evaluate(f"() => {SESSION}.kernel.restart()")
+        self.wait_until_idle()
+
+    def save(self) -> nbformat.NotebookNode:
+        """Save the notebook as the menu does, and read the file."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        return nbformat.read(self.path, as_version=4)
+
+    def theme(self, name: str) -> None:
+        """Switch JupyterLab to its "light" or "dark" theme, live."""
+        self.page.evaluate(
+            "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})",
+            THEMES[name],
+        )
+        self.page.wait_for_selector(f'body[data-jp-theme-name="{THEMES[name]}"]', state="attached")
+
+
+@dataclass
+class VoilaPage(WatchedPage):
+    """What a notebook shows in Voila; every time it is opened, a kernel of its own runs it."""
+
+    app: str = "voila"
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's id."""
+        return str(
+            self.page.evaluate(
+                "() => JSON.parse(document.getElementById('jupyter-config-data').textContent)"
+                ".kernelId"
+            )
+        )
+
+    def open(self, theme: str = "light", fragment: str = "") -> None:
+        """Load the page; `fragment` is what its address says after #."""
+        address = f"{self.lab.url}/voila/render/{self.path.name}?token={self.lab.token}"
+        self.page.goto("about:blank")  # another fragment alone would not load it anew
+        self.page.goto(f"{address}&theme={theme}#{fragment}", timeout=120_000)
+        self.page.wait_for_selector("#rendered_cells", timeout=60_000)
+
+    def theme(self, name: str) -> None:
+        """Load the page in the "light" or "dark" theme: Voila has no other way."""
+        if self.theme_shown != name:
+            self.open(name)
+
+
 def open_notebook(
     lab: Lab,
     chromium: Browser,
@@ -435,17 +537,30 @@ def open_notebook(
     height: int = 900,
     scale: float = 1,
     theme: str = "light",
+    app: str = "lab",
+    kernel: str = "python3",
+    script: str = "",
 ) -> NotebookPage:
     """Open a copy of a notebook in a fresh window, watched from the start; nothing is run yet."""
-    path = lab.root / f"{name}.ipynb"
-    nbformat.write(_notebook(cells), path)
-    context = chromium.new_context(
-        viewport={"width": width, "height": height}, device_scale_factor=scale
-    )
-    notebook = NotebookPage(context.new_page(), lab, path)
+    path = _write(lab, cells, name, kernel)
+    notebook = NotebookPage(_window(chromium, width, height, scale), lab, path, app)
     notebook.watch()
+    notebook.page.add_init_script(script)
+    if app == "notebook":
+        notebook.allow(NOTEBOOK_ERRORS)
     notebook.open(theme)
     return notebook
+
+
+def _window(chromium: Browser, width: int, height: int, scale: float = 1) -> Page:
+    size = {"width": width, "height": height}
+    return chromium.new_context(viewport=size, device_scale_factor=scale).new_page()
+
+
+def _write(lab: Lab, cells: Sequence[str] | str | Path, name: str, kernel: str) -> Path:
+    path = lab.root / f"{name}.ipynb"
+    nbformat.write(_notebook(cells, kernel), path)
+    return path
 
 
 @pytest.fixture
@@ -466,22 +581,47 @@ def notebook_page(
         return notebook
 
     yield opening
-    for notebook in opened:
-        notebook.page.context.close()
+    _leave(lab, opened)
+
+
+@pytest.fixture
+def voila_page(chromium: Browser, lab: Lab, request: pytest.FixtureRequest) -> Iterator[OpenVoila]:
+    """Open notebooks in Voila; see the top of this module."""
+    pytest.importorskip("voila", reason="no Voila: pip install 'memowidgets[lab]'")
+    opened: list[VoilaPage] = []
+    test = re.sub(r"\W+", "-", request.node.name)
+
+    def opening(
+        cells: Sequence[str] | str | Path, *, theme: str = "light", fragment: str = ""
+    ) -> VoilaPage:
+        path = _write(lab, cells, f"{test}-{len(opened)}", "python3")
+        opened.append(VoilaPage(_window(chromium, WIDTHS[0], 900), lab, path))
+        opened[-1].watch()
+        opened[-1].open(theme, fragment)
+        return opened[-1]
+
+    yield opening
+    _leave(lab, opened)
+
+
+def _leave(lab: Lab, opened: Sequence[WatchedPage]) -> None:
+    """Close windows, end kernels, and fail if something went wrong on the way."""
+    for one in opened:
+        one.page.context.close()
     for session in lab.api("sessions"):
         lab.api(f"sessions/{session['id']}", method="DELETE")
-    unexpected = [problem for notebook in opened for problem in notebook.unexpected()]
+    for kernel in lab.api("kernels"):
+        lab.api(f"kernels/{kernel['id']}", method="DELETE")
+    unexpected = [problem for one in opened for problem in one.unexpected()]
     if unexpected:
         pytest.fail("in the browser:\n" + "\n".join(dict.fromkeys(unexpected)))
 
 
-def _notebook(cells: Sequence[str] | str | Path) -> nbformat.NotebookNode:
+def _notebook(cells: Sequence[str] | str | Path, kernel: str = "python3") -> nbformat.NotebookNode:
     if isinstance(cells, str | Path):
         return nbformat.read(Path(cells), as_version=4)
     notebook = nbformat.v4.new_notebook(
-        metadata={
-            "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
-        }
+        metadata={"kernelspec": {"name": kernel, "display_name": kernel, "language": "python"}}
     )
     notebook.cells = [nbformat.v4.new_code_cell(source) for source in cells]
     return notebook

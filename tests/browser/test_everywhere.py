@@ -1,0 +1,203 @@
+"""The dashboard wherever it must run: JupyterLab, Notebook 7, Voila; and what may befall it there.
+
+One page for each, because a kernel takes seconds to start: every step leaves the view as the next
+one needs it.
+"""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote, unquote
+
+import pytest
+
+DASHBOARD = """
+from memowidgets.widgets import Dashboard
+from tests.widgets.detail_source import DetailSource
+source = DetailSource(seconds=3)
+dashboard = Dashboard(source)
+dashboard.inspector.page_size = 12
+dashboard
+"""
+
+LIVING = (
+    "len([w for w in __import__('ipywidgets').widgets.widget._instances.values()"
+    " if type(w).__module__.startswith('memowidgets')])"
+)
+GONE = "is gone: run its cell again"
+
+# Every socket that the page opens can be cut, and no new one gets through while it is offline.
+OFFLINE = """(() => {
+    const Real = window.WebSocket;
+    const open = new Set();
+    window.mwOffline = false;
+    window.WebSocket = class extends Real {
+        constructor(url, protocols) {
+            super(window.mwOffline ? 'ws://127.0.0.1:1/' : url, protocols);
+            open.add(this);
+        }
+    };
+    window.mwCut = () => {
+        window.mwOffline = true;
+        for (const socket of open) socket.close();
+        open.clear();
+    };
+})()"""
+
+
+def counts(page):
+    """What the front end counts, as `ThresholdExplorer.counts` names it."""
+    shown = json.loads(page.locator(".mw-explorer").get_attribute("data-counts"))
+    return {"false_alarms" if name == "falseAlarms" else name: n for name, n in shown.items()}
+
+
+def tau(page):
+    """Where τ stands on the page."""
+    return float(page.locator(".mw-explorer").get_attribute("data-tau"))
+
+
+def agree(opened):
+    """Both sides stand at the same τ and count the same."""
+    opened.eventually("dashboard.explorer.tau_committed", tau(opened.page))
+    shown = counts(opened.page)
+    of = opened.python("dashboard.explorer.counts")
+    assert {name: of[name] for name in shown} == shown
+
+
+def drag_tau(page, share):
+    """Drag τ with the mouse by a share of the histogram's width."""
+    page.locator(".mw-histogram").scroll_into_view_if_needed()
+    width = page.locator(".mw-histogram").bounding_box()["width"]
+    knob = page.locator(".mw-tau-knob").bounding_box()
+    x, y = knob["x"] + knob["width"] / 2, knob["y"] + knob["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + share * width, y, steps=10)
+    page.mouse.up()
+
+
+def drag_filter_decide_undo(opened):
+    """What a user does first, heard on both sides."""
+    page = opened.page
+    page.locator(".mw-card").first.wait_for()
+    before = counts(page)
+    drag_tau(page, 0.1)
+    assert counts(page)["flagged"] > before["flagged"]
+    agree(opened)
+    page.locator('[data-filter="hit"]').click()
+    page.locator(".mw-range").get_by_text(f"of {counts(page)['hits']}").wait_for()
+    assert opened.python("dashboard.inspector.filter") == "hit"
+    page.locator(".mw-card").first.click()
+    page.keyboard.press("r")
+    opened.eventually("dashboard.inspector.decisions.decision.tolist()", ["remove"])
+    page.keyboard.press("z")
+    opened.eventually("len(dashboard.inspector.decisions)", 0)
+
+
+def compute_and_cancel(opened):
+    """Compute runs beside the kernel: it answers meanwhile, an interrupt harms nothing."""
+    page = opened.page
+    page.get_by_label("layer", exact=True).select_option("1")
+    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("button", name="Cancel").wait_for()
+    opened.lab.api(f"kernels/{opened.kernel}/interrupt", method="POST")
+    assert opened.python("dashboard._progress is not None") is True
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("Cancelled; what was finished is kept.").wait_for()
+    page.get_by_label("layer", exact=True).select_option("last")
+    page.locator(".mw-explorer:not(.mw-dimmed)").wait_for()
+    agree(opened)
+
+
+def lose_the_connection(notebook):
+    """Without a connection the view moves on; with it again, Python hears where it stands."""
+    page = notebook.page
+    notebook.allow(r"127\.0\.0\.1:1/|WebSocket")  # what the page says of the lost connection
+    page.evaluate("() => window.mwCut()")
+    before = counts(page)
+    drag_tau(page, 0.05)
+    assert counts(page)["flagged"] > before["flagged"]
+    page.evaluate("() => { window.mwOffline = false; }")
+    notebook.wait_until_idle()
+    agree(notebook)
+    page.locator('[data-filter="false alarm"]').click()
+    page.locator(".mw-range").get_by_text(f"of {counts(page)['false_alarms']}").wait_for()
+
+
+def run_the_cell_again(notebook):
+    """The new view takes the old one's place, on the page and in the kernel."""
+    before = notebook.python(LIVING)
+    for _ in range(2):
+        notebook.run_all()
+    notebook.page.locator(".mw-card").first.wait_for()
+    assert notebook.page.locator(".mw-explorer").count() == 1
+    assert notebook.python(LIVING) == before
+
+
+def reload_the_page(notebook):
+    """The kernel lives on, and so does the view."""
+    page = notebook.page
+    drag_tau(page, 0.1)
+    agree(notebook)
+    before = counts(page), tau(page)
+    notebook.save()
+    notebook.open()
+    page.locator(".mw-card").first.wait_for()
+    assert (counts(page), tau(page)) == before
+    agree(notebook)
+
+
+def restart_the_kernel(notebook):
+    """The view says that it is left alone, and stays readable."""
+    page = notebook.page
+    shown = page.locator(".mw-tile-flagged").inner_text()
+    notebook.restart()
+    page.locator('[data-filter="all"]').click()
+    page.locator(".mw-inspector").get_by_text(GONE).wait_for()
+    page.get_by_role("button", name="τ = 0").click()
+    page.locator(".mw-explorer").get_by_text(GONE).wait_for()
+    page.get_by_label("layer", exact=True).select_option("1")
+    page.locator(".mw-bar").get_by_text(GONE).wait_for()
+    drag_tau(page, 0.1)
+    assert page.locator(".mw-tile-flagged").inner_text() != shown
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("app", ["lab", "notebook"])
+def test_a_notebook(notebook_page, app):
+    notebook = notebook_page([DASHBOARD], app=app, run=False, script=OFFLINE)
+    notebook.run_all()
+    drag_filter_decide_undo(notebook)
+    notebook.screenshots(f"everywhere-{app}", of=".mw-dashboard", widths=[1400])
+    compute_and_cancel(notebook)
+    lose_the_connection(notebook)
+    run_the_cell_again(notebook)
+    reload_the_page(notebook)
+    restart_the_kernel(notebook)
+
+
+@pytest.mark.timeout(600)
+def test_voila(voila_page):
+    voila = voila_page([DASHBOARD], fragment="top")
+    page = voila.page
+    drag_filter_decide_undo(voila)
+    compute_and_cancel(voila)
+    page.get_by_role("radio", name="Loss").click()
+    page.locator('[data-filter="false alarm"]').click()
+    voila.eventually("dashboard.inspector.filter", "false alarm")
+    voila.eventually("dashboard.bar.score", "loss")
+    state = voila.python("dashboard.state")
+    page.wait_for_function("() => window.location.hash.includes('false%20alarm')")
+    address = page.evaluate("() => window.location.hash")
+    assert address.startswith("#top&memowidgets=")
+    assert json.loads(unquote(address.partition("memowidgets=")[2])) == state
+    voila.screenshots("everywhere-voila", widths=[1400], themes=["light"])
+
+    voila.open("dark", address.removeprefix("#"))  # another kernel, the same view
+    page.locator(".mw-card").first.wait_for()
+    voila.eventually("dashboard.state", state)
+    assert tau(page) == state["tau"]
+    voila.screenshots("everywhere-voila", widths=[1400], themes=["dark"])
+    page.evaluate("(hash) => { window.location.hash = hash; }", "memowidgets=" + quote("{'no'}"))
+    page.get_by_text("Not restored: it is no state of a dashboard.").wait_for()
+    voila.eventually("dashboard.state", state)

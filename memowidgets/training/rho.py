@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 __all__ = ["RULES", "Prediction", "Record", "prediction_checkpoint"]
 
@@ -86,7 +87,7 @@ class Prediction:
 
 
 def prediction_checkpoint(
-    records: Sequence[Record], rho: float = 0.95, rule: str = "first"
+    records: Sequence[Record], rho: float = 0.95, rule: str = "first", over_last: int = 1
 ) -> Prediction:
     """Choose the checkpoint at which memorisation is predicted (paper, Section 4.3).
 
@@ -98,6 +99,9 @@ def prediction_checkpoint(
         The drop to reach, a share of the median loss at step 0.
     rule : {"first", "nearest"}
         The first checkpoint that has reached ρ, or, after the fact only, the nearest to ρ.
+    over_last : int
+        Of how many evaluations after step 0, the checkpoint's own the last, the median counts as
+        its loss: some, such as 3, where the loss jumps up and down from one to the next.
 
     Returns
     -------
@@ -106,18 +110,25 @@ def prediction_checkpoint(
     Raises
     ------
     ValueError
-        If there is no checkpoint after step 0, ρ is no share, or the rule is unknown.
+        If there is no checkpoint after step 0, ρ is no share, the rule is unknown, or `over_last`
+        is below 1.
     """
     if rule not in RULES:
         raise ValueError(f"unknown rule {rule!r}; valid: {', '.join(RULES)}")
     if not 0 < rho < 1:
         raise ValueError(f"the drop to stop at is a share between 0 and 1, not {rho}")
+    if over_last != int(over_last) or over_last < 1:
+        raise ValueError(f"over_last is a number of evaluations, at least 1, not {over_last}")
     if len(records) < 2:
         raise ValueError("there is no checkpoint after step 0 yet: call train() first")
     first, later = records[0], records[1:]
     if first.median_loss <= 0:
         raise ValueError("the median loss is 0 before training: there is nothing left to drop")
-    drops = [record.drop(first) for record in later]
+    losses = [record.median_loss for record in later]
+    drops = [
+        1.0 - median(losses[max(0, i - over_last) : i]) / first.median_loss
+        for i in range(1, len(losses) + 1)
+    ]
     reached = [i for i, drop in enumerate(drops) if drop >= rho]
     if reached and rule == "first":
         chosen = reached[0]

@@ -11,6 +11,7 @@ import pytest
 
 from memowidgets.data import ImageDataset, fetch_cifar10
 from memowidgets.data.cifar import CLASSES
+from memowidgets.training.design import ShadowDesign, audited_samples, draw_design
 
 
 def records(n=12, seed=0):
@@ -166,3 +167,19 @@ def test_canaries_of_cifar_come_from_elsewhere(batches):
     changed = (planted.images != data.images).any(axis=(1, 2, 3))
     np.testing.assert_array_equal(changed, planted.canaries)
     assert changed.sum() == 7
+
+
+def test_planted_canaries_are_in_half_of_the_models_and_never_in_what_all_train_on(batches):
+    data = fetch_cifar10(batches)
+    for seed in range(25):
+        planted = data.with_canaries(12, kind="ood" if seed < 3 else "mislabelled", seed=seed)
+        design = draw_design(planted, "half", 1 / 9, seed)
+        audited = audited_samples(planted, design, None)
+        shadows = ShadowDesign("canaries", audited)
+        masks = np.array([shadows.members(design, seed, i) for i in range(4)])
+        canary = planted.canaries[design.pool]
+        np.testing.assert_array_equal(masks[:, canary].sum(axis=0), 2)
+        always = masks.all(axis=0)
+        assert not (always & canary).any()
+        clean = np.setdiff1d(design.members, audited)
+        np.testing.assert_array_equal(design.pool[always], clean)

@@ -169,7 +169,7 @@ def test_other_sizes_are_refused(pets, size):
 
 
 def test_one_class_or_none_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="holds no picture: .* two class folders"):
+    with pytest.raises(ValueError, match=r"holds no picture: .* two class folders"):
         ImageDataset.from_folder(tmp_path)
     save(tmp_path / "cats" / "1.png", noise())
     (tmp_path / "dogs").mkdir()

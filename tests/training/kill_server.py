@@ -9,12 +9,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
+import tempfile
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import torch
 
 from memowidgets.progress import Progress
-from tests.training.small import tiny_audit
+from tests.training.small import tiny_audit, trained
 
 
 def fill(path: str, n: int) -> None:
@@ -25,8 +26,15 @@ def fill(path: str, n: int) -> None:
         tiny_audit(path).run_shadows(n, executor=executor, progress=Progress())
 
 
+def warm_up() -> None:
+    """Load what is imported on use, so that no forked process does."""
+    with tempfile.TemporaryDirectory() as path, ThreadPoolExecutor(1) as executor:
+        trained(path).run_shadows(1, executor, progress=Progress())
+
+
 def main() -> None:
     torch.set_num_threads(1)
+    warm_up()
     for line in sys.stdin:
         path, n = line.split()
         child = os.fork()

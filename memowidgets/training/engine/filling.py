@@ -84,7 +84,7 @@ class Filling:
             self._withdraw()
             raise
         except BaseException:
-            self._beacon.unlink(missing_ok=True)
+            self._extinguish()
             for future in self._in_hand:
                 future.cancel()
             raise
@@ -173,13 +173,17 @@ class Filling:
 
     def _withdraw(self) -> None:
         """Let the workers end: after the batch in hand, or where no disk is shared, the shadow."""
-        self._beacon.unlink(missing_ok=True)
+        self._extinguish()
         for future in self._in_hand:
             self._workers.withdraw(future)
         with suppress(Exception):  # the cancel is what the user must hear of
             while self._in_hand and self._workers.patient:
                 self._collect_last()
                 self._workers.check()
+
+    def _extinguish(self) -> None:
+        with suppress(OSError):  # gone, or on a disk that is read-only by now
+            self._beacon.unlink()
 
     def _collect_last(self) -> None:
         done, _ = wait(self._in_hand, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)

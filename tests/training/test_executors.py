@@ -1,0 +1,494 @@
+"""Shadow models on other people's executors, a real Dask cluster, and in the face of accidents."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from memowidgets.models import ConvNet
+from memowidgets.progress import Progress
+from memowidgets.store import StoreError
+from memowidgets.training.engine import filling, worker
+from tests.training.small import assert_same, tiny_audit, trained
+
+ROOT = Path(__file__).parents[2]
+KILLS = 20
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("executors") / "run"
+    trained(path)
+    return path
+
+
+@pytest.fixture
+def audit(source, tmp_path):
+    shutil.copytree(source, tmp_path / "run")
+    return tiny_audit(tmp_path / "run")
+
+
+def undisturbed(source, path, n):
+    shutil.copytree(source, path)
+    audit = tiny_audit(path)
+    with ThreadPoolExecutor(1) as executor:
+        audit.run_shadows(n, executor)
+    return audit
+
+
+# Executors of other people
+
+
+class Inline(Executor):
+    """Does the work at once, in this process."""
+
+    _max_workers = 1
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = Future()
+        try:
+            future.set_result(self.work(fn, *args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def work(self, fn, *args):
+        return fn(*args)
+
+
+class Forgetful(Inline):
+    """A worker that is restarted before every order that does not carry the job."""
+
+    restarts = 0
+
+    def work(self, fn, order, payload=None):
+        if payload is None:
+            worker._Kept.jobs.clear()
+            self.restarts += 1
+        return fn(order, payload)
+
+
+class Oblivious(Inline):
+    """A worker that never keeps anything."""
+
+    def work(self, fn, order, payload=None):
+        return fn(order)
+
+
+class Dying(Inline):
+    """Breaks after some orders."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def work(self, fn, *args):
+        self.left -= 1
+        if self.left < 0:
+            raise BrokenExecutor("the queue was closed")
+        return fn(*args)
+
+
+def test_any_executor_gives_the_same_shadow_models(audit, source, tmp_path):
+    audit.run_shadows(4, Inline())
+    assert_same(audit, undisturbed(source, tmp_path / "b", 4), atol=1e-4)
+
+
+def test_a_worker_that_lost_the_job_is_sent_it_again(audit):
+    executor = Forgetful()
+    audit.run_shadows(4, executor)
+    assert audit.n_shadows == 4
+    assert executor.restarts == 3  # the first order carried the job
+
+
+def test_a_worker_that_keeps_nothing_is_named(audit):
+    worker._Kept.jobs.clear()
+    with pytest.raises(StoreError, match="does not keep what it is sent"):
+        audit.run_shadows(2, Oblivious())
+
+
+def test_an_executor_that_dies_is_named_and_what_was_computed_stays(audit):
+    with pytest.raises(
+        StoreError, match=r"executor died .*the queue was closed.*The 2 finished ones are kept"
+    ):
+        audit.run_shadows(5, Dying(2))
+    assert audit.n_shadows == 2
+    closed = ThreadPoolExecutor(1)
+    closed.shutdown()
+    with pytest.raises(StoreError, match="cannot schedule new futures after shutdown"):
+        audit.run_shadows(5, closed)
+    audit.run_shadows(5, Inline())
+    assert audit.n_shadows == 5
+
+
+class Diverging(ConvNet):
+    """A model whose training fails."""
+
+    version = "diverging"
+
+    def outputs(self, module, inputs, labels):
+        logits, losses = super().outputs(module, inputs, labels)
+        return (logits, losses * np.nan) if Diverging.fails else (logits, losses)
+
+
+def test_what_goes_wrong_in_training_is_raised_as_it_is(tmp_path):
+    Diverging.fails = False
+    audit = trained(tmp_path / "run", model=Diverging(4))
+    Diverging.fails = True
+    with pytest.raises(FloatingPointError, match="the training has diverged"):
+        audit.run_shadows(2, Inline())
+
+
+@pytest.mark.parametrize("library", ["torch", "memowidgets", "Python"])
+def test_a_worker_with_another_version_is_named_and_refused(audit, monkeypatch, library):
+    here = worker.library_versions()
+    audit.run_shadows(1, Inline())
+    monkeypatch.setattr(worker, "library_versions", lambda: here | {library: "0.1"})
+    with pytest.raises(
+        StoreError, match=rf"process {os.getpid()} has {library} 0\.1 instead of .*1 finished"
+    ):
+        audit.run_shadows(3, Inline())
+    assert audit.n_shadows == 1
+
+
+def test_a_worker_with_another_numpy_is_warned_of_once(audit, monkeypatch):
+    here = worker.library_versions()
+    monkeypatch.setattr(worker, "library_versions", lambda: here | {"numpy": "9.9"})
+    with pytest.warns(UserWarning, match=r"has numpy 9\.9 instead of") as seen:
+        audit.run_shadows(3, Inline())
+    assert len(seen) == 1
+    assert audit.n_shadows == 3
+
+
+# Clocks and disks
+
+
+def test_a_clock_that_goes_backwards_changes_nothing(audit, source, tmp_path, monkeypatch):
+    now = [2e9]
+
+    def backwards():
+        now[0] -= 100
+        return now[0]
+
+    monkeypatch.setattr(time, "time", backwards)
+    audit.run_shadows(4, Inline())
+    monkeypatch.undo()
+    assert_same(audit, undisturbed(source, tmp_path / "b", 4), atol=1e-4)
+
+
+class SmallDisk:
+    """A tmpfs of a few hundred kilobytes where one may be mounted, else a stand-in for it.
+
+    The stand-in makes the writes fail with the error that a real disk would give: it tests what
+    we make of the error, not that the system gives it.
+    """
+
+    def __init__(self, path, monkeypatch):
+        self.path, self._patch = path, monkeypatch
+        path.mkdir()
+        self.is_real = self._mount("size=600k")
+
+    def _mount(self, options):
+        if os.name != "posix" or os.geteuid() != 0:
+            return False
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.path)]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    def fill(self, leave=60_000):
+        if not self.is_real:
+            self._fail(errno.ENOSPC)
+            return
+        free = os.statvfs(self.path).f_bavail * os.statvfs(self.path).f_frsize
+        (self.path / "filler").write_bytes(bytes(max(0, free - leave)))
+
+    def empty(self):
+        (self.path / "filler").unlink(missing_ok=True)
+        self._patch.undo()
+
+    def make_read_only(self):
+        if not self.is_real:
+            self._fail(errno.EROFS)
+            return
+        subprocess.run(["mount", "-o", "remount,ro", str(self.path)], check=True)
+
+    def make_writable(self):
+        if self.is_real:
+            subprocess.run(["mount", "-o", "remount,rw", str(self.path)], check=True)
+        self._patch.undo()
+
+    def close(self):
+        if self.is_real:
+            subprocess.run(["umount", "-l", str(self.path)], check=True)
+
+    def _fail(self, number):
+        def refuse(*_):
+            raise OSError(number, os.strerror(number))
+
+        self._patch.setattr(os, "fsync", refuse)
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    disk = SmallDisk(tmp_path / "disk", monkeypatch)
+    yield disk
+    disk.close()
+
+
+def after(n, action):
+    """A progress that does something once n shadow models are there."""
+    done = []
+
+    def listen(step):
+        if step.what == "training shadow models" and step.done >= n and not done:
+            done.append(True)
+            action()
+
+    return Progress(listen)
+
+
+def on_disk(source, disk):
+    shutil.copytree(source, disk.path / "run")
+    return tiny_audit(disk.path / "run")
+
+
+def test_a_full_disk_keeps_what_was_finished(source, disk, tmp_path):
+    audit = on_disk(source, disk)
+    with pytest.raises(StoreError, match="the disk is full"):
+        audit.run_shadows(60, Inline(), progress=after(2, lambda: disk.fill(20_000)))
+    kept = audit.n_shadows
+    assert 2 <= kept < 60
+    disk.empty()
+    audit.run_shadows(kept + 2, Inline())
+    assert_same(audit, undisturbed(source, tmp_path / "b", kept + 2), atol=1e-4)
+
+
+def test_a_directory_made_read_only_half_way_keeps_what_was_finished(source, disk, tmp_path):
+    audit = on_disk(source, disk)
+    with pytest.raises(StoreError, match="the file system is read-only"):
+        audit.run_shadows(8, Inline(), progress=after(3, disk.make_read_only))
+    disk.make_writable()
+    assert audit.n_shadows == 3
+    audit.run_shadows(5, Inline())
+    assert_same(audit, undisturbed(source, tmp_path / "b", 5), atol=1e-4)
+
+
+# Kills
+
+
+class KillServer:
+    """Starts runs in a moment, to be killed."""
+
+    def __init__(self):
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.training.kill_server"],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def start(self, path, n):
+        self._process.stdin.write(f"{path} {n}\n")
+        self._process.stdin.flush()
+        said = self._process.stdout.readline()
+        assert said, self._process.stderr.read()
+        return int(said)
+
+    def wait(self):
+        return int(self._process.stdout.readline())
+
+    def stop(self):
+        self._process.stdin.close()
+        said = self._process.stderr.read()
+        self._process.stdout.close()
+        self._process.stderr.close()
+        self._process.wait(30)
+        return said
+
+
+def group(leader):
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(leader).children(recursive=True)
+    return []
+
+
+def strike(rng, leader):
+    """SIGKILL to the main process, a worker, or all of them."""
+    workers = group(leader)
+    victim = rng.choice(["main", "worker", "all"])
+    if victim == "worker" and workers:
+        workers[rng.randrange(len(workers))].kill()
+    else:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(leader, signal.SIGKILL)
+        if victim != "main":
+            for process in workers:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+    return workers
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(source, tmp_path):
+    seed = int(time.time())
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    shutil.copytree(source, tmp_path / "killed")
+    shutil.copytree(source, tmp_path / "straight")
+    server, there = KillServer(), set()
+    try:
+        started = time.monotonic()
+        server.start(tmp_path / "straight", 6)
+        assert server.wait() == 0
+        pace = time.monotonic() - started  # of this machine now
+        for _ in range(KILLS):
+            leader = server.start(tmp_path / "killed", 4000)
+            time.sleep(rng.uniform(0.1, 1.2) * pace)
+            workers = strike(rng, leader)
+            server.wait()
+            for process in workers:  # of a main process that can't end them any more
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            whole = set(tiny_audit(tmp_path / "killed")._shadows.indices())
+            assert there <= whole, "a finished shadow model was lost"
+            there = whole
+        n = max(there, default=1) + 3
+        for name in ("killed", "straight"):
+            server.start(tmp_path / name, n)
+            assert server.wait() == 0
+    finally:
+        said = server.stop()
+    assert there, said
+    assert_same(tiny_audit(tmp_path / "killed"), tiny_audit(tmp_path / "straight"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_processes_fill_one_directory(source, tmp_path):
+    shutil.copytree(source, tmp_path / "both")
+    servers = KillServer(), KillServer()
+    try:
+        for server in servers:
+            server.start(tmp_path / "both", 20)
+        assert [server.wait() for server in servers] == [0, 0]
+    finally:
+        for server in servers:
+            server.stop()
+    both = tiny_audit(tmp_path / "both")
+    assert both.n_shadows == 20
+    assert_same(both, undisturbed(source, tmp_path / "b", 20), atol=1e-4)
+    assert not list((tmp_path / "both/.claims").rglob("*.claim"))
+
+
+# Dask
+
+
+@pytest.fixture(scope="module")
+def client():
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            memory_limit=None,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+class Cell:
+    """Makes a model as a notebook cell does: nobody can import it."""
+
+    @staticmethod
+    def model():
+        namespace = {"__name__": "__main__", "ConvNet": ConvNet}
+        exec("class Mine(ConvNet):\n    version = 'mine'\n", namespace)
+        return namespace["Mine"](4)
+
+
+def jobs_kept():
+    from memowidgets.training.engine import worker as there
+
+    return len(there._Kept.jobs)
+
+
+@pytest.mark.slow
+def test_dask_trains_a_notebooks_model_and_is_sent_the_data_once(client, tmp_path):
+    audit = trained(tmp_path / "dask", model=Cell.model())
+    here = trained(tmp_path / "here", model=Cell.model())
+    audit.run_shadows(6, client.get_executor(), keep_forward=True)
+    here.run_shadows(6, Inline())
+    assert_same(audit, here, atol=1e-3)
+    assert len(audit.as_target(3).score("psmi")) > 0
+    assert set(client.run(jobs_kept).values()) == {1}
+
+
+@pytest.mark.slow
+def test_half_a_dask_cluster_dies_and_the_run_goes_on(client, audit, source, tmp_path):
+    def kill_one():
+        pid = next(iter(client.run(os.getpid).values()))
+        os.kill(pid, signal.SIGKILL)
+
+    audit.run_shadows(12, client.get_executor(), progress=after(2, kill_one))
+    assert_same(audit, undisturbed(source, tmp_path / "b", 12), atol=1e-3)
+
+
+def pretend(version):
+    from memowidgets.training.engine import worker as there
+
+    real = there.library_versions()
+    there.library_versions = lambda: real | {"torch": version}
+
+
+@pytest.mark.slow
+def test_a_dask_worker_with_another_torch_is_refused(client, audit):
+    client.wait_for_workers(2)
+    here = worker.library_versions()["torch"]
+    address = next(iter(client.nthreads()))
+    client.run(pretend, "0.1", workers=[address])
+    try:
+        with pytest.raises(StoreError, match=r"torch 0\.1 instead of"):
+            audit.run_shadows(20, client.get_executor())
+    finally:
+        client.run(pretend, here, workers=[address])
+    kept = audit.n_shadows
+    audit.run_shadows(kept + 2, client.get_executor())
+    assert audit.n_shadows == kept + 2
+
+
+@pytest.mark.slow
+def test_a_dask_client_that_is_closed_is_named(audit):
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(
+        n_workers=1, processes=False, host="127.0.0.1", dashboard_address=None
+    )
+    other = distributed.Client(cluster)
+    executor = other.get_executor()
+    other.close()
+    cluster.close()
+    with pytest.raises(StoreError, match="executor died"):
+        audit.run_shadows(3, executor)
+
+
+def test_times_are_spoken():
+    assert [filling._spoken(s) for s in (5.2, 300, 7300)] == ["5 s", "5 min", "2.0 h"]

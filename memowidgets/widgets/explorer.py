@@ -246,7 +246,9 @@ class ThresholdExplorer(anywidget.AnyWidget):
         given = self._given
         if given.levels is None:
             return None
-        return int((np.abs(given.scores - self.tau) < 2 * given.levels.errors).sum())
+        reach = 2 * given.levels.errors
+        close = (given.scores - reach < self.tau) & (self.tau < given.scores + reach)
+        return int(close.sum())
 
     # ---------------------------------------------------------------- what the page says
 

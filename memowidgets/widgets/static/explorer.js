@@ -5,7 +5,7 @@ import {
   tell, throttle,
 } from "./dom.js";
 import {
-  aucOf, clopperPearson, countsAt, countUpTo, cumulative, intervalText, isSkewed, judgedAt,
+  aucOf, boundsOf, clopperPearson, countsAt, countUpTo, cumulative, intervalText, isSkewed, judgedAt,
   kneeFor, LINEAR, makeScores, neighbourEta, percentText, rankFprAtMost, rankShareAtMost,
   rankTprAtLeast, rankYouden, rateText, scoreText, symmetricLog, tauAtRank, undecidedAt, whole,
   withHits,
@@ -14,7 +14,7 @@ import { HistogramPlot, RocPlot } from "./plots.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./maths.js").Scores} Scores */
-/** @typedef {import("./maths.js").Errors} Errors */
+/** @typedef {import("./maths.js").Bounds} Bounds */
 /** @typedef {import("./maths.js").Auc} Auc */
 /** @typedef {import("./maths.js").Counts} Counts */
 /** @typedef {import("./maths.js").Axis} Axis */
@@ -26,7 +26,7 @@ import { HistogramPlot, RocPlot } from "./plots.js";
  * @property {number} version  counts the updates
  * @property {Scores} scores  without a truth
  * @property {ArrayLike<number>} shared  places of the values that several samples share
- * @property {Errors | null} errors
+ * @property {Bounds | null} bounds  of two standard errors
  * @property {string} title
  * @property {string} truth  what counts as memorised; "" where η says it, or without ground truth
  * @property {[number, number] | null} etaRange  where its slider ends; null where η says nothing
@@ -61,14 +61,14 @@ export function unpack(wire) {
   const counts = shared.length > 0 ? new Uint32Array(values.length).fill(1) : null;
   for (let i = 0; i < shared.length; i++) if (counts !== null) counts[shared[i]] = ties[i];
   const scores = makeScores(values, counts, null);
-  const errors = wire.levels
-    ? { levels: floats(wire.levels, true), codes: unsigned(wire.codes, scores.n) }
+  const bounds = wire.levels
+    ? boundsOf(scores, floats(wire.levels, true), unsigned(wire.codes, scores.n))
     : null;
   return {
     version: wire.version,
     scores,
     shared,
-    errors,
+    bounds,
     title: wire.title,
     truth: wire.truth,
     etaRange: wire.eta_range ?? null,
@@ -789,8 +789,8 @@ class Explorer {
   /** @param {Counts} counts */
   showTiles(counts) {
     const { scores } = this;
-    const { errors } = this.data;
-    const close = errors ? undecidedAt(scores, errors, this.tau) : 0;
+    const { bounds } = this.data;
+    const close = bounds ? undecidedAt(bounds, this.tau) : 0;
     const interval = this.known ? clopperPearson(counts.flagged, scores.n) : null;
     this.flagged.show(
       `${whole(counts.flagged)} · ${percentText(counts.flagged / scores.n)}`,

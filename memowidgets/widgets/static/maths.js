@@ -23,10 +23,8 @@
  */
 
 /**
- * Standard errors of the samples, in the order of their scores.
- * @typedef {object} Errors
- * @property {ArrayLike<number>} levels  ascending
- * @property {ArrayLike<number>} codes  which level each sample has
+ * Where each sample's interval of two standard errors begins and ends, both ascending.
+ * @typedef {{lows: Float64Array, highs: Float64Array}} Bounds
  */
 
 /** @typedef {[number, number]} Interval */
@@ -125,24 +123,33 @@ export function countsAtRank(scores, rank) {
 }
 
 /**
- * Samples whose score and tau are less than two standard errors apart.
  * @param {Scores} scores
- * @param {Errors} errors
- * @param {number} tau
+ * @param {ArrayLike<number>} levels  of standard errors
+ * @param {ArrayLike<number>} codes  which level each sample has, in the order of the scores
+ * @returns {Bounds}
  */
-export function undecidedAt(scores, errors, tau) {
-  const { values, flaggedUpTo } = scores;
-  const { levels, codes } = errors;
-  const reach = 2 * levels[levels.length - 1] * (1 + 1e-9) + Math.abs(tau) * 1e-12;
-  const end = countUpTo(values, tau + reach);
-  let close = 0;
-  for (let rank = countBelow(values, tau - reach); rank < end; rank++) {
-    const distance = Math.abs(values[rank] - tau);
-    for (let row = rank === 0 ? 0 : flaggedUpTo[rank - 1]; row < flaggedUpTo[rank]; row++) {
-      if (distance < 2 * levels[codes[row]]) close += 1;
+export function boundsOf(scores, levels, codes) {
+  const { values, flaggedUpTo, n } = scores;
+  const lows = new Float64Array(n);
+  const highs = new Float64Array(n);
+  let kept = 0; // a sample without an error is never undecided
+  for (let rank = 0, row = 0; rank < values.length; rank++) {
+    for (const end = flaggedUpTo[rank]; row < end; row++) {
+      lows[kept] = values[rank] - 2 * levels[codes[row]];
+      highs[kept] = values[rank] + 2 * levels[codes[row]];
+      if (lows[kept] < highs[kept]) kept += 1;
     }
   }
-  return close;
+  return { lows: lows.subarray(0, kept).sort(), highs: highs.subarray(0, kept).sort() };
+}
+
+/**
+ * Samples whose score and tau are less than two standard errors apart.
+ * @param {Bounds} bounds
+ * @param {number} tau
+ */
+export function undecidedAt(bounds, tau) {
+  return countBelow(bounds.lows, tau) - countUpTo(bounds.highs, tau);
 }
 
 /* ---------------------------------------------------------------- the truth */

@@ -49,8 +49,8 @@ const answers = {
   },
   auc: ({ wire }) => maths.aucOf(unpack(wire)),
   undecided: ({ wire, taus }) => {
-    const [{ scores, errors }] = data(wire);
-    return taus.map((tau) => maths.undecidedAt(scores, errors, tau));
+    const [{ bounds }] = data(wire);
+    return taus.map((tau) => maths.undecidedAt(bounds, tau));
   },
   missed: ({ cases }) => cases.map(([k, n]) => explorer.countInterval(k, n)),
   intervals: ({ cases }) => cases.map(([k, n]) => maths.clopperPearson(k, n)),

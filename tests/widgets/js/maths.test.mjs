@@ -141,11 +141,12 @@ test("a million scores are drawn with few points", () => {
 
 test("samples near τ could go either way", () => {
   const scores = maths.makeScores(new Float64Array([0.2, 0.3, 0.7]), [1, 2, 1], null);
-  const errors = { levels: [0, 0.05, 0.1], codes: [1, 1, 0, 2] };
-  assert.equal(maths.undecidedAt(scores, errors, 0.25), 2); // the second 0.3 has no error
-  assert.equal(maths.undecidedAt(scores, errors, 0.45), 0);
-  assert.equal(maths.undecidedAt(scores, errors, 0.6), 1);
-  assert.equal(maths.undecidedAt(scores, errors, 0.31), 1);
+  const bounds = maths.boundsOf(scores, [0, 0.05, 0.1], [1, 1, 0, 2]);
+  assert.equal(maths.undecidedAt(bounds, 0.25), 2); // the second 0.3 has no error
+  assert.equal(maths.undecidedAt(bounds, 0.45), 0);
+  assert.equal(maths.undecidedAt(bounds, 0.6), 1);
+  assert.equal(maths.undecidedAt(bounds, 0.31), 1);
+  assert.equal(maths.undecidedAt(maths.boundsOf(scores, [0], [0, 0, 0, 0]), 0.3), 0);
 });
 
 test("η decides who is memorised, ties of the scores included", () => {

@@ -16,6 +16,7 @@ import torch
 
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row, interleaved, left_out
+from memowidgets.models.precision import runs_bfloat16
 from memowidgets.progress import Progress
 from memowidgets.training.config import Settings
 from memowidgets.training.device import resolve_device
@@ -41,7 +42,7 @@ def rows(arguments: Namespace) -> list[Row]:
 def _throughput(device: str, width: int, precision: str) -> Row:
     recipe = _recipe(width, precision, device)
     ours, bare = _ours(recipe), _bare(recipe)
-    seconds, other = interleaved(ours, bare, repeats=9)
+    seconds, other = interleaved(ours, bare, repeats=5)
     count = _BATCHES * recipe.settings.batch_size
     return Row(
         f"training WRN16-{width}, {precision}, on {device}, in one process",
@@ -54,6 +55,8 @@ def _throughput(device: str, width: int, precision: str) -> Row:
 
 def _precision(device: str) -> Row:
     work = f"training WRN16-4 in bfloat16 instead of float32, on {device}"
+    if not runs_bfloat16(torch.device(device)):
+        return left_out(work, "this machine has no instructions for it")
     slow, fast = (_ours(_recipe(4, precision, device)) for precision in ("float32", "bfloat16"))
     seconds, other = interleaved(fast, slow, repeats=2)
     count = _BATCHES * 64
@@ -81,7 +84,7 @@ def _capture(device: str, width: int) -> Row:
             module(batch)
         _wait(device)
 
-    seconds, other = interleaved(captured, plain, repeats=9)
+    seconds, other = interleaved(captured, plain, repeats=5)
     return Row(
         f"forward pass of WRN16-{width} with all {len(model.layer_names(module))} layers, pooled",
         f"{seconds * 1e3:.0f} ms",

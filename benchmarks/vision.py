@@ -33,7 +33,7 @@ def rows(arguments: Namespace) -> list[Row]:
     found = [
         _throughput(device, width, "float32"),
         _precision(device),
-        _capture(device, width),
+        _capture(device, 4),
         _memory(),
     ]
     return [*found, _loading(getattr(arguments, "cifar10", None))]
@@ -72,7 +72,7 @@ def _precision(device: str) -> Row:
 def _capture(device: str, width: int) -> Row:
     recipe = _recipe(width, "float32", device)
     model, module = recipe.model, _learner(recipe).module.eval()
-    batch = model.feeder(recipe.data, torch.device(device))(np.arange(256))
+    batch = model.feeder(recipe.data, torch.device(device))(np.arange(64))
 
     def plain() -> None:
         with torch.no_grad():
@@ -124,7 +124,7 @@ import pickle, re, sys
 import memowidgets as mw
 def private():
     text = open('/proc/self/smaps_rollup').read()
-    return sum(int(n) for n in re.findall(r'Private_\\w+: +(\\d+) kB', text)) * 1024
+    return sum(int(n) for n in re.findall(r'Private_Dirty: +(\\d+) kB', text)) * 1024
 import numpy as np
 data = pickle.loads(open(sys.argv[1], 'rb').read())
 data.images[:1].sum()

@@ -18,7 +18,9 @@ from benchmarks import (
     lira,
     psmi,
     quickstart,
+    shadows,
     smollm2,
+    teaching,
     wards,
 )
 from benchmarks.measure import Row, machine, table
@@ -29,10 +31,12 @@ TOPICS = {
     "layers": layers,
     "auc": auc,
     "lira": lira,
+    "shadows": shadows,
     "language": language,
     "gpu-language": gpu_language,
     "wards": wards,
     "quickstart": quickstart,
+    "teaching": teaching,
     "explorer": explorer,
     "inspector": inspector,
 }

@@ -157,7 +157,10 @@ class PSMIPlayground(Playground):
     @property
     def _chosen(self) -> int:
         """The selected point, or the last one if there are fewer."""
-        return min(self.selected, len(self._now.labels) - 1)
+        return min(int(self.selected), len(self._now.labels) - 1)
+
+    def _shows(self, cloud: Cloud, chosen: int) -> bool:
+        return self._now is cloud and self._chosen == chosen
 
     def _take(self, cloud: Cloud, *, tell: bool = True) -> None:
         """Make a checked cloud the one that is shown; the page has it already unless told."""
@@ -260,5 +263,5 @@ def _in_dimensions(
     """Tell the page what the same cloud gives in more and more dimensions."""
     found = [lifted(cloud, dimension, seed).summary(chosen) for dimension in DIMENSIONS]
     playground = widget()
-    if playground is not None and playground._now is cloud:  # noqa: SLF001 - its own worker
+    if playground is not None and playground._shows(cloud, chosen):  # noqa: SLF001 - its worker
         playground._dimensions = found  # noqa: SLF001

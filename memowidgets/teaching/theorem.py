@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -95,7 +96,7 @@ class TheoremPlayground(Playground):
     rates = traitlets.Dict(read_only=True)
     _size = traitlets.Dict().tag(sync=True)
     _official = traitlets.Dict().tag(sync=True)
-    _by_separation: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    _by_separation = traitlets.Dict().tag(sync=True)
     _every_dimension = traitlets.List(list(DIMENSIONS)).tag(sync=True)
 
     def __init__(
@@ -113,6 +114,7 @@ class TheoremPlayground(Playground):
         **traits: Any,
     ) -> None:
         self._judged: tuple[Mixture, Judged] | None = None
+        self._swept: Mixture | None = None
         size = {
             "n": whole_within("n", n, 100, 5000),
             "seed": whole_within("seed", seed, 0, 999_999),
@@ -177,9 +179,15 @@ class TheoremPlayground(Playground):
             self.set_trait("outliers", judged.draws.outliers)
             self.set_trait("wrong", judged.draws.wrong)
             self.set_trait("means", judged.means())
-            self._job = partial(_at_every_separation, weakref.ref(self), mixture)
+        if self._swept != (swept := replace(mixture, separation=0.0)):
+            self._swept = swept
+            self._job = partial(_at_every_separation, weakref.ref(self), swept)
         self.set_trait("rates", self._judged[1].rates(self.tau))
-        self._official = {"tau": self.tau, **_without_nan(self.rates)}
+        self._official = {
+            "of": _of(mixture),
+            "tau": self.tau,
+            **_without_nan(self.rates),
+        }
 
     def _facts(self) -> list[tuple[str, str]]:
         found = [
@@ -203,9 +211,14 @@ def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
     return {name: None if name in wrong else value for name, value in values.items()}
 
 
-def _at_every_separation(widget: weakref.ref[TheoremPlayground], mixture: Mixture) -> None:
-    """Tell the page the means at other separations."""
-    found = [_without_nan(point) for point in by_separation(mixture)]
+def _of(mixture: Mixture) -> dict[str, Any]:
+    """What the front end may change."""
+    return {name: value for name, value in asdict(mixture).items() if name not in {"n", "seed"}}
+
+
+def _at_every_separation(widget: weakref.ref[TheoremPlayground], swept: Mixture) -> None:
+    """Tell the page the means at every separation."""
+    means = [_without_nan(point) for point in by_separation(swept)]
     playground = widget()
-    if playground is not None and playground.mixture == mixture:
-        playground._by_separation = found  # noqa: SLF001 - its own worker
+    if playground is not None and playground._swept == swept:  # noqa: SLF001 - its own worker
+        playground._by_separation = {"of": _of(swept), "means": means}  # noqa: SLF001

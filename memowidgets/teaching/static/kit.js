@@ -427,8 +427,9 @@ export class Playground {
   later() {
     if (this.frame !== 0) return;
     this.frame = requestAnimationFrame(() => {
-      this.frame = 0;
+      // what is worked out while drawing is drawn at once, not in a second picture
       if (this.plots.every((plot) => plot.width > 0)) this.draw();
+      this.frame = 0;
     });
   }
 

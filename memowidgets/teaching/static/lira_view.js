@@ -46,7 +46,7 @@ class LiRAView extends Playground {
     super(model, el, ABOUT);
     this.gaps = new Plot("gaps", 286, { left: 48, right: 14, top: 30, bottom: 84 });
     this.ratio = new Plot("ratio", 180, { left: 48, right: 14, top: 12, bottom: 38 });
-    this.strip = new Plot("strip", 286, { left: 92, right: 16, top: 26, bottom: 40 });
+    this.strip = new Plot("strip", 340, { left: 92, right: 16, top: 26, bottom: 40 });
     this.plots = [this.gaps, this.ratio, this.strip];
     /** @type {Record<string, number>} */
     this.now = {};
@@ -275,10 +275,6 @@ class LiRAView extends Playground {
     }
     for (const gaussian of this.trueGaussians) plot.line(curve(gaussian), "fg", 1.2, [3, 4]);
     plot.free();
-    for (const [name, gaussian, words] of /** @type {[string, Gaussian, string][]} */ ([["out", fitted[1], "out"], ["in", fitted[0], "in"]])) {
-      const place = Math.max(left + 14, Math.min(right - 14, x.at(gaussian.mean)));
-      plot.text(words, place, Math.max(top - 4, y.at(density(gaussian.mean, gaussian)) - 6), { colour: name, align: "center", bold: true, halo: true });
-    }
     context.globalAlpha = this.inside.length > 40 ? 0.55 : 0.9;
     context.fillStyle = plot.colour("in");
     for (const gap of this.inside) {
@@ -306,6 +302,10 @@ class LiRAView extends Playground {
     context.closePath();
     context.fillStyle = plot.colour("fg");
     context.fill();
+    for (const [name, gaussian, words] of /** @type {[string, Gaussian, string][]} */ ([["out", fitted[1], "out"], ["in", fitted[0], "in"]])) {
+      const place = Math.max(left + 14, Math.min(right - 14, x.at(gaussian.mean)));
+      plot.text(words, place, Math.max(top - 4, y.at(density(gaussian.mean, gaussian)) - 6), { colour: name, align: "center", bold: true, halo: true });
+    }
     const leftward = at > right - 130;
     plot.text(`target ${fixedText(this.now.target_gap, 1)}`, at + (leftward ? -13 : 13), 14, { colour: "fg", align: leftward ? "right" : "left", bold: true, halo: true });
   }
@@ -368,7 +368,7 @@ class LiRAView extends Playground {
       plot.text(name, left - 8, middle - 2, { colour: chosen ? "fg" : "muted", align: "right", bold: chosen });
       const share = this.values[i].filter((one) => one >= this.now.eta).length / REDRAWS;
       plot.text(`${Math.round(100 * share)} % ≥ η`, left - 8, middle + 14, { colour: chosen ? "fg" : "muted", align: "right" });
-      context.globalAlpha = chosen ? 0.75 : 0.5;
+      context.globalAlpha = chosen ? 0.8 : 0.75;
       context.strokeStyle = plot.colour(chosen ? "accent" : "other");
       context.lineWidth = 1.3;
       context.beginPath();

@@ -161,11 +161,29 @@ export function fan(classes, count) {
  * @param {Float64Array} found
  */
 export function psmiOfAll(points, labels, classes, lines, found) {
+  const { count, prior } = classes;
+  const surprise = prior.map((p) => -Math.log(p));
+  const logs = new Float64Array(count);
   found.fill(0);
-  for (const line of lines) {
+  for (const { x, y, means, deviations, offsets, flat } of lines) {
+    if (flat) continue;
+    const sharp = deviations.map((deviation) => Math.SQRT1_2 / deviation);
     for (let i = 0; i < labels.length; i++) {
-      const z = line.x * points[2 * i] + line.y * points[2 * i + 1];
-      found[i] += pointwise(line, classes.prior, z, labels[i]);
+      const z = x * points[2 * i] + y * points[2 * i + 1];
+      for (let c = 0; c < count; c++) {
+        const d = (z - means[c]) * sharp[c];
+        logs[c] = offsets[c] - d * d;
+      }
+      const own = labels[i];
+      let sum = 1;
+      let top = 0;
+      for (let c = 0; c < count; c++) {
+        if (c === own) continue;
+        const above = logs[c] - logs[own];
+        if (above > top) top = above;
+        if (above > -40) sum += Math.exp(above);
+      }
+      found[i] += surprise[own] - (top < 600 ? Math.log(sum) : top); // exp would overflow
     }
   }
   for (let i = 0; i < labels.length; i++) found[i] /= lines.length;

@@ -11,7 +11,7 @@ import { along, classesOf, fan, pointwise, psmiOfAll, runningMeans, valuesOf } f
 
 const NAMES = ["A", "B", "C", "D"];
 const SIGNS = ["●", "■", "▲", "◆"];
-const FAN = 36; // directions of the mean that moves with the hand
+const FAN = 24; // directions of the mean that moves with the hand
 const STEPS = 180; // directions of the curve over all angles
 const STEP = 4; // directions between two points of a running mean
 const GLIDE = 900; // milliseconds
@@ -69,6 +69,7 @@ class PSMIView extends Playground {
     this.dimension = this.model.get("dimension");
     this.psmi = new Float64Array(this.labels.length);
     this.reach = Math.max(4.6, 1.12 * this.points.reduce((most, x) => Math.max(most, Math.abs(x)), 0));
+    this.awaiting = this.deepening = false;
     this.changed();
   }
 
@@ -148,7 +149,14 @@ class PSMIView extends Playground {
       if (!this.turning && this.model.get("angle") !== this.angle) this.turnTo(this.model.get("angle"), false);
     });
     this.ears.onModel("change:dimension", () => this.widen(this.model.get("dimension")));
-    for (const name of ["_official", "_dimensions"]) this.ears.onModel(`change:${name}`, () => this.later());
+    this.ears.onModel("change:_official", () => {
+      this.awaiting = false;
+      this.later();
+    });
+    this.ears.onModel("change:_dimensions", () => {
+      this.deepening = false;
+      this.later();
+    });
     this.drag(this.cloud, {
       press: (x, y) => this.grab(x, y),
       move: (x, y) => this.pull(x, y),
@@ -231,6 +239,7 @@ class PSMIView extends Playground {
   choose(which, tellPython = true) {
     if (which === this.selected || which >= this.labels.length) return;
     this.selected = which;
+    this.deepening = true;
     if (tellPython) this.commit({ selected: which });
     this.followed();
     this.showControls();
@@ -254,6 +263,7 @@ class PSMIView extends Playground {
 
   send() {
     this.mine = { points: new DataView(this.points.slice().buffer), labels: new DataView(this.labels.slice().buffer) };
+    this.awaiting = this.deepening = true;
     this.commit({ _cloud: this.mine, selected: this.selected });
     this.rest();
   }
@@ -473,7 +483,7 @@ class PSMIView extends Playground {
     this.now.show(fixedText(this.value, 2), `at ${Math.round(this.angle)}°`);
     this.mean.show(fixedText(psmi, 2), psmi > 0 ? "▲ goes with its label" : "▼ below 0: at risk");
     const official = this.model.get("_official");
-    const fresh = !this.dragging && official.point === this.selected;
+    const fresh = !this.dragging && !this.awaiting && official.point === this.selected;
     this.official.show(
       fresh ? `${fixedText(official.psmi, 3)} ± ${fixedText(official.std, 3)}` : "…",
       "256 random directions",
@@ -512,6 +522,7 @@ class PSMIView extends Playground {
       context.stroke(hollow);
     }
     const [px, py] = [cx + this.x * unit, cy - this.y * unit];
+    Object.assign(this.root.dataset, { x: px, y: py });
     const foot = (px - cx) * dx + (py - cy) * dy;
     plot.line([[px, py], [cx + foot * dx, cy + foot * dy]], "fg", 1, [3, 3]);
     for (const end of [-1, 1]) {
@@ -632,9 +643,11 @@ class PSMIView extends Playground {
     context.globalAlpha = this.psmi.length > 600 ? 0.3 : 0.55;
     for (let c = 0; c < this.count; c++) {
       context.beginPath();
+      const taken = new Uint8Array(2 * plot.width); // one line a half pixel is enough
       for (let i = 0; i < this.psmi.length; i++) {
-        if (this.labels[i] !== c) continue;
         const at = x.clip(this.psmi[i]);
+        if (this.labels[i] !== c || taken[Math.floor(2 * at)] === 1) continue;
+        taken[Math.floor(2 * at)] = 1;
         context.moveTo(at, top + 4);
         context.lineTo(at, bottom - 2);
       }
@@ -645,7 +658,7 @@ class PSMIView extends Playground {
     context.globalAlpha = 1;
     plot.line([[zero, top - 6], [zero, bottom]], "fg", 1.6);
     plot.text("at risk", zero - 7, top - 8, { colour: "risk-text", align: "right" });
-    plot.text("goes with its label", zero + 7, top - 8, { align: "left" });
+    plot.text("typical", zero + 7, top - 8, { align: "left" });
     plot.lowerAxis(x, "");
     this.drawChosen(plot, x.clip(this.psmi[this.selected]), (top + bottom) / 2, 6);
   }
@@ -689,17 +702,20 @@ class PSMIView extends Playground {
     plot.levels(y, 4);
     const at = x.at(every.indexOf(this.dimension));
     plot.area([[at - 17, top], [at + 17, top], [at + 17, bottom], [at - 17, bottom]], "accent", 0.13);
+    const faint = this.deepening ? 0.35 : 1; // what the cloud before gave
     found.forEach((one) => {
       const px = x.at(every.indexOf(one.dimension));
       const [down, middle, up] = one.others.map((/** @type {number} */ value) => y.at(value));
-      plot.area([[px - 10, down], [px + 10, down], [px + 10, up], [px - 10, up]], "other", 0.45);
+      plot.area([[px - 10, down], [px + 10, down], [px + 10, up], [px - 10, up]], "other", 0.45 * faint);
+      plot.context.globalAlpha = faint;
       plot.line([[px - 10, middle], [px + 10, middle]], "fg", 1.4);
       plot.line([[px, y.at(one.psmi - 2 * one.std)], [px, y.at(one.psmi + 2 * one.std)]], "accent", 2.2);
       this.drawChosen(plot, px, y.at(one.psmi), 4.5, false);
     });
+    plot.context.globalAlpha = 1;
     plot.lowerAxis(x, "dimensions d", { ticks: every.map((_, i) => i), say: (i) => String(every[i]) });
     const here = found.find((one) => one.dimension === this.dimension);
-    const words = here
+    const words = here && !this.deepening
       ? `In ${here.dimension} dimensions its PSMI is ${fixedText(here.psmi, 3)} ± ${fixedText(here.std, 3)}; ` +
         `${shareText(here.below)} of the points are below 0.`
       : "Python is computing …";

@@ -128,22 +128,24 @@ function rootBetween(evaluate, from, to) {
 
 /**
  * Directions that stand for all: their cosine with the axis of the means, and the cosine, within
- * the other dimensions, with a sample; opposite directions count once.
+ * the other dimensions, with a sample. Opposite directions count once, and each stands for a pair
+ * with the second cosine of either sign.
  * @param {number} dimension
  * @returns {{along: number, across: number, weight: number}[]}
  */
 export function directionsFor(dimension) {
-  if (dimension === 1) return [{ along: 1, across: 0, weight: 1 }];
-  const [nAlong, nAcross] = dimension === 2 ? [48, 2] : [dimension <= 4 ? 20 : 14, 10];
-  const across =
-    dimension === 2
-      ? [{ x: -1, weight: 0.5 }, { x: 1, weight: 0.5 }]
-      : gegenbauer(nAcross, (dimension - 3) / 2);
+  if (dimension === 1) return [{ along: 1, across: 0, weight: 0.5 }];
+  const nAlong = dimension === 2 ? 48 : dimension <= 4 ? 20 : 12;
+  const across = dimension === 2 ? [{ x: 1, weight: 0.5 }] : gegenbauer(10, (dimension - 3) / 2);
   const half = gegenbauer(nAlong, (dimension - 2) / 2).filter(({ x }) => x > 0);
   return half.flatMap(({ x, weight }) =>
-    across.map((other) => ({ along: x, across: other.x, weight: 2 * weight * other.weight })),
+    across
+      .filter((other) => other.x > 0)
+      .map((other) => ({ along: x, across: other.x, weight: 2 * weight * other.weight })),
   );
 }
+
+const LARGE = 300; // beyond, log(1 + exp(x)) is x, and exp(x) twice would overflow
 
 /**
  * PSMI of every sample.
@@ -155,6 +157,7 @@ export function directionsFor(dimension) {
 export function psmiOf(samples, dimension, directions, psmi) {
   const { t, r, labels } = samples;
   const [zero, one] = classMoments(samples, dimension);
+  const surprise = [-2 * Math.log(zero.prior), -2 * Math.log(one.prior)];
   psmi.fill(0);
   for (const { along, across, weight } of directions) {
     const rest = 1 - along * along;
@@ -163,17 +166,23 @@ export function psmiOf(samples, dimension, directions, psmi) {
     const m1 = along * one.mean;
     const v0 = along * along * zero.variance + rest * zero.across;
     const v1 = along * along * one.variance + rest * one.across;
-    const gap = Math.log(one.prior / zero.prior) - 0.5 * Math.log(v1 / v0);
-    const [p0, p1] = [-Math.log(zero.prior), -Math.log(one.prior)];
-    const [h0, h1] = [0.5 / v0, 0.5 / v1];
+    // log p(z, 1) − log p(z, 0) is a + bz + cz²
+    const c = 0.5 / v0 - 0.5 / v1;
+    const b = m1 / v1 - m0 / v0;
+    const a = Math.log(one.prior / zero.prior) - 0.5 * Math.log(v1 / v0) + (m0 * m0) / (2 * v0) - (m1 * m1) / (2 * v1);
     for (let i = 0; i < psmi.length; i++) {
-      const z = along * t[i] + reach * r[i];
-      const d0 = z - m0;
-      const d1 = z - m1;
-      const odds = gap - h1 * d1 * d1 + h0 * d0 * d0; // log p(z, 1) − log p(z, 0)
-      const against = labels[i] === 1 ? -odds : odds;
-      const loss = against > 30 ? against : Math.log(1 + Math.exp(against));
-      psmi[i] += weight * ((labels[i] === 1 ? p1 : p0) - loss);
+      const near = along * t[i];
+      const aside = reach * r[i];
+      const against = labels[i] === 1 ? -1 : 1;
+      const z = near + aside;
+      const w = near - aside;
+      let first = against * (a + (b + c * z) * z);
+      let second = against * (a + (b + c * w) * w);
+      let loss = 0;
+      if (first > LARGE) [loss, first] = [first, -Infinity];
+      if (second > LARGE) [loss, second] = [loss + second, -Infinity];
+      loss += Math.log((1 + Math.exp(first)) * (1 + Math.exp(second)));
+      psmi[i] += weight * (surprise[labels[i]] - loss);
     }
   }
 }

@@ -210,7 +210,7 @@ class TheoremView extends Playground {
     this.drawHistogram(found);
     this.drawMeans(found);
     const official = this.model.get("_official");
-    const settled = !this.dragging && !this.sliding && official.tau === this.tau;
+    const settled = !this.sliding && official.tau === this.tau && this.isOf(official.of, true);
     const interval = (/** @type {number[] | undefined} */ ends) =>
       settled && ends ? `${shareText(ends[0])} to ${shareText(ends[1])}` : "";
     const none = found.outliers === 0;
@@ -220,6 +220,17 @@ class TheoremView extends Playground {
     this.typical.show(fixedText(found.meanOthers, 3), found.meanOthers > 0 ? "above 0, as the theorem says" : "not above 0");
     this.root.dataset.tpr = String(found.tpr);
     this.root.dataset.fpr = String(found.fpr);
+  }
+
+  /**
+   * Whether what Python sent belongs to the settings as they are.
+   * @param {Record<string, any>} of
+   * @param {boolean} separation  whether that one counts
+   */
+  isOf(of, separation) {
+    const { heavyTails, ...rest } = this.mixture;
+    const now = /** @type {Record<string, any>} */ ({ ...rest, heavy_tails: heavyTails });
+    return Object.keys(now).every((name) => now[name] === of?.[name] || (name === "separation" && !separation));
   }
 
   drawCloud() {
@@ -317,8 +328,8 @@ class TheoremView extends Playground {
     context.lineWidth = 1;
     context.stroke(bars[1]);
     plot.line([[left, axis], [right, axis]], "muted");
-    this.mark(x.clip(found.meanOthers), top + 6, "mean of others", "fg", axis);
-    if (found.outliers > 0) this.mark(x.clip(found.meanOutliers), bottom - 12, "mean of outliers", "risk-text", axis);
+    this.mark(x.clip(found.meanOthers), top + 6, "mean of others", "fg", axis, false);
+    if (found.outliers > 0) this.mark(x.clip(found.meanOutliers), bottom - 12, "mean of outliers", "risk-text", axis, true);
     const [px, words] = [zero, `τ = ${fixedText(this.tau, 2)}`];
     plot.line([[px, top - 14], [px, bottom]], "fg", 2);
     context.beginPath();
@@ -338,11 +349,13 @@ class TheoremView extends Playground {
    * @param {string} words
    * @param {string} colour
    * @param {number} axis
+   * @param {boolean} before  whether the name stands on the left, if there is room
    */
-  mark(px, py, words, colour, axis) {
+  mark(px, py, words, colour, axis, before) {
     const plot = this.histogram;
     plot.line([[px, py], [px, axis]], colour, 2, [2, 2]);
-    const leftward = px > plot.frame.right - 112;
+    const { left, right } = plot.frame;
+    const leftward = px > right - 112 || (before && px > left + 112);
     plot.text(words, px + (leftward ? -7 : 7), py + 4, { colour, align: leftward ? "right" : "left", halo: true });
   }
 
@@ -351,7 +364,7 @@ class TheoremView extends Playground {
     const plot = this.means;
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const curve = /** @type {any[]} */ (this.model.get("_by_separation"));
+    const { of, means: curve = [] } = /** @type {{of: any, means?: any[]}} */ (this.model.get("_by_separation"));
     const values = curve.flatMap(({ outliers, others }) => [outliers ?? 0, others]);
     const here = [found.meanOthers, Number.isNaN(found.meanOutliers) ? 0 : found.meanOutliers];
     const x = linear(0, SEPARATIONS, left, right);
@@ -363,6 +376,7 @@ class TheoremView extends Playground {
     plot.line([[at, top], [at, bottom]], "line", 10);
     /** @type {(name: string) => [number, number][]} */
     const points = (name) => curve.filter((one) => one[name] !== null).map((one) => [x.at(one.separation), y.at(one[name])]);
+    context.globalAlpha = this.isOf(of, false) ? 1 : 0.3; // what the settings before gave
     plot.line(points("others"), "accent", 2.4);
     plot.line(points("outliers"), "risk", 2.4);
     plot.line([[left, y.at(0)], [right, y.at(0)]], "fg", 1.8, [6, 5]);
@@ -381,6 +395,7 @@ class TheoremView extends Playground {
       context.fillStyle = plot.colour("risk");
       context.fill();
     }
+    context.globalAlpha = 1;
     for (const [value, colour] of /** @type {[number, string][]} */ ([[here[0], "accent"], [found.meanOutliers, "risk"]])) {
       if (Number.isNaN(value)) continue;
       context.beginPath();

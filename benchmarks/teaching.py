@@ -1,0 +1,136 @@
+"""What a playground costs a picture while a hand drags, in Chromium without a kernel."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import statistics
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.measure import Namespace, Row, left_out
+from memowidgets.teaching import LiRAPlayground, PSMIPlayground, TheoremPlayground
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+POINTS = 2000
+FRAME = 1000 / 60  # ms
+FLAGS = ["--no-sandbox", "--allow-file-access-from-files", "--disable-background-networking"]
+# a model that keeps what is set, and notes how long each picture takes
+PAGE = """<!doctype html><meta charset="utf-8"><style>%(css)s</style>
+<body data-jp-theme-light="true"><div id="place"></div><script type="module">
+const unpack = (value) => {
+  if (value === null || typeof value !== "object") return value;
+  if (Array.isArray(value)) return value.map(unpack);
+  if ("$bytes" in value) {
+    return new DataView(Uint8Array.from(atob(value.$bytes), (c) => c.charCodeAt(0)).buffer);
+  }
+  return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, unpack(part)]));
+};
+const state = unpack(%(state)s);
+const model = {
+  get: (name) => state[name], set: (name, value) => { state[name] = value; },
+  save_changes() {}, send() {}, on() {}, off() {},
+};
+window.work = [];
+window.starts = [];
+const schedule = window.requestAnimationFrame.bind(window);
+window.requestAnimationFrame = (action) => schedule((time) => {
+  const start = performance.now();
+  action(time);
+  window.work.push(performance.now() - start);
+  window.starts.push(time);
+});
+const module = await import(URL.createObjectURL(new Blob([%(esm)s], { type: "text/javascript" })));
+module.default.render({ model, el: document.getElementById("place") });
+window.ready = true;
+</script>"""
+
+
+def rows(_: Namespace) -> list[Row]:
+    work = f"playgrounds while a hand drags, {POINTS} points"
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        return [left_out(work, "no Chromium")]
+    from playwright.sync_api import sync_playwright
+
+    found = []
+    with sync_playwright() as driver, tempfile.TemporaryDirectory() as folder:
+        browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
+        for name, playground, canvas in _playgrounds():
+            page = browser.new_page(viewport={"width": 1280, "height": 1400})
+            file = Path(folder) / f"{name}.html"
+            file.write_text(_page(playground), encoding="utf-8")
+            page.goto(file.as_uri())
+            page.wait_for_function("window.ready")
+            found.append(_row(name, *_dragged(page, canvas)))
+            page.close()
+            playground.close()
+        browser.close()
+    return found
+
+
+def _playgrounds() -> list[tuple[str, Any, str]]:
+    psmi = PSMIPlayground(n=POINTS)
+    theorem = TheoremPlayground(n=POINTS, dimension=8)
+    lira = LiRAPlayground(n_shadows=256)
+    for playground in (psmi, theorem):
+        playground.wait(120)
+    return [
+        (f"`PSMIPlayground`, dragging one of {POINTS} points", psmi, ".mw-plot-cloud"),
+        ("`LiRAPlayground`, dragging the target, 256 shadow models", lira, ".mw-plot-gaps"),
+        (f"`TheoremPlayground`, separation of {POINTS} samples in 8 dimensions", theorem, "slider"),
+    ]
+
+
+def _page(playground: Any) -> str:
+    state = {k: v for k, v in playground.get_state().items() if k not in {"layout", "_esm", "_css"}}
+    texts = {"css": playground._css, "esm": json.dumps(playground._esm)}  # noqa: SLF001
+    return PAGE % {**texts, "state": json.dumps(_packed(state))}
+
+
+def _packed(value: Any) -> Any:
+    if isinstance(value, bytes | memoryview):
+        return {"$bytes": base64.b64encode(bytes(value)).decode()}
+    if isinstance(value, dict):
+        return {name: _packed(part) for name, part in value.items()}
+    return [_packed(part) for part in value] if isinstance(value, list) else value
+
+
+def _dragged(page: Page, canvas: str) -> tuple[float, float, int]:
+    """Median ms of script in a picture, median ms from one to the next, and how many there were."""
+    if canvas == "slider":
+        box = page.get_by_label("distance of the classes’ means").bounding_box()
+    else:
+        box = page.locator(canvas).bounding_box()
+    assert box is not None
+    x, y = box["x"] + 0.62 * box["width"], box["y"] + box["height"] / 2
+    if canvas == ".mw-plot-cloud":
+        x, y = _place_of_a_point(page, box)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.evaluate("() => { window.work.length = 0; window.starts.length = 0; }")
+    for step in range(180):
+        page.mouse.move(x + 60 * abs((step % 60) / 30 - 1) - 60, y)
+    work, starts = page.evaluate("() => [window.work, window.starts]")
+    page.mouse.up()
+    gaps = [b - a for a, b in pairwise(starts) if b > a]
+    return statistics.median(work), statistics.median(gaps), len(work)
+
+
+def _place_of_a_point(page: Page, box: dict[str, float]) -> tuple[float, float]:
+    """Where the ringed point is drawn: in the middle of the canvas plus its coordinates."""
+    x, y = page.evaluate(
+        "() => { const of = document.querySelector('.mw-play-psmi').dataset; "
+        "return [Number(of.x), Number(of.y)]; }"
+    )
+    return box["x"] + x, box["y"] + y
+
+
+def _row(name: str, work: float, apart: float, count: int) -> Row:
+    ours = f"{work:.1f} ms of script, a picture every {apart:.1f} ms ({count} pictures)"
+    return Row(name, ours, f"{FRAME:.1f} ms", f"{work / FRAME:.2f}×", "≤ 1× of a frame")

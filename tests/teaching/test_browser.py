@@ -1,0 +1,150 @@
+"""All three playgrounds in a real JupyterLab: drag, turn, slide, switch, and look."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+CELLS = [
+    "from memowidgets.teaching import *\npsmi = PSMIPlayground(n=90)\npsmi",
+    "lira = LiRAPlayground()\nlira",
+    "theorem = TheoremPlayground()\ntheorem",
+]
+
+
+@pytest.fixture
+def notebook(notebook_page):
+    notebook = notebook_page(CELLS, height=1400)
+    for name in ("psmi", "lira", "theorem"):
+        notebook.page.wait_for_selector(f".mw-play-{name} canvas")
+    return notebook
+
+
+def eventually(notebook, expression, seconds=20):
+    """Wait until something is true in the kernel."""
+    deadline = time.monotonic() + seconds
+    while not notebook.python(expression):
+        assert time.monotonic() < deadline, f"{expression} is not true"
+        time.sleep(0.1)
+
+
+def drag(page, canvas, start, end):
+    """Drag with the mouse between two places of a canvas, in pixels from its corner."""
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + start[0], box["y"] + start[1])
+    page.mouse.down()
+    page.mouse.move(box["x"] + end[0], box["y"] + end[1], steps=12)
+    page.mouse.up()
+
+
+def pixel(notebook, canvas, x, y):
+    """Where a place of the cloud is drawn."""
+    reach = notebook.python("max(4.6, 1.12 * float(abs(psmi.points).max()))")
+    box = canvas.bounding_box()
+    unit = min(box["width"], box["height"]) / 2 / reach
+    return box["width"] / 2 + x * unit, box["height"] / 2 - y * unit
+
+
+def fact(page, view, name):
+    return page.locator(f".mw-play-{view} .mw-fact").filter(has_text=name).locator("div").nth(1)
+
+
+@pytest.mark.timeout(900)  # three front ends, and a picture of each in both themes
+def test_the_three_playgrounds(notebook):
+    the_cloud(notebook)
+    the_gaps(notebook)
+    the_mixture(notebook)
+    look(notebook)
+    a_saved_notebook_is_small(notebook)
+
+
+def look(notebook):
+    for name in ("psmi", "lira", "theorem"):
+        notebook.screenshots(f"teaching-{name}", of=f".mw-play-{name}")
+
+
+def the_cloud(notebook):
+    page = notebook.page
+    cloud = page.locator(".mw-plot-cloud")
+    cloud.scroll_into_view_if_needed()
+    start = pixel(notebook, cloud, *notebook.python("psmi.points[0].tolist()"))
+    centre = notebook.python("psmi.points[psmi.labels == 1].mean(axis=0).tolist()")
+    drag(page, cloud, start, pixel(notebook, cloud, *centre))
+    eventually(notebook, "bool(psmi.psmi[0] < 0)")
+    assert notebook.python(
+        "bool(abs(psmi.points[0] - psmi.points[psmi.labels == 1].mean(0)).max() < 0.2)"
+    )
+    page.wait_for_function(
+        "() => document.querySelector('.mw-play-psmi').textContent.includes('below 0: at risk')"
+    )
+    shown = fact(page, "psmi", "metrics.PSMI says")
+    wanted = notebook.python("f'{psmi.psmi[0]:.3f} ± {psmi.psmi_std[0]:.3f}'").replace("-", "−")
+    page.wait_for_function(
+        "([node, text]) => node.textContent === text", arg=[shown.element_handle(), wanted]
+    )
+    page.get_by_role("radio", name="■ B").click()
+    eventually(notebook, "int(psmi.labels[0]) == 1 and bool(psmi.psmi[0] > 0)")
+    cloud.focus()
+    before = notebook.python("psmi.points[0].tolist()")
+    page.keyboard.press("ArrowRight")
+    eventually(notebook, f"bool(psmi.points[0][0] > {before[0]} + 0.05)")
+    page.keyboard.press("PageDown")
+    eventually(notebook, "psmi.selected == 1")
+    page.keyboard.press("Delete")
+    eventually(notebook, "len(psmi.points) == 89")
+    page.locator(".mw-play-psmi").get_by_role("button", name="Add").click()
+    eventually(notebook, "len(psmi.points) == 90 and psmi.selected == 89")
+    page.get_by_label("angle of the direction, in degrees").fill("120")
+    eventually(notebook, "psmi.angle == 120")
+    page.locator(".mw-play-psmi").get_by_role("button", name="Make it atypical").click()
+    eventually(notebook, "bool(psmi.psmi[psmi.selected] < 0)")
+    eventually(notebook, "len(psmi._dimensions) == 8")
+
+
+def the_gaps(notebook):
+    page = notebook.page
+    gaps = page.locator(".mw-plot-gaps")
+    gaps.scroll_into_view_if_needed()
+    width = gaps.bounding_box()["width"]
+    drag(page, gaps, (0.5 * width, 80), (0.6 * width, 90))
+    eventually(notebook, "lira.target_gap != 6.5")
+    view = page.locator(".mw-play-lira")
+    shown = float(view.get_attribute("data-log-lira"))
+    assert shown == pytest.approx(notebook.python("lira.log_lira"), rel=1e-6)
+    view.get_by_role("radio", name="shrunk").click()
+    eventually(notebook, "lira.variance == 'shrunk'")
+    view.get_by_role("button", name="Other shadow models").click()
+    eventually(notebook, "lira.seed == 1")
+    page.wait_for_timeout(300)
+    shown = float(view.get_attribute("data-log-lira"))
+    assert shown == pytest.approx(notebook.python("lira.log_lira"), rel=1e-6)
+    page.get_by_label("half of them trained on the sample").press("Home")
+    eventually(notebook, "lira.n_shadows == 4")
+
+
+def the_mixture(notebook):
+    page = notebook.page
+    view = page.locator(".mw-play-theorem")
+    histogram = page.locator(".mw-plot-histogram")
+    histogram.scroll_into_view_if_needed()
+    width = histogram.bounding_box()["width"]
+    drag(page, histogram, (0.7 * width, 150), (0.5 * width, 150))
+    eventually(notebook, "theorem.tau < -0.5")
+    assert float(view.get_attribute("data-tpr")) == pytest.approx(
+        notebook.python("theorem.rates['tpr']"), abs=0.03
+    )
+    view.get_by_role("button", name="τ = 0").click()
+    eventually(notebook, "theorem.tau == 0")
+    view.get_by_role("button", name="Heavy tails").click()
+    eventually(notebook, "theorem.heavy_tails")
+    assert float(view.get_attribute("data-fpr")) == pytest.approx(
+        notebook.python("theorem.rates['fpr']"), abs=0.03
+    )
+    eventually(notebook, "theorem._by_separation['of']['heavy_tails']")
+
+
+def a_saved_notebook_is_small(notebook):
+    notebook.save()
+    assert notebook.path.stat().st_size < 600_000

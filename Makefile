@@ -32,7 +32,7 @@ lint: $(STAMP) ## style, types and the order of the rooms
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint ## every check: lint, tests, notebooks, widgets in a real browser
+test: lint ## every check: lint, types of Python and JavaScript, tests, notebooks, widgets in a real browser
 	$(BIN)/pytest $(TEST_ARGS)
 
 bench: $(STAMP) ## measure against peers and limits (BENCH_ARGS=... are handed on)
@@ -46,4 +46,4 @@ constraints: $(STAMP) ## write what is installed to constraints.txt
 	@mv $(VENV)/constraints.txt constraints.txt
 
 clean: ## remove the environment, caches and screenshots
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .screenshots build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .screenshots build dist tests/front_end/node_modules

@@ -84,6 +84,7 @@ CHROMES = (
     "google-chrome-stable",
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )
+PATIENCE = 60_000  # milliseconds; nothing is measured here, and a busy machine takes its time
 FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
@@ -243,7 +244,7 @@ def _free_port() -> int:
 
 
 def _wait_until_up(server: Lab, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180  # a busy machine takes its time
     while process.poll() is None and time.monotonic() < deadline:
         try:
             server.api("status")
@@ -436,7 +437,7 @@ class NotebookPage(WatchedPage):
         """Load the page with this notebook alone and wait until its kernel answers."""
         place = "lab/tree" if self.app == "lab" else "notebooks"
         self.page.goto(f"{self.lab.url}/{place}/{self.path.name}?reset&token={self.lab.token}")
-        self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
+        self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
         self.page.evaluate("() => window.jupyterapp.restored")
         self.page.evaluate("() => window.jupyterapp.shell.collapseLeft?.()")
         self.theme(theme)
@@ -472,7 +473,7 @@ class NotebookPage(WatchedPage):
         )
         return [cell.get("outputs", []) for cell in cells]
 
-    def wait_until_idle(self, timeout: float = 60) -> None:
+    def wait_until_idle(self, timeout: float = 120) -> None:
         """Wait until the kernel has nothing to do."""
         self.page.wait_for_function(
             f"() => {SESSION}?.kernel?.status === 'idle'",
@@ -518,8 +519,8 @@ class VoilaPage(WatchedPage):
         """Load the page; `fragment` is what its address says after #."""
         address = f"{self.lab.url}/voila/render/{self.path.name}?token={self.lab.token}"
         self.page.goto("about:blank")  # another fragment alone would not load it anew
-        self.page.goto(f"{address}&theme={theme}#{fragment}", timeout=120_000)
-        self.page.wait_for_selector("#rendered_cells", timeout=60_000)
+        self.page.goto(f"{address}&theme={theme}#{fragment}")
+        self.page.wait_for_selector("#rendered_cells")
 
     def theme(self, name: str) -> None:
         """Load the page in the "light" or "dark" theme: Voila has no other way."""
@@ -554,7 +555,10 @@ def open_notebook(
 
 def _window(chromium: Browser, width: int, height: int, scale: float = 1) -> Page:
     size = {"width": width, "height": height}
-    return chromium.new_context(viewport=size, device_scale_factor=scale).new_page()
+    page = chromium.new_context(viewport=size, device_scale_factor=scale).new_page()
+    page.set_default_timeout(PATIENCE)
+    page.set_default_navigation_timeout(4 * PATIENCE)
+    return page
 
 
 def _write(lab: Lab, cells: Sequence[str] | str | Path, name: str, kernel: str) -> Path:

@@ -1,0 +1,35 @@
+"""Older kernels call a widget's handlers on other threads than the newest one does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.kernels import add_kernel
+from tests.browser.test_everywhere import (
+    DASHBOARD,
+    agree,
+    compute_and_cancel,
+    drag_filter_decide_undo,
+    run_the_cell_again,
+)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("version", ["6.31.0", "7.3.0"])
+def test_an_older_kernel(notebook_page, lab, version):
+    notebook = notebook_page([DASHBOARD], kernel=add_kernel(lab, version))
+    assert notebook.python("__import__('ipykernel').__version__") == version
+    drag_filter_decide_undo(notebook)
+    compute_and_cancel(notebook)
+    compute(notebook)
+    run_the_cell_again(notebook)
+
+
+def compute(notebook):
+    """Compute to its end, and show what came of it."""
+    page = notebook.page
+    page.get_by_label("layer", exact=True).select_option("2")
+    page.get_by_role("button", name="Compute").click()
+    page.get_by_text("✓ computed").wait_for()
+    notebook.eventually("dashboard.bar.computed", wanted=True)
+    agree(notebook)

@@ -1,0 +1,44 @@
+"""The JavaScript of the package under TypeScript's strict rules, from its JSDoc types."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+
+from tests.front_end.tools import HERE, LOCK, node_modules
+
+PACKAGE = HERE.parents[1] / "memowidgets"
+
+
+def tsc(*arguments):
+    """What the TypeScript compiler says."""
+    compiler = node_modules() / "typescript" / "bin" / "tsc"
+    return subprocess.run(
+        [shutil.which("node"), compiler, *arguments],
+        cwd=HERE, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_all_front_ends_are_typed():
+    done = tsc("--project", ".", "--listFiles")
+    assert done.returncode == 0, done.stdout[-6000:]
+    checked = {line for line in done.stdout.splitlines() if "node_modules" not in line}
+    assert checked == {str(file) for file in PACKAGE.rglob("*.js")}
+
+
+def test_a_wrong_type_is_noticed(tmp_path):
+    (tmp_path / "wrong.js").write_text("/** @param {number} x */\nconst f = (x) => x;\nf('1');\n")
+    configuration = json.loads((HERE / "tsconfig.json").read_text())
+    configuration["include"] = [str(tmp_path / "*.js")]
+    (tmp_path / "tsconfig.json").write_text(json.dumps(configuration))
+    done = tsc("--project", str(tmp_path))
+    assert done.returncode != 0
+    assert "wrong.js(3,3): error TS2345" in done.stdout
+
+
+def test_the_lock_names_no_address():
+    packages = json.loads(LOCK.read_text())["packages"]
+    assert len(packages) > 1
+    assert not [name for name, package in packages.items() if "resolved" in package]
+    assert all("integrity" in package for name, package in packages.items() if name)

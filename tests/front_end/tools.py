@@ -1,0 +1,30 @@
+"""What checks the front ends comes from npm, in the versions of package-lock.json."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+__all__ = ["HERE", "node_modules"]
+
+HERE = Path(__file__).parent
+LOCK = HERE / "package-lock.json"
+INSTALLED = HERE / "node_modules" / ".package-lock.json"
+
+
+def node_modules() -> Path:
+    """Where the packages are; they are installed first where they are not, or others are."""
+    npm = shutil.which("npm")
+    if shutil.which("node") is None or npm is None:
+        pytest.skip("no npm: install nodejs and npm")
+    if not INSTALLED.exists() or INSTALLED.stat().st_mtime < LOCK.stat().st_mtime:
+        done = subprocess.run(
+            [npm, "ci"], cwd=HERE, capture_output=True, text=True, check=False, timeout=240
+        )
+        if done.returncode:
+            pytest.skip(f"no package index: npm ci failed: {done.stderr[-500:]}")
+        INSTALLED.touch()
+    return INSTALLED.parent

@@ -1,0 +1,82 @@
+"""A saved notebook, its widget state and nbconvert's page hold no text, image or id of a sample."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.widgets.private import names, spellings
+
+CELL = """
+import tempfile
+import numpy as np
+from memowidgets.widgets import Dashboard, SampleInspector
+from tests.widgets.detail_source import DetailSource
+from tests.widgets.private import images, names, questions
+source = DetailSource(n=60)
+source.data = questions(60)
+source.decision_log.edits_file = tempfile.mkdtemp() + "/edits.jsonl"
+dashboard = Dashboard(source)
+dashboard.inspector.filter = "all"
+dashboard
+"""
+PICTURES = """
+pictures = SampleInspector(images(20), np.arange(20.0), ids=names(20), tau=9.0)
+pictures
+"""
+NOTE = "her sister told me"
+
+
+def look_filter_and_decide(page):
+    """Use everything that shows a sample or says something of one."""
+    inspector = page.locator(".mw-dashboard .mw-inspector")
+    inspector.get_by_text("wobbling").first.wait_for()
+    inspector.get_by_label("search text").fill("bed 7")
+    inspector.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
+    inspector.get_by_label("search text").fill("")
+    inspector.locator(".mw-range").get_by_text("of 60").wait_for()
+    inspector.locator(".mw-card").first.click()
+    page.keyboard.press("r")
+    inspector.get_by_text("is to be removed").wait_for()
+    page.keyboard.press("Enter")
+    inspector.locator(".mw-lira").wait_for()
+    inspector.get_by_label("note").fill(NOTE)
+    inspector.get_by_label("note").press("Tab")
+    inspector.get_by_text("Note saved.").wait_for()
+
+
+@pytest.mark.timeout(600)
+def test_what_is_saved_gives_nobody_away(notebook_page):
+    from nbconvert import HTMLExporter
+
+    notebook = notebook_page([CELL, PICTURES])
+    page = notebook.page
+    look_filter_and_decide(page)
+    page.locator(".mw-inspector").last.locator(".mw-card").nth(3).click()
+    page.keyboard.press("k")
+    notebook.eventually("len(pictures.decisions)", 1)
+    notebook.eventually("dashboard.inspector.decisions.note.tolist()", [NOTE])
+    shown = page.content()
+    assert "wobbling" in shown
+    assert names(1)[0] in shown
+
+    saved = notebook.save()
+    models = saved.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"]
+    assert (
+        len([m for m in models.values() if "_esm" in m["state"]]) == 4
+    )  # bar, explorer, inspectors
+    html, _ = HTMLExporter().from_notebook_node(saved)
+    assert "widget-view+json" in html
+    everything = {
+        "the notebook": notebook.path.read_text("utf-8"),
+        "nbconvert's page": html,
+        "the kernel's widget state": json.dumps(
+            notebook.python("__import__('ipywidgets').Widget.get_manager_state()")
+        ),
+    }
+    found = {
+        where: [word for word in [*spellings(60), NOTE] if word in text]
+        for where, text in everything.items()
+    }
+    assert found == {where: [] for where in everything}

@@ -698,8 +698,8 @@ class Audit:
         from memowidgets.audit.comparing import compared_definitions
 
         record = self._catalogue.record(checkpoint)
-        _, members, gaps, target = self.member_gaps(record.name)
-        others = self._others(record)
+        _, members, gaps, _ = self.member_gaps(record.name)
+        target, others = self._target_gaps(record), self._others(record)
         return compared_definitions(
             self.members, gaps, members, target, others, variance, n_bootstrap, random_state
         )
@@ -764,7 +764,8 @@ class Audit:
         from memowidgets.audit.comparing import curve_over_shadows
 
         scores = self.raw_scores(metric, layer, checkpoint)
-        _, members, gaps, target = self.member_gaps("final")
+        name, members, gaps, _ = self.member_gaps("final")
+        target = self._target_gaps(self._catalogue.record(name))
         return curve_over_shadows(
             gaps,
             members,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["MemorizationComparison", "compared_definitions", "curve_over_shadows"]
 
 Floats = NDArray[np.float64]
+Gaps = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
 _SIZES = (4, 8, 16, 32, 64, 128, 256)
 _BAND = (0.05, 0.95)
+_GAMMA = 1.0  # any γ ranks alike; above 1 more samples tie at 0
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,10 @@ class MemorizationComparison:
 
 def compared_definitions(
     ids: NDArray[np.str_],
-    gaps: NDArray[np.float32],
+    gaps: Gaps,
     members: Mask,
-    target: NDArray[np.float32],
-    population: tuple[NDArray[np.float32], Mask, NDArray[np.float32]] | None,
+    target: Gaps,
+    population: tuple[Gaps, Mask, Gaps] | None,
     variance: str,
     n_bootstrap: int,
     random_state: int,
@@ -93,9 +95,9 @@ def compared_definitions(
 
 
 def curve_over_shadows(
-    gaps: NDArray[np.float32],
+    gaps: Gaps,
     members: Mask,
-    target: NDArray[np.float32],
+    target: Gaps,
     scores: Floats,
     rows: NDArray[np.int64],
     variance: str,
@@ -116,6 +118,8 @@ def curve_over_shadows(
     rng = np.random.default_rng(random_state)
 
     def drawn(size: int) -> dict[str, float]:
+        if size == m:
+            return _against(whole, whole, scores, rows, eta)
         picked = _picked(rng, m, size, pairs=pairs)
         values = memorization.log_lira(gaps[picked], members[picked], target, variance)
         return _against(values, whole, scores, rows, eta)
@@ -161,19 +165,20 @@ def _summary(size: int, drawn: Callable[[int], dict[str, float]], repeats: int) 
 
 
 def _rmia(
-    gaps: NDArray[np.float32],
+    gaps: Gaps,
     members: Mask,
-    target: NDArray[np.float32],
-    population: tuple[NDArray[np.float32], Mask, NDArray[np.float32]] | None,
+    target: Gaps,
+    population: tuple[Gaps, Mask, Gaps] | None,
 ) -> Floats:
     if population is None:
-        return memorization.rmia(gaps, members, target)
+        return memorization.rmia(gaps, members, target, gamma=_GAMMA)
     others = np.arange(len(target) + len(population[2])) >= len(target)
     found = memorization.rmia(
         np.hstack([gaps, population[0]]),
         np.hstack([members, population[1]]),
         np.concatenate([target, population[2]]),
         others,
+        _GAMMA,
     )
     return found[: len(target)]
 
@@ -188,7 +193,7 @@ def _spearman(values: pd.DataFrame, n_bootstrap: int, random_state: int) -> pd.D
             for _ in range(n_bootstrap)
         ]
     )
-    low, high = np.nanquantile(resampled, [0.025, 0.975], axis=0)
+    low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
     whole = _correlations(ranks)
     pairs = combinations(range(table.shape[1]), 2)
     return pd.DataFrame(

@@ -205,7 +205,7 @@ class Filling:
         return f"The {self._finished()} finished ones are kept: call run_shadows again"
 
     def _detail(self, left: Collection[int]) -> str:
-        if not left:
+        if not self._in_hand and (not left or self._next_look == 0):
             return ""
         if not self._in_hand:
             return f"waiting for {len(left)} that another process trains"

@@ -729,6 +729,7 @@ class Explorer {
     this.showLegend();
     this.showArea();
     this.moved();
+    this.describe();
   }
 
   showEta() {
@@ -964,6 +965,20 @@ class Explorer {
   /** Says the result once τ or η rests, for those who listen to the page. */
   speak() {
     if (!this.settled) return;
+    this.spoken.textContent = this.result();
+    this.describe();
+  }
+
+  /** Says what the plots show, where they can't be seen. */
+  describe() {
+    if (!this.settled) return;
+    const text = this.result();
+    this.histogram.element.setAttribute("aria-label", `Histogram of ${this.data.title}; ${text}`);
+    this.roc.element.setAttribute("aria-label", `ROC curve; ${text}`);
+  }
+
+  /** The result at τ and η in words. */
+  result() {
     const counts = countsAt(this.scores, this.tau);
     let text = `τ ${this.tauText()}: ${whole(counts.flagged)} of ${whole(this.scores.n)} flagged`;
     if (this.hasRoc) {
@@ -971,9 +986,7 @@ class Explorer {
       text += `, TPR ${rateText(tpr)}, FPR ${rateText(fpr)}`;
     }
     if (this.data.etaRange !== null) text += `; η ${this.etaText()}: ${whole(this.scores.memorized)} memorised`;
-    this.spoken.textContent = text;
-    this.histogram.element.setAttribute("aria-label", `Histogram of ${this.data.title}; ${text}`);
-    this.roc.element.setAttribute("aria-label", `ROC curve; ${text}`);
+    return text;
   }
 
   destroy() {

@@ -1,0 +1,52 @@
+"""The dashboard as axe-core judges it, and as a keyboard reaches it, in both themes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.test_everywhere import DASHBOARD
+from tests.front_end.tools import node_modules
+
+AUDIT = """async () => {
+    const found = await window.axe.run('.mw-dashboard', {resultTypes: ['violations']});
+    return found.violations
+        .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+        .flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) =>
+            `${id}: ${html.slice(0, 160)}: ${failureSummary.slice(0, 300)}`));
+}"""
+
+
+def judged(notebook):
+    """What is serious or critical, in both themes."""
+    found = []
+    for theme in ("light", "dark"):
+        notebook.theme(theme)
+        notebook.page.mouse.move(0, 0)
+        notebook.page.wait_for_timeout(300)  # colours fade from one to the other
+        found += [f"{theme}: {problem}" for problem in notebook.page.evaluate(AUDIT)]
+    return found
+
+
+@pytest.mark.timeout(600)
+def test_axe_finds_nothing_serious(notebook_page):
+    axe = node_modules() / "axe-core" / "axe.min.js"
+    notebook = notebook_page([DASHBOARD])
+    page = notebook.page
+    page.locator(".mw-card").first.wait_for()
+    page.evaluate(axe.read_text("utf-8"))
+    problems = judged(notebook)
+    page.get_by_label("compare scores").check()
+    page.locator(".mw-curve-auc").first.wait_for()
+    page.locator(".mw-card").first.click()
+    page.keyboard.press("r")
+    page.keyboard.press("Enter")
+    page.locator(".mw-lira").wait_for()
+    problems += [f"open: {problem}" for problem in judged(notebook)]
+    page.keyboard.press("Escape")
+    page.get_by_label("layer", exact=True).select_option("1")
+    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("progressbar", name="progress").wait_for()
+    problems += [f"busy: {problem}" for problem in judged(notebook)]
+    assert not problems, "\n".join(problems)
+    page.evaluate("() => { document.querySelector('.mw-slider').removeAttribute('aria-label'); }")
+    assert any("label" in problem for problem in judged(notebook))  # it would have been found

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from PIL import Image  # type: ignore[import-not-found, unused-ignore]
+    from PIL import Image
 
 __all__ = ["Pictures", "Resize", "decoded", "open_tree", "read_classes", "resized", "resizing"]
 
@@ -404,13 +404,13 @@ def _on_white(picture: Image.Image) -> Image.Image:
     pixels = np.asarray(picture.convert("RGBA"), dtype=np.float64)
     alpha = pixels[..., 3:] / 255
     flat = np.rint(pixels[..., :3] * alpha + 255 * (1 - alpha)).astype(np.uint8)
-    merged = _pillow().fromarray(flat)
+    merged: Image.Image = _pillow().fromarray(flat)
     return merged.convert("L") if picture.mode == "LA" else merged
 
 
 def _pillow() -> Any:
     try:
-        from PIL import Image  # type: ignore[import-not-found, unused-ignore]
+        from PIL import Image
     except ImportError as error:
         raise ImportError("reading pictures from files needs Pillow: pip install pillow") from error
     return Image

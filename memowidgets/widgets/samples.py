@@ -225,8 +225,9 @@ class _Questions(_Objects):
         return Card(str(_get(sample, "question")), options, canary=bool(_get(sample, "canary")))
 
     def text(self, position: int) -> str:
-        if hasattr(self._samples, "questions"):  # a dataset's: without making the prompt
-            return "\n".join([self._samples.questions[position], *self._samples.choices[position]])
+        known: Any = self._samples
+        if hasattr(known, "questions"):  # a dataset's: without making the prompt
+            return "\n".join([known.questions[position], *known.choices[position]])
         card = self.card(position)
         return "\n".join([card.text or "", *card.options])
 

@@ -166,14 +166,19 @@ class SampleInspector(anywidget.AnyWidget):
         self._deciding = Deciding(
             DecisionLog() if decisions is None else decisions, self._reader, self._items
         )
-        chosen = {name: traits.pop(name) for name in ("filter", "sort") if name in traits}
+        # all is checked before there is a widget: a refused one leaves nothing behind
+        filters, sorts = self._rows.filters(), self._rows.sorts()
+        shown = {
+            "tau": checked_tau(tau),
+            "filter": one_of("filter", traits.pop("filter", filters[0]), filters),
+            "sort": one_of("sort", traits.pop("sort", sorts[0]), sorts),
+        }
+        if edits_file is not None:
+            self._log.edits_file = edits_file
         super().__init__(**traits)
         with self.hold_sync():
-            self.tau = checked_tau(tau)
-            self.filter = chosen.get("filter", self._rows.filters()[0])
-            self.sort = chosen.get("sort", self._rows.sorts()[0])
-        if edits_file is not None:
-            self.edits_file = edits_file
+            for name, value in shown.items():
+                setattr(self, name, value)
         self._log.listen(self)
         self.on_msg(self._hear)
         created(self)

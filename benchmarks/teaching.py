@@ -111,11 +111,12 @@ def _dragged(page: Page, canvas: str) -> tuple[float, float, int]:
     x, y = box["x"] + 0.62 * box["width"], box["y"] + box["height"] / 2
     if canvas == ".mw-plot-cloud":
         x, y = _place_of_a_point(page, box)
+    reach = 0.5 * box["width"] if canvas == "slider" else 60.0  # a slider has few places
     page.mouse.move(x, y)
     page.mouse.down()
     page.evaluate("() => { window.work.length = 0; window.starts.length = 0; }")
     for step in range(180):
-        page.mouse.move(x + 60 * abs((step % 60) / 30 - 1) - 60, y)
+        page.mouse.move(x + reach * (abs((step % 60) / 30 - 1) - 1), y)
     work, starts = page.evaluate("() => [window.work, window.starts]")
     page.mouse.up()
     gaps = [b - a for a, b in pairwise(starts) if b > a]

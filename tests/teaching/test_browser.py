@@ -15,7 +15,8 @@ CELLS = [
 
 @pytest.fixture
 def notebook(notebook_page):
-    notebook = notebook_page(CELLS, height=1400)
+    notebook = notebook_page(CELLS, height=1400, timeout=240)
+    notebook.page.set_default_timeout(90_000)
     for name in ("psmi", "lira", "theorem"):
         notebook.page.wait_for_selector(f".mw-play-{name} canvas")
     return notebook

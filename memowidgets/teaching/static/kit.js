@@ -217,6 +217,24 @@ export class Plot {
     }
   }
 
+  /**
+   * A small picture to be put in many places, which is far quicker than as many outlines.
+   * @param {number} r  half of its side, in pixels
+   * @param {(context: CanvasRenderingContext2D) => void} draw  around the origin
+   */
+  stamp(r, draw) {
+    const ratio = window.devicePixelRatio || 1;
+    const side = Math.ceil(2 * r * ratio);
+    const canvas = html("canvas");
+    canvas.width = canvas.height = side;
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    context.setTransform(ratio, 0, 0, ratio, side / 2, side / 2);
+    draw(context);
+    const size = side / ratio;
+    return (/** @type {number} */ x, /** @type {number} */ y) =>
+      this.context.drawImage(canvas, x - size / 2, y - size / 2, size, size);
+  }
+
   /** Keeps what follows inside the frame, until `free`. */
   clip() {
     const { left, right, top, bottom } = this.frame;

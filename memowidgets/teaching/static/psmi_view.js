@@ -117,7 +117,7 @@ class PSMIView extends Playground {
         legend([["┄", "other", "plain mean"], ["━", "accent", "with control variates"], ["─", "fg", "all directions"]])));
     const deep = html("div", { class: "mw-play-side" },
       panel("The same in d dimensions", "d − 2 of them are noise", this.growth.canvas,
-        legend([["●", "accent", "ringed point ± 2 errors"], ["▮", "other", "other points: median, 5 to 95 %"]])),
+        legend([["▏", "accent", "the ringed point ± 2 errors"], ["▮", "other", "other points: median, 5 to 95 %"]])),
       html("div", { class: "mw-slides" }, this.more.element), this.inMore);
     this.body.append(left, right, facts, below, deep);
     this.nameClasses();
@@ -504,22 +504,11 @@ class PSMIView extends Playground {
     const [dx, dy] = [Math.cos(turn), -Math.sin(turn)];
     const [cx, cy] = [width / 2, height / 2];
     plot.line([[cx - this.arm * dx, cy - this.arm * dy], [cx + this.arm * dx, cy + this.arm * dy]], "muted", 1.5);
-    for (let c = 0; c < this.count; c++) {
-      const full = new Path2D();
-      const hollow = new Path2D();
-      for (let i = 0; i < this.labels.length; i++) {
-        if (this.labels[i] !== c || i === this.selected) continue;
-        sign(this.psmi[i] > 0 ? full : hollow, c, cx + this.points[2 * i] * unit, cy - this.points[2 * i + 1] * unit, r);
-      }
-      context.fillStyle = plot.colour(`c${c}`);
-      context.globalAlpha = 0.8;
-      context.fill(full);
-      context.globalAlpha = 1;
-      context.strokeStyle = plot.colour(`c${c}`);
-      context.lineWidth = 1.6;
-      context.fillStyle = plot.colour("bg");
-      context.fill(hollow);
-      context.stroke(hollow);
+    const [full, hollow] = this.signsOf(r);
+    for (let i = 0; i < this.labels.length; i++) {
+      if (i === this.selected) continue;
+      const put = (this.psmi[i] > 0 ? full : hollow)[this.labels[i]];
+      put(cx + this.points[2 * i] * unit, cy - this.points[2 * i + 1] * unit);
     }
     const [px, py] = [cx + this.x * unit, cy - this.y * unit];
     Object.assign(this.root.dataset, { x: px, y: py });
@@ -538,6 +527,32 @@ class PSMIView extends Playground {
     const above = py > 40 ? -18 : 28;
     const words = `PSMI ${fixedText(this.psmi[this.selected], 2)}`;
     plot.text(words, Math.min(width - 42, Math.max(42, px)), py + above, { colour: "fg", align: "center", bold: true, halo: true });
+  }
+
+  /**
+   * Full and hollow signs of every class, drawn once for a theme.
+   * @param {number} r
+   */
+  signsOf(r) {
+    const { cloud, count, palette } = this;
+    const ratio = window.devicePixelRatio;
+    const key = this.stamped;
+    if (key && key.palette === palette && key.r === r && key.count === count && key.ratio === ratio) return key.signs;
+    const make = (/** @type {boolean} */ full) =>
+      Array.from({ length: count }, (_, c) =>
+        cloud.stamp(2 * r + 2, (context) => {
+          context.beginPath();
+          sign(context, c, 0, 0, r);
+          context.globalAlpha = full ? 0.8 : 1;
+          context.fillStyle = cloud.colour(full ? `c${c}` : "bg");
+          context.fill();
+          context.strokeStyle = cloud.colour(`c${c}`);
+          context.lineWidth = 1.6;
+          if (!full) context.stroke();
+        }),
+      );
+    this.stamped = { palette, r, count, ratio, signs: [make(true), make(false)] };
+    return this.stamped.signs;
   }
 
   /**
@@ -642,18 +657,14 @@ class PSMIView extends Playground {
     plot.area([[left, top - 4], [zero, top - 4], [zero, bottom], [left, bottom]], "risk", 0.08);
     context.globalAlpha = this.psmi.length > 600 ? 0.3 : 0.55;
     for (let c = 0; c < this.count; c++) {
-      context.beginPath();
+      context.fillStyle = plot.colour(`c${c}`);
       const taken = new Uint8Array(2 * plot.width); // one line a half pixel is enough
       for (let i = 0; i < this.psmi.length; i++) {
         const at = x.clip(this.psmi[i]);
         if (this.labels[i] !== c || taken[Math.floor(2 * at)] === 1) continue;
         taken[Math.floor(2 * at)] = 1;
-        context.moveTo(at, top + 4);
-        context.lineTo(at, bottom - 2);
+        context.fillRect(at - 0.7, top + 4, 1.4, bottom - top - 6);
       }
-      context.strokeStyle = plot.colour(`c${c}`);
-      context.lineWidth = 1.4;
-      context.stroke();
     }
     context.globalAlpha = 1;
     plot.line([[zero, top - 6], [zero, bottom]], "fg", 1.6);

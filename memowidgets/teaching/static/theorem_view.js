@@ -23,7 +23,7 @@ const ABOUT = {
     "that PSMI of the others is above 0 on average, and of outliers 0. With p the law of all samples, as PSMI is " +
     "computed, the mean of outliers is below 0: a wrong label counts against a sample more than a right one counts for it.",
   tries: [
-    "Watch the outliers below the axis: half of them kept their right label by chance and look like everyone else. No score that sees only the label can find those.",
+    "Watch the outliers below the axis: half of them kept their right label by chance and look like everyone else. No score can find those: nothing is wrong with them.",
     "Lower the separation: both means meet at 0, the only place where the paper’s equality holds.",
     "Raise the dimension: everything shrinks towards 0, but τ = 0 stays between the two.",
     "Switch on imbalance: PSMI of the large class hardly rises above 0, so τ = 0 flags many of its ordinary samples, and nearly none of the small class’s.",
@@ -246,24 +246,29 @@ class TheoremView extends Playground {
     const flat = dimension === 1;
     plot.clip();
     const wrong = new Path2D();
-    const paths = [new Path2D(), new Path2D()];
-    for (let i = 0; i < t.length; i++) {
-      const px = x.at(t[i]);
-      const jitter = (((i * 37) % 101) / 101 - 0.5) * 60;
-      const py = flat ? middle + jitter : middle - side[i] * unit;
-      if (px < left || px > right || py < top || py > bottom) continue;
-      if (kinds[i] === 2) {
-        wrong.moveTo(px - 3.6, py - 3.6);
-        wrong.lineTo(px + 3.6, py + 3.6);
-        wrong.moveTo(px + 3.6, py - 3.6);
-        wrong.lineTo(px - 3.6, py + 3.6);
-      } else paths[labels[i]].rect(px - 1.4, py - 1.4, labels[i] === 0 ? 2.4 : 3, labels[i] === 0 ? 2.4 : 3);
-    }
-    context.globalAlpha = 0.7;
-    paths.forEach((path, label) => {
+    /** @type {(i: number) => [number, number]} */
+    const place = (i) => [
+      x.at(t[i]),
+      middle - (flat ? (((i * 37) % 101) / 101 - 0.5) * 60 : side[i] * unit),
+    ];
+    for (const label of [0, 1]) {
       context.fillStyle = plot.colour(`c${label}`);
-      context.fill(path);
-    });
+      context.globalAlpha = 0.7;
+      for (let i = 0; i < t.length; i++) {
+        if (kinds[i] === 2 || labels[i] !== label) continue;
+        const [px, py] = place(i);
+        if (label === 0) context.fillRect(px - 1.2, py - 1.2, 2.4, 2.4);
+        else context.fillRect(px - 1.5, py - 1.5, 3, 3);
+      }
+    }
+    for (let i = 0; i < t.length; i++) {
+      if (kinds[i] !== 2) continue;
+      const [px, py] = place(i);
+      wrong.moveTo(px - 3.6, py - 3.6);
+      wrong.lineTo(px + 3.6, py + 3.6);
+      wrong.moveTo(px + 3.6, py - 3.6);
+      wrong.lineTo(px - 3.6, py + 3.6);
+    }
     context.globalAlpha = 1;
     context.strokeStyle = plot.colour("risk");
     context.lineWidth = 1.7;
@@ -312,18 +317,8 @@ class TheoremView extends Playground {
     context.fill(bars[0]);
     context.fillStyle = plot.colour("risk");
     context.fill(bars[2]);
-    context.save();
-    context.clip(bars[2]);
-    context.strokeStyle = plot.colour("bg");
-    context.globalAlpha = 0.35;
-    context.lineWidth = 1.6;
-    context.beginPath();
-    for (let px = left - 200; px < right; px += 6) {
-      context.moveTo(px, bottom);
-      context.lineTo(px + 200, bottom - 200);
-    }
-    context.stroke();
-    context.restore();
+    context.fillStyle = this.hatch();
+    context.fill(bars[2]);
     context.strokeStyle = plot.colour("risk");
     context.lineWidth = 1;
     context.stroke(bars[1]);
@@ -340,6 +335,25 @@ class TheoremView extends Playground {
     plot.text(words, px + (leftward ? -13 : 13), top - 12, { colour: "fg", align: leftward ? "right" : "left", bold: true, halo: true });
     if (px - left > 70) plot.text("flagged", left + 6, top - 12, { colour: "risk-text" });
     plot.lowerAxis(x, "PSMI (bar heights on a √ scale)");
+  }
+
+  /** Stripes over the bars of wrong labels, so that colour is not alone. */
+  hatch() {
+    if (this.hatched?.palette === this.palette) return this.hatched.pattern;
+    const canvas = html("canvas", { width: 6, height: 6 });
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    context.strokeStyle = this.palette.bg;
+    context.globalAlpha = 0.45;
+    context.lineWidth = 1.3;
+    context.beginPath();
+    for (const shift of [-6, 0, 6]) {
+      context.moveTo(shift - 1, 7);
+      context.lineTo(shift + 7, -1);
+    }
+    context.stroke();
+    const pattern = /** @type {CanvasPattern} */ (this.histogram.context.createPattern(canvas, "repeat"));
+    this.hatched = { palette: this.palette, pattern };
+    return pattern;
   }
 
   /**

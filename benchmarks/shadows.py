@@ -69,14 +69,14 @@ def _rank_error(
     size: int,
 ) -> float:
     """Mean over subsets; a sample without a value of its own ranks as one that is not memorised."""
-    rng = np.random.default_rng(0)
+    rng, known = np.random.default_rng(0), ~np.isnan(truth)
     found = []
     for _ in range(1 if size == OTHERS else SUBSETS):
         rows = REFERENCE + rng.choice(OTHERS, size, replace=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # few models: that is what is measured
             values = log_lira(gaps[rows], members[rows], target, variance)
-        found.append(1 - spearmanr(np.nan_to_num(values), truth).statistic)
+        found.append(1 - spearmanr(np.nan_to_num(values)[known], truth[known]).statistic)
     return float(np.mean(found))
 
 

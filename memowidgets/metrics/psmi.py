@@ -192,7 +192,8 @@ class PSMI:
     def _fit_directions(self, X: Array, codes: Ints, m: int) -> None:
         n_controls = 2 * len(self.classes_) if len(self.classes_) <= FEW_CLASSES else 4
         enough = max(FEWEST_TO_REGRESS, 8 * n_controls)
-        use_controls = self.method == "control-variates" and m >= enough
+        varies = X.shape[1] > 1  # one feature has one direction: there is nothing to control
+        use_controls = self.method == "control-variates" and m >= enough and varies
         self._fitted = fit(X, codes, m, self.random_state, use_controls=use_controls)
         self.n_directions_ = m
 

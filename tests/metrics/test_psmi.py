@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import psmi as published
 import pytest
+from scipy.stats import norm
 
 from memowidgets.metrics import PSMI, projections, threads
 from tests.metrics import checks, reference
@@ -343,3 +344,14 @@ def test_bad_shapes_and_labels():
         PSMI().fit(X.astype(complex), y)
     with pytest.raises(TypeError, match="real numbers"):
         PSMI().fit([["a"], ["b"]], [0, 1])
+
+
+def test_one_feature_has_one_direction_and_an_exact_score():
+    rng = np.random.default_rng(0)
+    y = np.arange(2000) % 2
+    X = (rng.normal(size=2000) + 4 * y)[:, np.newaxis]
+    scores, errors = PSMI().fit(X, y).score_samples(X, y, return_std=True)
+    density = np.array([norm(X[y == c].mean(), X[y == c].std()).logpdf(X[:, 0]) for c in (0, 1)])
+    exact = density[y, np.arange(2000)] - np.logaddexp(*(density + np.log(0.5)))
+    np.testing.assert_allclose(scores, exact, atol=1e-4)
+    assert errors.max() < 1e-3  # of rounding, which small directions have more of

@@ -1,0 +1,50 @@
+"""Questions in a real browser: options with probabilities, label, log-LiRA; ids where withheld."""
+
+from __future__ import annotations
+
+import re
+
+SMALL = """
+import warnings
+warnings.simplefilter("ignore")
+import memowidgets as mw
+data = mw.data.make_mcqs(80, seed=4)
+model = mw.models.CausalLM.from_scratch(data, layers=1, width=16)
+audit = mw.Audit(model, data, path="runs/small", training=mw.TrainingConfig(epochs=4))
+audit.train()
+audit.run_shadows(4, processes=1)
+audit.score("psmi")
+first = audit.dashboard()
+first
+"""
+RECORDED = """
+import memowidgets as mw
+recorded = mw.open_recorded("mmlu-field-smollm2")
+second = recorded.dashboard()
+second
+"""
+
+
+def test_a_question_shows_its_options_with_probabilities_label_and_log_lira(notebook_page):
+    notebook = notebook_page([SMALL])
+    text = first_card(notebook)
+    assert "Ward" in text or "ward" in text
+    assert len(re.findall(r"^0\.\d\d$", text, re.MULTILINE)) == 6  # a probability for each ward
+    assert "log-LiRA" in text
+    assert "has not learned its task" in notebook.page.locator(".mw-warnings").inner_text()
+    notebook.screenshots("questions", of=".mw-dashboard")
+
+
+def test_a_recorded_question_says_how_to_get_it(notebook_page):
+    notebook = notebook_page([RECORDED])
+    text = first_card(notebook)
+    assert "not at hand" in text
+    assert 'fetch_mcq("mmlu-field"' in text
+    assert "log-LiRA" in text
+    notebook.screenshots("recorded", of=".mw-dashboard")
+
+
+def first_card(notebook) -> str:
+    card = notebook.page.locator(".mw-card").first
+    card.wait_for()
+    return card.inner_text()

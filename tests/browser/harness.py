@@ -75,8 +75,13 @@ ROOT = Path(__file__).parents[2]
 WIDTHS = (1400, 600)
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SESSION = "window.jupyterapp.shell.currentWidget?.sessionContext?.session"
-# Notebook 7.6 throws this at its start, with no widget at all.
-NOTEBOOK_ERRORS = r"^page error: .*reading 'schema'"
+# What Notebook 7.6 says of itself: the first at every start, with no widget at all; the others
+# now and then, of its own file browser and fonts.
+NOTEBOOK_ERRORS = (
+    r"^page error: .*reading 'schema'\)$",
+    r"^page error: Command 'filebrowser:open-path' not registered\.$",
+    r"^console error: Failed to load resource: .* 403 .*/static/notebook/\w+\.woff2\)$",
+)
 CHROMES = (
     "chromium",
     "chromium-browser",
@@ -436,7 +441,9 @@ class NotebookPage(WatchedPage):
     def open(self, theme: str = "light") -> None:
         """Load the page with this notebook alone and wait until its kernel answers."""
         place = "lab/tree" if self.app == "lab" else "notebooks"
-        self.page.goto(f"{self.lab.url}/{place}/{self.path.name}?reset&token={self.lab.token}")
+        reset = "reset&" if self.app == "lab" else ""
+        address = f"{self.lab.url}/{place}/{self.path.name}?{reset}token={self.lab.token}"
+        self.page.goto(address)
         self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
         self.page.evaluate("() => window.jupyterapp.restored")
         self.page.evaluate("() => window.jupyterapp.shell.collapseLeft?.()")
@@ -479,6 +486,13 @@ class NotebookPage(WatchedPage):
             f"() => {SESSION}?.kernel?.status === 'idle'",
             timeout=timeout * 1000,
         )
+
+    def wait_until_connected(self) -> None:
+        """Wait until a lost connection to the kernel is there again."""
+        self.page.wait_for_function(
+            f"() => {SESSION}.kernel.connectionStatus === 'connected'", timeout=PATIENCE
+        )
+        self.wait_until_idle()
 
     def restart(self) -> None:
         """Restart the kernel, as the menu does, but without a question."""
@@ -548,7 +562,8 @@ def open_notebook(
     notebook.watch()
     notebook.page.add_init_script(script)
     if app == "notebook":
-        notebook.allow(NOTEBOOK_ERRORS)
+        for pattern in NOTEBOOK_ERRORS:
+            notebook.allow(pattern)
     notebook.open(theme)
     return notebook
 

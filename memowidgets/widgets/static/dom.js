@@ -226,8 +226,11 @@ export function arrowStep(key) {
   return key === "ArrowLeft" || key === "ArrowDown" ? -1 : 0;
 }
 
+const KEYS_ARE_OURS = "data-lm-suppress-shortcuts";
+
 /**
- * The root of a view. JupyterLab leaves the keyboard to whatever is inside it.
+ * The root of a view. JupyterLab leaves the keyboard to whatever is inside it; Notebook 7 looks for
+ * the mark at the very element that has the focus, and would else change the cell around it.
  * @param {HTMLElement} el
  * @param {string} name
  * @param {string} label
@@ -236,7 +239,10 @@ export function root(el, name, label) {
   const element = html("section", {
     class: `mw mw-${name}`,
     "aria-label": label,
-    "data-lm-suppress-shortcuts": "true",
+    [KEYS_ARE_OURS]: "true",
+  });
+  element.addEventListener("focusin", ({ target }) => {
+    if (target instanceof Element) target.setAttribute(KEYS_ARE_OURS, "true");
   });
   el.append(element);
   return element;

@@ -72,6 +72,7 @@ class Inspector {
     this.ears = listeners(model);
     this.name = Math.random().toString(36).slice(2, 8);
     this.asked = 0;
+    this.selectedAt = -1; // what was asked last when the user chose a sample
     this.root = root(el, "inspector", "Sample inspector");
     /** @type {Map<string, HTMLElement>} */
     this.cards = new Map();
@@ -245,7 +246,7 @@ class Inspector {
     }
     this.reply = reply;
     this.bytes = buffers.length > 0 ? new Uint8Array(bytesOf(buffers[0])) : new Uint8Array(0);
-    this.selected = reply.selected;
+    if (this.asked > this.selectedAt) this.selected = reply.selected; // else it is older than the choice here
     this.showBar(reply);
     this.showCards(reply);
   }
@@ -482,6 +483,7 @@ class Inspector {
    * @param {boolean} [focus]
    */
   select(position, focus = true) {
+    this.selectedAt = this.asked;
     this.showSelected(position);
     if (focus) this.current()?.focus({ preventScroll: true });
     tell(this.model, { type: "select", position });

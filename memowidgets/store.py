@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shutil
 import struct
@@ -250,6 +251,31 @@ class RunDirectory:
         contiguous = {key: np.asarray(value, order="C") for key, value in tensors.items()}
         self._write(f"{name}.safetensors", save(contiguous, dict(metadata or {})))
 
+    @contextmanager
+    def new_tensors(
+        self, name: str, shapes: Mapping[str, tuple[int, ...]]
+    ) -> Iterator[dict[str, NDArray[np.float32]]]:
+        """float32 arrays of ``<name>.safetensors`` to fill, memory-mapped.
+
+        The file is there once the block ends well, and not at all otherwise.
+        """
+        target = self._tensor_path(name)
+        self._check_writable()
+        with _explained(target, self.path):
+            _make_private(target.parent)
+            handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=target.parent)
+            os.close(handle)
+            try:
+                arrays = _mapped(Path(temporary), shapes)
+                yield arrays
+                for array in arrays.values():
+                    cast("np.memmap[Any, Any]", array).flush()
+                Path(temporary).replace(target)
+            except BaseException:
+                with suppress(OSError):
+                    Path(temporary).unlink()
+                raise
+
     def read_tensors(self, name: str) -> Tensors:
         """The arrays of ``<name>.safetensors``, memory-mapped.
 
@@ -338,6 +364,26 @@ class RunDirectory:
                 old = time.time() - left_over.stat().st_mtime > _OLD_SECONDS
                 if old or left_over.is_relative_to(self.path / what):
                     left_over.unlink()
+
+
+def _mapped(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.float32]]:
+    """A safetensors file of that many float32 values, its arrays mapped."""
+    sizes = [4 * math.prod(shape) for shape in shapes.values()]
+    ends = np.cumsum(sizes).tolist()
+    entries = {
+        name: {"dtype": "F32", "shape": list(shape), "data_offsets": [end - size, end]}
+        for (name, shape), size, end in zip(shapes.items(), sizes, ends, strict=True)
+    }
+    header = json.dumps(entries).encode()
+    header += b" " * (-len(header) % 8)
+    with file.open("wb") as out:
+        out.write(struct.pack("<Q", len(header)) + header)
+        os.posix_fallocate(out.fileno(), out.tell(), ends[-1])  # a full disk is told now
+    start = 8 + len(header)
+    return {
+        name: np.memmap(file, "<f4", "r+", start + entry["data_offsets"][0], tuple(entry["shape"]))
+        for name, entry in entries.items()
+    }
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:

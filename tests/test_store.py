@@ -156,3 +156,19 @@ def test_a_relative_path_means_the_same_folder_for_ever(tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     run.write_json("note.json", 1)
     assert (tmp_path / "here" / "note.json").exists()
+
+
+def test_tensors_that_are_filled_are_there_once_the_block_ends(run):
+    with run.new_tensors("forward/a", {"losses": (3,), "layer.1": (3, 2)}) as arrays:
+        arrays["losses"][:] = [1, 2, 3]
+        arrays["layer.1"][[2, 0]] = 7
+        assert not run.has("forward/a")
+    made = run.read_tensors("forward/a")
+    assert made["losses"].tolist() == [1, 2, 3]
+    assert made["layer.1"].tolist() == [[7, 7], [0, 0], [7, 7]]
+
+
+def test_tensors_whose_filling_fails_leave_nothing(run):
+    with pytest.raises(KeyboardInterrupt), run.new_tensors("forward/a", {"losses": (3,)}):
+        raise KeyboardInterrupt
+    assert list((run.path / "forward").iterdir()) == []

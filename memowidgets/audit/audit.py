@@ -1095,7 +1095,8 @@ class Audit:
             return made
         with self._alone(progress):
             if not made.exists:
-                made.write(self._target().forward(record.name, progress or Progress()))
+                with made.filling() as allocate:
+                    self._target().forward(record.name, progress or Progress(), allocate)
             return made
 
     def _baseline(self, record: Record) -> scoring.Scores:

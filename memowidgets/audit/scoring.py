@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from memowidgets.metrics import PSMI, Mahalanobis, logit_gap
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError, Tensors
-from memowidgets.training.forward import Forward
+from memowidgets.training.forward import Allocate, Forward
 
 __all__ = ["METRICS", "Metric", "Pass", "Scores", "score_pass"]
 
@@ -73,6 +75,17 @@ class Pass:
         self._run.write_tensors(
             self._name, {"logits": seen.logits, "losses": seen.losses, **layers}
         )
+
+    @contextmanager
+    def filling(self) -> Iterator[Allocate]:
+        """Let a pass write straight into the file; it is there once the block ends well."""
+        with ExitStack() as stack:
+
+            @lru_cache(maxsize=1)  # a pass that ran out of memory begins again in smaller batches
+            def allocate(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Any:
+                return stack.enter_context(self._run.new_tensors(self._name, dict(shapes)))
+
+            yield lambda shapes: allocate(tuple(shapes.items()))
 
     def logits(self) -> NDArray[np.float32]:
         """Logits of shape (n_members, n_classes)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-__all__ = ["Forward", "forward"]
+__all__ = ["Allocate", "Forward", "forward"]
 
 FloatArray = NDArray[np.float32]
+Shapes = Mapping[str, tuple[int, ...]]
+Allocate = Callable[[Shapes], Mapping[str, FloatArray]]
 _LAYER = "layer."
 
 
@@ -63,8 +66,12 @@ def forward(
     capture: bool = False,
     progress: Progress | None = None,
     what: str = "scoring",
+    allocate: Allocate | None = None,
 ) -> Forward:
     """Run a module over samples in eval mode; its mode and all random states stay as they were.
+
+    `allocate` makes the arrays that the pass fills, from their shapes by name: "logits", "losses"
+    and "layer.NAME". Memory-mapped ones need no more memory than a batch.
 
     Raises
     ------
@@ -76,33 +83,37 @@ def forward(
     feed = model.feeder(data, device)
     order = _by_length(model.lengths(data), positions)
     size = model.forward_batch
-    batches = [positions[order[i : i + size]] for i in range(0, len(order), size)]
-    parts: list[dict[str, NDArray[Any]]] = []
+    places = [order[i : i + size] for i in range(0, len(order), size)]
+    filled: Mapping[str, FloatArray] = {}
     training = module.training
     module.eval()
     try:
         with preserved(), torch.no_grad(), ExitStack() as stack:
             stack.enter_context(cpu_threads(model.cpu_threads))
             stack.enter_context(model.autocast(device, precision))
-            layers = stack.enter_context(model.captured(module)) if capture else {}
-            for done, batch in enumerate(batches):
+            outputs = stack.enter_context(model.captured(module)) if capture else {}
+            for done, place in enumerate(places):
+                batch = positions[place]
                 if progress is not None:
-                    progress.report(done, len(batches), what)
+                    progress.report(done, len(places), what)
                 labels = torch.from_numpy(data.labels[batch]).to(device)
                 logits, losses = model.outputs(module, feed(batch), labels)
                 kept = {"logits": logits, "losses": losses}
-                kept |= {_LAYER + name: output for name, output in layers.items()}
-                parts.append({k: v.float().cpu().numpy() for k, v in kept.items()})
+                kept |= {_LAYER + name: output for name, output in outputs.items()}
+                if not filled:
+                    shapes = {k: (len(positions), *v.shape[1:]) for k, v in kept.items()}
+                    filled = (allocate or _in_memory)(shapes)
+                for name, output in kept.items():
+                    filled[name][place] = output.float().cpu().numpy()
     finally:
         module.train(training)
-    back = np.argsort(order)
-    joined = {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}
-    _check_finite(joined["losses"])
-    return Forward(
-        joined.pop("logits"),
-        joined.pop("losses"),
-        {name.removeprefix(_LAYER): values for name, values in joined.items()},
-    )
+    _check_finite(filled["losses"])
+    layers = {k.removeprefix(_LAYER): v for k, v in filled.items() if k.startswith(_LAYER)}
+    return Forward(filled["logits"], filled["losses"], layers)
+
+
+def _in_memory(shapes: Shapes) -> dict[str, FloatArray]:
+    return {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
 
 
 def _by_length(lengths: NDArray[Any] | None, positions: NDArray[np.int64]) -> NDArray[np.int64]:

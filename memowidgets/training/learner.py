@@ -17,7 +17,7 @@ from memowidgets.models import Model
 from memowidgets.progress import Progress
 from memowidgets.training.config import OPTIMIZERS, Settings, lost_function
 from memowidgets.training.device import cpu_threads
-from memowidgets.training.forward import Forward, forward
+from memowidgets.training.forward import Allocate, Forward, forward
 from memowidgets.training.seeds import RandomStates, derived_seed
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ class Learner:
         data: Dataset | None = None,
         capture: bool = False,
         progress: Progress | None = None,
+        allocate: Allocate | None = None,
     ) -> Forward:
         """What the module says of samples now; changes nothing."""
         look = partial(
@@ -119,7 +120,7 @@ class Learner:
         )
         if capture:
             _say_memory(look(positions[:1], progress=None), len(positions), self.recipe.model)
-        return self._with_memory(partial(look, positions), self._halve_forward)
+        return self._with_memory(partial(look, positions, allocate=allocate), self._halve_forward)
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """The module's state as arrays."""
@@ -224,12 +225,12 @@ class Learner:
 
 
 def _say_memory(one: Forward, n: int, model: Model) -> None:
-    """Warn beforehand of representations that take much memory."""
+    """Warn beforehand of representations that take much room."""
     gigabytes = 4e-9 * n * sum(values.shape[1] for values in one.layers.values())
     if gigabytes > _MUCH_GB:
         warnings.warn(
             f"the representations of {n} samples at {len(one.layers)} layers take {gigabytes:.1f} "
-            f"GB of memory, and as much disk at each checkpoint{model.less_memory}",
+            f"GB of disk at each checkpoint{model.less_memory}",
             UserWarning,
             stacklevel=3,
         )

@@ -13,7 +13,7 @@ from memowidgets.data import Dataset
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.design import Design
-from memowidgets.training.forward import Forward
+from memowidgets.training.forward import Allocate, Forward
 from memowidgets.training.learner import Learner, Recipe
 from memowidgets.training.rho import Record, prediction_checkpoint
 from memowidgets.training.seeds import derived_seed
@@ -91,11 +91,13 @@ class TargetTraining:
                 if _reached(records, stop_at_drop):
                     return
 
-    def forward(self, name: str, progress: Progress) -> Forward:
-        """One pass of a checkpoint over the members, every layer captured."""
+    def forward(self, name: str, progress: Progress, allocate: Allocate) -> Forward:
+        """One pass of a checkpoint over the members, every layer captured where `allocate` says."""
         learner = self._learner()
         learner.load_weights(self._run.read_tensors(self._weights(name)))
-        return learner.look_at(self._design.members, capture=True, progress=progress)
+        return learner.look_at(
+            self._design.members, capture=True, progress=progress, allocate=allocate
+        )
 
     def look(self, name: str, positions: NDArray[np.int64]) -> Forward:
         """One pass of a checkpoint over any samples, without their representations."""

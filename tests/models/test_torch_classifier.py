@@ -281,7 +281,7 @@ def test_much_memory_is_said_beforehand(data, monkeypatch):
     monkeypatch.setattr("memowidgets.training.learner._MUCH_GB", 1e-4)
     learner = taught(mw.models.TorchClassifier(ResNet, layers=["conv1", "avgpool"]), data, epochs=1)
     size = 4e-9 * 60 * (8 * 16 * 16 + 16)
-    message = rf"60 samples at 2 layers take {size:.1f} GB of memory.*give the model pool=4"
+    message = rf"60 samples at 2 layers take {size:.1f} GB of disk at each.*give the model pool=4"
     with pytest.warns(UserWarning, match=message):
         learner.look_at(np.arange(60), capture=True)
 

@@ -122,8 +122,8 @@ class Audit:
         manifest = identity.describe_run(model, data, design, aside, settings, seed)
         trained_on = draw_noise(data, design.pool, settings.label_noise, seed).applied(data)
         if run.is_empty:
+            run.write_manifest(manifest)  # first: another process may make the same run now
             identity.write_design(run, trained_on, design)
-            run.write_manifest(manifest)
         else:
             identity.check_same(run.read_manifest(), manifest, str(run.path))
             if not run.has("design"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,22 @@ os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Browser tests come last: Playwright keeps an event loop running that others trip over."""
     items.sort(key=lambda item: "chromium" in getattr(item, "fixturenames", ()))
+
+
+def _open_widgets() -> set[str]:
+    module = sys.modules.get("ipywidgets.widgets.widget")
+    if module is None:
+        return set()
+    ours = [w for w in module._instances.values() if type(w).__module__.startswith("memowidgets")]
+    return {f"{type(widget).__name__} {widget.model_id}" for widget in ours}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_open() -> Iterator[None]:
+    """A test, or a docstring's example, closes the widgets that it opened."""
+    before = _open_widgets()
+    yield
+    assert _open_widgets() <= before, "widgets were left open"
 
 
 def _is_silent(report: pytest.CollectReport | pytest.TestReport) -> bool:

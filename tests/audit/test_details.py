@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -9,6 +11,7 @@ from scipy.stats import norm
 import memowidgets as mw
 from memowidgets.audit.details import nearest
 from memowidgets.audit.view import AuditView
+from tests.audit.conftest import small_audit
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +26,18 @@ def detail(view, position, score="psmi", layer=None, checkpoint=None):
     )
 
 
-def test_scores_everywhere_are_those_of_the_audit(finished, view):
-    found = detail(view, 7)
+def test_scores_everywhere_are_those_of_the_audit(finished, tmp_path):
+    finished.score("psmi")
+    finished.score("psmi", layer=1, checkpoint=1)
+    shutil.copytree(finished.path, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run/scores/epoch-1")
+    found = detail(AuditView(small_audit(tmp_path / "run")), 7)
     assert found.scores.shape == (len(found.checkpoints), len(finished.layers))
     assert [c.value for c in found.checkpoints if c.marked] == [finished.prediction.record.name]
     assert [c.value for c in found.layers if c.marked] == [finished.layers[-1]]
-    assert found.computed.any()
-    assert found.computed.any()  # which are, depends on what was asked for before
+    at = {choice.value: i for i, choice in enumerate(found.checkpoints)}
+    assert found.computed[at[finished.prediction.record.name], -1]
+    assert not found.computed[at["epoch-1"]].any()
     for i, j in zip(*np.nonzero(found.computed), strict=True):
         place = found.layers[j].value, found.checkpoints[i].value
         assert found.scores[i, j] == finished.score("psmi", *place).iloc[7]

@@ -1,4 +1,4 @@
-"""How well a score finds what was memorised: ROC, intervals, thresholds; pure, no other room."""
+"""A score held against the truth: the ROC curve, its intervals, and ways to choose τ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtr
 
-__all__ = ["Comparison", "Evaluation", "OperatingPoint", "compare", "roc"]
+from memowidgets.evaluation.groups import Groups
+
+__all__ = [
+    "FEW_POSITIVES",
+    "Comparison",
+    "Evaluation",
+    "OperatingPoint",
+    "clopper_pearson",
+    "compare",
+    "roc",
+]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -47,7 +57,7 @@ class OperatingPoint:
     precision : float or None
         Share of the flagged samples that is memorised; None where nothing is flagged.
     flagged_interval, tpr_interval, fpr_interval, precision_interval : (float, float)
-        Clopper-Pearson 95 % intervals.
+        Clopper-Pearson 95 % intervals; a bootstrap's by group where rows come in groups.
     """
 
     tau: float
@@ -165,6 +175,8 @@ class Evaluation:
         What a reader of the numbers must know.
     probability : (n,) float64, or None
         How probable it is that a sample is truly memorised, where the truth is uncertain.
+    groups : Groups or None
+        Which rows belong together, where they do: then every interval is a bootstrap's by group.
     """
 
     scores: Floats = field(repr=False)
@@ -173,6 +185,7 @@ class Evaluation:
     auc_interval: Interval
     warnings: tuple[str, ...] = ()
     probability: Floats | None = field(default=None, repr=False)
+    groups: Groups | None = field(default=None, repr=False)
     _ladder: _Ladder = field(repr=False, kw_only=True)
 
     @property
@@ -208,14 +221,26 @@ class Evaluation:
         Returns
         -------
         OperatingPoint
-            Counts and rates, each rate with its Clopper-Pearson interval.
+            Counts and rates, each rate with its interval.
         """
         if np.isnan(tau):
             raise ValueError("tau is NaN; it must be a number or infinite")
         rung = int(np.searchsorted(self._ladder.taus, tau, side="right")) - 1
         hits = self._ladder.hits[rung].item() if rung >= 0 else 0
         false_alarms = self._ladder.false_alarms[rung].item() if rung >= 0 else 0
-        return OperatingPoint.from_counts(float(tau), hits, false_alarms, self.n_memorized, self.n)
+        found = OperatingPoint.from_counts(float(tau), hits, false_alarms, self.n_memorized, self.n)
+        return found if self.groups is None else self._by_group(found, self.groups)
+
+    def _by_group(self, point: OperatingPoint, groups: Groups) -> OperatingPoint:
+        flagged, memorized = self.scores <= point.tau, self.memorized
+        everyone = np.ones(self.n, dtype=bool)
+        return replace(
+            point,
+            flagged_interval=groups.share(flagged, everyone) or (0.0, 1.0),
+            tpr_interval=groups.share(flagged, memorized) or (0.0, 1.0),
+            fpr_interval=groups.share(flagged, ~memorized) or (0.0, 1.0),
+            precision_interval=groups.share(memorized, flagged),
+        )
 
     def threshold(self, rule: str) -> float:
         """The τ that a rule picks on these samples; flagging score ≤ τ gives the point.
@@ -255,7 +280,8 @@ class Evaluation:
         Parameters
         ----------
         n_bootstrap : int
-            Resamples; memorised and other samples are drawn apart.
+            Resamples; memorised and other samples are drawn apart, or groups together, where
+            rows come in groups: then there are as many as the intervals have, and one seed.
         random_state : int
             Seed.
 
@@ -267,9 +293,12 @@ class Evaluation:
         if n_bootstrap < 2:
             raise ValueError(f"n_bootstrap must be at least 2, but is {n_bootstrap}")
         positives, negatives = _merged(*self._ladder.steps())
-        rng = np.random.default_rng(random_state)
-        tprs = _resampled_share(rng, positives, n_bootstrap)
-        fprs = _resampled_share(rng, negatives, n_bootstrap)
+        if self.groups is None:
+            rng = np.random.default_rng(random_state)
+            tprs = _resampled_share(rng, positives, n_bootstrap)
+            fprs = _resampled_share(rng, negatives, n_bootstrap)
+        else:
+            tprs, fprs = self.groups.curves(self.scores, self.memorized)
         grid = _fpr_grid(max(1, int(negatives.sum())))
         curves = [np.interp(grid, x, y) for x, y in zip(fprs, tprs, strict=True)]
         low, high = np.quantile(curves, [0.025, 0.975], axis=0)
@@ -309,7 +338,10 @@ class Evaluation:
 
 
 def roc(
-    scores: ArrayLike, memorized: ArrayLike | None, probability: ArrayLike | None = None
+    scores: ArrayLike,
+    memorized: ArrayLike | None,
+    probability: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
 ) -> Evaluation:
     """Hold scores against the truth.
 
@@ -324,6 +356,9 @@ def roc(
         Where the truth is uncertain, how probable it is that each sample is memorised, such as
         `memowidgets.memorization.probability_memorized` gives it. Every number is then that of
         the expected counts: sample i is memorised with weight pᵢ and another with weight 1 − pᵢ.
+    groups : (n,) array_like, optional
+        Which sample each row is of, where the members of several models are pooled. Such rows
+        depend on each other, so every interval is then from a bootstrap by sample.
 
     Returns
     -------
@@ -334,7 +369,7 @@ def roc(
     ------
     ValueError
         Lengths differ, a score is NaN or infinite, a probability is not from 0 to 1, or all or no
-        samples are memorised.
+        samples are memorised. Or groups come with probabilities, which is not provided for.
     TypeError
         The truth holds anything but bool, 0 and 1.
 
@@ -361,13 +396,21 @@ def roc(
     0.5
     """
     if probability is not None:
+        if groups is not None:
+            raise ValueError("give groups or probability: rows in groups need a certain truth")
         return _uncertain(scores, memorized, np.array(probability, dtype=np.float64))
     if memorized is None:
         raise ValueError("give the truth: memorized, or probability, or both")
     values, truth = _checked(scores, memorized)
     ladder = _Ladder.climb(values, truth)
     auc, interval = _auc(ladder)
-    return Evaluation(values, truth, auc, interval, _warnings(ladder, auc), _ladder=ladder)
+    notes = _warnings(ladder, auc)
+    if groups is None:
+        return Evaluation(values, truth, auc, interval, notes, _ladder=ladder)
+    rows = Groups.read(groups, len(values))
+    interval = rows.area_interval(values, truth)
+    pooled = f"{len(values)} rows of {rows.count} samples: intervals are a bootstrap's by sample"
+    return Evaluation(values, truth, auc, interval, (pooled, *notes), groups=rows, _ladder=ladder)
 
 
 def _uncertain(scores: ArrayLike, memorized: ArrayLike | None, probability: Floats) -> Evaluation:
@@ -414,6 +457,8 @@ def _bootstrapped_auc(ladder: _Ladder, auc: float) -> Interval:
 def compare(a: Evaluation, b: Evaluation) -> Comparison:
     """Paired DeLong test of two scores of the same samples.
 
+    Where rows come in groups, the difference's error is that of the bootstrap by group instead.
+
     Parameters
     ----------
     a, b : Evaluation
@@ -443,11 +488,11 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         raise ValueError("the two evaluations must be of the same samples with the same truth")
     if a.probability is not None or b.probability is not None:
         raise ValueError("DeLong's test knows no uncertain truth: compare without probability")
+    if (a.groups is None) != (b.groups is None):
+        raise ValueError("one evaluation comes in groups and the other does not: give both groups")
     if min(a.n_memorized, a.n - a.n_memorized) < 2:
         raise ValueError("DeLong's test needs at least two memorised samples and two others")
-    difference = a.auc - b.auc
-    above, below = (one - other for one, other in zip(_placed(a), _placed(b), strict=True))
-    error = float(np.sqrt(np.var(above, ddof=1) / len(above) + np.var(below, ddof=1) / len(below)))
+    difference, error = a.auc - b.auc, _error_of_difference(a, b)
     z = difference / error if error > 0 else float(np.sign(difference)) * np.inf
     z = 0.0 if np.isnan(z) else float(z)
     return Comparison(
@@ -458,6 +503,14 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         z=z,
         p_value=float(2 * ndtr(-abs(z))),
     )
+
+
+def _error_of_difference(a: Evaluation, b: Evaluation) -> float:
+    if a.groups is not None:
+        areas = [a.groups.areas(one.scores, one.memorized) for one in (a, b)]
+        return float(np.nanstd(areas[0] - areas[1], ddof=1))
+    above, below = (one - other for one, other in zip(_placed(a), _placed(b), strict=True))
+    return float(np.sqrt(np.var(above, ddof=1) / len(above) + np.var(below, ddof=1) / len(below)))
 
 
 def clopper_pearson(count: float, total: float) -> Interval:

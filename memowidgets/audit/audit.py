@@ -20,6 +20,7 @@ from memowidgets.audit import identity, scoring, shadowing
 from memowidgets.audit.catalogue import Catalogue
 from memowidgets.audit.console import shown
 from memowidgets.audit.decisions import RunKeeper, kept, true_labels
+from memowidgets.audit.forking import check_start, fork_note
 from memowidgets.audit.guard import guard_warnings
 from memowidgets.audit.summary import summary_html
 from memowidgets.data import Dataset, WithheldDataset
@@ -35,7 +36,7 @@ from memowidgets.training.device import device_status, resolve_device
 from memowidgets.training.learner import Recipe
 from memowidgets.training.noise import draw_noise
 from memowidgets.training.recorder import Recorder, read_course
-from memowidgets.training.rho import Prediction, Record
+from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.target import TargetTraining
 
 if TYPE_CHECKING:
@@ -121,13 +122,7 @@ class Audit:
         run = RunDirectory(path)
         manifest = identity.describe_run(model, data, design, aside, settings, seed)
         trained_on = draw_noise(data, design.pool, settings.label_noise, seed).applied(data)
-        if run.is_empty:
-            run.write_manifest(manifest)  # first: another process may make the same run now
-            identity.write_design(run, trained_on, design)
-        else:
-            identity.check_same(run.read_manifest(), manifest, str(run.path))
-            if not run.has("design"):
-                identity.write_design(run, trained_on, design)
+        identity.settle(run, manifest, trained_on, design)
         self._set_up(run, manifest, model, trained_on, aside, design, device)
 
     @classmethod
@@ -184,16 +179,14 @@ class Audit:
         if data is not None:
             share = Settings.read(manifest["training"]).label_noise
             data = draw_noise(data, design.pool, share, manifest["seed"]).applied(data)
+        known = data or identity.read_data(run, manifest)
+        return cls._of(run, manifest, model, known, held_out, design, device)
+
+    @classmethod
+    def _of(cls, *parts: Any) -> Self:
+        """An audit of what is made already: the parts that `_set_up` takes."""
         audit = cls.__new__(cls)
-        audit._set_up(  # noqa: SLF001 - a second constructor
-            run,
-            manifest,
-            model,
-            data or identity.read_data(run, manifest),
-            held_out,
-            design,
-            device,
-        )
+        audit._set_up(*parts)  # noqa: SLF001 - a second constructor
         return audit
 
     def _set_up(
@@ -243,6 +236,15 @@ class Audit:
     def recording(self) -> dict[str, str] | None:
         """What a recorded audit is, how to get its data, and what made it; None for others."""
         return self._manifest.get("recording")
+
+    @property
+    def forked(self) -> dict[str, Any] | None:
+        """What `fork` made this audit from; None for others.
+
+        ``parent`` (a digest of that run), ``start``, ``checkpoint`` (None from scratch) and
+        ``seen``: how many samples its weights have learned from that were removed or changed.
+        """
+        return self._manifest.get("fork")
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -297,7 +299,12 @@ class Audit:
 
     # Training
 
-    def train(self, stop_at_drop: float | None = None, progress: Progress | None = None) -> None:
+    def train(
+        self,
+        stop_at_drop: float | None = None,
+        progress: Progress | None = None,
+        over_last: int = 1,
+    ) -> None:
         """Train the target, on from where it stands.
 
         Parameters
@@ -308,6 +315,9 @@ class Audit:
             end; what was interrupted ends bit for bit like what was not.
         progress : Progress, optional
             Where to report and hear of a cancel; a progress bar by default.
+        over_last : int
+            Beside `stop_at_drop`: of how many evaluations after step 0 the median counts as the
+            loss. Some, such as 3, where it jumps up and down, as that of an image network does.
 
         Raises
         ------
@@ -316,18 +326,22 @@ class Audit:
         FloatingPointError
             If the training diverges.
         """
-        _check_drop(stop_at_drop)
+        stop = _stop_rule(stop_at_drop, over_last)
         self._refuse_outside("resume it with trainer.train(resume_from_checkpoint=True)")
+        check_start(self._run, self._manifest)
         with self._lock, shown(progress) as report:
-            if stop_at_drop is not None:
-                self._catalogue.rho = stop_at_drop
-            self._target().train(stop_at_drop, report)
-        if stop_at_drop is not None:
+            if stop is not None:
+                self._catalogue.stop = stop
+            self._target().train(stop, report)
+        if stop is not None:
             for note in self.prediction.warnings:
                 warnings.warn(note, UserWarning, stacklevel=2)
 
     def recorder(
-        self, stop_at_drop: float | None = None, layers: str | int | Iterable[str | int] = "all"
+        self,
+        stop_at_drop: float | None = None,
+        layers: str | int | Iterable[str | int] = "all",
+        over_last: int = 1,
     ) -> Recorder:
         """What keeps checkpoints of a target that is trained elsewhere.
 
@@ -339,6 +353,8 @@ class Audit:
             ρ, by which the checkpoint "prediction" is chosen from now on.
         layers : "all", one, or several
             Whose hidden states are kept, as in `score`.
+        over_last : int
+            As in `train`.
 
         Returns
         -------
@@ -349,7 +365,7 @@ class Audit:
         TypeError, ValueError
             If the audit's model can't stand for one that is trained elsewhere.
         """
-        _check_drop(stop_at_drop)
+        stop = _stop_rule(stop_at_drop, over_last)
         recorder = Recorder(
             self._run,
             self._recipe(),
@@ -360,8 +376,8 @@ class Audit:
             keep=lambda name, seen: scoring.Pass(self._run, name).write(seen),
             shown=shown,
         )
-        if stop_at_drop is not None:
-            self._catalogue.rho = stop_at_drop
+        if stop is not None:
+            self._catalogue.stop = stop
         return recorder
 
     def run_shadows(
@@ -977,7 +993,7 @@ class Audit:
         record = self._catalogue.record(checkpoint)
         chosen = self.prediction
         notes = chosen.warnings if record == chosen.record else ()
-        return (*self._guard(record), *notes, *self._noise_note())
+        return (*self._guard(record), *notes, *self._noise_note(), *fork_note(self._manifest))
 
     def dashboard(self, edits_file: str | os.PathLike[str] | None = None) -> Dashboard:
         """The widget: pick checkpoint, layer and score, move τ, look at the samples, decide.
@@ -1054,6 +1070,53 @@ class Audit:
         settings, seed = self.training, self._manifest["seed"]
         noise = draw_noise(self._data, self._design.pool, settings.label_noise, seed)
         return kept(true_labels(self._data, noise), self._decision_log)
+
+    def fork(
+        self,
+        path: str | os.PathLike[str],
+        data: Dataset | None = None,
+        start: Literal["scratch", "prediction"] = "scratch",
+    ) -> Audit:
+        """A new audit with the same model, settings and seed, on other data.
+
+        Members and held-out samples are the same, by id, as far as they are in `data`, so that
+        the two targets can be compared; new samples join the pool. Shadow models are its own.
+
+        Parameters
+        ----------
+        path : path-like
+            Its run directory: another one. Called again with the same, it goes on there.
+        data : Dataset, optional
+            What to train on; `kept` by default: without the samples that were removed, and with
+            the anonymised texts.
+        start : {"scratch", "prediction"}
+            From fresh weights; or on from those of this audit's prediction checkpoint, with the
+            optimizer's state if it is still there. **Those weights have already been trained on
+            the removed samples**: what they left is not undone. `warnings_at` and the summary
+            say so too, and shadow models, which start afresh, are no fair comparison then.
+
+        Returns
+        -------
+        Audit
+            Not trained yet, or as far as it was. ``forked`` says what it came from.
+
+        Raises
+        ------
+        ValueError
+            If the path is this run's own or holds another run, fewer than two members are in the
+            data, classes differ, there is no prediction checkpoint to start from or nothing left
+            to train after it, or this run has label noise (it would fall on other samples).
+        StoreError
+            If the model, the weights or the samples are not at hand, as in a recording.
+
+        Warns
+        -----
+        UserWarning
+            If weights that have seen removed samples are taken over.
+        """
+        from memowidgets.audit.forking import forked
+
+        return forked(self, path, self.kept() if data is None else data, start)
 
     def clear_cache(self) -> None:
         """Delete what was kept of frozen blocks' output, for this run and all others.
@@ -1187,9 +1250,12 @@ class Audit:
         return guard_warnings(record, len(self._data.class_names), self._held_out.labels)
 
 
-def _check_drop(rho: float | None) -> None:
-    if rho is not None and not 0 < rho < 1:
-        raise ValueError(f"stop_at_drop is a share between 0 and 1, such as 0.95, not {rho}")
+def _stop_rule(rho: float | None, over_last: int) -> StopRule | None:
+    if rho is not None:
+        return StopRule(rho, over_last)
+    if over_last != 1:
+        raise ValueError("over_last goes with stop_at_drop: say at which drop to interrupt")
+    return None
 
 
 def _name_of(metric: str | scoring.Metric) -> str:

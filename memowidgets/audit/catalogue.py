@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,11 @@ import numpy as np
 from memowidgets.store import RunDirectory
 from memowidgets.training.config import Settings
 from memowidgets.training.recorder import read_course
-from memowidgets.training.rho import Prediction, Record, prediction_checkpoint
+from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.target import read_records
 
 __all__ = ["Catalogue"]
 
-DEFAULT_RHO = 0.95
 _RHO = "rho.json"
 
 
@@ -44,15 +44,17 @@ class Catalogue:
         return self._planned_steps if course is None else course.total_steps
 
     @property
-    def rho(self) -> float:
-        """The drop at which this run is interrupted."""
-        kept = (self._run.path / _RHO).exists()
-        return float(self._run.read_json(_RHO)) if kept else DEFAULT_RHO
+    def stop(self) -> StopRule:
+        """When this run is interrupted."""
+        if not (self._run.path / _RHO).exists():
+            return StopRule()
+        kept = self._run.read_json(_RHO)
+        return StopRule(**kept) if isinstance(kept, dict) else StopRule(float(kept))
 
-    @rho.setter
-    def rho(self, value: float) -> None:
-        if value != self.rho:
-            self._run.write_json(_RHO, value)
+    @stop.setter
+    def stop(self, rule: StopRule) -> None:
+        if rule != self.stop:
+            self._run.write_json(_RHO, rule.rho if rule.over_last == 1 else asdict(rule))
 
     def records(self) -> list[Record]:
         """All checkpoints, in the order of training."""
@@ -71,7 +73,7 @@ class Catalogue:
         ValueError
             If the target was not trained yet.
         """
-        return prediction_checkpoint(self.records(), self.rho)
+        return self.stop.prediction(self.records())
 
     def record(self, checkpoint: str | float) -> Record:
         """The checkpoint behind ``"prediction"``, ``"final"``, an epoch or a name.

@@ -13,7 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets.data import Dataset
 from memowidgets.training.seeds import derived_seed
 
-__all__ = ["SHADOW_DESIGNS", "Design", "ShadowDesign", "audited_samples", "draw_design"]
+__all__ = [
+    "SHADOW_DESIGNS",
+    "Design",
+    "ShadowDesign",
+    "audited_samples",
+    "draw_design",
+    "follow_design",
+]
 
 Members = str | Sequence[str] | NDArray[np.bool_]
 HeldOut = float | Dataset | None
@@ -169,6 +176,37 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
     if len(chosen) < 2:
         raise ValueError(f"the target would train on {len(chosen)} samples: give it two or more")
     return Design(pool, chosen, aside, groups, all_members=len(chosen) == len(pool))
+
+
+def follow_design(before: Design, names: NDArray[np.str_], data: Dataset) -> Design:
+    """The same split of other data: by id.
+
+    Parameters
+    ----------
+    before : Design
+        Of the data before.
+    names : array of shape (n_before,), str
+        Their ids.
+    data : Dataset
+        What is left of them, and what is new: that joins the pool, not the members. A held-out
+        sample that equals one of the pool by now is left out of both.
+
+    Raises
+    ------
+    ValueError
+        If fewer than two members are left.
+    """
+    groups = _groups(data)
+    members = np.flatnonzero(np.isin(data.ids, names[before.members]))
+    aside = np.isin(data.ids, names[before.held_out])
+    if len(members) < 2:
+        raise ValueError(
+            f"{len(members)} of the {len(before.members)} members are in these data, by id: a "
+            "target needs two or more, so take them from audit.kept() or keep their ids"
+        )
+    pool = np.flatnonzero(~aside)
+    held_out = np.flatnonzero(aside & ~np.isin(groups, groups[pool]))
+    return Design(pool, members, held_out, groups, all_members=len(members) == len(pool))
 
 
 def _groups(data: Dataset) -> NDArray[np.int64]:

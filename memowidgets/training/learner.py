@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = ["Learner", "Recipe"]
+__all__ = ["Learner", "Recipe", "state_of_weights"]
 
 _WEIGHTS, _OPTIMIZER, _RANDOM = "weights.", "optimizer.", "random."
 _MUCH_GB = 2.0
@@ -147,7 +147,7 @@ class Learner:
         }
 
     def resume(self, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
-        """Go on where a saved learner stood."""
+        """Go on where a saved learner stood; from `state_of_weights`, with a fresh optimizer."""
         state: dict[int, dict[str, Any]] = {}
         for name in arrays:
             if name.startswith(_OPTIMIZER):
@@ -156,10 +156,11 @@ class Learner:
         for place, entries in json.loads(metadata.get("plain", "{}")).items():
             state.setdefault(int(place), {}).update(entries)
         self.load_weights(_below(_WEIGHTS, arrays))
-        self._optimizer.load_state_dict(
-            {"state": state, "param_groups": json.loads(metadata["groups"])}
-        )
-        self._random.load(_below(_RANDOM, arrays))
+        if "groups" in metadata:
+            self._optimizer.load_state_dict(
+                {"state": state, "param_groups": json.loads(metadata["groups"])}
+            )
+            self._random.load(_below(_RANDOM, arrays))
         self.step = int(metadata["step"])
 
     def _take_step(self) -> None:
@@ -222,6 +223,11 @@ class Learner:
             rng = np.random.default_rng(derived_seed(self.seed, epoch))
             self._order = (epoch, rng.permutation(self.members))
         return self._order[1][index * size : (index + 1) * size]
+
+
+def state_of_weights(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """What `Learner.resume` takes, of weights alone."""
+    return {_WEIGHTS + name: np.array(array) for name, array in weights.items()}
 
 
 def _say_memory(one: Forward, n: int, model: Model) -> None:

@@ -21,7 +21,7 @@ from memowidgets.training.config import spread_checkpoints
 from memowidgets.training.design import Design
 from memowidgets.training.forward import Forward, forward
 from memowidgets.training.learner import Recipe
-from memowidgets.training.rho import Prediction, Record, prediction_checkpoint
+from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.target import read_records, record_of
 
 if TYPE_CHECKING:
@@ -185,10 +185,10 @@ class Recorder:
         """Take a recorded step for the end: the training was stopped there for good."""
         self._write(replace(self._course(), total_steps=step))
 
-    def prediction(self, rho: float, step: int) -> Prediction | None:
+    def prediction(self, stop: StopRule, step: int) -> Prediction | None:
         """What the ρ rule chooses of the checkpoints up to a step; None before the second."""
         records = [record for record in read_records(self._run) if record.step <= step]
-        return prediction_checkpoint(records, rho) if len(records) > 1 else None
+        return stop.prediction(records) if len(records) > 1 else None
 
     def _looked_at(
         self, module: nn.Module, step: int, progress: Progress | None

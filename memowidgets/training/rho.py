@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-__all__ = ["RULES", "Prediction", "Record", "prediction_checkpoint"]
+__all__ = ["RULES", "Prediction", "Record", "StopRule", "prediction_checkpoint"]
 
 RULES = ("first", "nearest")
 _JUMP = 0.25
@@ -86,6 +86,45 @@ class Prediction:
         return tuple(notes)
 
 
+@dataclass(frozen=True)
+class StopRule:
+    """When training is interrupted.
+
+    Attributes
+    ----------
+    rho : float
+        The drop of the median loss to reach, a share.
+    over_last : int
+        Of how many evaluations the median counts as the loss, where it jumps up and down.
+
+    Raises
+    ------
+    ValueError
+        If either is out of range.
+    """
+
+    rho: float = 0.95
+    over_last: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rho < 1:
+            raise ValueError(
+                f"stop_at_drop is a share between 0 and 1, such as 0.95, not {self.rho}"
+            )
+        if self.over_last != int(self.over_last) or self.over_last < 1:
+            raise ValueError(
+                f"over_last is a number of evaluations, at least 1, not {self.over_last}"
+            )
+
+    def prediction(self, records: Sequence[Record]) -> Prediction:
+        """The checkpoint that it chooses."""
+        return prediction_checkpoint(records, self.rho, over_last=self.over_last)
+
+    def is_reached(self, records: Sequence[Record]) -> bool:
+        """Whether one of the checkpoints so far has reached ρ."""
+        return len(records) > 1 and self.prediction(records).reached
+
+
 def prediction_checkpoint(
     records: Sequence[Record], rho: float = 0.95, rule: str = "first", over_last: int = 1
 ) -> Prediction:
@@ -115,10 +154,7 @@ def prediction_checkpoint(
     """
     if rule not in RULES:
         raise ValueError(f"unknown rule {rule!r}; valid: {', '.join(RULES)}")
-    if not 0 < rho < 1:
-        raise ValueError(f"the drop to stop at is a share between 0 and 1, not {rho}")
-    if over_last != int(over_last) or over_last < 1:
-        raise ValueError(f"over_last is a number of evaluations, at least 1, not {over_last}")
+    StopRule(rho, over_last)  # in range
     if len(records) < 2:
         raise ValueError("there is no checkpoint after step 0 yet: call train() first")
     first, later = records[0], records[1:]

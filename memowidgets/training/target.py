@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,14 @@ from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.design import Design
 from memowidgets.training.forward import Allocate, Forward
-from memowidgets.training.learner import Learner, Recipe
-from memowidgets.training.rho import Record, prediction_checkpoint
+from memowidgets.training.learner import Learner, Recipe, state_of_weights
+from memowidgets.training.rho import Record, StopRule
 from memowidgets.training.seeds import derived_seed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["TargetTraining", "read_records", "record_of"]
+__all__ = ["TargetTraining", "read_records", "record_of", "start_of"]
 
 _TARGET_STREAM = 3
 
@@ -69,26 +69,26 @@ class TargetTraining:
         self._run, self._recipe, self._design, self._held_out = run, recipe, design, held_out
         self._seed = derived_seed(seed, _TARGET_STREAM)
 
-    def train(self, stop_at_drop: float | None, progress: Progress) -> None:
-        """Train to the end, or to the first checkpoint whose drop reaches `stop_at_drop`.
+    def train(self, stop: StopRule | None, progress: Progress) -> None:
+        """Train to the end, or to the first checkpoint where `stop` is reached.
 
         Goes on from the last checkpoint on disk, bit for bit as if it had never stopped.
         """
         plan = self._recipe.settings.checkpoint_steps(len(self._design.members))
-        if _is_done(read_records(self._run), plan, stop_at_drop):
+        if _is_done(read_records(self._run), plan, stop):
             return
         with self._run.lock("checkpoints"):
             records = read_records(self._run)
-            if _is_done(records, plan, stop_at_drop):
+            if _is_done(records, plan, stop):
                 return
             learner = self._resumed(records)
             records = [record for record in records if record.step <= learner.step]
             for step, epoch in plan.items():
                 if records and step <= learner.step:
                     continue
-                learner.advance(step, progress, "training the target")
+                self._bring(learner, step, epoch, progress)
                 records.append(self._save(learner, epoch))
-                if _reached(records, stop_at_drop):
+                if stop is not None and stop.is_reached(records):
                     return
 
     def forward(self, name: str, progress: Progress, allocate: Allocate) -> Forward:
@@ -105,9 +105,51 @@ class TargetTraining:
         learner.load_weights(self._run.read_tensors(self._weights(name)))
         return learner.look_at(positions)
 
+    def start_from(self, parent: RunDirectory, last: Record) -> None:
+        """Begin with another run's checkpoints up to one of them, and go on from there.
+
+        Its weights are copied, at the steps of the same epochs here; of the last one the
+        optimizer's state too, where it is still there.
+
+        Raises
+        ------
+        ValueError
+            If this training is too short to have a checkpoint there and something after it.
+        """
+        steps = self._recipe.settings.checkpoint_steps(len(self._design.members))
+        by_name = {_name_of(epoch): step for step, epoch in steps.items()}
+        if last.name not in by_name or by_name[last.name] == max(steps):
+            raise ValueError(
+                f"{last.name} is the end of a training on {len(self._design.members)} samples, so "
+                'nothing is left to train from there: take start="scratch"'
+            )
+        for record in read_records(parent):
+            if record.step <= last.step and record.name in by_name:
+                arrays, metadata = self._state_of(parent, record.name)
+                metadata["step"] = str(by_name[record.name])
+                self._run.write_tensors(start_of(record.name), arrays, metadata)
+
     def layer_names(self) -> tuple[str, ...]:
         """Names of the model's layers, first to last."""
         return self._recipe.model.layer_names(self._learner().module)
+
+    def _state_of(
+        self, run: RunDirectory, name: str
+    ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+        resume = f"checkpoints/{name}/resume"
+        if run.has(resume):
+            state = run.read_tensors(resume)
+            return {key: np.array(state[key]) for key in state}, dict(state.metadata)
+        return state_of_weights(run.read_tensors(self._weights(name))), {}
+
+    def _bring(self, learner: Learner, step: int, epoch: float, progress: Progress) -> None:
+        """To the step of a checkpoint: by training, or by what `start_from` kept of it."""
+        start = start_of(_name_of(epoch))
+        if self._run.has(start):
+            state = self._run.read_tensors(start)
+            learner.resume(state, state.metadata)
+        else:
+            learner.advance(step, progress, "training the target")
 
     def _weights(self, name: str) -> str:
         return f"checkpoints/{name}/{self._recipe.model.weights_name}"
@@ -171,7 +213,7 @@ def record_of(
     train_loss, train_accuracy = train.figures(labels)
     test_loss, test_accuracy = test or (None, None)
     return Record(
-        name=f"epoch-{epoch:g}",
+        name=_name_of(epoch),
         epoch=epoch,
         step=step,
         median_loss=float(np.median(train.losses)),
@@ -182,16 +224,21 @@ def record_of(
     )
 
 
-def _is_done(records: Sequence[Record], plan: dict[int, float], rho: float | None) -> bool:
+def start_of(name: str) -> str:
+    """Where the weights of a checkpoint lie that a fork took over."""
+    return f"start/{name}"
+
+
+def _name_of(epoch: float) -> str:
+    return f"epoch-{epoch:g}"
+
+
+def _is_done(records: Sequence[Record], plan: dict[int, float], stop: StopRule | None) -> bool:
     """Whether nothing is left to train; a gap in the checkpoints is."""
     steps = [record.step for record in records]
     if steps != list(plan)[: len(steps)]:
         return False
-    return len(steps) == len(plan) or _reached(records, rho)
-
-
-def _reached(records: Sequence[Record], rho: float | None) -> bool:
-    return rho is not None and len(records) > 1 and prediction_checkpoint(records, rho).reached
+    return len(steps) == len(plan) or (stop is not None and stop.is_reached(records))
 
 
 def _forget(state: Path) -> None:

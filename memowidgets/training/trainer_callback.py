@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 
 from memowidgets.progress import Progress
 from memowidgets.training.recorder import Recorder, check_whole
-from memowidgets.training.rho import Record
+from memowidgets.training.rho import Record, StopRule
 from memowidgets.training.seeds import preserved
 from memowidgets.training.trainer_rows import Member, Unreadable, check_encodings, read_rows
 
@@ -25,7 +25,7 @@ __all__ = ["MemorizationCallback"]
 
 class _Audited(Protocol):
     def recorder(
-        self, stop_at_drop: float | None, layers: str | int | Iterable[str | int]
+        self, stop_at_drop: float | None, layers: str | int | Iterable[str | int], over_last: int
     ) -> Recorder: ...
 
 
@@ -48,6 +48,8 @@ class MemorizationCallback(TrainerCallback):
     layers : "all", one, or several
         Whose hidden states are kept for scores: each takes 4 bytes a member and value of the
         hidden state, at every checkpoint. ``"last"`` is what a practitioner needs.
+    over_last : int
+        Of how many evaluations after step 0 the median counts as the loss, where it is noisy.
 
     Attributes
     ----------
@@ -91,9 +93,10 @@ class MemorizationCallback(TrainerCallback):
         audit: _Audited,
         stop_at_drop: float | None = 0.95,
         layers: str | int | Iterable[str | int] = "all",
+        over_last: int = 1,
     ) -> None:
-        self._recorder = audit.recorder(stop_at_drop, layers)
-        self._rho = stop_at_drop
+        self._recorder = audit.recorder(stop_at_drop, layers, over_last)
+        self._stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
         self._resumed = False
         self._progress: Progress | None = None
         self.interrupted: Record | None = None
@@ -147,8 +150,8 @@ class MemorizationCallback(TrainerCallback):
         step = state.global_step
         if step != state.max_steps:
             self._record_end(args, _whole(kwargs["model"]), step)
-        if self._rho is not None:
-            self._warn(step)
+        if self._stop is not None:
+            self._warn(self._stop, step)
 
     def _steps_per_epoch(self, args: TrainingArguments, kwargs: dict[str, Any]) -> int:
         """Optimizer steps in a pass over the rows; over the members, where data are streamed."""
@@ -165,13 +168,13 @@ class MemorizationCallback(TrainerCallback):
         seen_before = self._resumed and self._recorder.is_recorded(step)
         with preserved():
             record = self._recorder.record(model, step, self._progress)
-        if self._rho is None or seen_before:
+        if self._stop is None or seen_before:
             return False
-        chosen = self._recorder.prediction(self._rho, step)
+        chosen = self._recorder.prediction(self._stop, step)
         if chosen is None or not chosen.reached or chosen.record.step != step:
             return False
         self.interrupted = record
-        self._warn(step)
+        self._warn(self._stop, step)
         _say(
             f"memowidgets: interrupted at {record.name} (step {step}), where the median loss has "
             f"dropped by {chosen.drop:.1%}; trainer.train(resume_from_checkpoint=True) goes on"
@@ -192,8 +195,8 @@ class MemorizationCallback(TrainerCallback):
                 self._recorder.record(model, step, self._progress)
         self._recorder.end(step)
 
-    def _warn(self, step: int) -> None:
-        chosen = self._recorder.prediction(cast("float", self._rho), step)
+    def _warn(self, stop: StopRule, step: int) -> None:
+        chosen = self._recorder.prediction(stop, step)
         for note in chosen.warnings if chosen is not None else ():
             warnings.warn(note, UserWarning, stacklevel=2)
 

@@ -222,3 +222,28 @@ def test_a_noisy_loss_reaches_rho_once_the_median_of_several_evaluations_does():
     assert prediction_checkpoint(smooth, over_last=1) == prediction_checkpoint(smooth)
     with pytest.raises(ValueError, match="over_last is a number of evaluations"):
         prediction_checkpoint(smooth, over_last=0)
+
+
+def test_an_audit_waits_for_the_median_too_and_remembers_it(tmp_path):
+    def audit(path):
+        data = mw.data.load_digits().take(range(300)).with_canaries(30, seed=0)
+        training = mw.TrainingConfig(epochs=12, batch_size=16, lr=6e-3)
+        return mw.Audit(
+            mw.models.ConvNet(12), data, path=tmp_path / path, training=training, seed=0
+        )
+
+    first, third = audit("first"), audit("third")
+    first.train(stop_at_drop=0.8)
+    third.train(stop_at_drop=0.8, over_last=3)
+    steps = third.checkpoints["step"]
+    drops = third.checkpoints["drop"].iloc[1:]
+    expected = drops.rolling(3, min_periods=1).median() >= 0.8
+    assert third.prediction.record.name == expected.idxmax() == steps.index[-1]
+    assert third.prediction.record.step > first.prediction.record.step
+    again = mw.Audit.open(third.path)
+    assert again.prediction == third.prediction
+    assert again.checkpoints["prediction"].idxmax() == third.prediction.record.name
+    with pytest.raises(ValueError, match="over_last goes with stop_at_drop"):
+        third.train(over_last=3)
+    with pytest.raises(ValueError, match="over_last is a number of evaluations"):
+        third.train(stop_at_drop=0.8, over_last=0)

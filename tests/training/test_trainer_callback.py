@@ -23,6 +23,7 @@ import memowidgets as mw
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.scratch import word_tokenizer
 from memowidgets.store import StoreError
+from memowidgets.training.rho import StopRule
 
 ROOT = Path(__file__).parents[2]
 N = 36
@@ -216,7 +217,7 @@ def test_the_callback_gives_the_audit_that_train_gives(
     callback = mw.training.MemorizationCallback(whole, None)
     live = copy.deepcopy(model)
     trainer(live, rows, tmp_path / "out", callback, kind=InTheAuditsOrder, **course).train()
-    whole._catalogue.rho = rho
+    whole._catalogue.stop = StopRule(rho)
     assert whole.checkpoints.index.tolist() == ours.checkpoints.index.tolist()
     for column in ("epoch", "step", "prediction", "learned"):
         assert whole.checkpoints[column].tolist() == ours.checkpoints[column].tolist()

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memowidgets.audit.comparing import MemorizationComparison
+    from memowidgets.charts import Figures
     from memowidgets.widgets import Dashboard
 
 __all__ = ["Audit"]
@@ -995,6 +996,43 @@ class Audit:
         notes = chosen.warnings if record == chosen.record else ()
         return (*self._guard(record), *notes, *self._noise_note(), *fork_note(self._manifest))
 
+    def figures(
+        self,
+        eta: float = 4.0,
+        truth: str | ArrayLike = "log_lira",
+        etas: Iterable[float] | None = None,
+        compute: bool = False,
+        theme: str = "light",
+    ) -> Figures:
+        """Every figure of the paper that can be drawn from what is computed.
+
+        Parameters
+        ----------
+        eta, truth
+            As in `evaluate`.
+        etas : iterable of float, optional
+            For the figures by η; 1 to 12, and panels at 4, 6, 8 and 10, by default.
+        compute : bool
+            Whether to compute scores from forward passes that are on disk; nothing is ever
+            trained, and no forward pass made.
+        theme : {"light", "dark"}
+            Colours.
+
+        Returns
+        -------
+        Figures
+            Charts by name, ``tables``, ``missing`` (what was not drawn, why, and the call that
+            computes it), ``notes`` and ``save()``. In a notebook it shows them all.
+
+        Raises
+        ------
+        ValueError
+            If the theme is unknown, or η is not a number.
+        """
+        from memowidgets.audit.figures import audit_figures
+
+        return audit_figures(self, eta, truth, etas, compute, theme)
+
     def dashboard(self, edits_file: str | os.PathLike[str] | None = None) -> Dashboard:
         """The widget: pick checkpoint, layer and score, move τ, look at the samples, decide.
 
@@ -1009,6 +1047,57 @@ class Audit:
         if edits_file is not None:
             self.edits_file = edits_file
         return Dashboard(AuditView(self))
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        include_samples: bool = False,
+        overwrite: bool = False,
+        tau: float = 0.0,
+        metric: str = "psmi",
+    ) -> Path:
+        """Write one page that opens offline, with a τ that moves, for someone who runs nothing.
+
+        Beside it go its twins: ``.md`` for a pull request, ``.json`` for machines, by the schema
+        of `memowidgets.report.schema`.
+
+        Parameters
+        ----------
+        path : path-like
+            Of the page; it ends in ``.html``.
+        include_samples : bool
+            Whether the samples most at risk are in it, with their labels, ids and notes. Without
+            them the files hold numbers alone.
+        overwrite : bool
+            Whether files that are there are replaced.
+        tau : float
+            Where τ stands at first, and what the words and the twins are about.
+        metric : str
+            The score, as in `score`; at the last layer and the prediction checkpoint.
+
+        Returns
+        -------
+        Path
+            The page.
+
+        Raises
+        ------
+        ValueError
+            If the path does not end in ``.html``, τ is no number, or the score is unknown.
+        FileNotFoundError, FileExistsError
+            If the folder is not there, or one of the three files is.
+
+        Notes
+        -----
+        What the audit has not (ground truth, checkpoints, samples) is named in the report as
+        missing; no rate is ever made up.
+        """
+        from memowidgets.audit.reporting import content_of
+        from memowidgets.report import checked_targets, write
+
+        checked_targets(path, overwrite=overwrite)
+        content = content_of(self, self._manifest, tau, metric, include_samples=include_samples)
+        return write(content, path, overwrite=overwrite)
 
     # Decisions
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit
     from memowidgets.decisions import DecisionLog
 
-__all__ = ["AuditView"]
+__all__ = ["TITLES", "AuditView"]
 
-_TITLES = {
+TITLES = {
     "psmi": "PSMI",
     "loss": "Loss",
     "logit_gap": "Logit gap",
@@ -46,15 +46,17 @@ class AuditView:
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints after step 0, with epoch and drop."""
-        table = self._audit.checkpoints.iloc[1:]
+        table = self._audit.checkpoints
         return [
-            Choice(str(name), f"epoch {row.epoch:g} · drop {row['drop']:.1%}", bool(row.prediction))
-            for name, row in table.iterrows()
+            Choice(str(name), _when(row), bool(row.prediction))
+            for name, row in table[table["step"] != 0].iterrows()
         ]
 
     def layer_choices(self) -> Sequence[Choice]:
         """Layers by number and name; the last is the recommended one."""
         layers = self._audit.layers
+        if not layers:
+            return [Choice("last", "none", marked=True)]
         return [
             Choice(
                 name, f"{i} · {name}" + (" (last)" if i == len(layers) else ""), i == len(layers)
@@ -66,7 +68,7 @@ class AuditView:
         """All scores; the baseline only where there are shadow models."""
         names = [*scoring.METRICS, *(["baseline"] if self._audit.has_ground_truth else [])]
         return [
-            Choice(name, _TITLES[name], name == "psmi", uses_layer=name in scoring.PER_LAYER)
+            Choice(name, TITLES[name], name == "psmi", uses_layer=name in scoring.PER_LAYER)
             for name in names
         ]
 
@@ -107,7 +109,7 @@ class AuditView:
         return self._details.of(
             position,
             (score, layer, checkpoint),
-            title=_TITLES[score],
+            title=TITLES[score],
             checkpoints=self.checkpoint_choices(),
             layers=self.layer_choices(),
         )
@@ -123,7 +125,7 @@ class AuditView:
 
     def _title(self, score: str, layer: str, checkpoint: str) -> str:
         place = f", {layer}" if score in scoring.PER_LAYER else ""
-        return f"{_TITLES[score]}{place}, {checkpoint.replace('-', ' ')}"
+        return f"{TITLES[score]}{place}, {checkpoint.replace('-', ' ')}"
 
     def _log_lira(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
         if not self._audit.has_ground_truth:

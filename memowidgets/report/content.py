@@ -1,0 +1,244 @@
+"""What a report says, as plain data: no audit, no files, no markup here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson, roc
+from memowidgets.widgets.arrays import ErrorLevels
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["CHOICES", "Content", "Decided", "Figure", "Missing", "Scored"]
+
+CHOICES = ("keep", "anonymise", "remove", "undecided")
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something that a report could hold but does not.
+
+    Attributes
+    ----------
+    what : str
+        The thing.
+    why : str
+        Why it is not there.
+    """
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing.
+
+    Attributes
+    ----------
+    name : str
+        Short, as in ``"roc"``.
+    caption : str
+        What it shows.
+    svg : str
+        The drawing.
+    """
+
+    name: str
+    caption: str
+    svg: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What was decided on one member.
+
+    Attributes
+    ----------
+    decision : {"keep", "anonymise", "remove", "undecided"}
+        What becomes of it.
+    note : str
+        Why; may name people.
+    """
+
+    decision: str = "undecided"
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The scores that the report is about; row i is member ``positions[i]``.
+
+    Attributes
+    ----------
+    metric, title, layer, checkpoint : str
+        What they are; the layer is empty for a score that has none.
+    positions : array of shape (n,), int64
+        Among the members.
+    scores : array of shape (n,), float64
+        Low means risk; finite.
+    errors : array of shape (n,), float64, optional
+        Standard errors.
+    log_lira : array of shape (n,), float64, optional
+        NaN for a member that has none; None without ground truth.
+    labels : array of shape (n,), int64, optional
+        What each member is trained on.
+    probabilities : array of shape (n, n_classes), optional
+        The model's.
+    others : mapping of str to array of shape (n,)
+        Other scores of the same members, to compare.
+    """
+
+    metric: str
+    title: str
+    layer: str
+    checkpoint: str
+    positions: NDArray[np.int64]
+    scores: Floats
+    errors: Floats | None = None
+    log_lira: Floats | None = None
+    labels: NDArray[np.int64] | None = None
+    probabilities: Floats | None = None
+    others: Mapping[str, Floats] = field(default_factory=dict)
+
+    @cached_property
+    def judged(self) -> NDArray[np.bool_]:
+        """Which rows have a log-LiRA."""
+        if self.log_lira is None:
+            return np.zeros(len(self.scores), dtype=np.bool_)
+        return ~np.isnan(self.log_lira)
+
+    def memorized(self, eta: float) -> NDArray[np.bool_]:
+        """Which of the judged rows are memorised at η."""
+        if self.log_lira is None:
+            return np.zeros(0, dtype=np.bool_)
+        found: NDArray[np.bool_] = self.log_lira[self.judged] >= eta
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """All that a report says.
+
+    Attributes
+    ----------
+    name : str
+        Of the audit.
+    created : str
+        When, ISO 8601 in UTC.
+    facts : mapping of str to str
+        What was audited, as a table of names and texts.
+    numbers : mapping of str to int
+        ``members``, ``samples``, ``classes``, ``shadow_models``.
+    layers : sequence of str
+        First to last.
+    training, versions : mapping
+        Settings, and the versions of libraries when the run was made and now.
+    seed : int, optional
+        Of every draw.
+    checkpoints : sequence of mapping
+        ``name``, ``epoch``, ``step``, ``median_loss``, ``drop``, ``train_loss``, …
+    tau, eta : float
+        A member is flagged if its score is at most τ, memorised if its log-LiRA is at least η.
+    scored : Scored, optional
+        None where nothing is scored.
+    ids : sequence of str
+        Of all members.
+    samples : sequence, optional
+        The members themselves, where they are to be shown.
+    class_names : sequence of str
+        Shown with samples alone.
+    canaries : array of shape (n_members,), bool, optional
+        Which members were planted.
+    decisions : mapping of str to Decided
+        By id.
+    figures : sequence of Figure
+        What is drawn.
+    warnings : sequence of str
+        What must be known before the numbers are trusted.
+    missing : sequence of Missing
+        What is not there, and why.
+    """
+
+    name: str
+    created: str
+    facts: Mapping[str, str]
+    numbers: Mapping[str, int]
+    layers: Sequence[str]
+    training: Mapping[str, Any]
+    versions: Mapping[str, Mapping[str, str]]
+    seed: int | None
+    checkpoints: Sequence[Mapping[str, Any]]
+    tau: float
+    eta: float
+    scored: Scored | None
+    ids: Sequence[str]
+    samples: Any | None = None
+    class_names: Sequence[str] = ()
+    canaries: NDArray[np.bool_] | None = None
+    decisions: Mapping[str, Decided] = field(default_factory=dict)
+    figures: Sequence[Figure] = ()
+    warnings: Sequence[str] = ()
+    missing: Sequence[Missing] = ()
+
+    @cached_property
+    def flagged(self) -> NDArray[np.bool_]:
+        """Which scored rows are flagged at τ."""
+        scores = np.empty(0) if self.scored is None else self.scored.scores
+        found: NDArray[np.bool_] = scores <= self.tau
+        return found
+
+    @cached_property
+    def flagged_interval(self) -> tuple[float, float]:
+        """95 % interval of the flagged share."""
+        return clopper_pearson(int(self.flagged.sum()), len(self.flagged))
+
+    @cached_property
+    def undecided(self) -> int | None:
+        """How many scores are less than two standard errors from τ."""
+        if self.scored is None or self.scored.errors is None:
+            return None
+        reach = 2 * ErrorLevels.of(self.scored.errors).errors  # as the page counts
+        close = (self.scored.scores - reach < self.tau) & (self.tau < self.scored.scores + reach)
+        return int(close.sum())
+
+    @cached_property
+    def evaluation(self) -> Evaluation | None:
+        """The scores held against log-LiRA; None where there is no ROC."""
+        if self.scored is None or not self.scored.judged.any():
+            return None
+        memorized = self.scored.memorized(self.eta)
+        if memorized.all() or not memorized.any():
+            return None
+        return roc(self.scored.scores[self.scored.judged], memorized)
+
+    @cached_property
+    def point(self) -> OperatingPoint | None:
+        """The rates at τ; None without a ROC."""
+        return None if self.evaluation is None else self.evaluation.at(self.tau)
+
+    @cached_property
+    def by_risk(self) -> NDArray[np.int64]:
+        """Scored rows, the most at risk first."""
+        if self.scored is None:
+            return np.empty(0, dtype=np.int64)
+        return np.argsort(self.scored.scores, kind="stable")
+
+    def decided(self, *, flagged: bool) -> dict[str, int]:
+        """How many members have each decision, of all of them or of the flagged ones."""
+        names: Sequence[str] = self.ids
+        if flagged:
+            scored = self.scored
+            names = [] if scored is None else [self.ids[i] for i in scored.positions[self.flagged]]
+        counts = dict.fromkeys(CHOICES, 0)
+        for name in names:
+            counts[self.decisions.get(name, Decided()).decision] += 1
+        return counts

@@ -1,0 +1,162 @@
+"""The report as Markdown, for a pull request."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+from memowidgets.report.words import paragraphs, rates, share, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from memowidgets.report.content import Content
+
+__all__ = ["as_markdown", "escaped", "visible"]
+
+_MARKS = re.compile(r"([\\`*_{}\[\]()<>#|~!$&^]|(?<=[a-z]):(?=//)|(?<=www)\.)", re.IGNORECASE)
+_AT_THE_START = re.compile(r"^(\d*)([-+=:]|(?<=\d)[.)](?=\s|$))")
+_CALLS = re.compile(r"([@#])")  # GitHub looks for names and numbers after backslashes are gone
+_JOINER = "\N{WORD JOINER}"
+_UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+_SPACE = re.compile(r"\s+")
+_MOST_CHARACTERS = 300
+
+
+def escaped(text: str) -> str:
+    r"""A text as one line that Markdown shows as it is written.
+
+    Control characters show as their numbers, breaks as spaces; every mark that Markdown or HTML
+    would take for its own gets a backslash, and what follows ``@`` or ``#`` is joined by a
+    character that nobody sees, so that it calls no one.
+
+    Examples
+    --------
+    >>> print(escaped("a|b <script>"))
+    a\|b \<script\>
+    >>> print(escaped("\x1b[31m"))
+    ⟨U+001B⟩\[31m
+    """
+    plain = visible(text)
+    cut = plain if len(plain) <= _MOST_CHARACTERS else f"{plain[: _MOST_CHARACTERS - 1]}…"
+    marked = _AT_THE_START.sub(r"\1\\\2", _MARKS.sub(r"\\\1", cut))
+    return _CALLS.sub(rf"\1{_JOINER}", marked)
+
+
+def as_markdown(content: Content, page: str) -> str:
+    """The report; `page` is the name of the page beside it."""
+    parts = [
+        f"# Memorisation audit of {escaped(content.name)}",
+        *(_sentence(text) for text in paragraphs(content)),
+        *_results(content),
+        *_warnings(content),
+        *_decisions(content),
+        *_samples(content),
+        *_made(content),
+        (
+            f"The page with the moving threshold: `{page.replace('`', '')}`. Written on "
+            f"{content.created[:10]}."
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def visible(text: str) -> str:
+    r"""A text as one line; what can't be seen, or turns letters round, shows as its number.
+
+    Examples
+    --------
+    >>> visible("a\u202eb")
+    'a⟨U+202E⟩b'
+    """
+    return "".join(map(_visible, _SPACE.sub(" ", text)))
+
+
+def _visible(character: str) -> str:
+    hidden = unicodedata.category(character) in {"Cc", "Cs"} or _UNSEEN.match(character)
+    return f"⟨U+{ord(character):04X}⟩" if hidden else character
+
+
+def _sentence(text: str) -> str:
+    """Our own words, which may carry a name of the user's."""
+    return re.sub(r"([\\`*_{}\[\]<>#|~@$])", r"\\\1", text)
+
+
+def _results(content: Content) -> list[str]:
+    rows = rates(content)
+    if not rows:
+        return []
+    return [f"## At τ = {content.tau:g}", _table(("", "", "95 % interval"), rows)]
+
+
+def _warnings(content: Content) -> list[str]:
+    if not content.warnings:
+        return []
+    return ["## Before you trust it", _list(map(escaped, content.warnings))]
+
+
+def _decisions(content: Content) -> list[str]:
+    every, flagged = content.decided(flagged=False), content.decided(flagged=True)
+    rows = [(name, whole(every[name]), whole(flagged[name])) for name in every]
+    return ["## Decisions", _table(("", "members", "flagged"), rows)]
+
+
+def _samples(content: Content) -> list[str]:
+    """The flagged samples by id, where samples are to be shown."""
+    scored = content.scored
+    if content.samples is None or scored is None:
+        return []
+    rows = [int(row) for row in content.by_risk[:_MOST_SAMPLES] if content.flagged[row]]
+    if not rows:
+        return []
+    names = [content.ids[int(scored.positions[row])] for row in rows]
+    made = [content.decisions.get(name) for name in names]
+    table = [
+        (escaped(name), f"{scored.scores[row]:.4g}", "undecided" if m is None else m.decision)
+        for name, row, m in zip(names, rows, made, strict=True)
+    ]
+    return [f"## The {len(rows)} most at risk", _table(("id", "score", "decision"), table)]
+
+
+_MOST_SAMPLES = 50
+
+
+def _made(content: Content) -> list[str]:
+    parts = ["## How it was made"]
+    facts = [(escaped(name), escaped(text)) for name, text in content.facts.items()]
+    facts += [(escaped(name), escaped(str(value))) for name, value in content.training.items()]
+    if content.seed is not None:
+        facts.append(("seed", str(content.seed)))
+    facts += [
+        (f"versions, {name}", escaped(", ".join(f"{k} {v}" for k, v in found.items())))
+        for name, found in content.versions.items()
+    ]
+    if facts:
+        parts.append(_table(("", ""), facts))
+    if content.checkpoints:
+        columns = ("checkpoint", "epoch", "drop", "chosen by ρ")
+        parts.append(_table(columns, [_checkpoint(row) for row in content.checkpoints]))
+    if content.missing:
+        lines = (f"{escaped(m.what)}: {escaped(m.why)}" for m in content.missing)
+        parts += ["## What is missing", _list(lines)]
+    return parts
+
+
+def _checkpoint(row: Any) -> tuple[str, str, str, str]:
+    drop = row.get("drop")
+    return (
+        escaped(str(row.get("name"))),
+        f"{row.get('epoch') or 0:g}",
+        "" if drop is None else share(drop) if drop >= 0 else f"{drop:.1%}",
+        "yes" if row.get("prediction") else "",
+    )
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)

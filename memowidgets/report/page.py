@@ -1,0 +1,250 @@
+"""The report as one HTML page that works offline: our own modules, joined, and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memowidgets.report.markdown import visible
+from memowidgets.report.wire import MOST_SAMPLES, parcel
+from memowidgets.report.words import paragraphs, rates, share, whole
+from memowidgets.widgets import assets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from memowidgets.report.content import Content
+
+__all__ = ["as_page", "script", "style"]
+
+_STATIC = Path(__file__).parent / "static"
+_OURS = ("unpack", "model", "answers", "report")
+_IMPORT = re.compile(r"^import\b[^;]*;\n", re.MULTILINE)
+_EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
+_RETURN = re.compile(r"^export default ", re.MULTILINE)
+
+
+@cache
+def script() -> str:
+    """The modules of both widgets and of the report as one script.
+
+    Each widget's modules stand in a function of their own, as their names may be the same;
+    `dom.js` and `maths.js`, which both use, come before them once.
+    """
+    shared = [_module(assets.STATIC, name) for name in assets.SHARED]
+    widgets = [
+        f"const {name} = (() => {{\n"
+        + "\n".join(_module(assets.STATIC, part) for part in (*assets.PARTS[name], name))
+        + "\n})();"
+        for name in ("explorer", "inspector")
+    ]
+    ours = [_module(_STATIC, name) for name in _OURS]
+    return "\n".join(['"use strict";', "(() => {", *shared, *widgets, *ours, "})();", ""])
+
+
+@cache
+def style() -> str:
+    """The style sheet of the widgets and of the page around them."""
+    return f"{assets.style()}\n{(_STATIC / 'report.css').read_text('utf-8')}"
+
+
+def _module(folder: Path, name: str) -> str:
+    text = _IMPORT.sub("", (folder / f"{name}.js").read_text("utf-8"))
+    return _RETURN.sub("return ", _EXPORT.sub("", text))
+
+
+def as_page(content: Content) -> str:
+    """The whole page.
+
+    Nothing in it that comes from the user's data is markup: what stands in the HTML is escaped,
+    and what the script shows lies compressed in a block that no browser runs. The policy at its
+    head lets the page run this script and this style alone, and ask for nothing.
+    """
+    title = f"Memorisation audit of {visible(content.name)}"
+    body = "\n".join(
+        [
+            f"<header><h1>{_text(title)}</h1>",
+            (
+                f"<p class='mr-when'>written on {_text(content.created[:10])} by memowidgets "
+                f"{_text(content.versions.get('report', {}).get('memowidgets', ''))}</p></header>"
+            ),
+            "<main>",
+            *_in_short(content),
+            *_warnings(content),
+            *_moving(content),
+            *_decisions(content),
+            *_figures(content),
+            *_made(content),
+            "</main>",
+            f"<script type='text/plain' id='mr-data'>{parcel(content).text()}</script>",
+            f"<script>{script()}</script>",
+        ]
+    )
+    return (
+        "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
+        f"<meta http-equiv='Content-Security-Policy' content=\"{_policy()}\">\n"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
+        "<meta name='referrer' content='no-referrer'>\n"
+        "<meta name='color-scheme' content='light dark'>\n"
+        f"<title>{_text(title)}</title>\n<style>{style()}</style>\n</head>\n"
+        f"<body>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def _policy() -> str:
+    return (
+        "default-src 'none'; "
+        f"script-src '{_digest(script())}'; style-src '{_digest(style())}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _in_short(content: Content) -> list[str]:
+    words = [f"<p>{_text(visible(text))}</p>" for text in paragraphs(content)]
+    results = rates(content)
+    found = ["<section aria-labelledby='short'><h2 id='short'>In short</h2>", *words]
+    if results:
+        caption = f"At τ = {content.tau:g}"
+        head = ("", "", "95 % interval")
+        found.append(_table(caption, head, results))
+    return [*found, "</section>"]
+
+
+def _warnings(content: Content) -> list[str]:
+    if not content.warnings:
+        return []
+    items = "".join(f"<li>{_text(visible(text))}</li>" for text in content.warnings)
+    return [
+        (
+            "<section class='mr-warnings' aria-labelledby='warnings'>"
+            f"<h2 id='warnings'>Before you trust it</h2><ul>{items}</ul></section>"
+        )
+    ]
+
+
+def _moving(content: Content) -> list[str]:
+    """Where the two widgets go."""
+    if content.scored is None:
+        return []
+    n, shown = len(content.scored.scores), min(len(content.scored.scores), MOST_SAMPLES)
+    which = (
+        f"the {whole(shown)} samples most at risk, of {whole(n)}"
+        if shown < n
+        else f"all {whole(n)} samples"
+    )
+    what = (
+        "They are shown here because the report was asked to include them."
+        if content.samples is not None
+        else "Numbers only: the report holds no text, no picture, no label and no name of a "
+        "sample. Each is called by its place among the members, which the owner of the audit "
+        "can look up (audit.members)."
+    )
+    return [
+        (
+            "<section aria-labelledby='move'><h2 id='move'>Move the threshold</h2>"
+            "<p>Drag the line: everything here follows, the samples below too. Nothing is sent "
+            "anywhere.</p><div id='mr-explorer'></div></section>"
+        ),
+        (
+            "<section aria-labelledby='samples'><h2 id='samples'>Samples</h2>"
+            f"<p>This list holds {which}. {what}</p><div id='mr-inspector'></div></section>"
+        ),
+        (
+            "<noscript><p class='mr-note'>The threshold moves where scripts may run. The numbers "
+            "above stand without.</p></noscript>"
+        ),
+        "<p class='mr-note' id='mr-problem' role='alert' hidden></p>",
+    ]
+
+
+def _decisions(content: Content) -> list[str]:
+    every, flagged = content.decided(flagged=False), content.decided(flagged=True)
+    rows = [(name, whole(every[name]), whole(flagged[name])) for name in every]
+    return [
+        "<section aria-labelledby='decided'><h2 id='decided'>Decisions</h2>",
+        _table(f"Flagged: at τ = {content.tau:g}", ("", "members", "flagged"), rows),
+        "</section>",
+    ]
+
+
+def _figures(content: Content) -> list[str]:
+    if not content.figures:
+        return []
+    return [
+        (
+            "<section aria-labelledby='figures'><h2 id='figures'>Figures</h2>"
+            "<div id='mr-figures'></div></section>"
+        )
+    ]
+
+
+def _made(content: Content) -> list[str]:
+    facts = [*content.facts.items(), *((k, str(v)) for k, v in content.training.items())]
+    if content.seed is not None:
+        facts.append(("seed", str(content.seed)))
+    facts += [
+        (f"versions, {name}", ", ".join(f"{k} {v}" for k, v in found.items()))
+        for name, found in content.versions.items()
+    ]
+    found = ["<section aria-labelledby='made'><h2 id='made'>How it was made</h2>"]
+    if facts:
+        found.append(_table("Settings", (), [(n, v) for n, v in facts]))
+    if content.checkpoints:
+        columns = ("checkpoint", "epoch", "median loss", "drop", "training", "held out", "")
+        rows = [_checkpoint(row) for row in content.checkpoints]
+        found.append(_table("Checkpoints: loss, and accuracy", columns, rows))
+    if content.missing:
+        items = "".join(
+            f"<li><strong>{_text(visible(m.what))}</strong>: {_text(visible(m.why))}</li>"
+            for m in content.missing
+        )
+        found.append(f"<h3>What is missing</h3><ul>{items}</ul>")
+    return [*found, "</section>"]
+
+
+def _checkpoint(row: Any) -> tuple[str, ...]:
+    def number(name: str, form: str) -> str:
+        value = row.get(name)
+        return "–" if value is None or value != value else format(value, form)  # noqa: PLR0124
+
+    drop = row.get("drop")
+    return (
+        str(row.get("name")),
+        number("epoch", "g"),
+        number("median_loss", ".3f"),
+        "–" if drop is None else share(drop) if drop >= 0 else f"−{share(-drop)}",
+        number("train_accuracy", ".3f"),
+        number("test_accuracy", ".3f"),
+        "chosen by ρ" if row.get("prediction") else "",
+    )
+
+
+def _table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    top = "".join(f"<th scope='col'>{_text(name)}</th>" if name else "<td></td>" for name in head)
+    body = "".join(_row(*row) for row in rows)
+    return (
+        f"<div class='mr-scroll'><table><caption>{_text(caption)}</caption>"
+        f"{f'<thead><tr>{top}</tr></thead>' if top else ''}<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _row(first: str, *rest: str) -> str:
+    cells = "".join(f"<td>{_cell(text)}</td>" for text in rest)
+    return f"<tr><th scope='row'>{_cell(first)}</th>{cells}</tr>"
+
+
+def _cell(text: str) -> str:
+    return _text(visible(text))
+
+
+def _text(text: str) -> str:
+    return html.escape(text)

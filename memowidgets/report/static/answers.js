@@ -1,0 +1,311 @@
+/** Answers the inspector as Python would, from the samples that the page holds. */
+
+/** @typedef {import("../../widgets/static/cards.js").Item} Item */
+
+/**
+ * @typedef {object} Columns  one entry for each sample, the most at risk first
+ * @property {number[]} positions
+ * @property {number[]} scores
+ * @property {number[]} decisions  places in `choices`
+ * @property {number[]} [errors]
+ * @property {(number | null)[]} [log_lira]
+ * @property {number[]} [canaries]
+ */
+
+/**
+ * @typedef {object} Wire
+ * @property {Columns} columns
+ * @property {string} kind  "image", "text", "mcq", or "number" where no sample is shown
+ * @property {Partial<Item>[] | null} items
+ * @property {(number | null)[]} [labels]
+ * @property {[number, string][]} [classes]
+ * @property {string} score_name
+ * @property {number} digits
+ * @property {string[]} choices
+ */
+
+/**
+ * @typedef {object} Asked
+ * @property {string} type
+ * @property {string} request
+ * @property {number} page
+ * @property {string} filter
+ * @property {string} sort
+ * @property {string} decision
+ * @property {number | null} label
+ * @property {string} search
+ * @property {number} [position]
+ */
+
+/** @typedef {{content: any, buffers: ArrayBuffer[]}} Answer */
+
+const SORTS = /** @type {[string, string][]} */ ([
+  ["risk", "most at risk first"],
+  ["safe", "least at risk first"],
+  ["log-lira", "highest log-LiRA first"],
+  ["disagreement", "least probable label first"],
+  ["label", "by label"],
+  ["order", "as in the dataset"],
+]);
+
+const REFUSED = "A report can't be changed: decide in the audit's own dashboard.";
+
+export class Answers {
+  /**
+   * @param {Wire} wire
+   * @param {Uint8Array} pixels
+   * @param {() => {tau: number, eta: number, page_size: number}} standing  where τ and η are
+   */
+  constructor(wire, pixels, standing) {
+    this.wire = wire;
+    this.columns = wire.columns;
+    this.pixels = pixels;
+    this.standing = standing;
+    /** @type {number | null} */
+    this.selected = null;
+    this.rows = this.columns.scores.map((_, row) => row);
+    /** @type {Map<number, number>} */
+    this.rowOf = new Map(this.columns.positions.map((position, row) => [position, row]));
+  }
+
+  get filters() {
+    const truth = this.columns.log_lira !== undefined;
+    return truth
+      ? ["flagged", "hit", "false alarm", "missed", "clear", "all"]
+      : ["flagged", "not flagged", "all"];
+  }
+
+  get sorts() {
+    const { columns, wire } = this;
+    /** @type {Record<string, boolean>} */
+    const there = {
+      "log-lira": columns.log_lira !== undefined,
+      disagreement: wire.items?.some((item) => typeof item.labelProbability === "number") ?? false,
+      label: wire.labels !== undefined && wire.labels !== null,
+    };
+    return SORTS.filter(([name]) => there[name] ?? true);
+  }
+
+  /**
+   * @param {Asked} asked
+   * @returns {Answer | null}
+   */
+  answer(asked) {
+    if (asked.type === "page") return this.page(asked);
+    if (asked.type === "detail") return this.opened(asked);
+    if (asked.type === "select") this.selected = asked.position ?? null;
+    const { request } = asked;
+    if (!["decide", "edit", "undo", "export"].includes(asked.type)) return null;
+    return { content: { type: "said", request, done: false, text: REFUSED }, buffers: [] };
+  }
+
+  /**
+   * What a sample is at τ and η, in the words of the filters.
+   * @param {number} row
+   */
+  status(row) {
+    const { tau, eta } = this.standing();
+    const flagged = this.columns.scores[row] <= tau;
+    const logLira = this.columns.log_lira?.[row] ?? null;
+    if (logLira === null) return flagged ? "flagged" : "not flagged";
+    if (logLira >= eta) return flagged ? "hit" : "missed";
+    return flagged ? "false alarm" : "clear";
+  }
+
+  /**
+   * @param {number} row
+   * @param {string} filter
+   */
+  isIn(row, filter) {
+    if (filter === "all") return true;
+    if (filter === "flagged" || filter === "not flagged") {
+      return this.columns.scores[row] <= this.standing().tau === (filter === "flagged");
+    }
+    return this.status(row) === filter;
+  }
+
+  /**
+   * The rows of a class that hold a text.
+   * @param {Asked} asked
+   */
+  narrowed(asked) {
+    const wanted = (asked.search ?? "").trim().toLowerCase();
+    return this.rows.filter((row) => {
+      if (asked.label !== null && this.wire.labels?.[row] !== asked.label) return false;
+      return wanted === "" || this.textOf(row).includes(wanted);
+    });
+  }
+
+  /** @param {number} row */
+  textOf(row) {
+    const item = this.wire.items?.[row];
+    if (!item) return this.nameOf(row);
+    const words = [item.id ?? "", item.text ?? "", ...(item.options ?? []).map(({ text }) => text)];
+    return words.join("\n").toLowerCase();
+  }
+
+  /** @param {number} row */
+  nameOf(row) {
+    return `member ${this.columns.positions[row]}`;
+  }
+
+  /** @param {number} row */
+  decisionOf(row) {
+    return this.wire.choices[this.columns.decisions[row]];
+  }
+
+  /**
+   * @param {Asked} asked
+   * @returns {{base: number[], shown: number[], found: number[]}}
+   */
+  found(asked) {
+    const base = this.narrowed(asked);
+    const wanted = this.wire.choices.includes(asked.decision);
+    const shown = wanted ? base.filter((row) => this.decisionOf(row) === asked.decision) : base;
+    const filter = this.filters.includes(asked.filter) ? asked.filter : this.filters[0];
+    const found = shown.filter((row) => this.isIn(row, filter));
+    return { base: base.filter((row) => this.isIn(row, filter)), shown, found: this.inOrder(found, asked.sort) };
+  }
+
+  /**
+   * @param {number[]} rows
+   * @param {string} sort
+   */
+  inOrder(rows, sort) {
+    const { columns, wire } = this;
+    const last = Infinity;
+    /** @type {Record<string, (row: number) => number>} */
+    const keys = {
+      risk: (row) => columns.scores[row],
+      safe: (row) => -columns.scores[row],
+      "log-lira": (row) => -(columns.log_lira?.[row] ?? -last),
+      disagreement: (row) => wire.items?.[row].labelProbability ?? last,
+      label: (row) => wire.labels?.[row] ?? last,
+      order: (row) => columns.positions[row],
+    };
+    const key = keys[sort] ?? keys.risk;
+    return [...rows].sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : a - b));
+  }
+
+  /**
+   * @param {Asked} asked
+   * @returns {Answer}
+   */
+  page(asked) {
+    const { base, shown, found } = this.found(asked);
+    const size = this.standing().page_size;
+    const pages = Math.max(1, Math.ceil(found.length / size));
+    const page = Math.min(Math.max(0, asked.page), pages - 1);
+    const chosen = found.slice(page * size, (page + 1) * size);
+    const { items, buffers } = this.items(chosen);
+    const content = {
+      type: "page",
+      request: asked.request,
+      page,
+      pages,
+      first: found.length > 0 ? page * size + 1 : 0,
+      total: found.length,
+      scoreName: this.wire.score_name,
+      digits: this.wire.digits,
+      counts: Object.fromEntries(
+        this.filters.map((name) => [name, shown.filter((row) => this.isIn(row, name)).length]),
+      ),
+      items,
+      kind: this.wire.kind,
+      sorts: this.sorts,
+      classes: this.wire.classes ?? [],
+      selected: this.selected,
+      decisions: { choices: [], undo: 0, decided: 0, problem: "" },
+      byDecision: Object.fromEntries(
+        this.wire.choices.map((name) => [name, base.filter((row) => this.decisionOf(row) === name).length]),
+      ),
+    };
+    return { content, buffers };
+  }
+
+  /**
+   * @param {Asked} asked
+   * @returns {Answer}
+   */
+  opened(asked) {
+    const row = this.rowOf.get(asked.position ?? -1);
+    /** @type {any} */
+    const content = { type: "opened", request: asked.request, position: null };
+    if (row === undefined) return { content, buffers: [] };
+    const { found } = this.found(asked);
+    const at = found.indexOf(row);
+    const { items, buffers } = this.items([row]);
+    const beside = (/** @type {number} */ place) =>
+      place >= 0 && place < found.length ? this.columns.positions[found[place]] : null;
+    return {
+      content: {
+        ...content,
+        position: asked.position,
+        item: items[0],
+        place:
+          at < 0
+            ? null
+            : { number: at + 1, total: found.length, before: beside(at - 1), after: beside(at + 1) },
+        scoreName: this.wire.score_name,
+        digits: this.wire.digits,
+        choices: [],
+        more: false,
+        edit: { editable: false },
+      },
+      buffers,
+    };
+  }
+
+  /**
+   * Some samples, the pixels of all in one buffer.
+   * @param {number[]} rows
+   * @returns {{items: Item[], buffers: ArrayBuffer[]}}
+   */
+  items(rows) {
+    const pieces = /** @type {Uint8Array[]} */ ([]);
+    let size = 0;
+    const items = rows.map((row) => {
+      const item = this.item(row);
+      if (!item.image) return item;
+      const { offset, height, width, channels } = item.image;
+      const length = height * width * channels;
+      pieces.push(this.pixels.subarray(offset, offset + length));
+      size += length;
+      return { ...item, image: { ...item.image, offset: size - length } };
+    });
+    const pixels = new Uint8Array(size);
+    let at = 0;
+    for (const piece of pieces) {
+      pixels.set(piece, at);
+      at += piece.length;
+    }
+    return { items, buffers: size > 0 ? [pixels.buffer] : [] };
+  }
+
+  /**
+   * @param {number} row
+   * @returns {Item}
+   */
+  item(row) {
+    const { columns } = this;
+    const score = columns.scores[row];
+    const error = columns.errors?.[row] ?? null;
+    return {
+      id: this.nameOf(row),
+      label: "",
+      guess: "",
+      guessProbability: null,
+      labelProbability: null,
+      note: "",
+      ...this.wire.items?.[row],
+      position: columns.positions[row],
+      status: this.status(row),
+      score,
+      error,
+      uncertain: error !== null && Math.abs(score - this.standing().tau) < 2 * error,
+      logLira: columns.log_lira?.[row] ?? null,
+      decision: this.decisionOf(row),
+      canary: columns.canaries?.[row] === 1,
+    };
+  }
+}

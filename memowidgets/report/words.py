@@ -1,0 +1,181 @@
+"""The report in plain words: short sentences, the same in the page, in Markdown and in JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memowidgets.evaluation import OperatingPoint
+    from memowidgets.report.content import Content
+
+__all__ = ["paragraphs", "rates", "share", "whole"]
+
+_ROUNDED = 0.001
+
+
+def whole(number: float) -> str:
+    """A count, its thousands apart.
+
+    Examples
+    --------
+    >>> whole(1234567).split()
+    ['1', '234', '567']
+    """
+    return f"{round(number):,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def share(value: float) -> str:
+    """A share as a percentage, none that is not 0 or 1 written as such.
+
+    Examples
+    --------
+    >>> share(0.0312), share(0.0), share(0.00004), share(0.99999)
+    ('3.1 %', '0 %', '< 0.1 %', '> 99.9 %')
+    """
+    if 0 < value < _ROUNDED:
+        return "< 0.1 %"
+    if 1 - _ROUNDED < value < 1:
+        return "> 99.9 %"
+    return f"{100 * value:.{0 if value in (0.0, 1.0) else 1}f} %"
+
+
+def paragraphs(content: Content) -> list[str]:
+    """What was audited, how many samples are at risk, how sure that is, what was decided."""
+    return [_audited(content), _at_risk(content), _how_sure(content), _decided(content)]
+
+
+def rates(content: Content) -> list[tuple[str, str, str]]:
+    """The results at τ: name, value, 95 % interval; no rates without ground truth."""
+    scored = content.scored
+    if scored is None:
+        return []
+    n_flagged = int(content.flagged.sum())
+    found = [
+        (
+            f"flagged, of {whole(len(scored.scores))} scored",
+            f"{whole(n_flagged)} ({share(n_flagged / len(scored.scores))})",
+            _between(content.flagged_interval),
+        )
+    ]
+    if content.undecided is not None:
+        found.append(("less than two standard errors from τ", whole(content.undecided), ""))
+    if content.evaluation is not None and content.point is not None:
+        found += _true_rates(content.point)
+        low, high = content.evaluation.auc_interval
+        found.append(("AUC", f"{content.evaluation.auc:.3f}", f"{low:.3f} to {high:.3f}"))
+    return found
+
+
+def _true_rates(point: OperatingPoint) -> list[tuple[str, str, str]]:
+    found = [
+        ("memorised", f"{whole(point.hits + point.missed)} of {whole(point.n)}", ""),
+        ("TPR: memorised ones that are flagged", share(point.tpr), _between(point.tpr_interval)),
+        ("FPR: others that are flagged", share(point.fpr), _between(point.fpr_interval)),
+    ]
+    if point.precision is not None and point.precision_interval is not None:
+        interval = _between(point.precision_interval)
+        found.append(
+            ("precision: flagged ones that are memorised", share(point.precision), interval)
+        )
+    return found
+
+
+def _audited(content: Content) -> str:
+    numbers = content.numbers
+    text = (
+        f"A model was audited that trains on {whole(numbers['members'])} of "
+        f"{whole(numbers['samples'])} samples in {whole(numbers['classes'])} classes."
+    )
+    scored = content.scored
+    if scored is None:
+        return f"{text} None of them has a score yet."
+    row = next((c for c in content.checkpoints if c.get("name") == scored.checkpoint), None)
+    text += f" Each was scored by {scored.title}"
+    if row is None or row.get("drop") is None:
+        return f"{text}."
+    return f"{text}, where the median training loss had dropped by {share(row['drop'])}."
+
+
+def _at_risk(content: Content) -> str:
+    scored = content.scored
+    if scored is None:
+        return "How many samples are at risk is not known."
+    n_flagged, n = int(content.flagged.sum()), len(scored.scores)
+    text = (
+        f"At τ = {content.tau:g}, {whole(n_flagged)} of {whole(n)} samples "
+        f"({share(n_flagged / n)}) are flagged as at risk of being memorised: their score is at "
+        "most τ."
+    )
+    unscored = content.numbers["members"] - n
+    if unscored:
+        text += f" {whole(unscored)} {_verb(unscored, 'member has', 'members have')} no score."
+    if content.undecided:
+        verb = _verb(content.undecided, "sample is", "samples are")
+        text += f" {whole(content.undecided)} {verb} too close to τ to be sure of the side."
+    return text
+
+
+def _how_sure(content: Content) -> str:
+    if content.scored is None:
+        return "There is nothing to be sure of yet."
+    point = content.point
+    if point is not None and content.evaluation is not None:
+        return _held_against_truth(content, point)
+    if content.scored.judged.any():
+        n = int(content.scored.judged.sum())
+        found = int(content.scored.memorized(content.eta).sum())
+        return (
+            f"By log-LiRA at η = {content.eta:g}, {whole(found)} of {whole(n)} samples are "
+            "memorised: with one kind alone there are no rates of hits and false alarms."
+        )
+    return (
+        "This is a prediction. There is no ground truth beside it (no shadow models), so how many "
+        "of the flagged samples the finished model will really memorise, and how many it will "
+        "memorise that are not flagged, is not known; no rate is given."
+    )
+
+
+def _held_against_truth(content: Content, point: OperatingPoint) -> str:
+    memorized = point.hits + point.missed
+    shadows = content.numbers["shadow_models"]
+    against = f"Held against {whole(shadows)} shadow models, " if shadows else "By log-LiRA, "
+    text = (
+        f"{against}{whole(memorized)} of {whole(point.n)} samples "
+        f"{_verb(memorized, 'is', 'are')} memorised by the finished model (log-LiRA ≥ "
+        f"{content.eta:g}). The prediction finds {whole(point.hits)} of these "
+        f"({share(point.tpr)}, 95 % interval {_between(point.tpr_interval)}) and misses "
+        f"{whole(point.missed)}; of the others it flags {share(point.fpr)} "
+        f"({_between(point.fpr_interval)})."
+    )
+    if point.precision is not None and point.precision_interval is not None:
+        text += (
+            f" Of the flagged samples {share(point.precision)} "
+            f"({_between(point.precision_interval)}) are memorised."
+        )
+    return text
+
+
+def _decided(content: Content) -> str:
+    made = content.decided(flagged=False)
+    if sum(made.values()) == made["undecided"]:
+        return "Nothing was decided on any sample yet."
+    parts = [
+        f"{whole(made[name])} {_verb(made[name], 'is', 'are')} {word}"
+        for name, word in (
+            ("remove", "to be removed"),
+            ("anonymise", "to be anonymised"),
+            ("keep", "kept as accepted risk"),
+        )
+        if made[name]
+    ]
+    left = content.decided(flagged=True)["undecided"]
+    open_ones = f"{whole(left)} flagged {_verb(left, 'sample is', 'samples are')} undecided"
+    return f"Decided so far: {', '.join(parts)}; {open_ones}."
+
+
+def _between(interval: tuple[float, float]) -> str:
+    return f"{share(interval[0])} to {share(interval[1])}"
+
+
+def _verb(count: float, one: str, many: str) -> str:
+    return one if round(count) == 1 else many

@@ -66,6 +66,10 @@ class ShadowAudit(Audit):
         """Refuse: the audit's are its own."""
         raise StoreError(f"shadow {self.index} shares the audit's: call this on the audit itself")
 
+    def fork(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: a shadow model keeps no checkpoint and no plan of its own."""
+        raise StoreError(f"shadow {self.index} can't be forked; call this on the audit itself")
+
     def as_target(self, index: int) -> ShadowAudit:
         """The audit with another shadow model as the target."""
         return ShadowAudit(self._first, index)

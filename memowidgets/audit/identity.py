@@ -18,7 +18,17 @@ from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design
 
-__all__ = ["check_same", "describe_run", "read_data", "read_design", "rebuild", "write_design"]
+__all__ = [
+    "check_same",
+    "describe_run",
+    "held_out_digest",
+    "read_data",
+    "read_design",
+    "rebuild",
+    "run_digest",
+    "settle",
+    "write_design",
+]
 
 _LOADERS: dict[str, Callable[..., Dataset]] = {
     "load_digits": data_room.load_digits,
@@ -62,7 +72,7 @@ def describe_run(
         },
         "members": _digest(design.members.tolist()),
         "pool": _digest(design.pool.tolist()),
-        "held_out": None if held_out is None else _digest(held_out.content_hashes()),
+        "held_out": None if held_out is None else held_out_digest(held_out),
         "versions": {name: importlib.metadata.version(name) for name in _LIBRARIES},
         "ids": data.ids.tolist(),
         "content": data.content_hashes(),
@@ -74,6 +84,22 @@ def config_digest(manifest: Mapping[str, Any]) -> str:
     parts = ("seed", "model", "training", "pool", "content")
     kept = {part: manifest[part] for part in parts if part in manifest}
     return _digest([kept, manifest["data"]["labels"]])
+
+
+def held_out_digest(held_out: Dataset) -> str:
+    """What tells a held-out dataset from another."""
+    return _digest(held_out.content_hashes())
+
+
+def run_digest(manifest: Mapping[str, Any]) -> str:
+    """What tells one target from any other: all that decides what it has learned."""
+    parts = ("model", "seed", "members", "content", "fork")
+    kept = {part: manifest[part] for part in parts if manifest.get(part) is not None}
+    kept["data"] = {key: manifest["data"][key] for key in ("labels", "class_names")}
+    kept["training"] = Settings.read(manifest["training"]).described()
+    return _digest(
+        {key: sorted(v.items()) if isinstance(v, dict) else v for key, v in kept.items()}
+    )
 
 
 def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -> None:
@@ -97,6 +123,25 @@ def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -
             f"{path} holds another run: {'; '.join(differences)}. Choose another path, or give "
             "what the run was made with"
         )
+
+
+def settle(
+    run: RunDirectory, manifest: Mapping[str, Any], trained_on: Dataset, design: Design
+) -> None:
+    """Begin a run in an empty directory, or see that the directory holds this very run.
+
+    Raises
+    ------
+    ValueError
+        If it holds another one; the message names the difference.
+    """
+    if run.is_empty:
+        run.write_manifest(manifest)  # first: another process may make the same run now
+        write_design(run, trained_on, design)
+        return
+    check_same(run.read_manifest(), manifest, str(run.path))
+    if not run.has("design"):
+        write_design(run, trained_on, design)
 
 
 def write_design(run: RunDirectory, data: Dataset, design: Design) -> None:
@@ -173,7 +218,7 @@ def reopened(
         check_data(run, manifest, data)
     elif made_data is not None and not _data_differences(manifest, _described(made_data)):
         data = made_data
-    if held_out is not None and _digest(held_out.content_hashes()) != manifest["held_out"]:
+    if held_out is not None and held_out_digest(held_out) != manifest["held_out"]:
         raise ValueError(f"these are not the held-out samples of {run.path}")
     if data is None or (model is None and made_model is None):
         return data, model
@@ -182,7 +227,7 @@ def reopened(
         if candidate is None:
             continue
         found = describe_run(candidate, data, design, None, settings, manifest["seed"])
-        same = {**found, "held_out": manifest["held_out"]}
+        same = {**found, "held_out": manifest["held_out"], "fork": manifest.get("fork")}
         if candidate is model:
             check_same(manifest, same, str(run.path))
             return data, model
@@ -293,7 +338,18 @@ def _plain_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> l
         found.append("it has other members")
     if stored["held_out"] != given["held_out"] or stored["pool"] != given["pool"]:
         found.append("it has other held-out samples")
+    if stored.get("fork") != given.get("fork"):
+        found.append(f"{_forked(stored)}, this one {_forked(given).removeprefix('it ')}")
     return found
+
+
+def _forked(manifest: Mapping[str, Any]) -> str:
+    """How a run began, so that two of them can be told apart."""
+    fork = manifest.get("fork")
+    if not fork:
+        return "it is no fork"
+    start = fork["checkpoint"] or fork["start"]
+    return f"it is a fork, from {start}, of the run {fork['parent']}"
 
 
 def _digest(content: Any) -> str:

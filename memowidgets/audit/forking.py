@@ -1,0 +1,162 @@
+"""A fork: the same model, settings and split on what is left of the data."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memowidgets.audit.catalogue import Catalogue
+from memowidgets.data import Dataset, WithheldDataset
+from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.design import Design, follow_design
+from memowidgets.training.learner import Recipe
+from memowidgets.training.target import TargetTraining, start_of
+
+if TYPE_CHECKING:
+    import os
+
+    from memowidgets.audit.audit import Audit
+    from memowidgets.training.rho import Record
+
+__all__ = ["check_start", "fork_note", "forked"]
+
+STARTS = ("scratch", "prediction")
+
+
+def forked(parent: Audit, path: str | os.PathLike[str], data: Dataset, start: str) -> Audit:
+    """The audit that `Audit.fork` describes."""
+    from memowidgets.audit import identity
+    from memowidgets.audit.audit import Audit
+
+    _check_request(parent, path, data, start)
+    recipe = parent._recipe()  # noqa: SLF001 - one class in two files
+    aside = _held_out_of(parent)
+    design = follow_design(parent._design, parent.data.ids, data)  # noqa: SLF001
+    if aside is not None:
+        identity.check_held_out(aside, data, design)
+    chosen = _chosen(parent) if start == "prediction" else None
+    seed = parent._manifest["seed"]  # noqa: SLF001
+    manifest = {
+        **identity.describe_run(recipe.model, data, design, aside, parent.training, seed),
+        "fork": _described(parent, data, start, chosen),
+    }
+    run = RunDirectory(path)
+    fresh = run.is_empty
+    if not fresh:
+        identity.check_same(run.read_manifest(), manifest, str(run.path))
+    if fresh:  # the manifest comes last: what was killed before it begins again
+        Catalogue(run, manifest, len(design.members)).stop = parent._catalogue.stop  # noqa: SLF001
+    if chosen is not None and (fresh or not run.has(start_of(chosen.name))):
+        own = Recipe(recipe.model, data, recipe.settings, recipe.device)
+        TargetTraining(run, own, design, aside, seed).start_from(parent._run, chosen)  # noqa: SLF001
+    identity.settle(run, manifest, data, design)
+    for note in fork_note(manifest):
+        warnings.warn(note, UserWarning, stacklevel=3)
+    return Audit._of(run, manifest, recipe.model, data, aside, design, recipe.device)  # noqa: SLF001
+
+
+def fork_note(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """What must be known of weights that have seen what was removed; empty for other runs."""
+    fork = manifest.get("fork")
+    if not fork or not fork["seen"]:
+        return ()
+    note = (
+        f"this run goes on from {fork['checkpoint']} of another one: its weights have already "
+        f"seen {fork['seen']} samples that were removed or changed since, and what those left in "
+        'them is not undone; fork with start="scratch" to be rid of it'
+    )
+    return (note,)
+
+
+def check_start(run: RunDirectory, manifest: Mapping[str, Any]) -> None:
+    """Refuse to train from scratch what is to go on from another run's weights.
+
+    Raises
+    ------
+    StoreError
+        If those weights are gone.
+    """
+    name = (manifest.get("fork") or {}).get("checkpoint")
+    if name is None or run.has(start_of(name)):
+        return
+    if not (run.path / "checkpoints" / name / "record.json").exists():
+        raise StoreError(
+            f"{run.path} has lost the weights of {name} that it starts from: call fork once more "
+            "on the audit that it came from"
+        )
+
+
+def _check_request(parent: Audit, path: str | os.PathLike[str], data: Dataset, start: str) -> None:
+    if start not in STARTS:
+        raise ValueError(f"unknown start {start!r}; valid: {', '.join(map(repr, STARTS))}")
+    if not isinstance(data, Dataset):
+        raise TypeError(f"data must be a dataset, such as audit.kept(), not {type(data).__name__}")
+    if parent.recording is not None:
+        raise StoreError(
+            "a recorded audit holds numbers, but no model, weights or samples: make an audit of "
+            "your own to fork it"
+        )
+    parent._refuse_outside("train again with your Trainer, on audit.kept(), in a new audit")  # noqa: SLF001
+    if Path(path).expanduser().resolve() == Path(parent.path).resolve():
+        raise ValueError(f"{path} is the run that is forked: choose another path for the fork")
+    if isinstance(data, WithheldDataset):
+        raise StoreError(f"the samples are not at hand, only their ids: give {data.hint}")
+    if parent.training.label_noise:
+        raise ValueError(
+            "this run has label noise, which would fall on other samples in a fork: fork a run "
+            "without label_noise"
+        )
+    if data.class_names != parent.data.class_names:
+        raise ValueError(
+            f"the data have the classes {', '.join(data.class_names)}; those of the run to fork "
+            f"are {', '.join(parent.data.class_names)}"
+        )
+
+
+def _held_out_of(parent: Audit) -> Dataset | None:
+    """The held-out dataset where it is one of its own."""
+    from memowidgets.audit import identity
+
+    held_out, digest = parent._held_out, parent._manifest["held_out"]  # noqa: SLF001
+    if digest is None:
+        return None
+    if identity.held_out_digest(held_out) != digest:
+        raise StoreError(
+            "the held-out samples are a dataset of their own, which is not at hand: "
+            "Audit.open(path, held_out=…)"
+        )
+    return held_out
+
+
+def _chosen(parent: Audit) -> Record:
+    try:
+        return parent.prediction.record
+    except ValueError as error:
+        raise ValueError(
+            f'{error}, or take start="scratch": there are no weights to go on from'
+        ) from None
+
+
+def _described(parent: Audit, data: Dataset, start: str, chosen: Record | None) -> dict[str, Any]:
+    from memowidgets.audit import identity
+
+    return {
+        "parent": identity.run_digest(parent._manifest),  # noqa: SLF001
+        "start": start,
+        "checkpoint": None if chosen is None else chosen.name,
+        "seen": 0 if chosen is None else _gone(parent.data, parent._design, data),  # noqa: SLF001
+    }
+
+
+def _gone(before: Dataset, design: Design, data: Dataset) -> int:
+    """How many members are not there any more, or not as they were."""
+    now = _contents(data)
+    then = _contents(before.take(design.members))
+    return sum(now.get(name) != content for name, content in then.items())
+
+
+def _contents(data: Dataset) -> dict[str, tuple[str, int]]:
+    pairs = zip(data.content_hashes(), data.labels.tolist(), strict=True)
+    return dict(zip(data.ids.tolist(), pairs, strict=True))

@@ -13,6 +13,7 @@ import argparse
 import os
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 import memowidgets as mw
@@ -20,7 +21,9 @@ from memowidgets.audit.recorded import export
 from memowidgets.store import RunDirectory
 
 CANARIES = 0.02
-MILESTONES = (2 / 3, 5 / 6)  # at the full rate until ρ: a fall of the rate would jump over it
+AUDITED = 0.05  # of ordinary images, beside all canaries, in half of the models of that design
+MILESTONES = (8 / 9, 17 / 18)  # at the full rate until ρ: a fall of the rate would jump over it
+EARLY = 8  # an epoch before ρ at which gaps are kept too
 SEED = 0
 ETAS = (4.0, 6.0, 8.0, 10.0)
 METRICS = ("psmi", "loss", "logit_gap")
@@ -37,12 +40,33 @@ def main() -> None:
     print(*audit.prediction.warnings, sep="\n")
     if not arguments.shadows:
         return
-    audit.run_shadows(arguments.shadows, processes=arguments.processes)
-    print(table(audit).to_string(index=False))
-    print(f"{_shadow_seconds(audit) / audit.n_shadows:.0f} s for one shadow model")
+    for design in arguments.designs:
+        fill(audit, arguments, design)
+        print(f"{design}: {_shadow_seconds(audit) / audit.n_shadows:.0f} s for one shadow model")
     if arguments.export:
         _score_all(audit)
         export(audit, arguments.export, _about(audit, arguments), _states(audit))
+
+
+def fill(audit: mw.Audit, arguments: argparse.Namespace, design: str) -> None:
+    """Train the shadow models of a design."""
+    paper = design == "canaries"  # every shadow model in its turn the target
+    audit.run_shadows(
+        arguments.shadows,
+        checkpoints=(EARLY, "prediction", "final"),
+        design=design,
+        keep_forward=paper,
+        audited=audited(audit) if paper else None,
+        processes=arguments.processes,
+    )
+
+
+def audited(audit: mw.Audit) -> np.ndarray:
+    """All canaries and some ordinary images, a mask."""
+    canaries = np.array(audit.data.canaries)
+    ordinary = np.flatnonzero(~canaries)
+    drawn = np.random.default_rng(SEED).permutation(ordinary)[: round(AUDITED * len(canaries))]
+    return canaries | np.isin(np.arange(len(canaries)), drawn)
 
 
 def make(arguments: argparse.Namespace) -> mw.Audit:
@@ -148,11 +172,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--canaries", type=int, help="two in a hundred by default")
     parser.add_argument("--depth", type=int, default=16)
     parser.add_argument("--width", type=int, default=1)
-    parser.add_argument("--epochs", type=float, default=27)
+    parser.add_argument("--epochs", type=float, default=18)
     parser.add_argument("--checkpoint-every", type=float, default=1)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--shadows", type=int, default=32, help="0: the target alone")
+    parser.add_argument("--designs", nargs="+", default=["halves", "canaries"])
     parser.add_argument("--processes", type=int)
     parser.add_argument("--nice", type=int, default=0, help="how far to give way to other work")
     parser.add_argument("--machine", default="two cores, no GPU, shared with other work")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -189,6 +189,99 @@ class Audit:
         audit = cls.__new__(cls)
         audit._set_up(*parts)  # noqa: SLF001 - a second constructor
         return audit
+
+    @staticmethod
+    def from_arrays(
+        labels: ArrayLike,
+        representations: ArrayLike | Mapping[Any, ArrayLike] | None = None,
+        logits: ArrayLike | None = None,
+        log_lira: ArrayLike | None = None,
+        samples: Any = None,
+        *,
+        ids: Sequence[str] | None = None,
+        class_names: Sequence[str] | None = None,
+        canaries: ArrayLike | None = None,
+        shadow_gaps: ArrayLike | None = None,
+        shadow_members: ArrayLike | None = None,
+        path: str | os.PathLike[str] | None = None,
+        seed: int = 0,
+    ) -> Audit:
+        """An audit of arrays that are there already: no model, no training.
+
+        Whatever is not given is an error where it is needed, which names what to pass. Arrays
+        may be lists or torch tensors; they are not copied where they need not be.
+
+        Parameters
+        ----------
+        labels : array-like of shape (n,)
+            What each sample was trained on, integers from 0. All samples are members.
+        representations : array-like of shape (n, values), or {layer: array}, optional
+            For PSMI and Mahalanobis; the last of a mapping is ``"last"``. What has more axes is
+            flattened.
+        logits : array-like of shape (n, n_classes), optional
+            For the loss, the logit gap, probabilities and the guard. −inf for an option that a
+            question lacks, which also follows from the samples where they are questions. The
+            loss is over these columns.
+        log_lira : array-like of shape (n,) or Series by id, optional
+            The truth; NaN for a sample that has none. It is taken as it is; other variances and
+            standard errors are computed from `shadow_gaps`, where they are given too.
+        samples : Dataset, array of images, or list of texts or records, optional
+            What is shown, and what `kept` keeps; ids are shown without it. Records have
+            ``question`` and ``choices``, or ``text``.
+        ids : sequence of str, optional
+            Unique names; those of the samples, or their positions, by default.
+        class_names : sequence of str, optional
+            Names of the classes; of the samples, or their numbers, by default.
+        canaries : mask of shape (n,), optional
+            Which samples were planted to be memorised.
+        shadow_gaps, shadow_members : array-like of shape (n_shadows, n), optional
+            Logit gaps under shadow models, and who trained on what (bool): with `logits`,
+            log-LiRA is computed from them.
+        path : path-like, optional
+            A folder for decisions; they are in memory alone without it. Nothing else is written.
+        seed : int
+            Of PSMI's directions.
+
+        Returns
+        -------
+        Audit
+            With one checkpoint, ``"given"``, which is ``"prediction"`` and ``"final"`` too.
+            Whether it is early enough for a prediction is the user's to know.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If something is missing, or shapes, dtypes, values, labels or ids don't fit; the
+            message says what, where, and what would be right.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import memowidgets as mw
+        >>> rng = np.random.default_rng(0)
+        >>> labels = np.arange(200) % 2
+        >>> X = rng.normal(size=(200, 8)) + 4 * labels[:, None]
+        >>> X[0] = 4.0  # at home in the other class
+        >>> audit = mw.Audit.from_arrays(labels=labels, representations=X)
+        >>> audit.flagged(tau=0.0).index.tolist()
+        ['000']
+        """
+        from memowidgets.audit.from_arrays import ArraysAudit
+        from memowidgets.audit.given import checked
+
+        given = checked(
+            labels,
+            representations,
+            logits,
+            log_lira,
+            samples,
+            ids,
+            class_names,
+            canaries,
+            shadow_gaps,
+            shadow_members,
+        )
+        return ArraysAudit(given, path, seed)
 
     def _set_up(
         self,
@@ -933,8 +1026,8 @@ class Audit:
         -------
         DataFrame
             By id: ``score``, ``std`` (where the score has one), ``label``, ``guess`` (the
-            model's, at the checkpoint), ``p_label``, ``canary`` (where there are some),
-            ``log_lira`` (where there are shadow models).
+            model's, at the checkpoint) and ``p_label`` (where there are logits), ``canary``
+            (where there are some), ``log_lira`` (where there is ground truth).
 
         Warns
         -----
@@ -950,11 +1043,12 @@ class Audit:
         if scores.errors is not None:
             table["std"] = scores.errors
         names = np.array(self._data.class_names)
-        probabilities = self.probabilities(checkpoint)[scores.rows]
         labels = self.labels[scores.rows]
         table["label"] = names[labels]
-        table["guess"] = names[probabilities.argmax(axis=1)]
-        table["p_label"] = probabilities[np.arange(len(labels)), labels]
+        if "loss" in self.metrics:
+            probabilities = self.probabilities(checkpoint)[scores.rows]
+            table["guess"] = names[probabilities.argmax(axis=1)]
+            table["p_label"] = probabilities[np.arange(len(labels)), labels]
         if self._data.canaries is not None:
             table["canary"] = self._data.canaries[self._design.members][scores.rows]
         if self.has_ground_truth:
@@ -968,6 +1062,11 @@ class Audit:
         logits = self._pass(self._catalogue.record(checkpoint), None).logits().astype(np.float64)
         probabilities: NDArray[np.float64] = softmax(logits, axis=1)
         return probabilities
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the scores that can be had: the baseline needs shadow models."""
+        return METRICS if self.has_ground_truth else scoring.METRICS
 
     @property
     def has_ground_truth(self) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.data import Dataset, MCQDataset, WithheldDataset
+from memowidgets.data import Dataset, MCQDataset, TextDataset, WithheldDataset
 from memowidgets.decisions import Decision, from_csv, to_csv
 from memowidgets.store import LockedError, RunDirectory, StoreError
 
@@ -127,7 +127,7 @@ def _is(made: Mapping[str, Decision], name: str, decision: str) -> bool:
 def _anonymised(data: Dataset, names: list[str], log: DecisionLog) -> Dataset:
     if not names:
         return data
-    if not isinstance(data, MCQDataset):
+    if not isinstance(data, MCQDataset | TextDataset):
         raise ValueError(  # noqa: TRY004 - the decision is wrong, not an argument's type
             f"{_some(names)} to be anonymised, but only texts can be: keep or remove"
         )

@@ -109,7 +109,10 @@ class Details:
         """The picture of LiRA at the end of training."""
         if not self._audit.has_ground_truth:
             return None, ["There are no shadow models to compare with."]
-        fitted = self._fits()
+        try:
+            fitted = self._fits()
+        except StoreError as error:  # log-LiRA may be there without the gaps behind it
+            return None, [f"No picture of LiRA: {error}."]
         inside = fitted.members[:, position]
         if not 0 < inside.sum() < len(inside):
             return None, ["This sample is in every shadow model, or in none: it has no log-LiRA."]

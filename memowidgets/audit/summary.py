@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit
 
-__all__ = ["summary_html"]
+__all__ = ["facts_html", "summary_html"]
 
 
 def summary_html(audit: Audit) -> str:
     """What is there, as a small table of escaped text."""
+    return facts_html(f"Audit of {audit.path}", _facts(audit))
+
+
+def facts_html(caption: str, facts: Iterable[tuple[str, str]]) -> str:
+    """Names and values as a small table of escaped text."""
     rows = "".join(
         f'<tr><th style="text-align:left">{escape(what)}</th>'
         f'<td style="text-align:left">{escape(value)}</td></tr>'
-        for what, value in _facts(audit)
+        for what, value in facts
     )
-    return f"<table><caption>Audit of {escape(audit.path)}</caption><tbody>{rows}</tbody></table>"
+    return f"<table><caption>{escape(caption)}</caption><tbody>{rows}</tbody></table>"
 
 
 def _facts(audit: Audit) -> list[tuple[str, str]]:
@@ -29,6 +35,8 @@ def _facts(audit: Audit) -> list[tuple[str, str]]:
         ("layers", ", ".join(audit.layers)),
         ("checkpoints", str(len(table))),
     ]
+    if audit.forked is not None:
+        facts.append(("fork", f"of another run, from {audit.forked['checkpoint'] or 'scratch'}"))
     if audit.training.label_noise:
         facts.append(("label noise", f"{audit.training.label_noise:.1%} of the pool's labels"))
     if len(table) > 1:

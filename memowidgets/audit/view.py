@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit import scoring
@@ -66,10 +67,9 @@ class AuditView:
 
     def score_choices(self) -> Sequence[Choice]:
         """All scores; the baseline only where there are shadow models."""
-        names = [*scoring.METRICS, *(["baseline"] if self._audit.has_ground_truth else [])]
         return [
             Choice(name, TITLES[name], name == "psmi", uses_layer=name in scoring.PER_LAYER)
-            for name in names
+            for name in self._audit.metrics
         ]
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
@@ -82,7 +82,7 @@ class AuditView:
         """The numbers behind a choice, computed if need be."""
         audit = self._audit
         scores = audit.raw_scores(score, layer, checkpoint, progress)
-        probabilities = audit.probabilities(checkpoint)
+        probabilities = audit.probabilities(checkpoint) if "loss" in audit.metrics else None
         return ScoreView(
             title=self._title(score, layer, checkpoint),
             scores=scores.mu,
@@ -90,7 +90,7 @@ class AuditView:
             positions=scores.rows,
             errors=scores.errors,
             log_lira=self._log_lira(scores.rows),
-            probabilities=probabilities[scores.rows],
+            probabilities=None if probabilities is None else probabilities[scores.rows],
             warnings=audit.warnings_at(checkpoint),
         )
 
@@ -132,6 +132,11 @@ class AuditView:
             return None
         values = self._audit.log_lira().reindex(self._audit.members[rows])
         return values.to_numpy(dtype=np.float64)
+
+
+def _when(row: pd.Series) -> str:
+    """When a checkpoint was; nobody knows that of arrays."""
+    return "as given" if np.isnan(row.epoch) else f"epoch {row.epoch:g} · drop {row['drop']:.1%}"
 
 
 def _written(file: Path) -> int:

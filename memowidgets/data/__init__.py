@@ -7,6 +7,7 @@ from memowidgets.data.fetch import fetch_mcq
 from memowidgets.data.generated import make_mcqs
 from memowidgets.data.images import ImageDataset, ImageSample
 from memowidgets.data.mcq import Duplicates, MCQDataset, MCQSample
+from memowidgets.data.texts import TextDataset
 from memowidgets.data.withheld import WithheldDataset, WithheldSample
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "ImageSample",
     "MCQDataset",
     "MCQSample",
+    "TextDataset",
     "WithheldDataset",
     "WithheldSample",
     "fetch_cifar10",

@@ -187,9 +187,6 @@ class _Texts(_Objects):
     kind = "text"
     editable = True
 
-    def id(self, position: int) -> str:
-        return str(position)
-
     def card(self, position: int) -> Card:
         return Card(text=str(self._samples[position]))
 

@@ -1,0 +1,122 @@
+"""The samples that a user brings beside their arrays, as a dataset."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.data import Dataset, ImageDataset, MCQDataset, TextDataset, WithheldDataset
+from memowidgets.data.base import checked_class_names, checked_ids
+from memowidgets.metrics.arrays import is_tensor, to_numpy
+
+__all__ = ["dataset_of"]
+
+Labels = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Names = Sequence[str] | None
+_KINDS = (
+    "a dataset, images as an array of shape (n, height, width[, channels]), a list of texts, or "
+    "of records with 'question' and 'choices', or with 'text'"
+)
+
+
+def dataset_of(
+    samples: Any, labels: Labels, ids: Names, class_names: Names, canaries: Mask | None
+) -> Dataset:
+    """A dataset of the samples; one of ids alone where there are none.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If samples and labels don't fit each other, or the samples are of no known kind.
+    """
+    if samples is None:
+        made: Dataset = _withheld(labels, ids, class_names)
+    elif isinstance(samples, Dataset):
+        made = _given(samples, labels, ids)
+    else:
+        made = _wrapped(samples, labels, ids, class_names)
+    if canaries is None:
+        return made
+    if made.canaries is not None and not np.array_equal(made.canaries, canaries):
+        raise ValueError("the samples say which of them are canaries: leave canaries= out")
+    return cast("Dataset", dataclasses.replace(cast("Any", made), canaries=canaries))
+
+
+def _withheld(labels: Labels, ids: Names, class_names: Names) -> WithheldDataset:
+    names = checked_ids(ids, len(labels))
+    return WithheldDataset(
+        ids=names,
+        labels=labels,
+        class_names=checked_class_names(class_names, labels),
+        hashes=tuple(names.tolist()),
+        hint="samples=…",
+    )
+
+
+def _given(samples: Dataset, labels: Labels, ids: Names) -> Dataset:
+    _check_count(len(samples), len(labels))
+    other = np.flatnonzero(samples.labels != labels)
+    if len(other):
+        row = int(other[0])
+        raise ValueError(
+            f"labels and samples disagree on {len(other)} labels, the first in row {row}: "
+            f"{labels[row]} here and {samples.labels[row]} there; give samples.with_labels(labels)"
+        )
+    checked_class_names(samples.class_names, labels)
+    if ids is not None and list(ids) != samples.ids.tolist():
+        raise ValueError("the samples have ids of their own, which differ: leave ids= out")
+    return samples
+
+
+def _wrapped(samples: Any, labels: Labels, ids: Names, class_names: Names) -> Dataset:
+    array = to_numpy(samples) if is_tensor(samples) else samples
+    if isinstance(array, np.ndarray) and array.dtype.kind in "biuf":
+        _check_count(len(array), len(labels))
+        return ImageDataset.from_arrays(array, labels, class_names, ids)
+    rows = _rows(samples)
+    _check_count(len(rows), len(labels))
+    if all(isinstance(row, str) for row in rows):
+        return TextDataset.from_texts([str(row) for row in rows], labels, class_names, ids)
+    if all(isinstance(row, Mapping) and "text" in row for row in rows):
+        named = ids or _own_ids(rows)
+        return TextDataset.from_texts([row["text"] for row in rows], labels, class_names, named)
+    if all(isinstance(row, Mapping) and {"question", "choices"} <= row.keys() for row in rows):
+        return _questions(rows, labels, ids, class_names)
+    other = next(type(row).__name__ for row in rows if not isinstance(row, str))
+    raise TypeError(f"samples holds {other}; give {_KINDS}")
+
+
+def _questions(rows: list[Any], labels: Labels, ids: Names, class_names: Names) -> MCQDataset:
+    """Questions with these labels, whatever answers they carry."""
+    named = [{**row, "answer": int(label)} for row, label in zip(rows, labels, strict=True)]
+    if ids is not None:
+        named = [{**row, "id": name} for row, name in zip(named, ids, strict=True)]
+    data = MCQDataset.from_records(named, answers="index", equal_options="keep")
+    if class_names is not None and len(class_names) != len(data.class_names):
+        raise ValueError(
+            f"the questions have up to {len(data.class_names)} options, which are their classes; "
+            f"there are {len(class_names)} columns of logits, or class_names"
+        )
+    return data
+
+
+def _rows(samples: Any) -> list[Any]:
+    if hasattr(samples, "iloc"):  # a pandas Series or DataFrame
+        return list(samples) if samples.ndim == 1 else list(samples.to_dict("records"))
+    if isinstance(samples, str | bytes | Mapping) or not hasattr(samples, "__len__"):
+        raise TypeError(f"samples must be {_KINDS}, not {type(samples).__name__}")
+    return list(samples)
+
+
+def _own_ids(rows: list[Any]) -> list[str] | None:
+    return [str(row["id"]) for row in rows] if all("id" in row for row in rows) else None
+
+
+def _check_count(n_samples: int, n_labels: int) -> None:
+    if n_samples != n_labels:
+        raise ValueError(f"{n_samples} samples but {n_labels} labels: give one for each")

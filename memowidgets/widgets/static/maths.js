@@ -23,8 +23,9 @@
  */
 
 /**
- * Where each sample's interval of two standard errors begins and ends, both ascending.
- * @typedef {{lows: Float64Array, highs: Float64Array}} Bounds
+ * Samples by their error, so that nothing needs sorting: level k has the values from starts[k] to
+ * starts[k + 1], ascending, and each reaches two standard errors, reaches[k], to both sides.
+ * @typedef {{reaches: Float64Array, starts: Uint32Array, values: Float64Array}} Bounds
  */
 
 /** @typedef {[number, number]} Interval */
@@ -129,18 +130,18 @@ export function countsAtRank(scores, rank) {
  * @returns {Bounds}
  */
 export function boundsOf(scores, levels, codes) {
-  const { values, flaggedUpTo, n } = scores;
-  const lows = new Float64Array(n);
-  const highs = new Float64Array(n);
-  let kept = 0; // a sample without an error is never undecided
-  for (let rank = 0, row = 0; rank < values.length; rank++) {
-    for (const end = flaggedUpTo[rank]; row < end; row++) {
-      lows[kept] = values[rank] - 2 * levels[codes[row]];
-      highs[kept] = values[rank] + 2 * levels[codes[row]];
-      if (lows[kept] < highs[kept]) kept += 1;
+  const reaches = Float64Array.from(levels, (level) => 2 * level);
+  const starts = new Uint32Array(reaches.length + 1);
+  for (let row = 0; row < codes.length; row++) starts[codes[row] + 1] += 1;
+  for (let k = 0; k < reaches.length; k++) starts[k + 1] += starts[k];
+  const values = new Float64Array(scores.n);
+  const next = starts.slice();
+  for (let rank = 0, row = 0; rank < scores.values.length; rank++) {
+    for (const end = scores.flaggedUpTo[rank]; row < end; row++) {
+      values[next[codes[row]]++] = scores.values[rank];
     }
   }
-  return { lows: lows.subarray(0, kept).sort(), highs: highs.subarray(0, kept).sort() };
+  return { reaches, starts, values };
 }
 
 /**
@@ -148,8 +149,32 @@ export function boundsOf(scores, levels, codes) {
  * @param {Bounds} bounds
  * @param {number} tau
  */
-export function undecidedAt(bounds, tau) {
-  return countBelow(bounds.lows, tau) - countUpTo(bounds.highs, tau);
+export function undecidedAt({ reaches, starts, values }, tau) {
+  let undecided = 0;
+  for (let k = 0; k < reaches.length; k++) {
+    const reach = reaches[k];
+    const [from, to] = [starts[k], starts[k + 1]];
+    const above = firstFrom(from, to, (row) => values[row] + reach > tau);
+    undecided += Math.max(0, firstFrom(above, to, (row) => values[row] - reach >= tau) - above);
+  }
+  return undecided;
+}
+
+/**
+ * The first place of a range from which on a condition holds, which holds from some place on.
+ * @param {number} from
+ * @param {number} to
+ * @param {(place: number) => boolean} holds
+ */
+function firstFrom(from, to, holds) {
+  let low = from;
+  let high = to;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (holds(middle)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
 }
 
 /* ---------------------------------------------------------------- the truth */

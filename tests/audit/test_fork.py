@@ -1,0 +1,283 @@
+"""Forks: the same model and split on what decisions leave, from scratch or going on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import memowidgets as mw
+from memowidgets.edits import Edit
+from memowidgets.store import StoreError
+from tests.audit.conftest import TRAINING, small_audit, small_data
+from tests.audit.test_kill import ROOT, same_files, wait_for
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """Interrupted at its prediction checkpoint, with ten members to be removed."""
+    audit = small_audit(tmp_path_factory.mktemp("parent") / "run")
+    audit.train(stop_at_drop=0.5)
+    audit.decision_log.decide(audit.score("psmi").nsmallest(10).index, "remove")
+    return audit
+
+
+def weights(audit: mw.Audit, name: str) -> bytes:
+    return (Path(audit.path) / f"checkpoints/{name}/weights.safetensors").read_bytes()
+
+
+def removed(audit: mw.Audit) -> set[str]:
+    return set(audit.decisions["id"])
+
+
+def test_members_and_held_out_samples_follow_by_id(stopped, tmp_path):
+    fork = stopped.fork(tmp_path)
+    assert set(fork.members) == set(stopped.members) - removed(stopped)
+    assert set(fork._held_out.ids) == set(stopped._held_out.ids)
+    assert len(fork.data) == len(stopped.data) - 10
+    assert fork.training == stopped.training
+    assert fork.forked == {
+        "parent": fork.forked["parent"], "start": "scratch", "checkpoint": None, "seen": 0,
+    }  # fmt: skip
+    assert "of another run, from scratch" in fork._repr_html_()
+
+
+def test_from_scratch_it_is_the_audit_of_these_members_alone(stopped, tmp_path):
+    fork = stopped.fork(tmp_path / "fork")
+    fork.train()
+    kept = stopped.kept()
+    members = [name for name in kept.ids if name in set(stopped.members)]
+    plain = small_audit(tmp_path / "plain", data=kept, members=members, held_out=None)
+    plain.train()
+    assert weights(fork, "epoch-4") == weights(plain, "epoch-4")
+    assert fork.checkpoints["median_loss"].equals(plain.checkpoints["median_loss"])
+
+
+def test_where_nothing_was_removed_going_on_is_going_on(stopped, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fork = stopped.fork(tmp_path / "fork", data=stopped.data, start="prediction")
+    fork.train()
+    straight = small_audit(tmp_path / "straight")
+    straight.train()
+    same_files(Path(straight.path), Path(fork.path), "checkpoints/*/weights.safetensors")
+    assert fork.checkpoints.drop(columns="prediction").equals(
+        straight.checkpoints.drop(columns="prediction")
+    )
+    assert fork.warnings_at("final") == ()
+
+
+@pytest.fixture
+def going_on(stopped, tmp_path):
+    with pytest.warns(UserWarning, match="already seen 10 samples that were removed"):
+        return stopped.fork(tmp_path / "fork", start="prediction")
+
+
+def test_weights_that_have_seen_removed_samples_are_said_to_have(stopped, going_on):
+    going_on.train()
+    name = stopped.prediction.record.name
+    assert weights(going_on, name) == weights(stopped, name)
+    assert weights(going_on, "epoch-0") == weights(stopped, "epoch-0")
+    assert going_on.prediction.rho == stopped.prediction.rho == 0.5
+    assert going_on.forked["checkpoint"] == name
+    for checkpoint in ("prediction", "final"):
+        assert "already seen 10 samples" in " ".join(going_on.warnings_at(checkpoint))
+    assert "already seen 10 samples" in going_on._repr_html_()
+    assert f"from {name}" in going_on._repr_html_()
+    again = mw.Audit.open(going_on.path, data=going_on.data)
+    assert "already seen 10 samples" in " ".join(again.warnings_at("final"))
+
+
+def test_its_first_epochs_are_judged_by_its_own_members(stopped, going_on):
+    going_on.train()
+    positions = np.flatnonzero(np.isin(stopped.data.ids, going_on.members))
+    for name in ("epoch-0", stopped.prediction.record.name):
+        seen = stopped._target().look(name, positions)
+        found = going_on.checkpoints.loc[name, "median_loss"]
+        assert found == pytest.approx(np.median(seen.losses), rel=1e-5)
+
+
+def test_a_changed_text_counts_as_seen(tmp_path):
+    data = mw.data.make_mcqs(80, seed=5)
+    model = mw.models.CausalLM.from_scratch(data, layers=1, width=16)
+    audit = small_audit(tmp_path / "run", model=model, data=data)
+    audit.train(stop_at_drop=0.01)
+    audit.edits_file = tmp_path / "edits.jsonl"
+    name = str(audit.members[0])
+    sample = audit.member_data[0]
+    audit.decision_log.edit(name, Edit("A patient of some age.", sample.choices))
+    with pytest.warns(UserWarning, match="already seen 1 samples"):
+        fork = audit.fork(tmp_path / "fork", start="prediction")
+    fork.train()
+    position = fork.members.tolist().index(name)
+    assert fork.member_data[position].question == "A patient of some age."
+    again = mw.Audit.open(fork.path, data=audit.kept(), model=model)
+    assert np.isfinite(again.score("loss", checkpoint="final")).all()
+
+
+def test_shadow_models_are_its_own(finished, tmp_path):
+    pool = finished.data.ids[finished._design.pool]
+    kept = finished.data.take(np.flatnonzero(~np.isin(finished.data.ids, pool[:5])))
+    fork = finished.fork(tmp_path, data=kept)
+    fork.train()
+    assert fork.n_shadows == 0
+    fork.run_shadows(8, processes=1)
+    assert finished.n_shadows == 20
+    assert set(fork.log_lira().index) <= set(fork.members)
+    assert fork._shadows.read("epoch-4").gaps.shape == (8, len(pool) - 5)
+
+
+def test_a_fork_forks(stopped, tmp_path):
+    first = stopped.fork(tmp_path / "a")
+    first.train()
+    second = first.fork(tmp_path / "b", data=first.data.take(range(200)))
+    assert second.forked["parent"] != first.forked["parent"]
+    assert set(second.members) <= set(first.members)
+
+
+def test_new_samples_join_the_pool_but_not_the_members(stopped, tmp_path):
+    data = mw.data.load_digits().take(range(500)).with_canaries(0)
+    fork = stopped.fork(tmp_path, data=data)
+    assert set(fork.members) == set(stopped.members)
+    assert set(fork.data.ids[fork._design.pool]) - set(stopped.data.ids)
+
+
+def test_a_held_out_dataset_stays_the_held_out_dataset(tmp_path):
+    aside = mw.data.load_digits().take(range(400, 450))
+    audit = small_audit(tmp_path / "a", held_out=aside)
+    audit.decision_log.decide(audit.members[:3].tolist(), "remove")
+    fork = audit.fork(tmp_path / "b")
+    assert fork._held_out is aside
+    reopened = mw.Audit.open(tmp_path / "a", data=small_data(), model=mw.models.ConvNet(16))
+    with pytest.raises(StoreError, match="held_out="):
+        reopened.fork(tmp_path / "c")
+
+
+# Called again, killed, mistaken
+
+
+def test_called_again_it_goes_on(stopped, going_on):
+    going_on.train(stop_at_drop=0.5)
+    with pytest.warns(UserWarning, match="already seen"):
+        again = stopped.fork(going_on.path, start="prediction")
+    assert again.checkpoints.equals(going_on.checkpoints)
+
+
+@pytest.mark.parametrize("lost", ["manifest.json", "design.safetensors"])
+def test_a_fork_that_was_half_made_is_made_whole(stopped, going_on, tmp_path, lost):
+    if lost == "manifest.json":  # as if it was killed before the manifest, which comes last
+        (Path(going_on.path) / "design.safetensors").unlink()
+    (Path(going_on.path) / lost).unlink()
+    with pytest.warns(UserWarning, match="already seen"):
+        whole = stopped.fork(going_on.path, start="prediction")
+    with pytest.warns(UserWarning, match="already seen"):
+        other = stopped.fork(tmp_path / "other", start="prediction")
+    whole.train()
+    other.train()
+    assert weights(whole, "epoch-4") == weights(other, "epoch-4")
+
+
+def test_lost_weights_are_not_replaced_by_fresh_ones(stopped, going_on):
+    shutil.rmtree(Path(going_on.path) / "start")
+    with pytest.raises(StoreError, match="lost the weights of epoch-3"):
+        going_on.train()
+    with pytest.warns(UserWarning, match="already seen"):
+        stopped.fork(going_on.path, start="prediction").train()
+
+
+_SCRIPT = """
+import warnings
+import memowidgets as mw
+from tests.audit.test_fork import long_parent
+warnings.simplefilter("ignore")
+long_parent({parent!r}).fork({path!r}, start="prediction").train()
+"""
+
+
+def long_parent(path) -> mw.Audit:
+    audit = small_audit(path, training=mw.TrainingConfig(epochs=12, batch_size=8))
+    audit.train(stop_at_drop=0.5)
+    audit.decision_log.decide(audit.score("psmi").nsmallest(10).index, "remove")
+    return audit
+
+
+def test_killed_at_any_moment_it_ends_like_an_undisturbed_one(tmp_path):
+    parent = long_parent(tmp_path / "parent")
+    with pytest.warns(UserWarning, match="already seen"):
+        undisturbed = parent.fork(tmp_path / "straight", start="prediction")
+    undisturbed.train()
+    killed = tmp_path / "killed"
+    script = _SCRIPT.format(parent=parent.path, path=str(killed))
+    for sign in ("start/epoch-1.safetensors", "checkpoints/epoch-1", "checkpoints/epoch-8"):
+        process = subprocess.Popen(
+            [sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        wait_for((killed / sign).exists, process)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    with pytest.warns(UserWarning, match="already seen"):
+        resumed = parent.fork(killed, start="prediction")
+    resumed.train()
+    same_files(Path(undisturbed.path), killed, "checkpoints/*/weights.safetensors")
+    assert resumed.checkpoints.equals(undisturbed.checkpoints)
+
+
+def test_another_run_at_the_path_is_refused(stopped, going_on, tmp_path):
+    with pytest.raises(ValueError, match="is the run that is forked: choose another path"):
+        stopped.fork(stopped.path)
+    with pytest.raises(ValueError, match=r"it is a fork, from epoch-3, .* this one .*from scratch"):
+        stopped.fork(going_on.path)
+    with pytest.raises(ValueError, match="its data have"):
+        stopped.fork(going_on.path, data=stopped.data.take(range(300)), start="scratch")
+    plain = small_audit(tmp_path / "plain")
+    with pytest.raises(ValueError, match="it is no fork, this one is a fork"):
+        stopped.fork(plain.path, data=stopped.data)
+    fork = stopped.fork(tmp_path / "same", data=stopped.data)
+    with pytest.raises(ValueError, match=r"it is a fork, from scratch, .* this one is no fork"):
+        small_audit(fork.path)
+
+
+def test_what_can_not_be_forked_says_why(stopped, finished, tmp_path):
+    path = tmp_path / "fork"
+    with pytest.raises(ValueError, match="unknown start 'middle'; valid: 'scratch', 'prediction'"):
+        stopped.fork(path, start="middle")
+    with pytest.raises(TypeError, match=r"such as audit.kept\(\), not ndarray"):
+        stopped.fork(path, data=np.zeros((3, 8, 8)))
+    other = mw.data.load_digits().take(range(400, 500))
+    with pytest.raises(ValueError, match=r"0 of the .* members are in these data, by id"):
+        stopped.fork(path, data=other)
+    two = mw.data.ImageDataset.from_arrays(np.zeros((4, 8, 8)), [0, 1, 0, 1])
+    with pytest.raises(ValueError, match="the data have the classes 0, 1; those of the run"):
+        stopped.fork(path, data=two)
+    with pytest.raises(ValueError, match=r'call train\(\) first, or take start="scratch"'):
+        small_audit(tmp_path / "new").fork(path, data=small_data(), start="prediction")
+    with pytest.raises(StoreError, match="needs the model and the data"):
+        mw.Audit.open(stopped.path).fork(path, data=small_data())
+    with pytest.raises(StoreError, match="a recorded audit holds numbers"):
+        mw.open_recorded("mmlu-field-smollm2").fork(path, data=small_data())
+    noisy = small_audit(tmp_path / "noisy", training=mw.TrainingConfig(label_noise=0.1))
+    with pytest.raises(ValueError, match="label noise, which would fall on other samples"):
+        noisy.fork(path)
+    with pytest.raises(StoreError, match="call this on the audit itself"):
+        finished.as_target(0).fork(path)
+    assert not path.exists()
+
+
+def test_nothing_left_to_train_is_said(tmp_path):
+    audit = small_audit(tmp_path / "run", training=mw.TrainingConfig(epochs=1, batch_size=8))
+    audit.train()
+    with pytest.raises(ValueError, match="epoch-1 is the end of a training"):
+        audit.fork(tmp_path / "fork", data=audit.data, start="prediction")
+
+
+def test_the_settings_of_these_tests_reach_epoch_three(stopped):
+    assert stopped.prediction.record.name == "epoch-3"
+    assert TRAINING.epochs == 4

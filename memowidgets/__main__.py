@@ -5,11 +5,26 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
+from pathlib import Path
+
+FAILED = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and answer with its exit code."""
+    chosen = _parser().parse_args(arguments)
+    from memowidgets.commands.runs import CommandError
+
+    try:
+        return int(chosen.run(chosen))
+    except CommandError as error:
+        print(f"memowidgets: {error}", file=sys.stderr)
+        return FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m memowidgets",
         description="Find out which training samples a classifier will memorise, before it does.",
@@ -18,11 +33,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     doctor = commands.add_parser("doctor", help="say what is installed and what is missing")
     doctor.set_defaults(run=_doctor)
-    chosen = parser.parse_args(arguments)
-    return int(chosen.run())
+    view = commands.add_parser("view", help="open a run's dashboard in the browser")
+    view.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="the run directory")
+    view.add_argument("--port", type=_port, default=0, help="any that is free by default")
+    view.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
+    view.set_defaults(run=_view)
+    _add_report(commands.add_parser("report", help="write a run's report: one page, offline"))
+    audits = commands.add_parser("audits", help="list the runs in a folder")
+    audits.add_argument("folder", type=Path, metavar="FOLDER")
+    audits.set_defaults(run=_audits)
+    return parser
 
 
-def _doctor() -> int:
+def _add_report(report: argparse.ArgumentParser) -> None:
+    report.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="the run directory")
+    report.add_argument("page", type=Path, metavar="OUT.html", help="OUT.md and OUT.json go beside")
+    report.add_argument("--tau", type=float, default=0.0, help="flag scores up to this (0)")
+    report.add_argument("--score", default="psmi", help="psmi, loss, logit_gap, mahalanobis …")
+    samples = "show the samples most at risk, with labels and ids"
+    report.add_argument("--include-samples", action="store_true", help=samples)
+    report.add_argument("--overwrite", action="store_true", help="replace files that are there")
+    report.set_defaults(run=_report)
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port < 2**16:
+        raise argparse.ArgumentTypeError(f"a port is from 0 to 65535, not {port}")
+    return port
+
+
+def _doctor(_chosen: argparse.Namespace) -> int:
     from memowidgets.doctor import examine
 
     failed = False
@@ -30,6 +71,40 @@ def _doctor() -> int:
         print(finding, flush=True)
         failed |= finding.essential
     return int(failed)
+
+
+def _view(chosen: argparse.Namespace) -> int:
+    from memowidgets.commands import view
+
+    say = partial(print, flush=True)
+    view(chosen.run_dir, say, chosen.port, browser=not chosen.no_browser)
+    return 0
+
+
+def _report(chosen: argparse.Namespace) -> int:
+    from memowidgets.commands import opened
+    from memowidgets.commands.runs import refusing
+    from memowidgets.visible import visible
+
+    audit = opened(chosen.run_dir)
+    with refusing(chosen.run_dir):
+        page = audit.report(
+            chosen.page,
+            include_samples=chosen.include_samples,
+            overwrite=chosen.overwrite,
+            tau=chosen.tau,
+            metric=chosen.score,
+        )
+    for twin in (page, page.with_suffix(".md"), page.with_suffix(".json")):
+        print(visible(str(twin)))
+    return 0
+
+
+def _audits(chosen: argparse.Namespace) -> int:
+    from memowidgets.commands import listing
+
+    print("\n".join(listing(chosen.folder)))
+    return 0
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHOICES", "Content", "Decided", "Figure", "Missing", "Scored"]
 
+WIDE = 640  # pixels
 CHOICES = ("keep", "anonymise", "remove", "undecided")
 
 
@@ -55,6 +57,12 @@ class Figure:
     name: str
     caption: str
     svg: str = field(repr=False)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it takes more than half of a page's width to be read."""
+        width = re.search(r"<svg[^>]*?\swidth=\"([\d.]+)", self.svg)
+        return width is not None and float(width[1]) > WIDE
 
 
 @dataclass(frozen=True)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import TYPE_CHECKING, Any
 
-from memowidgets.report.words import paragraphs, rates, share, whole
+from memowidgets.report.words import paragraphs, rates, settings, share, whole
+from memowidgets.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from memowidgets.report.content import Content
 
-__all__ = ["as_markdown", "escaped", "visible"]
+__all__ = ["as_markdown", "escaped"]
 
 _MARKS = re.compile(r"([\\`*_{}\[\]()<>#|~!$&^]|(?<=[a-z]):(?=//)|(?<=www)\.)", re.IGNORECASE)
 _AT_THE_START = re.compile(r"^(\d*)([-+=:]|(?<=\d)[.)](?=\s|$))")
 _CALLS = re.compile(r"([@#])")  # GitHub looks for names and numbers after backslashes are gone
 _JOINER = "\N{WORD JOINER}"
-_UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
-_SPACE = re.compile(r"\s+")
 _MOST_CHARACTERS = 300
 
 
@@ -62,25 +60,9 @@ def as_markdown(content: Content, page: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def visible(text: str) -> str:
-    r"""A text as one line; what can't be seen, or turns letters round, shows as its number.
-
-    Examples
-    --------
-    >>> visible("a\u202eb")
-    'a⟨U+202E⟩b'
-    """
-    return "".join(map(_visible, _SPACE.sub(" ", text)))
-
-
-def _visible(character: str) -> str:
-    hidden = unicodedata.category(character) in {"Cc", "Cs"} or _UNSEEN.match(character)
-    return f"⟨U+{ord(character):04X}⟩" if hidden else character
-
-
 def _sentence(text: str) -> str:
     """Our own words, which may carry a name of the user's."""
-    return re.sub(r"([\\`*_{}\[\]<>#|~@$])", r"\\\1", text)
+    return re.sub(r"([\\`*_{}\[\]<>#|~@$])", r"\\\1", visible(text))
 
 
 def _results(content: Content) -> list[str]:
@@ -123,17 +105,8 @@ _MOST_SAMPLES = 50
 
 
 def _made(content: Content) -> list[str]:
-    parts = ["## How it was made"]
-    facts = [(escaped(name), escaped(text)) for name, text in content.facts.items()]
-    facts += [(escaped(name), escaped(str(value))) for name, value in content.training.items()]
-    if content.seed is not None:
-        facts.append(("seed", str(content.seed)))
-    facts += [
-        (f"versions, {name}", escaped(", ".join(f"{k} {v}" for k, v in found.items())))
-        for name, found in content.versions.items()
-    ]
-    if facts:
-        parts.append(_table(("", ""), facts))
+    facts = [(escaped(name), escaped(text)) for name, text in settings(content)]
+    parts = ["## How it was made", _table(("", ""), facts)]
     if content.checkpoints:
         columns = ("checkpoint", "epoch", "drop", "chosen by ρ")
         parts.append(_table(columns, [_checkpoint(row) for row in content.checkpoints]))

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memowidgets.report.markdown import visible
 from memowidgets.report.wire import MOST_SAMPLES, parcel
-from memowidgets.report.words import paragraphs, rates, share, whole
+from memowidgets.report.words import paragraphs, rates, settings, share, whole
+from memowidgets.visible import visible
 from memowidgets.widgets import assets
 
 if TYPE_CHECKING:
@@ -109,20 +109,21 @@ def _digest(text: str) -> str:
 
 
 def _in_short(content: Content) -> list[str]:
-    words = [f"<p>{_text(visible(text))}</p>" for text in paragraphs(content)]
+    together = (text.replace(" %", "\N{NO-BREAK SPACE}%") for text in paragraphs(content))
+    words = "".join(f"<p>{_cell(text)}</p>" for text in together)
     results = rates(content)
-    found = ["<section aria-labelledby='short'><h2 id='short'>In short</h2>", *words]
-    if results:
-        caption = f"At τ = {content.tau:g}"
-        head = ("", "", "95 % interval")
-        found.append(_table(caption, head, results))
-    return [*found, "</section>"]
+    head = ("", "", "95 % interval")
+    table = _table(f"At τ = {content.tau:g}", head, results) if results else ""
+    return [
+        "<section aria-labelledby='short'><h2 id='short'>In short</h2>",
+        f"<div class='mr-beside'><div>{words}</div>{table}</div></section>",
+    ]
 
 
 def _warnings(content: Content) -> list[str]:
     if not content.warnings:
         return []
-    items = "".join(f"<li>{_text(visible(text))}</li>" for text in content.warnings)
+    items = "".join(f"<li>{_cell(text)}</li>" for text in content.warnings)
     return [
         (
             "<section class='mr-warnings' aria-labelledby='warnings'>"
@@ -188,27 +189,26 @@ def _figures(content: Content) -> list[str]:
 
 
 def _made(content: Content) -> list[str]:
-    facts = [*content.facts.items(), *((k, str(v)) for k, v in content.training.items())]
-    if content.seed is not None:
-        facts.append(("seed", str(content.seed)))
-    facts += [
-        (f"versions, {name}", ", ".join(f"{k} {v}" for k, v in found.items()))
-        for name, found in content.versions.items()
-    ]
-    found = ["<section aria-labelledby='made'><h2 id='made'>How it was made</h2>"]
-    if facts:
-        found.append(_table("Settings", (), [(n, v) for n, v in facts]))
+    tables = [_table("Settings", (), settings(content))]
     if content.checkpoints:
         columns = ("checkpoint", "epoch", "median loss", "drop", "training", "held out", "")
         rows = [_checkpoint(row) for row in content.checkpoints]
-        found.append(_table("Checkpoints: loss, and accuracy", columns, rows))
-    if content.missing:
-        items = "".join(
-            f"<li><strong>{_text(visible(m.what))}</strong>: {_text(visible(m.why))}</li>"
-            for m in content.missing
-        )
-        found.append(f"<h3>What is missing</h3><ul>{items}</ul>")
-    return [*found, "</section>"]
+        tables.append(_table("Checkpoints: loss, and accuracy", columns, rows))
+    return [
+        "<section aria-labelledby='made'><h2 id='made'>How it was made</h2>",
+        f"<div class='mr-beside'>{''.join(tables)}</div></section>",
+        *_missing(content),
+    ]
+
+
+def _missing(content: Content) -> list[str]:
+    if not content.missing:
+        return []
+    items = "".join(
+        f"<li><strong>{_cell(m.what)}</strong>: {_cell(m.why)}</li>" for m in content.missing
+    )
+    head = "<section aria-labelledby='missing'><h2 id='missing'>What is missing</h2>"
+    return [f"{head}<ul>{items}</ul></section>"]
 
 
 def _checkpoint(row: Any) -> tuple[str, ...]:
@@ -229,10 +229,11 @@ def _checkpoint(row: Any) -> tuple[str, ...]:
 
 
 def _table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    kind = "mr-scroll mr-numbers" if head else "mr-scroll"
     top = "".join(f"<th scope='col'>{_text(name)}</th>" if name else "<td></td>" for name in head)
     body = "".join(_row(*row) for row in rows)
     return (
-        f"<div class='mr-scroll'><table><caption>{_text(caption)}</caption>"
+        f"<div class='{kind}'><table><caption>{_text(caption)}</caption>"
         f"{f'<thead><tr>{top}</tr></thead>' if top else ''}<tbody>{body}</tbody></table></div>"
     )
 
@@ -243,7 +244,7 @@ def _row(first: str, *rest: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return _text(visible(text))
+    return _cell(text)
 
 
 def _text(text: str) -> str:

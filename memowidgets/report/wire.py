@@ -34,7 +34,7 @@ BAND_RESAMPLES = 300
 
 def parcel(content: Content) -> Parcel:
     """Everything that moves on the page."""
-    figures = [{"name": f.name, "caption": f.caption, "svg": f.svg} for f in content.figures]
+    figures = [{"caption": f.caption, "svg": f.svg, "wide": f.is_wide} for f in content.figures]
     packed = Parcel({"tau": content.tau, "eta": content.eta, "figures": figures})
     if content.scored is not None:
         packed.head["explorer"] = _explorer(content, content.scored, packed)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from memowidgets.evaluation import OperatingPoint
     from memowidgets.report.content import Content
 
-__all__ = ["paragraphs", "rates", "share", "whole"]
+__all__ = ["paragraphs", "rates", "settings", "share", "whole"]
 
 _ROUNDED = 0.001
 
@@ -64,6 +64,18 @@ def rates(content: Content) -> list[tuple[str, str, str]]:
         low, high = content.evaluation.auc_interval
         found.append(("AUC", f"{content.evaluation.auc:.3f}", f"{low:.3f} to {high:.3f}"))
     return found
+
+
+def settings(content: Content) -> list[tuple[str, str]]:
+    """What was audited and how: name, text."""
+    found = [*content.facts.items(), *((k, str(v)) for k, v in content.training.items())]
+    if content.seed is not None:
+        found.append(("seed", str(content.seed)))
+    versions = {
+        name: ", ".join(f"{library} {version}" for library, version in of.items())
+        for name, of in content.versions.items()
+    }
+    return [*found, *((f"versions, {name}", text) for name, text in versions.items())]
 
 
 def _true_rates(point: OperatingPoint) -> list[tuple[str, str, str]]:

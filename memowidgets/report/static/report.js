@@ -98,15 +98,15 @@ function inspectorModel({ head, bytes }, beside) {
 }
 
 /**
- * @param {{name: string, caption: string, svg: string}} figure
+ * @param {{caption: string, svg: string, wide: boolean}} figure
  */
-function drawing({ caption, svg }) {
+function drawing({ caption, svg, wide }) {
   const letters = Array.from(new TextEncoder().encode(svg), (byte) => String.fromCharCode(byte));
   const image = html("img", { src: `data:image/svg+xml;base64,${btoa(letters.join(""))}` });
   image.alt = caption;
   const text = html("figcaption");
   text.textContent = caption;
-  return html("figure", { class: "mr-figure" }, image, text);
+  return html("figure", { class: wide ? "mr-figure mr-wide" : "mr-figure" }, image, text);
 }
 
 /** @param {string} id */

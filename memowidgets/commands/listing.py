@@ -1,0 +1,126 @@
+"""The runs in a folder, one line each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from memowidgets.commands.runs import (
+    MANIFEST,
+    CommandError,
+    checked_manifest,
+    model_name,
+    refusing,
+)
+from memowidgets.visible import visible
+
+__all__ = ["listing"]
+
+DEPTH = 4
+_COLUMNS = ("run", "model", "members", "epochs", "drop at ρ", "shadows", "size")
+_WIDEST = 40
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A run, or why it can't be read."""
+
+    name: str
+    cells: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def listing(folder: Path) -> list[str]:
+    """The lines to print.
+
+    Parameters
+    ----------
+    folder : Path
+        Where runs are, at most four folders deep; no link is followed.
+
+    Raises
+    ------
+    CommandError
+        If there is no such folder.
+    """
+    if not folder.is_dir():
+        raise CommandError(f"there is no folder {folder}")
+    found = [_line(run, folder) for run in sorted(_runs(folder, DEPTH))]
+    if not found:
+        return [f"no run in {visible(str(folder), 200)}"]
+    rows = [_COLUMNS, *((line.name, *line.cells) for line in found if line.cells)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
+    lines = [_laid_out(row, widths) for row in rows] if len(rows) > 1 else []
+    return [*lines, *(f"{line.name}: {line.problem}" for line in found if line.problem)]
+
+
+def _runs(folder: Path, depth: int) -> Iterator[Path]:
+    """Folders that hold a manifest, or parts of a run without one."""
+    if (folder / MANIFEST).is_file() or (folder / "design.safetensors").is_file():
+        yield folder
+        return
+    if depth == 0:
+        return
+    try:
+        entries = [Path(e.path) for e in os.scandir(folder) if e.is_dir(follow_symlinks=False)]
+    except OSError:
+        return
+    for entry in entries:
+        yield from _runs(entry, depth - 1)
+
+
+def _line(run: Path, folder: Path) -> _Line:
+    name = visible(str(run.relative_to(folder)), _WIDEST)
+    name = visible(run.absolute().name, _WIDEST) if name == "." else name
+    try:
+        cells = _cells(run)
+    except CommandError as error:
+        return _Line(name, problem=str(error))
+    return _Line(name, tuple(visible(cell, _WIDEST) for cell in cells))
+
+
+def _cells(run: Path) -> tuple[str, ...]:
+    manifest = checked_manifest(run)
+    with refusing(run):
+        from memowidgets.audit.catalogue import Catalogue
+        from memowidgets.audit.identity import read_design
+        from memowidgets.audit.shadowing import current_set
+        from memowidgets.store import RunDirectory
+
+        directory = RunDirectory.existing(run, read_only=True)
+        members = len(read_design(directory).members)
+        catalogue = Catalogue(directory, manifest, members)
+        records = catalogue.records()
+        drop = f"{catalogue.prediction().drop:.1%}" if len(records) > 1 else "–"
+        return (
+            model_name(manifest),
+            f"{members} of {len(manifest['ids'])}",
+            f"{records[-1].epoch:g}" if records else "–",
+            drop,
+            str(len(current_set(directory))),
+            _size(run),
+        )
+
+
+def _size(run: Path) -> str:
+    """How much a run takes on disk."""
+    total = 0.0
+    for folder, _, files in os.walk(run):
+        for file in files:
+            total += os.lstat(os.path.join(folder, file)).st_size  # noqa: PTH118 - of many files
+    unit = 0
+    while total >= 1000 and unit < len(_UNITS) - 1:
+        total, unit = total / 1000, unit + 1
+    return f"{total:.0f} {_UNITS[unit]}" if unit < 2 else f"{total:.1f} {_UNITS[unit]}"
+
+
+def _laid_out(row: tuple[str, ...], widths: list[int]) -> str:
+    cells = [text.ljust(w) if i < 2 else text.rjust(w) for i, (text, w) in _numbered(row, widths)]
+    return "  ".join(cells).rstrip()
+
+
+def _numbered(row: tuple[str, ...], widths: list[int]) -> Iterator[tuple[int, tuple[str, int]]]:
+    yield from enumerate(zip(row, widths, strict=True))

@@ -1,0 +1,126 @@
+"""Run directories as a command meets them: whole, or refused with a sentence."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memowidgets.store import RunDirectory, StoreError
+from memowidgets.visible import visible
+
+if TYPE_CHECKING:
+    from memowidgets.audit import Audit
+
+__all__ = ["CommandError", "checked_manifest", "opened", "refusing"]
+
+MANIFEST = "manifest.json"
+LARGEST_MANIFEST = 2**30  # bytes; a million samples take a twentieth of it
+_MOST_CHARACTERS = 600
+
+
+class CommandError(Exception):
+    """A command that can't be done; the message is one line, fit for a terminal."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(visible(message, _MOST_CHARACTERS))
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _mapping(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+_SHAPE: dict[str, Callable[[Any], bool]] = {
+    "seed": lambda value: _whole(value) and value >= 0,
+    "model": _mapping,
+    "training": _mapping,
+    "data": lambda value: _mapping(value) and _texts(value.get("class_names")),
+    "layers": lambda value: _texts(value) and bool(value),
+    "ids": _texts,
+    "content": _texts,
+}
+
+
+def checked_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a run that a command is asked to open.
+
+    Raises
+    ------
+    CommandError
+        If there is no run, its manifest is no manifest, or a newer version wrote it.
+    """
+    if not path.exists():
+        raise CommandError(f"there is no {path}: give the folder of a run")
+    if not path.is_dir():
+        raise CommandError(f"{path} is no folder: give the folder of a run")
+    with refusing(path):
+        size = (path / MANIFEST).stat().st_size if (path / MANIFEST).is_file() else 0
+        if size > LARGEST_MANIFEST:
+            raise CommandError(f"{path / MANIFEST} has {size} bytes: it is no manifest of a run")
+        manifest = RunDirectory.existing(path, read_only=True).read_manifest()
+        wrong = [name for name, fits in _SHAPE.items() if not fits(manifest.get(name))]
+        if wrong:
+            raise CommandError(
+                f"{path} is half-written or no run: its {MANIFEST} lacks a good {wrong[0]!r}"
+            )
+        if len(manifest["ids"]) != len(manifest["content"]):
+            raise CommandError(f"{path} is broken: {MANIFEST} has other ids than contents")
+    return manifest
+
+
+@contextmanager
+def refusing(path: Path) -> Iterator[None]:
+    """Turn whatever a broken run leads to into one sentence.
+
+    A manifest of somebody else may hold anything, at any depth: what its reader stumbles over is
+    of no use to the user.
+    """
+    try:
+        yield
+    except CommandError:
+        raise
+    except (StoreError, ValueError, OSError) as error:
+        raise CommandError(str(error) or f"{path} cannot be opened") from None
+    except (
+        ArithmeticError,
+        AttributeError,
+        ImportError,
+        LookupError,
+        MemoryError,
+        RecursionError,
+        TypeError,
+    ) as error:
+        raise CommandError(
+            f"{path} is half-written or no run of memowidgets ({type(error).__name__}: {error})"
+        ) from None
+
+
+def opened(path: Path) -> Audit:
+    """The audit in a run directory; what it warns of is said by its report.
+
+    Raises
+    ------
+    CommandError
+        If it cannot be opened.
+    """
+    checked_manifest(path)
+    with refusing(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        from memowidgets.audit import Audit
+
+        return Audit.open(path)
+
+
+def model_name(manifest: Mapping[str, Any]) -> str:
+    """What a manifest calls its model."""
+    return str(manifest["model"].get("class", "?"))

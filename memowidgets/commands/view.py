@@ -1,0 +1,190 @@
+"""The dashboard of a run in a browser, through Voila, for as long as the command runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import webbrowser
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NoReturn
+
+from memowidgets.commands.runs import CommandError, checked_manifest
+from memowidgets.visible import visible
+
+__all__ = ["view"]
+
+ADDRESS = "127.0.0.1"
+_START_SECONDS = 120
+_END_SECONDS = 15
+_POLL_SECONDS = 0.1
+_SAID_AT_LAST = 1500  # characters of a server that did not start
+_CELL = """
+from memowidgets import Audit
+from memowidgets.store import StoreError
+try:
+    shown = Audit.open({path!r}).dashboard()
+except (StoreError, ValueError, OSError) as error:
+    print("The run can't be opened:", error)
+else:
+    display(shown)
+"""
+
+
+class _Stopped(Exception):  # noqa: N818 - a wish, not an error
+    """Somebody asks the command to end."""
+
+
+def view(path: Path, say: Callable[[str], None], port: int = 0, *, browser: bool = True) -> None:
+    """Serve the dashboard until the command is stopped.
+
+    The notebook that Voila shows, its settings and its sockets are in a private temporary folder,
+    which is gone at the end; the server answers on loopback, to those who have the token.
+
+    Parameters
+    ----------
+    path : Path
+        The run directory.
+    say : callable
+        Prints a line.
+    port : int
+        0 for any that is free.
+    browser : bool
+        Whether to open a browser; the address is printed in any case.
+
+    Raises
+    ------
+    CommandError
+        If there is no run, no Voila, or the server does not start.
+    """
+    if find_spec("voila") is None:
+        raise CommandError("this needs Voila: pip install 'memowidgets[lab]'")
+    checked_manifest(path)
+    with (
+        _stoppable(),
+        tempfile.TemporaryDirectory(prefix="memowidgets-view-") as folder,
+        _served(Path(folder), path.absolute(), port) as (server, address),
+    ):
+        say(f"{visible(path.name)} is shown at {address}")
+        say("Stop it with Ctrl-C.")
+        if browser:
+            webbrowser.open(address)
+        server.wait()
+        raise CommandError("the server ended on its own")
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """End quietly at SIGINT, SIGTERM or SIGHUP, after all that must be tidied is."""
+
+    def stop(*_: Any) -> NoReturn:
+        for name in names:
+            signal.signal(name, signal.SIG_IGN)  # a second one does not stop the tidying
+        raise _Stopped
+
+    names = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n)]
+    before = {name: signal.signal(name, stop) for name in names}
+    try:
+        yield
+    except _Stopped:
+        pass
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+
+
+@contextlib.contextmanager
+def _served(folder: Path, run: Path, port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A Voila server of our own and the address that it answers to."""
+    port, token = port or _free_port(), secrets.token_urlsafe(24)
+    notebook = _write_notebook(folder, run)
+    log = folder / "server.log"
+    command = [sys.executable, "-m", "voila", "--no-browser", "--template=memowidgets"]
+    with log.open("wb") as out:
+        server = subprocess.Popen(  # noqa: S603 - our own interpreter
+            [*command, str(notebook)],
+            cwd=folder,
+            env=_environment(folder, port, token),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,  # Ctrl-C is ours to hand on
+        )
+        try:
+            _wait_until_up(server, port, log)
+            yield server, f"http://{ADDRESS}:{port}/?token={token}"
+        finally:
+            _end(server)
+
+
+def _write_notebook(folder: Path, run: Path) -> Path:
+    cell: dict[str, Any] = {
+        "cell_type": "code",
+        "id": "dashboard",
+        "execution_count": None,
+        "metadata": {},
+        "outputs": [],
+        "source": _CELL.format(path=str(run)),
+    }
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = {
+        "cells": [cell],
+        "metadata": {"kernelspec": kernel, "title": "memowidgets"},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    path = folder / "memowidgets.ipynb"
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+    return path
+
+
+def _environment(folder: Path, port: int, token: str) -> dict[str, str]:
+    """The user's environment without Jupyter's settings; the token is in a file, not in sight."""
+    settings = {"Voila": {"ip": ADDRESS, "port": port, "port_retries": 0, "token": token}}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("JUPYTER")}
+    for name in ("config", "data", "runtime"):
+        (folder / name).mkdir()
+        environment[f"JUPYTER_{name.upper()}_DIR"] = str(folder / name)
+    (folder / "config" / "voila.json").write_text(json.dumps(settings), encoding="utf-8")
+    return environment | {
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "JUPYTER_PLATFORM_DIRS": "1",
+        "IPYTHONDIR": str(folder / "ipython"),
+        "TMPDIR": str(folder),
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((ADDRESS, 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_up(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    end = time.monotonic() + _START_SECONDS
+    while time.monotonic() < end and server.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection((ADDRESS, port), 1):
+            return
+        time.sleep(_POLL_SECONDS)
+    said = log.read_text("utf-8", "replace")[-_SAID_AT_LAST:]
+    raise CommandError(f"Voila did not start: {said.strip() or 'it said nothing'}")
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """Let the server end its kernels; one that does not is killed."""
+    server.terminate()
+    try:
+        server.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+        server.wait()

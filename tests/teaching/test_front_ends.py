@@ -35,6 +35,8 @@ def test_the_joined_module_is_one_and_asks_nobody(node, name, tmp_path):
     own_name = "http://www.w3.org/2000/svg"  # a name, not an address to load from
     for banned in ("import {", "innerHTML", "http", "@import", "url(", "fetch(", "eval("):
         assert banned not in text.replace(own_name, ""), banned
+    assert "@param" not in text
+    assert "@typedef" not in text  # types are for those who read the files
 
 
 @pytest.mark.parametrize("seed", [-1, 0, 7, 2**31 - 1])

@@ -276,8 +276,13 @@ export function sign(path, kind, x, y, r) {
 /* ---------------------------------------------------------------- controls */
 
 /**
- * A slider with its name and value; `places` are its values, if they are not even.
- * @param {{name: string, help?: string, min?: number, max?: number, step?: number, places?: readonly number[], say: (value: number) => string, move: (value: number) => void, rest: () => void}} how
+ * What a slider shows; `places` are its values, if they are not even.
+ * @typedef {{name: string, help?: string, min?: number, max?: number, step?: number, places?: readonly number[], say: (value: number) => string}} SliderLook
+ */
+
+/**
+ * A slider with its name and value.
+ * @param {SliderLook & {move: (value: number) => void, rest: () => void}} how
  */
 export function slider(how) {
   const { places } = how;
@@ -312,6 +317,8 @@ export function slider(how) {
     },
   };
 }
+
+/** @typedef {ReturnType<typeof slider>} Slider */
 
 /**
  * @param {readonly number[]} places
@@ -359,6 +366,8 @@ export function tile(name, help) {
   };
 }
 
+/** @typedef {ReturnType<typeof tile>} Tile */
+
 /**
  * A plot with its heading.
  * @param {string} heading
@@ -386,7 +395,11 @@ export function legend(entries) {
 
 /* ---------------------------------------------------------------- a view */
 
-/** What all three have in common: words, frames, themes, traits and the live region. */
+/**
+ * What all three have in common: words, frames, themes, traits and the live region. `State` has
+ * the traits that both sides share.
+ * @template {object} State
+ */
 export class Playground {
   /**
    * @param {Model} model
@@ -454,8 +467,27 @@ export class Playground {
   draw() {}
 
   /**
+   * A trait as the model has it.
+   * @template {keyof State & string} Name
+   * @param {Name} name
+   * @returns {State[Name]}
+   */
+  trait(name) {
+    return this.model.get(name);
+  }
+
+  /**
+   * Listens to a trait.
+   * @param {keyof State & string} name
+   * @param {() => void} action
+   */
+  onTrait(name, action) {
+    this.ears.onModel(`change:${name}`, action);
+  }
+
+  /**
    * Tells Python what was changed.
-   * @param {Record<string, any>} traits
+   * @param {Partial<State>} traits
    */
   commit(traits) {
     for (const [name, value] of Object.entries(traits)) this.model.set(name, value);

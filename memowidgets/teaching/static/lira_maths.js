@@ -8,7 +8,8 @@ const FREEDOM = 6;
 export const REDRAWS = 200;
 export const OTHERS = 100;
 export const SIDE = 128; // models on a side, at most
-export const VARIANCES = ["per-sample", "global", "shrunk"];
+export const VARIANCES = /** @type {const} */ (["per-sample", "global", "shrunk"]);
+/** @typedef {typeof VARIANCES[number]} Variance */
 
 /**
  * Standard normal draws of one seed: the sample's own on both sides, and its re-draws.
@@ -107,6 +108,7 @@ export function varianceOf(estimate, side, least) {
   return Math.max((estimate.squares + side.squares) / models, least);
 }
 
+/** @typedef {Record<Variance, {in: Estimate, out: Estimate}>} Estimates */
 /** @typedef {{mean: number, variance: number}} Gaussian */
 
 /**
@@ -115,7 +117,8 @@ export function varianceOf(estimate, side, least) {
  * @param {Side} inside
  * @param {Side} outside
  * @param {number[]} others  their squares in and out
- * @param {Record<string, {in: Estimate, out: Estimate}>} fitted
+ * @param {Pick<Estimates, "shrunk">} fitted
+ * @returns {Estimates & {least: number}}
  */
 export function estimatesFor(inside, outside, others, fitted) {
   /** @type {(side: Side, squares: number) => Estimate} */

@@ -10,11 +10,68 @@ import {
 } from "./lira_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
-/** @typedef {import("./lira_maths.js").Side} Side */
+/** @typedef {import("./kit.js").Slider} Slider */
+/** @typedef {import("./kit.js").SliderLook} SliderLook */
+/** @typedef {import("./kit.js").Tile} Tile */
+/** @typedef {import("./lira_maths.js").Draws} Draws */
+/** @typedef {import("./lira_maths.js").Estimates} Estimates */
 /** @typedef {import("./lira_maths.js").Gaussian} Gaussian */
+/** @typedef {import("./lira_maths.js").Side} Side */
+/** @typedef {import("./lira_maths.js").Variance} Variance */
+
+/**
+ * @typedef {object} Settings  what the user changes
+ * @property {number} target_gap
+ * @property {number} n_shadows
+ * @property {number} effect
+ * @property {number} spread
+ * @property {number} eta
+ * @property {number} seed
+ * @property {Variance} variance
+ */
+
+/**
+ * @typedef {object} Sent  what Python alone sets
+ * @property {DataView[]} _given  measured gaps in and out; none where they are simulated
+ * @property {number[]} _places  numbers of models to choose from
+ * @property {{log_lira: number | null, std: number | null, estimates: Estimates, remark: string}} _fit
+ */
+
+/** @typedef {Settings & Sent} State */
+/** @typedef {[Float64Array, Float64Array]} Gaps  in and out */
+/** @typedef {[Side, Side]} Sides  in and out */
+/** @typedef {{mean: number, spread: number}} Law */
+
+/**
+ * @typedef {object} Standard  what the seed and the numbers of models alone decide
+ * @property {number} seed
+ * @property {Draws} draws
+ * @property {[number, number]} counts  models in and out
+ * @property {[Side[], Side[]]} sides  the sample's own models, then each re-draw
+ * @property {number[]} others  squares of the other samples, in and out
+ */
+
+/**
+ * @typedef {object} Shadows  the sample's shadow models, as the settings say
+ * @property {Gaps} gaps
+ * @property {Sides} sides
+ * @property {Sides[]} again  the same of each re-draw
+ * @property {Estimates & {least: number}} estimates
+ * @property {[Gaussian, Gaussian]} truth  what infinitely many models would give
+ */
+
+/**
+ * @typedef {object} Parts  what changes on the page, plots apart
+ * @property {Record<typeof SLID[number], Slider>} slides
+ * @property {ReturnType<typeof segments>} choice
+ * @property {Tile} result
+ * @property {Tile} truth
+ * @property {Tile} flips
+ */
 
 const CHOICES = VARIANCES.map((value) => ({ value, label: value }));
-const NUMBERS = ["target_gap", "n_shadows", "effect", "spread", "eta", "seed"];
+const SLID = /** @type {const} */ (["target_gap", "n_shadows", "effect", "spread", "eta"]);
+const HEARD = /** @type {const} */ ([...SLID, "seed", "variance", "_given", "_fit"]);
 const LOW = -5;
 const HIGH = 14;
 const KNEE = 3; // of the axis of log-LiRA: even below, logarithmic beyond
@@ -36,7 +93,68 @@ const ABOUT = {
   ],
 };
 
-/** One view of the playground. */
+/**
+ * Draws and their moments; what is still right of those before is kept.
+ * @param {number} seed
+ * @param {[number, number]} counts  models in and out
+ * @param {Standard | null} before
+ * @returns {Standard}
+ */
+function standardOf(seed, counts, before) {
+  const [nIn, nOut] = counts;
+  const same = before?.seed === seed ? before : null;
+  if (same !== null && same.counts[0] === nIn && same.counts[1] === nOut) return same;
+  const draws = same?.draws ?? drawsOf(seed);
+  /** @type {(draws: Float64Array, n: number) => Side[]} */
+  const sides = (draws, n) => Array.from({ length: REDRAWS + 1 }, (_, k) => sideOf(draws, k * SIDE, n));
+  return {
+    seed, draws, counts,
+    sides: [sides(draws.inside, nIn), sides(draws.outside, nOut)],
+    others: othersSquares(draws, nIn, nOut),
+  };
+}
+
+/**
+ * Moves and stretches standard normal gaps, or takes the measured ones with their moments.
+ * @param {Standard} standard
+ * @param {Settings} settings
+ * @param {Gaps | null} given
+ * @param {Estimates} fitted
+ * @returns {Shadows}
+ */
+function shadowsOf({ draws, counts, sides: unit, others }, { effect, spread }, given, fitted) {
+  /** @type {(gaps: Float64Array) => Law} */
+  const lawOf = (gaps) => {
+    const { mean, squares, count } = sideOf(gaps);
+    return { mean, spread: Math.sqrt(squares / count) };
+  };
+  const inLaw = given ? lawOf(given[0]) : { mean: OUT_MEAN + effect, spread };
+  const outLaw = given ? lawOf(given[1]) : { mean: OUT_MEAN, spread };
+  /** @type {(draws: Float64Array, count: number, law: Law) => Float64Array} */
+  const gapsOf = (draws, count, law) => draws.subarray(0, count).map((z) => law.mean + law.spread * z);
+  /** @type {Gaps} */
+  const gaps = given ?? [gapsOf(draws.inside, counts[0], inLaw), gapsOf(draws.outside, counts[1], outLaw)];
+  /** @type {Sides} */
+  const sides = [sideOf(gaps[0]), sideOf(gaps[1])];
+  return {
+    gaps,
+    sides,
+    again: unit[0].slice(1).map((side, k) => [
+      stretched(side, inLaw.mean, inLaw.spread),
+      stretched(unit[1][k + 1], outLaw.mean, outLaw.spread),
+    ]),
+    estimates: estimatesFor(sides[0], sides[1], others, fitted),
+    truth: [
+      { mean: inLaw.mean, variance: inLaw.spread ** 2 },
+      { mean: outLaw.mean, variance: outLaw.spread ** 2 },
+    ],
+  };
+}
+
+/**
+ * One view of the playground.
+ * @extends {Playground<State>}
+ */
 class LiRAView extends Playground {
   /**
    * @param {Model} model
@@ -48,12 +166,14 @@ class LiRAView extends Playground {
     this.ratio = new Plot("ratio", 180, { left: 48, right: 14, top: 12, bottom: 38 });
     this.strip = new Plot("strip", 340, { left: 92, right: 16, top: 26, bottom: 40 });
     this.plots = [this.gaps, this.ratio, this.strip];
-    /** @type {Record<string, number>} */
-    this.now = {};
-    this.load();
-    this.compose();
-    this.ears.onModel("change:_fit", () => this.hear());
-    for (const name of [...NUMBERS, "variance", "_given"]) this.ears.onModel(`change:${name}`, () => this.hear());
+    this.sliding = false;
+    this.now = this.settings();
+    this.given = this.measured();
+    this.standard = standardOf(this.now.seed, this.counts, null);
+    this.shadows = shadowsOf(this.standard, this.now, this.given, this.trait("_fit").estimates);
+    this.parts = this.compose();
+    this.showControls();
+    for (const name of HEARD) this.onTrait(name, () => this.hear());
     for (const plot of [this.gaps, this.ratio]) {
       this.drag(plot, {
         press: (x) => this.pull(x),
@@ -65,11 +185,35 @@ class LiRAView extends Playground {
     this.say();
   }
 
+  /** @returns {Settings} */
+  settings() {
+    return {
+      target_gap: this.trait("target_gap"),
+      n_shadows: this.trait("n_shadows"),
+      effect: this.trait("effect"),
+      spread: this.trait("spread"),
+      eta: this.trait("eta"),
+      seed: this.trait("seed"),
+      variance: this.trait("variance"),
+    };
+  }
+
+  /** @returns {Gaps | null} */
+  measured() {
+    const [inside, outside] = this.trait("_given").map((side) => new Float64Array(bytesOf(side)));
+    return inside && outside ? [inside, outside] : null;
+  }
+
+  /** @returns {[number, number]}  models in and out */
+  get counts() {
+    if (this.given !== null) return [this.given[0].length, this.given[1].length];
+    return [this.now.n_shadows / 2, this.now.n_shadows / 2];
+  }
+
   load() {
-    for (const name of NUMBERS) this.now[name] = this.model.get(name);
-    this.variance = this.model.get("variance");
-    this.given = this.model.get("_given").map((/** @type {any} */ part) => new Float64Array(bytesOf(part)));
-    this.draw0();
+    this.now = this.settings();
+    this.given = this.measured();
+    this.simulate();
   }
 
   hear() {
@@ -79,35 +223,36 @@ class LiRAView extends Playground {
     this.later();
   }
 
+  /** @returns {Parts} */
   compose() {
-    /** @type {(name: string, how: any) => ReturnType<typeof slider>} */
-    const make = (name, how) =>
+    /** @type {(name: typeof SLID[number], look: SliderLook) => Slider} */
+    const make = (name, look) =>
       slider({
-        ...how,
+        ...look,
         move: (value) => {
           this.sliding = true;
           this.now[name] = value;
-          if (name !== "target_gap" && name !== "eta") this.draw0();
+          if (name !== "target_gap" && name !== "eta") this.simulate();
           this.later();
         },
         rest: () => this.rest(),
       });
     const one = (/** @type {number} */ x) => fixedText(x, 1);
-    this.slides = {
+    const slides = {
       target_gap: make("target_gap", { name: "target’s gap", min: LOW, max: HIGH, step: 0.1, say: one }),
       n_shadows: make("n_shadows", {
         name: "shadow models", help: "half of them trained on the sample",
-        places: this.model.get("_places"), say: String,
+        places: this.trait("_places"), say: String,
       }),
       effect: make("effect", { name: "effect of training", help: "by how much training on the sample raises its gap", min: 0, max: 8, step: 0.1, say: one }),
       spread: make("spread", { name: "sample’s spread", help: "true deviation of its gaps; that of usual samples is about 1.5", min: 0.4, max: 3, step: 0.1, say: one }),
       eta: make("eta", { name: "η", help: "a sample is memorised from this log-LiRA on", min: 0, max: 12, step: 0.5, say: one }),
     };
-    this.choice = segments("Variance", CHOICES, (value) => this.choose(value));
+    const choice = segments("Variance", CHOICES, (value) => this.choose(/** @type {Variance} */ (value)));
     const again = button("Other shadow models", "the same sample under shadow models with other seeds", () => this.redraw());
-    const acts = html("div", { class: "mw-row" }, html("span", { class: "mw-labelled" }, "variance", this.choice.group), again);
-    const slides = html("div", { class: "mw-slides mw-span" });
-    slides.append(...Object.values(this.slides).map(({ element }) => element));
+    const acts = html("div", { class: "mw-row" }, html("span", { class: "mw-labelled" }, "variance", choice.group), again);
+    const below = html("div", { class: "mw-slides mw-span" });
+    below.append(...Object.values(slides).map(({ element }) => element));
     const left = html("div", { class: "mw-play-side" },
       panel("Logit gaps of the sample", "drag the target’s gap", this.gaps.canvas,
         legend([["●", "in", "trained on it"], ["□", "out", "did not"], ["┄", "fg", "what infinitely many models would give"]])),
@@ -116,78 +261,48 @@ class LiRAView extends Playground {
       panel("200 times other shadow models", "log-LiRA of the same target", this.strip.canvas,
         legend([["┆", "other", "one re-draw (at the edge: beyond)"], ["◆", "accent", "the models on the left"], ["│", "fg", "infinitely many models"]])),
       acts);
-    this.result = tile("log-LiRA", "± jackknife error over the shadow models, from memorization.log_lira");
-    this.truth = tile("with infinitely many models");
-    this.flips = tile("re-draws that say memorised", "with the chosen variance");
+    const result = tile("log-LiRA", "± jackknife error over the shadow models, from memorization.log_lira");
+    const truth = tile("with infinitely many models");
+    const flips = tile("re-draws that say memorised", "with the chosen variance");
     const facts = html("div", { class: "mw-facts", role: "group", "aria-label": "Results" });
-    facts.append(...[this.result, this.truth, this.flips].map((fact) => fact.element));
+    facts.append(...[result, truth, flips].map((fact) => fact.element));
     right.append(facts);
-    this.body.append(left, right, slides);
-    this.showControls();
+    this.body.append(left, right, below);
+    return { slides, choice, result, truth, flips };
   }
 
   /* ------------------------------------------------------------ what changes */
 
   /** Draws the shadow models' gaps again, as the settings say. */
-  draw0() {
-    const { n_shadows, seed, effect, spread } = this.now;
-    if (this.drawn !== seed) this.draws = drawsOf(seed);
-    this.drawn = seed;
-    const own = this.given.length === 2;
-    const [nIn, nOut] = own ? this.given.map((side) => side.length) : [n_shadows / 2, n_shadows / 2];
-    /** @type {[number, number, number, number]} */
-    this.true = [OUT_MEAN + effect, spread, OUT_MEAN, spread];
-    if (own) {
-      const [a, b] = this.given.map((side) => sideOf(side));
-      this.true = [a.mean, Math.sqrt(a.squares / a.count), b.mean, Math.sqrt(b.squares / b.count)];
-    }
-    const key = `${seed} ${nIn} ${nOut}`;
-    if (this.counted !== key) {
-      this.counted = key;
-      /** @type {(draws: Float64Array, n: number) => Side[]} */
-      const sides = (draws, n) => Array.from({ length: REDRAWS + 1 }, (_, k) => sideOf(draws, k * SIDE, n));
-      this.unit = [sides(this.draws.inside, nIn), sides(this.draws.outside, nOut)];
-      this.others = othersSquares(this.draws, nIn, nOut);
-    }
-    const [meanIn, spreadIn, meanOut, spreadOut] = this.true;
-    this.inside = own ? this.given[0] : this.draws.inside.subarray(0, nIn).map((z) => meanIn + spreadIn * z);
-    this.outside = own ? this.given[1] : this.draws.outside.subarray(0, nOut).map((z) => meanOut + spreadOut * z);
-    this.sides = [sideOf(this.inside), sideOf(this.outside)];
-    this.estimates = estimatesFor(this.sides[0], this.sides[1], this.others, this.model.get("_fit").estimates);
-    this.again = this.unit[0].slice(1).map((side, k) => [
-      stretched(side, meanIn, spreadIn),
-      stretched(this.unit[1][k + 1], meanOut, spreadOut),
-    ]);
+  simulate() {
+    this.standard = standardOf(this.now.seed, this.counts, this.standard);
+    this.shadows = shadowsOf(this.standard, this.now, this.given, this.trait("_fit").estimates);
   }
 
   /**
    * Both Gaussians that a choice of variance gives.
-   * @param {string} variance
-   * @param {Side[]} sides
+   * @param {Variance} variance
+   * @param {Sides} sides
    * @returns {[Gaussian, Gaussian]}
    */
   gaussians(variance, [inside, outside]) {
-    const { least, [variance]: of } = /** @type {any} */ (this.estimates);
+    const { estimates } = this.shadows;
+    const of = estimates[variance];
     return [
-      { mean: inside.mean, variance: varianceOf(of.in, inside, least) },
-      { mean: outside.mean, variance: varianceOf(of.out, outside, least) },
+      { mean: inside.mean, variance: varianceOf(of.in, inside, estimates.least) },
+      { mean: outside.mean, variance: varianceOf(of.out, outside, estimates.least) },
     ];
   }
 
-  get trueGaussians() {
-    const [meanIn, spreadIn, meanOut, spreadOut] = this.true;
-    return [{ mean: meanIn, variance: spreadIn ** 2 }, { mean: meanOut, variance: spreadOut ** 2 }];
-  }
-
-  /** @param {string} value */
+  /** @param {Variance} value */
   choose(value) {
-    this.variance = value;
+    this.now.variance = value;
     this.rest();
   }
 
   redraw() {
     this.now.seed = (this.now.seed + 1) % 1_000_000;
-    this.draw0();
+    this.simulate();
     this.rest();
   }
 
@@ -202,19 +317,19 @@ class LiRAView extends Playground {
 
   rest() {
     this.sliding = false;
-    this.commit({ ...this.now, variance: this.variance });
+    this.commit({ ...this.now });
     this.showControls();
     this.later();
     this.say();
   }
 
   showControls() {
-    for (const [name, { show }] of Object.entries(this.slides)) show(this.now[name]);
-    this.choice.show(this.variance);
+    for (const name of SLID) this.parts.slides[name].show(this.now[name]);
+    this.parts.choice.show(this.now.variance);
   }
 
   get logLira() {
-    const [inside, outside] = this.gaussians(this.variance, this.sides);
+    const [inside, outside] = this.gaussians(this.now.variance, this.shadows.sides);
     return logRatio(this.now.target_gap, inside, outside);
   }
 
@@ -232,22 +347,22 @@ class LiRAView extends Playground {
 
   draw() {
     const { target_gap: gap, eta } = this.now;
-    if (!this.sliding && this.dragging) this.slides.target_gap.show(gap);
+    if (!this.sliding && this.dragging) this.parts.slides.target_gap.show(gap);
     const value = this.logLira;
-    const [inside, outside] = this.trueGaussians;
+    const [inside, outside] = this.shadows.truth;
     const truth = logRatio(gap, inside, outside);
-    this.values = VARIANCES.map((name) => this.again.map((sides) => logRatio(gap, ...this.gaussians(name, sides))));
-    const flips = this.values[VARIANCES.indexOf(this.variance)].filter((one) => one >= eta).length / REDRAWS;
+    const values = VARIANCES.map((name) => this.shadows.again.map((sides) => logRatio(gap, ...this.gaussians(name, sides))));
+    const flips = values[VARIANCES.indexOf(this.now.variance)].filter((one) => one >= eta).length / REDRAWS;
     this.drawGaps();
     this.drawRatio(value);
-    this.drawStrip(value, truth);
-    const fit = this.model.get("_fit");
-    const settled = !this.dragging && !this.sliding && Math.abs(fit.log_lira - value) < 1e-6 * Math.max(1, Math.abs(value));
+    this.drawStrip(value, truth, values);
+    const fit = this.trait("_fit");
+    const settled = !this.dragging && !this.sliding && fit.log_lira !== null && Math.abs(fit.log_lira - value) < 1e-6 * Math.max(1, Math.abs(value));
     const error = settled && fit.std !== null ? ` ± ${fixedText(fit.std, 1)}` : "";
     const verdict = (/** @type {number} */ x) => (x >= eta ? "▲ memorised" : "▽ not memorised");
-    this.result.show(`${fixedText(value, 1)}${error}`, verdict(value));
-    this.truth.show(fixedText(truth, 1), verdict(truth));
-    this.flips.show(shareText(flips), flips > 0.1 && flips < 0.9 ? "chance decides" : "mostly of one mind");
+    this.parts.result.show(`${fixedText(value, 1)}${error}`, verdict(value));
+    this.parts.truth.show(fixedText(truth, 1), verdict(truth));
+    this.parts.flips.show(shareText(flips), flips > 0.1 && flips < 0.9 ? "chance decides" : "mostly of one mind");
     if (this.heard) this.hint.textContent = fit.remark ?? "";
     this.root.dataset.logLira = String(value);
   }
@@ -257,8 +372,8 @@ class LiRAView extends Playground {
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
     const x = linear(LOW, HIGH, left, right);
-    const fitted = this.gaussians(this.variance, this.sides);
-    const tallest = Math.min(0.9, Math.max(...[...fitted, ...this.trueGaussians].map((g) => density(g.mean, g))));
+    const fitted = this.gaussians(this.now.variance, this.shadows.sides);
+    const tallest = Math.min(0.9, Math.max(...[...fitted, ...this.shadows.truth].map((g) => density(g.mean, g))));
     const y = linear(0, tallest * 1.05, bottom, top);
     /** @type {(gaussian: Gaussian) => [number, number][]} */
     const curve = (gaussian) => {
@@ -273,18 +388,19 @@ class LiRAView extends Playground {
       plot.area([[left, bottom], ...points, [right, bottom]], name, 0.2);
       plot.line(points, name, 2.4);
     }
-    for (const gaussian of this.trueGaussians) plot.line(curve(gaussian), "fg", 1.2, [3, 4]);
+    for (const gaussian of this.shadows.truth) plot.line(curve(gaussian), "fg", 1.2, [3, 4]);
     plot.free();
-    context.globalAlpha = this.inside.length > 40 ? 0.55 : 0.9;
+    const [inside, outside] = this.shadows.gaps;
+    context.globalAlpha = inside.length > 40 ? 0.55 : 0.9;
     context.fillStyle = plot.colour("in");
-    for (const gap of this.inside) {
+    for (const gap of inside) {
       context.beginPath();
       context.arc(x.clip(gap), bottom + 15, 4, 0, 2 * Math.PI);
       context.fill();
     }
     context.strokeStyle = plot.colour("out");
     context.lineWidth = 1.7;
-    for (const gap of this.outside) context.strokeRect(x.clip(gap) - 3.2, bottom + 28.8, 6.4, 6.4);
+    for (const gap of outside) context.strokeRect(x.clip(gap) - 3.2, bottom + 28.8, 6.4, 6.4);
     context.globalAlpha = 1;
     plot.text("in", left - 10, bottom + 19, { colour: "in", align: "right", bold: true });
     plot.text("out", left - 10, bottom + 36, { colour: "out", align: "right", bold: true });
@@ -320,8 +436,8 @@ class LiRAView extends Playground {
     const y = linear(-12, 16, bottom, top);
     plot.area([[left, y.clip(eta)], [right, y.clip(eta)], [right, top], [left, top]], "risk", 0.09);
     plot.levels(y, 4);
-    const [inside, outside] = this.gaussians(this.variance, this.sides);
-    const [trueIn, trueOut] = this.trueGaussians;
+    const [inside, outside] = this.gaussians(this.now.variance, this.shadows.sides);
+    const [trueIn, trueOut] = this.shadows.truth;
     /** @type {(a: Gaussian, b: Gaussian) => [number, number][]} */
     const curve = (a, b) => {
       /** @type {[number, number][]} */
@@ -350,8 +466,9 @@ class LiRAView extends Playground {
   /**
    * @param {number} value
    * @param {number} truth
+   * @param {number[][]} values  of every re-draw, for each choice of variance
    */
-  drawStrip(value, truth) {
+  drawStrip(value, truth, values) {
     const plot = this.strip;
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
@@ -362,17 +479,17 @@ class LiRAView extends Playground {
     plot.area([[eta, top], [right, top], [right, bottom], [eta, bottom]], "risk", 0.09);
     const row = (bottom - top) / VARIANCES.length;
     VARIANCES.forEach((name, i) => {
-      const chosen = name === this.variance;
+      const chosen = name === this.now.variance;
       const middle = top + (i + 0.5) * row;
       if (i > 0) plot.line([[left, top + i * row], [right, top + i * row]], "line");
       plot.text(name, left - 8, middle - 2, { colour: chosen ? "fg" : "muted", align: "right", bold: chosen });
-      const share = this.values[i].filter((one) => one >= this.now.eta).length / REDRAWS;
+      const share = values[i].filter((one) => one >= this.now.eta).length / REDRAWS;
       plot.text(`${Math.round(100 * share)} % ≥ η`, left - 8, middle + 14, { colour: chosen ? "fg" : "muted", align: "right" });
       context.globalAlpha = chosen ? 0.8 : 0.75;
       context.strokeStyle = plot.colour(chosen ? "accent" : "other");
       context.lineWidth = 1.3;
       context.beginPath();
-      this.values[i].forEach((ratio, k) => {
+      values[i].forEach((ratio, k) => {
         const up = middle + (((k * 7) % 13) - 6) * (row / 34);
         context.moveTo(at(ratio), up - 5);
         context.lineTo(at(ratio), up + 5);
@@ -384,7 +501,7 @@ class LiRAView extends Playground {
     plot.text("memorised", eta + 6, top - 10, { colour: "risk-text" });
     const real = at(truth);
     plot.line([[real, top], [real, bottom]], "fg", 1.8);
-    const middle = top + (VARIANCES.indexOf(this.variance) + 0.5) * row;
+    const middle = top + (VARIANCES.indexOf(this.now.variance) + 0.5) * row;
     const px = at(value);
     context.beginPath();
     context.moveTo(px, middle - 10);

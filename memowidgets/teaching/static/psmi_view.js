@@ -7,7 +7,85 @@ import {
 import { along, classesOf, fan, pointwise, psmiOfAll, runningMeans, valuesOf } from "./psmi_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
+/** @typedef {import("./kit.js").Palette} Palette */
+/** @typedef {import("./kit.js").Slider} Slider */
+/** @typedef {import("./kit.js").Tile} Tile */
+/** @typedef {import("./psmi_maths.js").Along} Along */
+/** @typedef {import("./psmi_maths.js").Classes} Classes */
 /** @typedef {import("./psmi_maths.js").Running} Running */
+/** @typedef {ReturnType<Plot["stamp"]>} Stamp */
+
+/** @typedef {{points: DataView, labels: DataView, from_python?: boolean}} Packed */
+
+/**
+ * @typedef {object} Summary  of the cloud in so many dimensions
+ * @property {number} dimension
+ * @property {number} psmi  of the ringed point
+ * @property {number} std
+ * @property {[number, number, number]} others  5 %, median and 95 %
+ * @property {number} below  share of the points at or below 0
+ */
+
+/**
+ * @typedef {object} State  what Python and the page share
+ * @property {Packed} _cloud
+ * @property {DataView} _directions
+ * @property {number} angle
+ * @property {number} selected
+ * @property {number} dimension
+ * @property {number[]} _every_dimension
+ * @property {{point: number, psmi: number, std: number}} _official
+ * @property {Summary[]} _dimensions  empty until Python has it
+ * @property {number} _reset
+ */
+
+/**
+ * @typedef {object} Cloud  with how it is looked at
+ * @property {Float64Array} points
+ * @property {Uint8Array} labels
+ * @property {number} count  of classes
+ * @property {Float32Array} directions
+ * @property {number} angle
+ * @property {number} selected
+ * @property {number} dimension
+ */
+
+/**
+ * @typedef {object} Scored  what follows from points and labels
+ * @property {Classes} classes
+ * @property {Float64Array} psmi
+ * @property {Along[]} curves
+ */
+
+/**
+ * @typedef {object} Ringed  what belongs to the ringed point
+ * @property {number[]} curve  its value in every direction
+ * @property {{plain: Running, corrected: Running}} means
+ */
+
+/**
+ * @typedef {object} Stamped  the classes' signs, and what they were drawn for
+ * @property {Palette} palette
+ * @property {number} r
+ * @property {number} count
+ * @property {number} ratio
+ * @property {[Stamp[], Stamp[]]} signs  full and hollow
+ */
+
+/**
+ * @typedef {object} Parts  what changes on the page, plots apart
+ * @property {Slider} turn
+ * @property {ReturnType<typeof segments>} label
+ * @property {HTMLDivElement} signs
+ * @property {HTMLButtonElement} atypical
+ * @property {HTMLButtonElement} remove
+ * @property {Tile} value
+ * @property {Tile} mean
+ * @property {Tile} official
+ * @property {Tile} below
+ * @property {Slider} more
+ * @property {HTMLParagraphElement} inMore
+ */
 
 const NAMES = ["A", "B", "C", "D"];
 const SIGNS = ["●", "■", "▲", "◆"];
@@ -15,6 +93,7 @@ const FAN = 24; // directions of the mean that moves with the hand
 const STEPS = 180; // directions of the curve over all angles
 const STEP = 4; // directions between two points of a running mean
 const GLIDE = 900; // milliseconds
+const LEAST_REACH = 4.6; // from the middle to an edge
 const ABOUT = {
   name: "psmi",
   title: "PSMI: does this point go with its label?",
@@ -31,7 +110,43 @@ const ABOUT = {
   ],
 };
 
-/** One view of the playground. */
+/**
+ * @param {Cloud} cloud
+ * @returns {Scored}
+ */
+function scoredOf({ points, labels, count }) {
+  const classes = classesOf(points, labels, count);
+  const psmi = new Float64Array(labels.length);
+  psmiOfAll(points, labels, classes, fan(classes, FAN), psmi);
+  return { classes, psmi, curves: fan(classes, STEPS) };
+}
+
+/**
+ * @param {Cloud} cloud
+ * @param {Scored} scored
+ * @returns {Ringed}
+ */
+function ringedOf({ points, labels, selected, directions }, { classes, curves }) {
+  const [x, y, own] = [points[2 * selected], points[2 * selected + 1], labels[selected]];
+  return {
+    curve: valuesOf(curves, classes, x, y, own),
+    means: runningMeans(classes, directions, x, y, own, STEP),
+  };
+}
+
+/**
+ * How far from the middle all points lie, and a little more.
+ * @param {Float64Array} points
+ * @param {number} least
+ */
+function reachOf(points, least) {
+  return Math.max(least, 1.12 * points.reduce((most, x) => Math.max(most, Math.abs(x)), 0));
+}
+
+/**
+ * One view of the playground.
+ * @extends {Playground<State>}
+ */
 class PSMIView extends Playground {
   /**
    * @param {Model} model
@@ -48,112 +163,131 @@ class PSMIView extends Playground {
     this.plots = [this.cloud, this.shadow, this.values, this.strip, this.running, this.growth];
     this.glide = 0;
     this.turning = false;
-    this.turned = throttle(() => this.commit({ angle: this.angle }), 80);
+    this.turned = throttle(() => this.commit({ angle: this.now.angle }), 80);
     this.ears.later(() => this.turned.cancel());
-    this.load();
-    this.compose();
+    this.moved = false;
+    this.stale = false;
+    this.awaiting = false; // the official value of the cloud as it is
+    this.deepening = false; // likewise in more dimensions
+    this.named = 0; // how many classes have their buttons
+    /** @type {Packed | null} */
+    this.mine = null; // the cloud as it was sent last
+    /** @type {Stamped | null} */
+    this.stamped = null;
+    this.now = this.taken();
+    this.reach = reachOf(this.now.points, LEAST_REACH);
+    this.scored = scoredOf(this.now);
+    this.ringed = ringedOf(this.now, this.scored);
+    this.parts = this.compose();
+    this.nameClasses();
     this.listen();
     this.start();
     this.rest();
   }
 
-  /** Takes the cloud as Python has it. */
+  /** @returns {Cloud}  as Python has it */
+  taken() {
+    const { points, labels } = this.trait("_cloud");
+    const classes = new Uint8Array(bytesOf(labels));
+    return {
+      points: new Float64Array(bytesOf(points)),
+      labels: classes,
+      count: Math.max(...classes) + 1,
+      directions: new Float32Array(bytesOf(this.trait("_directions"))),
+      angle: this.trait("angle"),
+      selected: this.trait("selected"),
+      dimension: this.trait("dimension"),
+    };
+  }
+
   load() {
-    const { points, labels } = this.model.get("_cloud");
-    this.points = new Float64Array(bytesOf(points));
-    this.labels = new Uint8Array(bytesOf(labels));
-    this.count = Math.max(...this.labels) + 1;
-    this.directions = new Float32Array(bytesOf(this.model.get("_directions")));
-    this.angle = this.model.get("angle");
-    this.selected = this.model.get("selected");
-    this.dimension = this.model.get("dimension");
-    this.psmi = new Float64Array(this.labels.length);
-    this.reach = Math.max(4.6, 1.12 * this.points.reduce((most, x) => Math.max(most, Math.abs(x)), 0));
+    this.now = this.taken();
+    this.reach = reachOf(this.now.points, LEAST_REACH);
     this.awaiting = this.deepening = false;
     this.changed();
   }
 
+  /** @returns {Parts} */
   compose() {
     const { canvas } = this.cloud;
     canvas.tabIndex = 0;
     canvas.setAttribute("role", "application");
-    this.turn = slider({
+    const turn = slider({
       name: "direction", help: "angle of the direction, in degrees", max: 180, step: 1,
       say: (value) => `${Math.round(value)}°`,
       move: (value) => this.turnTo(value),
       rest: () => this.commitAngle(),
     });
-    this.label = segments("Label of the ringed point", [], () => {});
-    this.signs = html("div");
-    this.atypical = button("Make it atypical", "moves the ringed point into another class, or home", () => this.wander());
+    const label = segments("Label of the ringed point", [], () => {});
+    const signs = html("div");
+    const atypical = button("Make it atypical", "moves the ringed point into another class, or home", () => this.wander());
     const add = button("Add", "adds a point beside the centre of this class (double-click: where you click)", () => this.add());
-    this.remove = button("Remove", "removes the ringed point (Delete)", () => this.drop());
-    const reset = button("Start again", "the cloud as it was at first", () => this.commit({ _reset: this.model.get("_reset") + 1 }));
+    const remove = button("Remove", "removes the ringed point (Delete)", () => this.drop());
+    const reset = button("Start again", "the cloud as it was at first", () => this.commit({ _reset: this.trait("_reset") + 1 }));
     const acts = html("div", { class: "mw-row" },
-      html("span", { class: "mw-labelled" }, "its label", this.label.group), this.atypical, add, this.remove, reset);
+      html("span", { class: "mw-labelled" }, "its label", label.group), atypical, add, remove, reset);
     const help = html("span", { class: "mw-spoken", id: `mw-play-${Math.random().toString(36).slice(2)}` },
       "Arrow keys move the ringed point, Page Up and Page Down choose another, Delete removes it.");
     canvas.setAttribute("aria-describedby", help.id);
     const left = html("div", { class: "mw-play-side" },
-      panel("The points", "drag one, double-click to add, turn the line by its ends", canvas, this.signs),
-      html("div", { class: "mw-slides" }, this.turn.element), acts, help);
+      panel("The points", "drag one, double-click to add, turn the line by its ends", canvas, signs),
+      html("div", { class: "mw-slides" }, turn.element), acts, help);
     const right = html("div", { class: "mw-play-side" },
       panel("Seen along this direction", "a Gaussian per class, weighed by its size", this.shadow.canvas),
       panel("The value in every direction", "its mean is PSMI", this.values.canvas),
       panel("PSMI of every point", "nats", this.strip.canvas));
-    this.now = tile("value along the direction", "log p(θᵀx | y) − log p(θᵀx)");
-    this.mean = tile("PSMI of the ringed point", "mean over all directions of the plane");
-    this.official = tile("metrics.PSMI says", "256 random directions with control variates, computed by Python when the hand rests");
-    this.below = tile("points below 0", "share of all points whose PSMI is below 0");
+    const value = tile("value along the direction", "log p(θᵀx | y) − log p(θᵀx)");
+    const mean = tile("PSMI of the ringed point", "mean over all directions of the plane");
+    const official = tile("metrics.PSMI says", "256 random directions with control variates, computed by Python when the hand rests");
+    const below = tile("points below 0", "share of all points whose PSMI is below 0");
     const facts = html("div", { class: "mw-facts mw-span", role: "group", "aria-label": "Results" });
-    facts.append(...[this.now, this.mean, this.official, this.below].map((one) => one.element));
-    this.more = slider({
-      name: "dimensions d", help: "dimensions: the two above and noise", places: this.model.get("_every_dimension"),
-      say: String, move: (value) => this.widen(value), rest: () => this.commit({ dimension: this.dimension }),
+    facts.append(...[value, mean, official, below].map((one) => one.element));
+    const more = slider({
+      name: "dimensions d", help: "dimensions: the two above and noise", places: this.trait("_every_dimension"),
+      say: String, move: (value) => this.widen(value), rest: () => this.commit({ dimension: this.now.dimension }),
     });
-    this.inMore = html("p", { class: "mw-panel-words" });
-    const below = html("div", { class: "mw-play-side" },
+    const inMore = html("p", { class: "mw-panel-words" });
+    const even = html("div", { class: "mw-play-side" },
       panel("More and more random directions", "mean ± 2 standard errors", this.running.canvas,
         legend([["┄", "other", "plain mean"], ["━", "accent", "with control variates"], ["─", "fg", "all directions"]])));
     const deep = html("div", { class: "mw-play-side" },
       panel("The same in d dimensions", "d − 2 of them are noise", this.growth.canvas,
         legend([["▏", "accent", "the ringed point ± 2 errors"], ["▮", "other", "other points: median, 5 to 95 %"]])),
-      html("div", { class: "mw-slides" }, this.more.element), this.inMore);
-    this.body.append(left, right, facts, below, deep);
-    this.nameClasses();
-    this.showControls();
+      html("div", { class: "mw-slides" }, more.element), inMore);
+    this.body.append(left, right, facts, even, deep);
+    return { turn, label, signs, atypical, remove, value, mean, official, below, more, inMore };
   }
 
   /** Buttons and legend of as many classes as there are. */
   nameClasses() {
-    if (this.named === this.count) return;
-    this.named = this.count;
-    const classes = Array.from({ length: this.count }, (_, c) => c);
+    if (this.named === this.now.count) return;
+    this.named = this.now.count;
+    const classes = Array.from({ length: this.now.count }, (_, c) => c);
     const choices = classes.map((c) => ({ value: String(c), label: `${SIGNS[c]} ${NAMES[c]}` }));
     const label = segments("Label of the ringed point", choices, (value) => this.relabel(Number(value)));
-    this.label.group.replaceWith(label.group);
-    this.label = label;
+    this.parts.label.group.replaceWith(label.group);
+    this.parts.label = label;
     const signs = classes.map((c) => /** @type {[string, string, string]} */ ([SIGNS[c], `c${c}`, `class ${NAMES[c]}`]));
-    this.signs.replaceChildren(legend([...signs, ["○", "fg", "hollow: PSMI below 0"]]));
+    this.parts.signs.replaceChildren(legend([...signs, ["○", "fg", "hollow: PSMI below 0"]]));
   }
 
   listen() {
-    this.ears.onModel("change:_cloud", () => {
-      if (this.dragging || this.mine === this.model.get("_cloud")) return;
+    this.onTrait("_cloud", () => {
+      if (this.dragging || this.mine === this.trait("_cloud")) return;
       this.load();
       this.nameClasses();
       this.rest();
     });
-    this.ears.onModel("change:selected", () => this.choose(this.model.get("selected"), false));
-    this.ears.onModel("change:angle", () => {
-      if (!this.turning && this.model.get("angle") !== this.angle) this.turnTo(this.model.get("angle"), false);
+    this.onTrait("selected", () => this.choose(this.trait("selected"), false));
+    this.onTrait("angle", () => {
+      if (!this.turning && this.trait("angle") !== this.now.angle) this.turnTo(this.trait("angle"), false);
     });
-    this.ears.onModel("change:dimension", () => this.widen(this.model.get("dimension")));
-    this.ears.onModel("change:_official", () => {
+    this.onTrait("dimension", () => this.widen(this.trait("dimension")));
+    this.onTrait("_official", () => {
       this.awaiting = false;
       this.later();
     });
-    this.ears.onModel("change:_dimensions", () => {
+    this.onTrait("_dimensions", () => {
       this.deepening = false;
       this.later();
     });
@@ -162,7 +296,7 @@ class PSMIView extends Playground {
       move: (x, y) => this.pull(x, y),
       release: () => this.letGo(),
     });
-    this.ears.on(this.cloud.canvas, "dblclick", (event) => {
+    this.ears.on(this.cloud.canvas, "dblclick", (/** @type {MouseEvent} */ event) => {
       const corner = this.cloud.canvas.getBoundingClientRect();
       const place = this.placeAt(event.clientX - corner.left, event.clientY - corner.top);
       if (Math.hypot(place[0] - this.x, place[1] - this.y) > 16 / this.unit) this.add(...place);
@@ -178,29 +312,31 @@ class PSMIView extends Playground {
   /* ------------------------------------------------------------ what changes */
 
   get x() {
-    return this.points[2 * this.selected];
+    return this.now.points[2 * this.now.selected];
   }
 
   get y() {
-    return this.points[2 * this.selected + 1];
+    return this.now.points[2 * this.now.selected + 1];
   }
 
   get own() {
-    return this.labels[this.selected];
+    return this.now.labels[this.now.selected];
+  }
+
+  /** PSMI of the ringed point. */
+  get score() {
+    return this.scored.psmi[this.now.selected];
   }
 
   /** Works out everything again once points or labels changed. */
   changed() {
-    this.classes = classesOf(this.points, this.labels, this.count);
-    psmiOfAll(this.points, this.labels, this.classes, fan(this.classes, FAN), this.psmi);
-    this.curves = fan(this.classes, STEPS);
+    this.scored = scoredOf(this.now);
     this.followed();
   }
 
   /** Works out again what belongs to the ringed point. */
   followed() {
-    this.curve = valuesOf(this.curves, this.classes, this.x, this.y, this.own);
-    this.means = runningMeans(this.classes, this.directions, this.x, this.y, this.own, STEP);
+    this.ringed = ringedOf(this.now, this.scored);
     this.later();
   }
 
@@ -209,8 +345,8 @@ class PSMIView extends Playground {
    * @param {boolean} [tellPython]
    */
   turnTo(angle, tellPython = true) {
-    this.angle = angle;
-    this.turn.show(angle);
+    this.now.angle = angle;
+    this.parts.turn.show(angle);
     if (tellPython) {
       this.turning = true;
       this.turned();
@@ -221,7 +357,7 @@ class PSMIView extends Playground {
   commitAngle() {
     this.turned.cancel();
     this.turning = false;
-    this.commit({ angle: this.angle });
+    this.commit({ angle: this.now.angle });
     this.say();
   }
 
@@ -237,8 +373,8 @@ class PSMIView extends Playground {
    * @param {boolean} [tellPython]
    */
   choose(which, tellPython = true) {
-    if (which === this.selected || which >= this.labels.length) return;
-    this.selected = which;
+    if (which === this.now.selected || which >= this.now.labels.length) return;
+    this.now.selected = which;
     this.deepening = true;
     if (tellPython) this.commit({ selected: which });
     this.followed();
@@ -248,37 +384,37 @@ class PSMIView extends Playground {
 
   /** @param {number} dimension */
   widen(dimension) {
-    this.dimension = dimension;
-    this.more.show(dimension);
+    this.now.dimension = dimension;
+    this.parts.more.show(dimension);
     this.later();
   }
 
   /** Hands the cloud to Python, once the hand rests. */
   rest() {
-    this.reach = Math.max(this.reach, 1.12 * this.points.reduce((most, x) => Math.max(most, Math.abs(x)), 0));
+    this.reach = reachOf(this.now.points, this.reach);
     this.showControls();
     this.later();
     this.say();
   }
 
   send() {
-    this.mine = { points: new DataView(this.points.slice().buffer), labels: new DataView(this.labels.slice().buffer) };
+    this.mine = { points: new DataView(this.now.points.slice().buffer), labels: new DataView(this.now.labels.slice().buffer) };
     this.awaiting = this.deepening = true;
-    this.commit({ _cloud: this.mine, selected: this.selected });
+    this.commit({ _cloud: this.mine, selected: this.now.selected });
     this.rest();
   }
 
   /** @param {number} label */
   relabel(label) {
     if (label === this.own || !this.canLeave()) return this.showControls();
-    this.labels[this.selected] = label;
+    this.now.labels[this.now.selected] = label;
     this.changed();
     this.send();
   }
 
   /** Whether the ringed point's class keeps two points without it. */
   canLeave() {
-    return this.labels.reduce((n, label) => n + (label === this.own ? 1 : 0), 0) > 2;
+    return this.now.labels.reduce((n, label) => n + (label === this.own ? 1 : 0), 0) > 2;
   }
 
   /**
@@ -286,39 +422,40 @@ class PSMIView extends Playground {
    * @param {number} [y]
    */
   add(x, y) {
-    if (this.labels.length >= 5000) return;
+    const { points, labels } = this.now;
+    if (labels.length >= 5000) return;
     const label = this.own;
-    const aside = 0.25 * ((this.labels.length % 5) - 2); // not one on the other
-    const place = [x ?? this.classes.means[2 * label] + aside, y ?? this.classes.means[2 * label + 1] - aside];
-    this.points = Float64Array.from([...this.points, ...place]);
-    this.labels = Uint8Array.from([...this.labels, label]);
-    this.psmi = new Float64Array(this.labels.length);
-    this.selected = this.labels.length - 1;
+    const { means } = this.scored.classes;
+    const aside = 0.25 * ((labels.length % 5) - 2); // not one on the other
+    const place = [x ?? means[2 * label] + aside, y ?? means[2 * label + 1] - aside];
+    this.now.points = Float64Array.from([...points, ...place]);
+    this.now.labels = Uint8Array.from([...labels, label]);
+    this.now.selected = labels.length;
     this.changed();
     this.send();
   }
 
   drop() {
     if (!this.canLeave()) return;
-    const gone = this.selected;
-    this.points = this.points.filter((_, i) => i >> 1 !== gone);
-    this.labels = this.labels.filter((_, i) => i !== gone);
-    this.psmi = new Float64Array(this.labels.length);
-    this.selected = Math.min(gone, this.labels.length - 1);
+    const gone = this.now.selected;
+    this.now.points = this.now.points.filter((_, i) => i >> 1 !== gone);
+    this.now.labels = this.now.labels.filter((_, i) => i !== gone);
+    this.now.selected = Math.min(gone, this.now.labels.length - 1);
     this.changed();
     this.send();
   }
 
   /** Moves the ringed point into the nearest other class, or home. */
   wander() {
-    const home = this.psmi[this.selected] <= 0;
+    const home = this.score <= 0;
+    const { means } = this.scored.classes;
     let best = Infinity;
     let goal = this.own;
-    for (let c = 0; c < this.count && !home; c++) {
-      const distance = Math.hypot(this.classes.means[2 * c] - this.x, this.classes.means[2 * c + 1] - this.y);
+    for (let c = 0; c < this.now.count && !home; c++) {
+      const distance = Math.hypot(means[2 * c] - this.x, means[2 * c + 1] - this.y);
       if (c !== this.own && distance < best) [best, goal] = [distance, c];
     }
-    this.glideTo(this.classes.means[2 * goal], this.classes.means[2 * goal + 1]);
+    this.glideTo(means[2 * goal], means[2 * goal + 1]);
   }
 
   /**
@@ -326,16 +463,16 @@ class PSMIView extends Playground {
    * @param {number} y
    */
   glideTo(x, y) {
-    const [fromX, fromY, which] = [this.x, this.y, this.selected];
+    const [fromX, fromY, which] = [this.x, this.y, this.now.selected];
     const time = window.matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : GLIDE;
     const begin = performance.now();
     cancelAnimationFrame(this.glide);
     const step = (/** @type {number} */ now) => {
       const t = time === 0 ? 1 : Math.min(1, Math.max(0, (now - begin) / time));
       const s = t * t * (3 - 2 * t);
-      if (this.selected !== which || this.dragging) return;
-      this.points[2 * which] = fromX + s * (x - fromX);
-      this.points[2 * which + 1] = fromY + s * (y - fromY);
+      if (this.now.selected !== which || this.dragging) return;
+      this.now.points[2 * which] = fromX + s * (x - fromX);
+      this.now.points[2 * which + 1] = fromY + s * (y - fromY);
       this.changed();
       if (t < 1) this.glide = requestAnimationFrame(step);
       else this.send();
@@ -368,7 +505,7 @@ class PSMIView extends Playground {
    * @param {number} py
    */
   grab(px, py) {
-    const turn = (this.angle * Math.PI) / 180;
+    const turn = (this.now.angle * Math.PI) / 180;
     const [mx, my] = [px - this.cloud.width / 2, this.cloud.height / 2 - py];
     const handle = Math.min(...[1, -1].map((s) => Math.hypot(mx - s * this.arm * Math.cos(turn), my - s * this.arm * Math.sin(turn))));
     this.turning = handle < 16;
@@ -376,8 +513,9 @@ class PSMIView extends Playground {
     const [x, y] = this.placeAt(px, py);
     let best = 18 / this.unit;
     let nearest = -1;
-    for (let i = 0; i < this.labels.length; i++) {
-      const distance = Math.hypot(this.points[2 * i] - x, this.points[2 * i + 1] - y) - (i === this.selected ? 6 / this.unit : 0);
+    const { points, labels, selected } = this.now;
+    for (let i = 0; i < labels.length; i++) {
+      const distance = Math.hypot(points[2 * i] - x, points[2 * i + 1] - y) - (i === selected ? 6 / this.unit : 0);
       if (distance < best) [best, nearest] = [distance, i];
     }
     if (nearest < 0) return false;
@@ -399,8 +537,9 @@ class PSMIView extends Playground {
       return;
     }
     const inside = (/** @type {number} */ a, /** @type {number} */ most) => Math.max(-most, Math.min(most, a));
-    this.points[2 * this.selected] = inside(x, this.cloud.width / 2 / this.unit);
-    this.points[2 * this.selected + 1] = inside(y, this.cloud.height / 2 / this.unit);
+    const { points, selected } = this.now;
+    points[2 * selected] = inside(x, this.cloud.width / 2 / this.unit);
+    points[2 * selected + 1] = inside(y, this.cloud.height / 2 / this.unit);
     this.moved = true;
     this.stale = true;
     this.later();
@@ -417,18 +556,19 @@ class PSMIView extends Playground {
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const step = (event.shiftKey ? 0.02 : 0.1) * (this.reach / 4.6);
+    const step = (event.shiftKey ? 0.02 : 0.1) * (this.reach / LEAST_REACH);
     const moves = /** @type {Record<string, [number, number]>} */ ({
       ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step],
     });
-    const n = this.labels.length;
+    const n = this.now.labels.length;
+    const { points, selected } = this.now;
     if (moves[event.key]) {
-      this.points[2 * this.selected] += moves[event.key][0];
-      this.points[2 * this.selected + 1] += moves[event.key][1];
+      points[2 * selected] += moves[event.key][0];
+      points[2 * selected + 1] += moves[event.key][1];
       this.changed();
       this.send();
-    } else if (event.key === "PageDown") this.choose((this.selected + 1) % n);
-    else if (event.key === "PageUp") this.choose((this.selected + n - 1) % n);
+    } else if (event.key === "PageDown") this.choose((selected + 1) % n);
+    else if (event.key === "PageUp") this.choose((selected + n - 1) % n);
     else if (event.key === "Delete" || event.key === "Backspace") this.drop();
     else return;
     event.preventDefault();
@@ -437,25 +577,23 @@ class PSMIView extends Playground {
   /* ------------------------------------------------------------ what is shown */
 
   showControls() {
-    if (!this.turn) return;
-    this.turn.show(this.angle);
-    this.more.show(this.dimension);
-    this.label.show(String(this.own));
-    this.remove.disabled = !this.canLeave();
-    this.atypical.textContent = this.psmi[this.selected] > 0 ? "Make it atypical" : "Make it typical";
+    this.parts.turn.show(this.now.angle);
+    this.parts.more.show(this.now.dimension);
+    this.parts.label.show(String(this.own));
+    this.parts.remove.disabled = !this.canLeave();
+    this.parts.atypical.textContent = this.score > 0 ? "Make it atypical" : "Make it typical";
   }
 
   /** For those who listen to the page, once the hand rests. */
   say() {
-    if (!this.spoken || !this.classes) return;
-    const value = fixedText(this.psmi[this.selected], 2);
-    const words = `Point ${this.selected + 1} of ${this.labels.length}, class ${NAMES[this.own]}: PSMI ${value}.`;
+    const value = fixedText(this.score, 2);
+    const words = `Point ${this.now.selected + 1} of ${this.now.labels.length}, class ${NAMES[this.own]}: PSMI ${value}.`;
     this.speak(words);
     this.cloud.canvas.setAttribute("aria-label", `Cloud of points. ${words}`);
-    this.shadow.canvas.setAttribute("aria-label", `Projections at ${Math.round(this.angle)} degrees. ${words}`);
+    this.shadow.canvas.setAttribute("aria-label", `Projections at ${Math.round(this.now.angle)} degrees. ${words}`);
     this.values.canvas.setAttribute("aria-label", `The point's value in every direction. ${words}`);
     this.strip.canvas.setAttribute("aria-label", `PSMI of every point. ${words}`);
-    const { plain, corrected } = this.means;
+    const { plain, corrected } = this.ringed.means;
     const last = (/** @type {Running} */ of) => `${fixedText(of.mean.at(-1) ?? NaN, 3)} ± ${fixedText(of.error.at(-1) ?? NaN, 3)}`;
     this.running.canvas.setAttribute("aria-label", `Mean of 256 directions: plain ${last(plain)}, with control variates ${last(corrected)}.`);
     this.growth.canvas.setAttribute("aria-label", "PSMI against the number of dimensions.");
@@ -466,49 +604,53 @@ class PSMIView extends Playground {
       this.stale = false;
       this.changed();
     }
-    const turn = (this.angle * Math.PI) / 180;
-    this.sight = along(this.classes, Math.cos(turn), Math.sin(turn));
-    this.value = pointwise(this.sight, this.classes.prior, this.sight.x * this.x + this.sight.y * this.y, this.own);
+    const turn = (this.now.angle * Math.PI) / 180;
+    const sight = along(this.scored.classes, Math.cos(turn), Math.sin(turn));
+    const value = pointwise(sight, this.scored.classes.prior, sight.x * this.x + sight.y * this.y, this.own);
     this.drawCloud();
-    this.drawShadow();
-    this.drawValues();
+    this.drawShadow(sight, value);
+    this.drawValues(value);
     this.drawStrip();
     this.drawRunning();
     this.drawGrowth();
-    this.showFacts();
+    this.showFacts(value);
   }
 
-  showFacts() {
-    const psmi = this.psmi[this.selected];
-    this.now.show(fixedText(this.value, 2), `at ${Math.round(this.angle)}°`);
-    this.mean.show(fixedText(psmi, 2), psmi > 0 ? "▲ goes with its label" : "▼ below 0: at risk");
-    const official = this.model.get("_official");
-    const fresh = !this.dragging && !this.awaiting && official.point === this.selected;
-    this.official.show(
+  /** @param {number} value  along the direction */
+  showFacts(value) {
+    const psmi = this.score;
+    this.parts.value.show(fixedText(value, 2), `at ${Math.round(this.now.angle)}°`);
+    this.parts.mean.show(fixedText(psmi, 2), psmi > 0 ? "▲ goes with its label" : "▼ below 0: at risk");
+    const official = this.trait("_official");
+    const fresh = !this.dragging && !this.awaiting && official.point === this.now.selected;
+    this.parts.official.show(
       fresh ? `${fixedText(official.psmi, 3)} ± ${fixedText(official.std, 3)}` : "…",
       "256 random directions",
     );
-    const below = this.psmi.reduce((n, x) => n + (x <= 0 ? 1 : 0), 0);
-    this.below.show(shareText(below / this.psmi.length), `${below} of ${this.psmi.length}`);
-    const name = this.psmi[this.selected] > 0 ? "Make it atypical" : "Make it typical";
-    if (this.atypical.textContent !== name) this.atypical.textContent = name;
+    const n = this.scored.psmi.length;
+    const below = this.scored.psmi.reduce((sum, x) => sum + (x <= 0 ? 1 : 0), 0);
+    this.parts.below.show(shareText(below / n), `${below} of ${n}`);
+    const name = psmi > 0 ? "Make it atypical" : "Make it typical";
+    if (this.parts.atypical.textContent !== name) this.parts.atypical.textContent = name;
   }
 
   drawCloud() {
     const plot = this.cloud;
     const context = plot.begin(this.palette);
     const { width, height } = plot;
+    const { points, labels, selected, angle } = this.now;
+    const { psmi } = this.scored;
     const unit = this.unit;
-    const r = this.labels.length > 600 ? 2.6 : this.labels.length > 250 ? 3.6 : 4.6;
-    const turn = (this.angle * Math.PI) / 180;
+    const r = labels.length > 600 ? 2.6 : labels.length > 250 ? 3.6 : 4.6;
+    const turn = (angle * Math.PI) / 180;
     const [dx, dy] = [Math.cos(turn), -Math.sin(turn)];
     const [cx, cy] = [width / 2, height / 2];
     plot.line([[cx - this.arm * dx, cy - this.arm * dy], [cx + this.arm * dx, cy + this.arm * dy]], "muted", 1.5);
     const [full, hollow] = this.signsOf(r);
-    for (let i = 0; i < this.labels.length; i++) {
-      if (i === this.selected) continue;
-      const put = (this.psmi[i] > 0 ? full : hollow)[this.labels[i]];
-      put(cx + this.points[2 * i] * unit, cy - this.points[2 * i + 1] * unit);
+    for (let i = 0; i < labels.length; i++) {
+      if (i === selected) continue;
+      const put = (psmi[i] > 0 ? full : hollow)[labels[i]];
+      put(cx + points[2 * i] * unit, cy - points[2 * i + 1] * unit);
     }
     const [px, py] = [cx + this.x * unit, cy - this.y * unit];
     Object.assign(this.root.dataset, { x: px, y: py });
@@ -525,7 +667,7 @@ class PSMIView extends Playground {
     }
     this.drawChosen(plot, px, py, 7);
     const above = py > 40 ? -18 : 28;
-    const words = `PSMI ${fixedText(this.psmi[this.selected], 2)}`;
+    const words = `PSMI ${fixedText(this.score, 2)}`;
     plot.text(words, Math.min(width - 42, Math.max(42, px)), py + above, { colour: "fg", align: "center", bold: true, halo: true });
   }
 
@@ -534,7 +676,7 @@ class PSMIView extends Playground {
    * @param {number} r
    */
   signsOf(r) {
-    const { cloud, count, palette } = this;
+    const { cloud, palette, now: { count } } = this;
     const ratio = window.devicePixelRatio;
     const key = this.stamped;
     if (key && key.palette === palette && key.r === r && key.count === count && key.ratio === ratio) return key.signs;
@@ -551,8 +693,10 @@ class PSMIView extends Playground {
           if (!full) context.stroke();
         }),
       );
-    this.stamped = { palette, r, count, ratio, signs: [make(true), make(false)] };
-    return this.stamped.signs;
+    /** @type {[Stamp[], Stamp[]]} */
+    const signs = [make(true), make(false)];
+    this.stamped = { palette, r, count, ratio, signs };
+    return signs;
   }
 
   /**
@@ -567,7 +711,7 @@ class PSMIView extends Playground {
     const { context } = plot;
     const mark = new Path2D();
     sign(mark, this.own, x, y, r);
-    const below = this.psmi[this.selected] <= 0;
+    const below = this.score <= 0;
     context.fillStyle = plot.colour(below ? "bg" : `c${this.own}`);
     context.fill(mark);
     context.strokeStyle = plot.colour(`c${this.own}`);
@@ -581,17 +725,21 @@ class PSMIView extends Playground {
     context.stroke();
   }
 
-  drawShadow() {
+  /**
+   * @param {Along} sight  the classes along the direction
+   * @param {number} value
+   */
+  drawShadow(sight, value) {
     const plot = this.shadow;
     plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const { means, deviations } = this.sight;
+    const { means, deviations } = sight;
     const x = linear(-this.reach, this.reach, left, right);
-    const prior = this.classes.prior;
+    const prior = this.scored.classes.prior;
     const heights = Array.from(means, (_, c) => prior[c] / deviations[c]);
     const tall = Math.max(...heights);
     const y = (/** @type {number} */ share) => bottom - share * (bottom - top);
-    for (let c = 0; c < this.count; c++) {
+    for (let c = 0; c < this.now.count; c++) {
       /** @type {[number, number][]} */
       const outline = [];
       for (let px = left; px <= right; px += 2) {
@@ -604,39 +752,40 @@ class PSMIView extends Playground {
       plot.text(NAMES[c], Math.min(right - 8, Math.max(left + 8, place)), y(heights[c] / tall) - 5, { colour: `c${c}`, align: "center", bold: true });
     }
     plot.line([[left, bottom + 0.5], [right, bottom + 0.5]], "muted");
-    const at = x.clip(this.sight.x * this.x + this.sight.y * this.y);
+    const at = x.clip(sight.x * this.x + sight.y * this.y);
     plot.line([[at, 2], [at, bottom]], "fg", 1.6);
     this.drawChosen(plot, at, bottom, 5);
     const leftward = at > (left + right) / 2;
-    const words = `value ${fixedText(this.value, 2)}`;
+    const words = `value ${fixedText(value, 2)}`;
     plot.text(words, at + (leftward ? -9 : 9), 12, { colour: "fg", align: leftward ? "right" : "left", bold: true, halo: true });
   }
 
-  drawValues() {
+  /** @param {number} value  along the direction */
+  drawValues(value) {
     const plot = this.values;
     plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const lowest = Math.min(...this.curve);
+    const lowest = Math.min(...this.ringed.curve);
     const floor = lowest >= -1 ? -1 : -(2 ** Math.ceil(Math.log2(-lowest)));
     const x = linear(0, 180, left, right);
-    const y = linear(floor, Math.max(1.2, Math.ceil(Math.log(this.count) * 5 + 0.5) / 5), bottom, top);
+    const y = linear(floor, Math.max(1.2, Math.ceil(Math.log(this.now.count) * 5 + 0.5) / 5), bottom, top);
     plot.levels(y, 3);
     /** @type {[number, number][]} */
-    const line = this.curve.map((value, i) => [x.at((180 * i) / STEPS), y.clip(value)]);
+    const line = this.ringed.curve.map((value, i) => [x.at((180 * i) / STEPS), y.clip(value)]);
     line.push([right, line[0][1]]);
     const zero = y.at(0);
     plot.area([[left, zero], ...line.map(([px, py]) => /** @type {[number, number]} */ ([px, Math.min(py, zero)])), [right, zero]], "accent", 0.2);
     plot.area([[left, zero], ...line.map(([px, py]) => /** @type {[number, number]} */ ([px, Math.max(py, zero)])), [right, zero]], "risk", 0.24);
     plot.line(line, "fg", 1.6);
-    const mean = y.clip(this.psmi[this.selected]);
+    const mean = y.clip(this.score);
     plot.line([[left, mean], [right, mean]], "fg", 1.4, [5, 4]);
     const over = mean > top + 22;
     plot.text("mean = PSMI", right - 4, over ? mean - 5 : mean + 14, { colour: "fg", align: "right", halo: true });
-    const at = x.at(this.angle);
+    const at = x.at(this.now.angle);
     plot.line([[at, top], [at, bottom]], "fg", 1.6);
     const { context } = plot;
     context.beginPath();
-    context.arc(at, y.clip(this.value), 5, 0, 2 * Math.PI);
+    context.arc(at, y.clip(value), 5, 0, 2 * Math.PI);
     context.fillStyle = plot.colour("fg");
     context.fill();
     plot.lowerAxis(x, "direction", { ticks: [0, 45, 90, 135, 180], say: (tick) => `${tick}°` });
@@ -646,22 +795,24 @@ class PSMIView extends Playground {
     const plot = this.strip;
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
+    const { labels, count } = this.now;
+    const { psmi } = this.scored;
     let lowest = 0;
     let highest = 0;
-    for (const value of this.psmi) {
+    for (const value of psmi) {
       lowest = Math.min(lowest, value);
       highest = Math.max(highest, value);
     }
     const x = linear(lowest > -1 ? -1.1 : -1.1 * 2 ** Math.ceil(Math.log2(-lowest)), Math.max(0.8, highest * 1.08), left, right);
     const zero = x.at(0);
     plot.area([[left, top - 4], [zero, top - 4], [zero, bottom], [left, bottom]], "risk", 0.08);
-    context.globalAlpha = this.psmi.length > 600 ? 0.3 : 0.55;
-    for (let c = 0; c < this.count; c++) {
+    context.globalAlpha = psmi.length > 600 ? 0.3 : 0.55;
+    for (let c = 0; c < count; c++) {
       context.fillStyle = plot.colour(`c${c}`);
       const taken = new Uint8Array(2 * plot.width); // one line a half pixel is enough
-      for (let i = 0; i < this.psmi.length; i++) {
-        const at = x.clip(this.psmi[i]);
-        if (this.labels[i] !== c || taken[Math.floor(2 * at)] === 1) continue;
+      for (let i = 0; i < psmi.length; i++) {
+        const at = x.clip(psmi[i]);
+        if (labels[i] !== c || taken[Math.floor(2 * at)] === 1) continue;
         taken[Math.floor(2 * at)] = 1;
         context.fillRect(at - 0.7, top + 4, 1.4, bottom - top - 6);
       }
@@ -671,19 +822,19 @@ class PSMIView extends Playground {
     plot.text("at risk", zero - 7, top - 8, { colour: "risk-text", align: "right" });
     plot.text("typical", zero + 7, top - 8, { align: "left" });
     plot.lowerAxis(x, "");
-    this.drawChosen(plot, x.clip(this.psmi[this.selected]), (top + bottom) / 2, 6);
+    this.drawChosen(plot, x.clip(this.score), (top + bottom) / 2, 6);
   }
 
   drawRunning() {
     const plot = this.running;
     plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const { plain, corrected } = this.means;
-    const exact = this.psmi[this.selected];
+    const { plain, corrected } = this.ringed.means;
+    const exact = this.score;
     const early = plain.m.findIndex((m) => m >= 24);
     const wide = Math.max(0.1, 3.2 * plain.error[early], Math.abs(plain.mean[early] - exact) + 2 * plain.error[early]);
     const half = 0.1 * 2 ** Math.ceil(Math.log2(wide / 0.1));
-    const x = linear(0, this.directions.length / 2, left, right);
+    const x = linear(0, this.now.directions.length / 2, left, right);
     const y = linear(exact - half, exact + half, bottom, top);
     plot.levels(y, 4);
     plot.clip();
@@ -704,19 +855,19 @@ class PSMIView extends Playground {
     const plot = this.growth;
     plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const every = /** @type {number[]} */ (this.model.get("_every_dimension"));
-    const found = /** @type {any[]} */ (this.model.get("_dimensions"));
+    const every = this.trait("_every_dimension");
+    const found = this.trait("_dimensions");
     const x = linear(-0.4, every.length - 0.6, left, right);
     const low = Math.min(-0.5, ...found.map((one) => one.psmi - 2 * one.std));
     const high = Math.max(0.9, ...found.map((one) => Math.max(one.others[2], one.psmi)));
     const y = linear(low * 1.08, high * 1.08, bottom, top);
     plot.levels(y, 4);
-    const at = x.at(every.indexOf(this.dimension));
+    const at = x.at(every.indexOf(this.now.dimension));
     plot.area([[at - 17, top], [at + 17, top], [at + 17, bottom], [at - 17, bottom]], "accent", 0.13);
     const faint = this.deepening ? 0.35 : 1; // what the cloud before gave
     found.forEach((one) => {
       const px = x.at(every.indexOf(one.dimension));
-      const [down, middle, up] = one.others.map((/** @type {number} */ value) => y.at(value));
+      const [down, middle, up] = one.others.map((value) => y.at(value));
       plot.area([[px - 10, down], [px + 10, down], [px + 10, up], [px - 10, up]], "other", 0.45 * faint);
       plot.context.globalAlpha = faint;
       plot.line([[px - 10, middle], [px + 10, middle]], "fg", 1.4);
@@ -725,12 +876,12 @@ class PSMIView extends Playground {
     });
     plot.context.globalAlpha = 1;
     plot.lowerAxis(x, "dimensions d", { ticks: every.map((_, i) => i), say: (i) => String(every[i]) });
-    const here = found.find((one) => one.dimension === this.dimension);
+    const here = found.find((one) => one.dimension === this.now.dimension);
     const words = here && !this.deepening
       ? `In ${here.dimension} dimensions its PSMI is ${fixedText(here.psmi, 3)} ± ${fixedText(here.std, 3)}; ` +
         `${shareText(here.below)} of the points are below 0.`
       : "Python is computing …";
-    if (this.inMore.textContent !== words) this.inMore.textContent = words;
+    if (this.parts.inMore.textContent !== words) this.parts.inMore.textContent = words;
   }
 
   destroy() {

@@ -7,14 +7,67 @@ import {
 import { directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf } from "./theorem_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
+/** @typedef {import("./kit.js").Palette} Palette */
+/** @typedef {import("./kit.js").Scale} Scale */
+/** @typedef {import("./kit.js").Slider} Slider */
+/** @typedef {import("./kit.js").SliderLook} SliderLook */
+/** @typedef {import("./kit.js").Tile} Tile */
 /** @typedef {import("./theorem_maths.js").Mixture} Mixture */
+/** @typedef {import("./theorem_maths.js").Samples} Samples */
+/** @typedef {import("./theorem_maths.js").World} World */
+/** @typedef {ReturnType<typeof ratesAt>} Rates */
+
+/** @typedef {Omit<Mixture, "heavyTails"> & {heavy_tails: boolean}} Settings  the mixture as Python names it */
+/** @typedef {typeof NUMBERS[number]} Quantity */
+
+/**
+ * @typedef {object} Official  what Python says of the settings `of`; null is NaN
+ * @property {Settings} of
+ * @property {number} tau
+ * @property {[number, number]} [tpr_interval]
+ * @property {[number, number]} [fpr_interval]
+ */
+
+/** @typedef {{separation: number, outliers: number | null, others: number | null}} Means */
+
+/**
+ * @typedef {object} Shared  what Python and the page share, the settings apart
+ * @property {number} tau
+ * @property {{n: number, seed: number}} _size
+ * @property {Official} _official
+ * @property {{of?: Settings, means?: Means[]}} _by_separation  empty until Python has it
+ * @property {number[]} _every_dimension
+ */
+
+/** @typedef {Settings & Shared} State */
+
+/**
+ * @typedef {object} Population
+ * @property {string} key  of its size and seed
+ * @property {World} world
+ * @property {Samples} samples
+ * @property {Float64Array} psmi
+ */
+
+/**
+ * @typedef {object} Parts  what changes on the page, plots apart
+ * @property {Record<Quantity | "tau", Slider>} slides
+ * @property {HTMLButtonElement[]} switches
+ * @property {Tile} tpr
+ * @property {Tile} fpr
+ * @property {Tile} outliers
+ * @property {Tile} typical
+ */
 
 const BINS = 72;
+const NUMBERS = /** @type {const} */ (["epsilon", "separation", "dimension"]);
 const SWITCHES = /** @type {const} */ ([
   ["imbalance", "Imbalance", "the second class has 10 % of the samples"],
   ["overlap", "Overlap", "the deviation within a class is 3 in place of 1"],
   ["heavy_tails", "Heavy tails", "Student’s t with two degrees of freedom in place of Gaussian"],
 ]);
+const HEARD = /** @type {const} */ ([...NUMBERS, "tau", "imbalance", "overlap", "heavy_tails"]);
+const SHOWN = /** @type {const} */ (["_official", "_by_separation"]);
 const ABOUT = {
   name: "theorem",
   title: "Theorem 1: why τ = 0",
@@ -31,7 +84,24 @@ const ABOUT = {
   ],
 };
 
-/** One view of the playground. */
+/**
+ * Room for so many samples and all their randomness.
+ * @param {{n: number, seed: number}} size
+ * @returns {Population}
+ */
+function populationOf({ n, seed }) {
+  return { key: `${n} ${seed}`, world: worldOf(n, seed), samples: roomFor(n), psmi: new Float64Array(n) };
+}
+
+/** @param {number} dimension */
+function directedTo(dimension) {
+  return { dimension, directions: directionsFor(dimension) };
+}
+
+/**
+ * One view of the playground.
+ * @extends {Playground<State>}
+ */
 class TheoremView extends Playground {
   /**
    * @param {Model} model
@@ -45,36 +115,49 @@ class TheoremView extends Playground {
     this.plots = [this.cloud, this.histogram, this.means];
     this.sync = throttle(() => this.commit({ tau: this.tau }), 80);
     this.ears.later(() => this.sync.cancel());
-    this.load();
-    this.compose();
-    for (const name of ["epsilon", "separation", "dimension", "tau", ...SWITCHES.map(([trait]) => trait)]) {
-      this.ears.onModel(`change:${name}`, () => this.hear());
-    }
-    for (const name of ["_official", "_by_separation"]) this.ears.onModel(`change:${name}`, () => this.later());
+    this.sliding = false;
+    this.stale = false;
+    /** @type {Scale | null} */
+    this.scale = null; // of the histogram as it is drawn
+    /** @type {{palette: Palette, pattern: CanvasPattern} | null} */
+    this.hatched = null;
+    this.tau = this.trait("tau");
+    this.mixture = this.settings();
+    this.population = populationOf(this.trait("_size"));
+    this.directed = directedTo(this.mixture.dimension);
+    this.changed();
+    this.parts = this.compose();
+    this.showControls();
+    for (const name of HEARD) this.onTrait(name, () => this.hear());
+    for (const name of SHOWN) this.onTrait(name, () => this.later());
     this.drag(this.histogram, { press: (x) => this.pull(x), move: (x) => this.pull(x), release: () => this.rest() });
     this.start();
     this.say();
   }
 
-  load() {
-    const { n, seed } = this.model.get("_size");
-    const key = `${n} ${seed}`;
-    if (this.drawn !== key) {
-      this.drawn = key;
-      this.world = worldOf(n, seed);
-      this.samples = roomFor(n);
-      this.psmi = new Float64Array(n);
-    }
-    this.tau = this.model.get("tau");
-    /** @type {Mixture} */
-    this.mixture = {
-      epsilon: this.model.get("epsilon"),
-      separation: this.model.get("separation"),
-      dimension: this.model.get("dimension"),
-      imbalance: this.model.get("imbalance"),
-      overlap: this.model.get("overlap"),
-      heavyTails: this.model.get("heavy_tails"),
+  /** @returns {Mixture} */
+  settings() {
+    return {
+      epsilon: this.trait("epsilon"),
+      separation: this.trait("separation"),
+      dimension: this.trait("dimension"),
+      imbalance: this.trait("imbalance"),
+      overlap: this.trait("overlap"),
+      heavyTails: this.trait("heavy_tails"),
     };
+  }
+
+  /** @returns {Settings} */
+  get named() {
+    const { heavyTails, ...rest } = this.mixture;
+    return { ...rest, heavy_tails: heavyTails };
+  }
+
+  load() {
+    const { n, seed } = this.trait("_size");
+    if (this.population.key !== `${n} ${seed}`) this.population = populationOf({ n, seed });
+    this.tau = this.trait("tau");
+    this.mixture = this.settings();
     this.changed();
   }
 
@@ -87,18 +170,19 @@ class TheoremView extends Playground {
   /** Draws and scores all samples again. */
   changed() {
     const { dimension } = this.mixture;
-    if (this.directed !== dimension) this.directions = directionsFor(dimension);
-    this.directed = dimension;
-    sample(this.world, this.mixture, this.samples);
-    psmiOf(this.samples, dimension, this.directions, this.psmi);
+    const { world, samples, psmi } = this.population;
+    if (this.directed.dimension !== dimension) this.directed = directedTo(dimension);
+    sample(world, this.mixture, samples);
+    psmiOf(samples, dimension, this.directed.directions, psmi);
     this.later();
   }
 
+  /** @returns {Parts} */
   compose() {
-    /** @type {(name: "epsilon" | "separation" | "dimension", how: any) => ReturnType<typeof slider>} */
-    const make = (name, how) =>
+    /** @type {(name: Quantity, look: SliderLook) => Slider} */
+    const make = (name, look) =>
       slider({
-        ...how,
+        ...look,
         move: (value) => {
           this.sliding = true;
           this.mixture[name] = value;
@@ -107,39 +191,39 @@ class TheoremView extends Playground {
         },
         rest: () => this.rest(),
       });
-    this.slides = {
-      epsilon: make("epsilon", { name: "outliers ε", help: "share of samples whose label is a coin toss", max: 0.5, step: 0.01, say: (/** @type {number} */ x) => `${Math.round(100 * x)} %` }),
-      separation: make("separation", { name: "separation", help: "distance of the classes’ means, in deviations", max: SEPARATIONS, step: 0.1, say: (/** @type {number} */ x) => fixedText(x, 1) }),
-      dimension: make("dimension", { name: "dimension", help: "dimension of the space", places: this.model.get("_every_dimension"), say: String }),
+    const slides = {
+      epsilon: make("epsilon", { name: "outliers ε", help: "share of samples whose label is a coin toss", max: 0.5, step: 0.01, say: (x) => `${Math.round(100 * x)} %` }),
+      separation: make("separation", { name: "separation", help: "distance of the classes’ means, in deviations", max: SEPARATIONS, step: 0.1, say: (x) => fixedText(x, 1) }),
+      dimension: make("dimension", { name: "dimension", help: "dimension of the space", places: this.trait("_every_dimension"), say: String }),
       tau: slider({
         name: "threshold τ", min: -2, max: 1, step: 0.01, say: (x) => fixedText(x, 2),
         move: (value) => this.moveTau(value), rest: () => this.rest(),
       }),
     };
-    this.switches = SWITCHES.map(([trait, name, help]) => button(name, help, () => this.flip(trait)));
+    const switches = SWITCHES.map(([trait, name, help]) => button(name, help, () => this.flip(trait)));
     const zero = button("τ = 0", "the theorem’s threshold", () => {
       this.moveTau(0);
       this.rest();
     });
     const breaks = html("div", { class: "mw-row mw-span", role: "group", "aria-label": "Where it breaks" });
-    breaks.append(html("span", { class: "mw-labelled" }, "where it breaks"), ...this.switches, zero);
-    const slides = html("div", { class: "mw-slides mw-span" });
-    slides.append(...Object.values(this.slides).map(({ element }) => element));
+    breaks.append(html("span", { class: "mw-labelled" }, "where it breaks"), ...switches, zero);
+    const below = html("div", { class: "mw-slides mw-span" });
+    below.append(...Object.values(slides).map(({ element }) => element));
     const left = panel("The mixture", "the axis of the means, and one more", this.cloud.canvas,
       legend([["●", "c0", "labelled A"], ["■", "c1", "labelled B"], ["✕", "risk", "outlier with a wrong label"]]));
     const right = panel("PSMI of all samples", "drag τ", this.histogram.canvas,
       legend([["▮", "other", "others (above)"], ["▨", "risk", "outliers, wrong label"], ["▯", "risk", "outliers, right label"]]));
-    this.tpr = tile("outliers flagged", "TPR at τ");
-    this.fpr = tile("others flagged", "FPR at τ");
-    this.outliers = tile("mean PSMI of outliers", "the paper says 0; computed it is below");
-    this.typical = tile("mean PSMI of others");
+    const tpr = tile("outliers flagged", "TPR at τ");
+    const fpr = tile("others flagged", "FPR at τ");
+    const outliers = tile("mean PSMI of outliers", "the paper says 0; computed it is below");
+    const typical = tile("mean PSMI of others");
     const facts = html("div", { class: "mw-facts mw-span", role: "group", "aria-label": "Results" });
-    facts.append(...[this.tpr, this.fpr, this.outliers, this.typical].map((one) => one.element));
+    facts.append(...[tpr, fpr, outliers, typical].map((one) => one.element));
     const parting = html("div", { class: "mw-span" },
       panel("Where the paper and the computed PSMI part", "mean PSMI at every separation, by metrics.PSMI", this.means.canvas,
         legend([["●", "accent", "others"], ["▼", "risk", "outliers, computed"], ["┄", "fg", "outliers, as the theorem states it"]])));
-    this.body.append(left, right, slides, breaks, facts, parting);
-    this.showControls();
+    this.body.append(left, right, below, breaks, facts, parting);
+    return { slides, switches, tpr, fpr, outliers, typical };
   }
 
   /* ------------------------------------------------------------ what changes */
@@ -155,13 +239,14 @@ class TheoremView extends Playground {
   /** @param {number} tau */
   moveTau(tau) {
     this.tau = Math.round(tau * 1000) / 1000;
-    this.slides.tau.show(this.tau);
+    this.parts.slides.tau.show(this.tau);
     this.sync();
     this.later();
   }
 
   /** @param {number} x  pixel */
   pull(x) {
+    if (this.scale === null) return false;
     this.moveTau(Math.min(this.scale.high, Math.max(this.scale.low, this.scale.back(x))));
     return true;
   }
@@ -169,8 +254,7 @@ class TheoremView extends Playground {
   rest() {
     this.sliding = false;
     this.sync.cancel();
-    const { heavyTails, ...rest } = this.mixture;
-    this.commit({ ...rest, heavy_tails: heavyTails, tau: this.tau });
+    this.commit({ ...this.named, tau: this.tau });
     if (this.stale) this.changed();
     this.stale = false;
     this.showControls();
@@ -179,16 +263,20 @@ class TheoremView extends Playground {
   }
 
   showControls() {
-    for (const name of /** @type {const} */ (["epsilon", "separation", "dimension"])) {
-      this.slides[name].show(this.mixture[name]);
-    }
-    this.slides.tau.show(this.tau);
+    const { slides, switches } = this.parts;
+    for (const name of NUMBERS) slides[name].show(this.mixture[name]);
+    slides.tau.show(this.tau);
     const { imbalance, overlap, heavyTails } = this.mixture;
-    [imbalance, overlap, heavyTails].forEach((on, i) => this.switches[i].setAttribute("aria-pressed", String(on)));
+    [imbalance, overlap, heavyTails].forEach((on, i) => switches[i].setAttribute("aria-pressed", String(on)));
+  }
+
+  /** Means of PSMI, and what τ flags. */
+  get rates() {
+    return ratesAt(this.population.psmi, this.population.samples.kinds, this.tau);
   }
 
   say() {
-    const found = ratesAt(this.psmi, this.samples.kinds, this.tau);
+    const found = this.rates;
     const words =
       `τ ${fixedText(this.tau, 2)}: ${shareText(found.tpr)} of outliers and ${shareText(found.fpr)} of others flagged; ` +
       `mean PSMI ${fixedText(found.meanOutliers, 2)} of outliers, ${fixedText(found.meanOthers, 2)} of others.`;
@@ -205,39 +293,40 @@ class TheoremView extends Playground {
       this.stale = false;
       this.changed();
     }
-    const found = ratesAt(this.psmi, this.samples.kinds, this.tau);
+    const found = this.rates;
     this.drawCloud();
     this.drawHistogram(found);
     this.drawMeans(found);
-    const official = this.model.get("_official");
+    const official = this.trait("_official");
     const settled = !this.sliding && official.tau === this.tau && this.isOf(official.of, true);
-    const interval = (/** @type {number[] | undefined} */ ends) =>
+    const interval = (/** @type {[number, number] | undefined} */ ends) =>
       settled && ends ? `${shareText(ends[0])} to ${shareText(ends[1])}` : "";
     const none = found.outliers === 0;
-    this.tpr.show(none ? "–" : shareText(found.tpr), none ? "no outliers" : interval(official.tpr_interval) || " ");
-    this.fpr.show(shareText(found.fpr), interval(official.fpr_interval) || " ");
-    this.outliers.show(fixedText(found.meanOutliers, 3), none ? "" : `right label ${fixedText(found.meanRight, 2)}, wrong ${fixedText(found.meanWrong, 2)}`);
-    this.typical.show(fixedText(found.meanOthers, 3), found.meanOthers > 0 ? "above 0, as the theorem says" : "not above 0");
+    const { tpr, fpr, outliers, typical } = this.parts;
+    tpr.show(none ? "–" : shareText(found.tpr), none ? "no outliers" : interval(official.tpr_interval) || " ");
+    fpr.show(shareText(found.fpr), interval(official.fpr_interval) || " ");
+    outliers.show(fixedText(found.meanOutliers, 3), none ? "" : `right label ${fixedText(found.meanRight, 2)}, wrong ${fixedText(found.meanWrong, 2)}`);
+    typical.show(fixedText(found.meanOthers, 3), found.meanOthers > 0 ? "above 0, as the theorem says" : "not above 0");
     this.root.dataset.tpr = String(found.tpr);
     this.root.dataset.fpr = String(found.fpr);
   }
 
   /**
    * Whether what Python sent belongs to the settings as they are.
-   * @param {Record<string, any>} of
+   * @param {Settings | undefined} of
    * @param {boolean} separation  whether that one counts
    */
   isOf(of, separation) {
-    const { heavyTails, ...rest } = this.mixture;
-    const now = /** @type {Record<string, any>} */ ({ ...rest, heavy_tails: heavyTails });
-    return Object.keys(now).every((name) => now[name] === of?.[name] || (name === "separation" && !separation));
+    const now = this.named;
+    const names = /** @type {(keyof Settings)[]} */ (Object.keys(now));
+    return names.every((name) => now[name] === of?.[name] || (name === "separation" && !separation));
   }
 
   drawCloud() {
     const plot = this.cloud;
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const { t, side, labels, kinds } = this.samples;
+    const { t, side, labels, kinds } = this.population.samples;
     const { dimension, separation, overlap } = this.mixture;
     const wide = (separation / 2 + 3.4 * (overlap ? 3 : 1)) * 1.02;
     const x = linear(-wide, wide, left, right);
@@ -277,13 +366,13 @@ class TheoremView extends Playground {
     plot.lowerAxis(x, flat ? "the axis of the means (spread across it for the eye)" : "the axis of the means");
   }
 
-  /** @param {ReturnType<typeof ratesAt>} found */
+  /** @param {Rates} found */
   drawHistogram(found) {
     const plot = this.histogram;
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const { kinds } = this.samples;
-    const sorted = Float64Array.from(this.psmi).sort();
+    const { psmi, samples: { kinds } } = this.population;
+    const sorted = Float64Array.from(psmi).sort();
     const lowest = sorted[Math.floor(0.004 * sorted.length)];
     const highest = sorted[sorted.length - 1];
     const size = Math.max(0.02, -lowest, highest);
@@ -291,8 +380,8 @@ class TheoremView extends Playground {
     const low = -lowest > 0.4 * span ? -span : -0.5 * span;
     const x = (this.scale = linear(low, Math.min(span, Math.max(highest * 1.15, 0.5 * span)), left, right));
     const bins = [new Float64Array(BINS), new Float64Array(BINS), new Float64Array(BINS)];
-    for (let i = 0; i < this.psmi.length; i++) {
-      const bin = Math.floor(((this.psmi[i] - x.low) / (x.high - x.low)) * BINS);
+    for (let i = 0; i < psmi.length; i++) {
+      const bin = Math.floor(((psmi[i] - x.low) / (x.high - x.low)) * BINS);
       bins[kinds[i]][Math.min(BINS - 1, Math.max(0, bin))] += 1;
     }
     const others = found.n - found.outliers;
@@ -373,13 +462,13 @@ class TheoremView extends Playground {
     plot.text(words, px + (leftward ? -7 : 7), py + 4, { colour, align: leftward ? "right" : "left", halo: true });
   }
 
-  /** @param {ReturnType<typeof ratesAt>} found */
+  /** @param {Rates} found */
   drawMeans(found) {
     const plot = this.means;
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const { of, means: curve = [] } = /** @type {{of: any, means?: any[]}} */ (this.model.get("_by_separation"));
-    const values = curve.flatMap(({ outliers, others }) => [outliers ?? 0, others]);
+    const { of, means: curve = [] } = this.trait("_by_separation");
+    const values = curve.flatMap(({ outliers, others }) => [outliers ?? 0, others ?? 0]);
     const here = [found.meanOthers, Number.isNaN(found.meanOutliers) ? 0 : found.meanOutliers];
     const x = linear(0, SEPARATIONS, left, right);
     const most = Math.max(0.02, ...values, ...here);
@@ -388,8 +477,9 @@ class TheoremView extends Playground {
     plot.levels(y, 4);
     const at = x.at(this.mixture.separation);
     plot.line([[at, top], [at, bottom]], "line", 10);
-    /** @type {(name: string) => [number, number][]} */
-    const points = (name) => curve.filter((one) => one[name] !== null).map((one) => [x.at(one.separation), y.at(one[name])]);
+    /** @type {(name: "others" | "outliers") => [number, number][]} */
+    const points = (name) =>
+      curve.flatMap(({ separation, [name]: mean }) => (mean === null ? [] : [[x.at(separation), y.at(mean)]]));
     context.globalAlpha = this.isOf(of, false) ? 1 : 0.3; // what the settings before gave
     plot.line(points("others"), "accent", 2.4);
     plot.line(points("outliers"), "risk", 2.4);

@@ -1,7 +1,8 @@
-"""Fixtures that any test may use: a browser and a JupyterLab."""
+"""Fixtures that any test may use: a browser, a JupyterLab and Node."""
 
 from __future__ import annotations
 
 from tests.browser.harness import chromium, lab, notebook_page, voila_page
+from tests.javascript import node
 
-__all__ = ["chromium", "lab", "notebook_page", "voila_page"]
+__all__ = ["chromium", "lab", "node", "notebook_page", "voila_page"]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -17,33 +15,17 @@ from hypothesis import strategies as st
 from memowidgets.evaluation import clopper_pearson, roc
 from memowidgets.widgets.arrays import ErrorLevels, SortedScores, packed_log_lira, thinned_curve
 from memowidgets.widgets.assets import STATIC, script, style
+from tests.javascript import asking
 
 JS = Path(__file__).parent / "js"
 LIMIT = 50_000
 
 
 @pytest.fixture(scope="module")
-def node():
-    found = shutil.which("node")
-    if found is None:
-        pytest.skip("no Node: install nodejs")
-    return found
-
-
-@pytest.fixture(scope="module")
 def ask(node):
-    """Asks the front end, in Node."""
-    with subprocess.Popen(
-        [node, JS / "driver.mjs"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-
-        def asking(what, **question):
-            process.stdin.write(json.dumps({"what": what, **question}) + "\n")
-            process.stdin.flush()
-            return json.loads(process.stdout.readline())
-
-        yield asking
-        process.stdin.close()
+    """Asks the front end."""
+    with asking(node, JS / "driver.mjs") as ask:
+        yield ask
 
 
 def text(part):

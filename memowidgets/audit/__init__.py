@@ -1,6 +1,7 @@
 """The audit: the one object a user holds, and the only place where all rooms meet."""
 
 from memowidgets.audit.audit import Audit
+from memowidgets.audit.figures import figures_by_setting
 from memowidgets.audit.recorded import open_recorded
 
-__all__ = ["Audit", "open_recorded"]
+__all__ = ["Audit", "figures_by_setting", "open_recorded"]

@@ -1,0 +1,194 @@
+"""Several figures together: shown in a notebook, saved to a folder."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pandas as pd
+
+__all__ = ["FORMATS", "Figures"]
+
+FORMATS = ("png", "svg", "pdf")
+
+
+class Figures(Mapping[str, Any]):
+    """Charts by name, and what is known of those that could not be drawn; read-only.
+
+    Parameters
+    ----------
+    charts : mapping of str to Altair chart
+        By name, in the order in which they are shown.
+    tables : mapping of str to DataFrame
+        What is a table and no chart.
+    data : mapping of str to DataFrame
+        The numbers behind the charts.
+    missing : mapping of str to str
+        Names of figures that were not drawn, and why.
+    notes : mapping of str to sequence of str
+        What a reader of a figure must know.
+
+    Examples
+    --------
+    >>> from memowidgets.charts import shadow_curves
+    >>> table = pd.DataFrame({"n_shadows": [4, 8], "auc": [0.8, 0.9]})
+    >>> chart = shadow_curves(table.assign(auc_low=0.7, auc_high=0.95))
+    >>> Figures({"shadows": chart}, missing={"roc": "no ground truth"})
+    Figures: shadows
+      not drawn: roc (no ground truth)
+    """
+
+    def __init__(
+        self,
+        charts: Mapping[str, Any],
+        tables: Mapping[str, pd.DataFrame] | None = None,
+        data: Mapping[str, pd.DataFrame] | None = None,
+        missing: Mapping[str, str] | None = None,
+        notes: Mapping[str, Iterable[str]] | None = None,
+    ) -> None:
+        self._charts = dict(charts)
+        self.tables = MappingProxyType(dict(tables or {}))
+        self.data = MappingProxyType(dict(data or {}))
+        self.missing = MappingProxyType(dict(missing or {}))
+        self.notes = MappingProxyType({name: tuple(said) for name, said in (notes or {}).items()})
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._charts:
+            return self._charts[name]
+        if name in self.missing:
+            raise KeyError(f"{name} was not drawn: {self.missing[name]}")
+        if name in self.tables:
+            raise KeyError(f"{name} is a table: it is in .tables")
+        raise KeyError(f"unknown figure {name!r}; there are {', '.join(self._charts) or 'none'}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._charts)
+
+    def __len__(self) -> int:
+        return len(self._charts)
+
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        formats: str | Iterable[str] = FORMATS,
+        overwrite: bool = False,
+        scale: float = 3.0,
+    ) -> list[Path]:
+        """Write every figure in every format, and every table as CSV; asks no network.
+
+        Parameters
+        ----------
+        folder : path-like
+            Made if it is not there.
+        formats : {"png", "svg", "pdf"}, or several
+            Of the charts.
+        overwrite : bool
+            Whether files that are there may be replaced.
+        scale : float
+            Pixels of a PNG for each CSS pixel; 3 is about 290 dots an inch on a page.
+
+        Returns
+        -------
+        list of Path
+            The files.
+
+        Raises
+        ------
+        ValueError
+            If a format is unknown, or `scale` is not above 0.
+        FileExistsError
+            If a file is there and `overwrite` is off; nothing is written then.
+        """
+        formats = [formats] if isinstance(formats, str) else list(formats)
+        unknown = [name for name in formats if name not in FORMATS]
+        if unknown or not formats:
+            said = ", ".join(map(repr, unknown)) or "none"
+            raise ValueError(f"unknown format {said}; valid: {', '.join(FORMATS)}")
+        if not scale > 0:
+            raise ValueError(f"scale must be above 0, not {scale}")
+        place = Path(folder)
+        files = [place / f"{name}.{kind}" for name in self for kind in formats]
+        files += [place / f"{name}.csv" for name in self.tables]
+        there = [] if overwrite else [file for file in files if file.exists()]
+        if there:
+            raise FileExistsError(
+                f"{there[0]}{f' and {len(there) - 1} more' if len(there) > 1 else ''} are there "
+                "already: choose another folder, or overwrite=True"
+            )
+        place.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            _write(file, self._rendered(file, scale))
+        return files
+
+    def _rendered(self, file: Path, scale: float) -> bytes:
+        kind = file.suffix[1:]
+        if kind == "csv":
+            return self.tables[file.stem].to_csv().encode()
+        return rendered(self._charts[file.stem], kind, scale)
+
+    def __repr__(self) -> str:
+        lines = [f"Figures: {', '.join(self._charts) or 'none'}"]
+        if self.tables:
+            lines.append(f"  tables: {', '.join(self.tables)}")
+        lines += [f"  not drawn: {name} ({reason})" for name, reason in self.missing.items()]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """All of them as pictures in the page itself."""
+        parts = [_table(name, table) for name, table in self.tables.items()]
+        parts += [self._picture(name) for name in self]
+        if self.missing:
+            items = "".join(
+                f"<li><b>{html.escape(name)}</b>: {html.escape(reason)}</li>"
+                for name, reason in self.missing.items()
+            )
+            parts.append(f"<p>Not drawn:</p><ul>{items}</ul>")
+        return f"<div>{''.join(parts)}</div>"
+
+    def _picture(self, name: str) -> str:
+        chart = self._charts[name]
+        picture = base64.b64encode(rendered(chart, "svg", 1.0)).decode()
+        words = html.escape(str(chart.description))
+        notes = "".join(f"<br>{html.escape(note)}" for note in self.notes.get(name, ()))
+        return (
+            f'<figure style="margin:0 0 1.5em"><img alt="{words}" '
+            f'src="data:image/svg+xml;base64,{picture}" style="max-width:100%">'
+            f"<figcaption><b>{html.escape(name)}</b>. {words}{notes}</figcaption></figure>"
+        )
+
+
+def rendered(chart: Any, kind: str, scale: float) -> bytes:
+    """A chart as a file's content, drawn in this process."""
+    if kind == "svg":
+        text = io.StringIO()
+        chart.save(text, format="svg")
+        return text.getvalue().encode()
+    content = io.BytesIO()
+    more = {"scale_factor": scale} if kind == "png" else {}
+    chart.save(content, format=kind, **more)
+    return content.getvalue()
+
+
+def _table(name: str, table: pd.DataFrame) -> str:
+    shown = table.to_html(float_format=lambda value: f"{value:.4g}", na_rep="")
+    return f"<p><b>{html.escape(name)}</b></p>{shown}"
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Write under a temporary name first: a killed process leaves no half a file."""
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(file)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,218 @@
+"""The look that all figures share: colours, light and dark, and pictures without a network."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+if TYPE_CHECKING:
+    import altair as alt
+
+__all__ = ["DARK", "LIGHT", "Theme", "finished", "spoken", "theme_named"]
+
+Chart = TypeVar("Chart")
+
+_SPOKEN = {
+    "psmi": "PSMI",
+    "loss": "loss",
+    "logit_gap": "logit gap",
+    "mahalanobis": "Mahalanobis",
+    "baseline": "baseline",
+    "log_lira": "log-LiRA",
+    "attack_success_rate": "attack success rate (global LiRA)",
+    "counterfactual": "counterfactual memorisation",
+    "rmia": "RMIA",
+    "auc": "AUC",
+    "rho": "Spearman's ρ with all shadow models",
+}
+_SCORES = ("psmi", "loss", "logit_gap", "mahalanobis", "baseline")
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+_DASHES = ([1, 0], [7, 3], [2, 2], [8, 3, 2, 3], [5, 5], [1, 3])
+_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours of one theme; the same as in the widgets, each thing in the same one everywhere.
+
+    Attributes
+    ----------
+    background, text, muted, line : str
+        Of the page, its words, its lesser words, its grid.
+    memorized, other : str
+        Samples that are memorised, and the others.
+    accent : str
+        What stands alone in a figure.
+    train, test : str
+        Members, and held-out samples.
+    scores : tuple of str
+        PSMI, loss, logit gap, Mahalanobis, baseline; then one for anything else.
+    cells : (str, str)
+        Few samples, and many.
+    """
+
+    background: str
+    text: str
+    muted: str
+    line: str
+    memorized: str
+    other: str
+    accent: str
+    train: str
+    test: str
+    scores: tuple[str, ...]
+    cells: tuple[str, str]
+
+    def styles(self, names: Iterable[str]) -> dict[str, tuple[str, list[int], str]]:
+        """Colour, dashes and shape of each name; a known score always has its own."""
+        names = list(dict.fromkeys(names))
+        places = {name: _SCORES.index(name) for name in names if name in _SCORES}
+        free = [i for i in (5, *range(len(_SCORES))) if i not in places.values()] or [5]
+        others = [name for name in names if name not in places]
+        places |= {name: free[i % len(free)] for i, name in enumerate(others)}
+        return {name: (self.scores[i], list(_DASHES[i]), _SHAPES[i]) for name, i in places.items()}
+
+
+LIGHT = Theme(
+    background="#ffffff",
+    text="#1f2328",
+    muted="#5b6670",
+    line="#d4dade",
+    memorized="#c2334b",
+    other="#5f7a92",
+    accent="#1c5d8c",
+    train="#1f2328",
+    test="#7a5a12",
+    scores=("#1c5d8c", "#b45a09", "#0f7a5c", "#8a4a9e", "#5b6670", "#7a5a12"),
+    cells=("#bcd3e4", "#0b3555"),
+)
+DARK = Theme(
+    background="#15191d",
+    text="#e6eaee",
+    muted="#a4b0ba",
+    line="#3b444c",
+    memorized="#ee6b80",
+    other="#7793ab",
+    accent="#72b7ea",
+    train="#e6eaee",
+    test="#e0b65c",
+    scores=("#72b7ea", "#f0a24e", "#58c9a5", "#cf9ae0", "#a4b0ba", "#e0b65c"),
+    cells=("#24506f", "#c3e3fb"),
+)
+_THEMES = {"light": LIGHT, "dark": DARK}
+
+
+def theme_named(name: str) -> Theme:
+    """The theme of that name.
+
+    Raises
+    ------
+    ValueError
+        If there is none; the message lists the valid ones.
+    """
+    if name not in _THEMES:
+        raise ValueError(f"unknown theme {name!r}; valid: {', '.join(_THEMES)}")
+    return _THEMES[name]
+
+
+def spoken(name: str) -> str:
+    """A column's or a score's name as a reader says it."""
+    return _SPOKEN.get(name, name.replace("_", " "))
+
+
+def styled(
+    theme: Theme,
+    field: str,
+    names: Sequence[str],
+    labels: Mapping[str, str] | None = None,
+    marks: Sequence[str] = ("color", "strokeDash"),
+    **legend: Any,
+) -> dict[str, Any]:
+    """Encodings that tell the names in a field apart by colour and by a second sign.
+
+    `labels` are what the field holds in place of the names.
+    """
+    import altair as alt
+
+    styles = theme.styles(names)
+    domain = [(labels or {}).get(name, spoken(name)) for name in styles]
+    ranges = dict(
+        zip(("color", "strokeDash", "shape"), zip(*styles.values(), strict=True), strict=True)
+    )
+    drawn_as = {"symbolType": "stroke", "symbolSize": 500} if "strokeDash" in marks else {}
+    shown = alt.Legend(**{"title": None, "symbolOpacity": 1, **drawn_as, **legend})
+    kinds = {"color": alt.Color, "strokeDash": alt.StrokeDash, "shape": alt.Shape}
+    return {
+        mark: kinds[mark](
+            f"{field}:N",
+            scale=alt.Scale(domain=domain, range=list(ranges[mark])),
+            legend=shown,
+        )
+        for mark in marks
+    }
+
+
+def finished(chart: Chart, theme: Theme, description: str) -> Chart:
+    """A chart in a theme that shows itself as a picture, and says in words what it shows."""
+    top = cast("Any", chart).properties(
+        background=theme.background, description=description, padding=8
+    )
+    top = top.configure(**_configuration(theme))
+    kind: Any = type(top)
+    object.__setattr__(top, "__class__", _offline(kind))
+    return cast("Chart", top)
+
+
+def _configuration(theme: Theme) -> dict[str, Any]:
+    words = {"labelColor": theme.muted, "titleColor": theme.text, "titleFontWeight": "normal"}
+    sizes = {"labelFontSize": 11, "titleFontSize": 12}
+    return {
+        "font": _FONT,
+        "axis": {
+            **words,
+            **sizes,
+            "gridColor": theme.line,
+            "gridOpacity": 0.55,
+            "domainColor": theme.muted,
+            "tickColor": theme.muted,
+            "titlePadding": 7,
+        },
+        "legend": {
+            **words,
+            **sizes,
+            "labelColor": theme.text,
+            "labelLimit": 420,
+            "symbolStrokeWidth": 2,
+            "symbolSize": 70,
+            "rowPadding": 4,
+        },
+        "title": {
+            "color": theme.text,
+            "subtitleColor": theme.muted,
+            "fontSize": 12,
+            "fontWeight": 600,
+            "subtitleFontSize": 11,
+            "anchor": "start",
+            "frame": "group",
+            "offset": 8,
+        },
+        "view": {"stroke": theme.line},
+        "text": {"color": theme.text, "fontSize": 11},
+    }
+
+
+class _Picture:
+    """Shows itself as an SVG picture: Altair's own way asks a CDN for its scripts."""
+
+    def _repr_mimebundle_(self, *_args: Any, **_kwargs: Any) -> dict[str, str]:
+        picture = io.StringIO()
+        cast("alt.Chart", self).save(picture, format="svg")
+        return {"image/svg+xml": picture.getvalue(), "text/plain": "a chart"}
+
+
+@cache
+def _offline(kind: type[Any]) -> type[Any]:
+    return type(f"Offline{kind.__name__}", (_Picture, kind), {})

@@ -1,0 +1,164 @@
+"""Figures of the ground truth: two definitions of memorisation, and how many shadow models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from memowidgets.charts.look import finished, spoken, theme_named
+from memowidgets.charts.tables import checked
+
+if TYPE_CHECKING:
+    import altair as alt
+
+__all__ = ["memorization_scatter", "shadow_curves"]
+
+_CELLS = 40
+
+
+def memorization_scatter(
+    values: pd.DataFrame,
+    x: str = "counterfactual",
+    y: str = "attack_success_rate",
+    spearman: pd.DataFrame | None = None,
+    theme: str = "light",
+) -> alt.LayerChart:
+    """Two definitions of memorisation against each other, samples counted in cells.
+
+    Parameters
+    ----------
+    values : DataFrame
+        A row a sample, as `MemorizationComparison.values`.
+    x, y : str
+        The columns to draw.
+    spearman : DataFrame, optional
+        As `MemorizationComparison.spearman`: ρ of the two goes above the figure.
+    theme : {"light", "dark"}
+        Colours.
+
+    Returns
+    -------
+    altair.LayerChart
+        At most 1600 cells, darker (in the dark theme: lighter) where more samples are (paper,
+        Appendix C).
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, the table is empty, or a value is NaN.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"counterfactual": [0.1, 2.0], "attack_success_rate": [0.5, 0.9]})
+    >>> len(memorization_scatter(table).layer)
+    1
+    """
+    import altair as alt
+
+    colors = theme_named(theme)
+    checked(values, "the table", [], [x, y])
+    cells = _counted(values, x, y)
+    drawn = (
+        alt.Chart(cells)
+        .mark_rect()
+        .encode(
+            x=alt.X("x:Q", title=spoken(x)),
+            x2="x2:Q",
+            y=alt.Y("y:Q", title=spoken(y), scale=alt.Scale(zero=False)),
+            y2="y2:Q",
+            color=alt.Color(
+                "samples:Q",
+                title="samples",
+                scale=alt.Scale(type="log", range=list(colors.cells)),
+                legend=alt.Legend(format="d", tickCount=4),
+            ),
+        )
+    )
+    title = alt.Undefined if spearman is None else alt.Title(_rho(spearman, x, y))
+    return finished(
+        alt.LayerChart(layer=[drawn], width=340, height=260, title=title),
+        colors,
+        f"{spoken(y)} against {spoken(x)} of {len(values)} samples.",
+    )
+
+
+def _counted(values: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    """Cells that hold samples, and how many."""
+    counts, across, up = np.histogram2d(values[x], values[y], bins=_CELLS)
+    columns, rows = np.nonzero(counts)
+    return pd.DataFrame(
+        {
+            "x": across[columns],
+            "x2": across[columns + 1],
+            "y": up[rows],
+            "y2": up[rows + 1],
+            "samples": counts[columns, rows].astype(int),
+        }
+    )
+
+
+def _rho(spearman: pd.DataFrame, x: str, y: str) -> str:
+    """Spearman's ρ of a pair, in a line."""
+    checked(spearman, "the table of correlations", ["a", "b", "low", "high"])
+    found = spearman[[{a, b} == {x, y} for a, b in zip(spearman["a"], spearman["b"], strict=True)]]
+    checked(found, f"the table of correlations, for {x} and {y},", [], ["rho", "low", "high", "n"])
+    row = found.iloc[0]
+    return (
+        f"Spearman's ρ {row['rho']:.3f} ({row['low']:.3f} to {row['high']:.3f}), "
+        f"{row['n']:.0f} samples"
+    )
+
+
+def shadow_curves(table: pd.DataFrame, value: str = "auc", theme: str = "light") -> alt.LayerChart:
+    """A number against the number of shadow models, with its band.
+
+    Parameters
+    ----------
+    table : DataFrame
+        As `Audit.shadow_curve` returns it. Sizes at which no subset has a value (NaN) are left
+        out.
+    value : {"auc", "memorized", "agreement", "rho"}
+        What to draw.
+    theme : {"light", "dark"}
+        Colours.
+
+    Returns
+    -------
+    altair.LayerChart
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, or there is nothing to draw.
+
+    Examples
+    --------
+    >>> row = {"n_shadows": [4, 8], "auc": [0.8, 0.9], "auc_low": [0.7, 0.85]}
+    >>> len(shadow_curves(pd.DataFrame({**row, "auc_high": [0.9, 0.95]})).layer)
+    2
+    """
+    import altair as alt
+
+    colors = theme_named(theme)
+    columns = [value, f"{value}_low", f"{value}_high"]
+    checked(table, "the table", columns, ["n_shadows"])
+    known = checked(
+        table.dropna(subset=columns), f"the table, where {value} is known,", [], columns
+    )
+    base = alt.Chart(known[["n_shadows", *columns]]).encode(
+        x=alt.X("n_shadows:Q", title="shadow models", scale=alt.Scale(type="log", base=2))
+    )
+    band = base.mark_area(opacity=0.22, color=colors.accent).encode(
+        y=alt.Y(f"{value}_low:Q", title=spoken(value), scale=alt.Scale(zero=False)),
+        y2=f"{value}_high:Q",
+    )
+    line = base.mark_line(point={"color": colors.accent}, color=colors.accent).encode(
+        y=f"{value}:Q"
+    )
+    return finished(
+        alt.LayerChart(layer=[band, line], width=400, height=230),
+        colors,
+        f"{spoken(value)} from up to {known['n_shadows'].max()} shadow models.",
+    )

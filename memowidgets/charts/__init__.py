@@ -1,13 +1,10 @@
 """Altair figures: a data frame in, a chart out."""
 
 from memowidgets.charts.areas import auc_by_eta, auc_by_layer, auc_by_setting
-from memowidgets.charts.course import (
-    histograms_of_log_lira,
-    loss_and_accuracy,
-    over_training,
-    training_curves,
-)
+from memowidgets.charts.course import over_training
 from memowidgets.charts.gallery import FORMATS, Figures
+from memowidgets.charts.histograms import histograms_of_log_lira
+from memowidgets.charts.learning import loss_and_accuracy, training_curves
 from memowidgets.charts.roc import roc_curves, roc_panels, roc_table
 from memowidgets.charts.truth import memorization_scatter, shadow_curves
 

@@ -46,7 +46,8 @@ def checked(
     missing = [name for name in (*columns, *numbers) if name not in table]
     if missing:
         there = ", ".join(map(str, table.columns)) or "none"
-        raise ValueError(f"{what} lacks the columns {', '.join(missing)}; it has {there}")
+        said = "the columns " if len(missing) > 1 else ""
+        raise ValueError(f"{what} lacks {said}{', '.join(missing)}; it has {there}")
     if table.empty:
         raise ValueError(f"{what} has no rows: there is nothing to draw")
     for name in numbers:

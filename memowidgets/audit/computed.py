@@ -1,0 +1,227 @@
+"""What an audit can say at once: numbers from disk, and why others are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from memowidgets.store import StoreError
+
+if TYPE_CHECKING:
+    from memowidgets.audit.audit import Audit
+    from memowidgets.evaluation import Evaluation
+
+__all__ = ["Computed", "NotThereError", "Reason", "Truth", "areas", "named", "said"]
+
+_MOST_NAMED = 4
+
+Truth = str | ArrayLike
+Reason = str | Exception
+
+
+class NotThereError(Exception):
+    """A number that is not computed; the message says how it can be.
+
+    `what` is the sentence with ``{}`` where the checkpoint goes, so that several that differ in
+    nothing else are said at once.
+    """
+
+    def __init__(self, what: str, checkpoint: str = "") -> None:
+        super().__init__(what.replace("{}", checkpoint))
+        self.what, self.checkpoint = what, checkpoint
+
+
+class Computed:
+    """An audit's numbers, as far as they need no training and no forward pass.
+
+    Parameters
+    ----------
+    audit : Audit
+        Whose.
+    eta, truth
+        As in `Audit.evaluate`.
+    compute : bool
+        Whether scores may be computed from passes on disk.
+
+    Raises
+    ------
+    ValueError
+        If the truth is unknown, or no mask of the members.
+    """
+
+    def __init__(self, audit: Audit, eta: float, truth: Truth, compute: bool) -> None:
+        self.audit, self.eta, self.truth, self.compute = audit, eta, truth, compute
+        self._by_lira = isinstance(truth, str) and truth == "log_lira"
+        if not self._by_lira:
+            self.memorized()  # a truth that can't be meant is no reason to draw nothing
+        self.no_truth = self._why_no_truth() if self._by_lira else None
+
+    def memorized(self) -> pd.Series:
+        """What counts as memorised, by id."""
+        return self.audit._truth(self.truth, self.eta)  # noqa: SLF001 - the same room
+
+    @property
+    def positives(self) -> str:
+        """What counts as memorised, as a reader says it."""
+        if self._by_lira:
+            return "memorised at the end"
+        return "canaries" if isinstance(self.truth, str) else "memorised as given"
+
+    def name(self, checkpoint: str) -> str:
+        """A checkpoint's own name."""
+        return self.audit._catalogue.record(checkpoint).name  # noqa: SLF001 - the same room
+
+    def log_lira(self, checkpoint: str = "final") -> pd.Series:
+        """Log-LiRA at a checkpoint.
+
+        Raises
+        ------
+        NotThereError
+            If there is none, or it needs more than what is on disk.
+        """
+        audit = self.audit
+        try:
+            name = self.name(checkpoint)
+            shadows = audit._shadows  # noqa: SLF001 - the same room
+            if len(shadows) and name not in shadows.checkpoints():
+                raise NotThereError(
+                    "the shadow models kept no logit gaps at {}: name such checkpoints in "
+                    "audit.run_shadows(n, checkpoints=[…]) of a new run",
+                    name,
+                )
+            if len(shadows) and not self._gaps_known(name):
+                raise NotThereError(
+                    "log-LiRA at {} needs a forward pass of the target: audit.log_lira(…) makes it",
+                    name,
+                )
+            return audit.log_lira(name)
+        except (ValueError, StoreError) as error:
+            raise NotThereError(str(error)) from error
+
+    def evaluation(
+        self,
+        metric: str,
+        checkpoint: str = "prediction",
+        layer: str = "last",
+        eta: float | None = None,
+        truth: Truth | None = None,
+    ) -> Evaluation:
+        """A score held against the truth.
+
+        Raises
+        ------
+        NotThereError
+            If it is not computed, and may or can not be.
+        """
+        truth = self.truth if truth is None else truth
+        try:
+            name = self.name(checkpoint)
+            if metric == "baseline":
+                self._refuse_baseline(name)
+            elif not self.audit.is_computed(metric, layer, name):
+                self._refuse_work(metric, layer, name)
+            return self.audit.evaluate(metric, layer, name, self.eta if eta is None else eta, truth)
+        except (ValueError, StoreError) as error:
+            raise NotThereError(str(error)) from error
+
+    def evaluations(
+        self, metrics: Iterable[str], checkpoint: str = "prediction", **options: Any
+    ) -> tuple[dict[str, Evaluation], list[Reason]]:
+        """Those of several scores that are there, and why others are not."""
+        if self.no_truth and "truth" not in options:
+            return {}, [self.no_truth]
+        found: dict[str, Evaluation] = {}
+        why: list[Reason] = []
+        for metric in metrics:
+            try:
+                found[metric] = self.evaluation(metric, checkpoint, **options)
+            except NotThereError as error:
+                why.append(error)
+        return found, why
+
+    def canaries(self) -> bool:
+        """Whether some members are canaries, and some are not."""
+        known = self.audit.member_data.canaries
+        return known is not None and bool(known.any() and not known.all())
+
+    def _refuse_baseline(self, name: str) -> None:
+        try:
+            self.log_lira(name)
+        except NotThereError as error:
+            raise NotThereError(f"no baseline: {error.what}", error.checkpoint) from error
+
+    def _refuse_work(self, metric: str, layer: str, name: str) -> None:
+        place = "" if layer == "last" else f', layer="{layer}"'
+        call = f'audit.score("{metric}"{place}, checkpoint=…)'
+        if not self._passed(name):
+            raise NotThereError(f"{metric} at {{}} needs a forward pass: {call} makes it", name)
+        if not self.compute:
+            raise NotThereError(
+                f"{metric} at {{}} is not computed{'' if layer == 'last' else f' at layer {layer}'}"
+                f": {call}, or audit.figures(compute=True)",
+                name,
+            )
+
+    def _passed(self, name: str) -> bool:
+        """Whether the target's forward pass is on disk."""
+        return self.audit.is_computed("loss", checkpoint=name)
+
+    def _gaps_known(self, name: str) -> bool:
+        """Whether the target's logit gaps, and those of all shadow models, are on disk."""
+        from memowidgets.audit.as_target import ShadowAudit
+
+        audit = self.audit
+        if isinstance(audit, ShadowAudit):  # the first target is one of its shadow models
+            asks_the_model = audit._can_compute  # noqa: SLF001 - the same room
+            return not asks_the_model or audit._run.has(f"targets/first/{name}")  # noqa: SLF001
+        return self._passed(name)
+
+    def _why_no_truth(self) -> str | None:
+        try:
+            if len(self.log_lira()):
+                return None
+            reason = "no member is in two shadow models and out of two others"
+        except NotThereError as error:
+            reason = str(error)
+        hint = '; audit.figures(truth="canaries") needs none' if self.canaries() else ""
+        return f"no ground truth: {reason}{hint}"
+
+
+def areas(found: Mapping[str, Evaluation], **more: Any) -> pd.DataFrame:
+    """Rows as `Audit.compare` has them."""
+    return pd.DataFrame(
+        [
+            {
+                "metric": metric,
+                **more,
+                "auc": result.auc,
+                "auc_low": result.auc_interval[0],
+                "auc_high": result.auc_interval[1],
+                "n": result.n,
+                "n_memorized": result.n_memorized,
+            }
+            for metric, result in found.items()
+        ]
+    )
+
+
+def said(reasons: Iterable[Reason]) -> list[str]:
+    """Each different reason once, with all checkpoints that it holds for."""
+    places: dict[str, list[str]] = {}
+    for reason in reasons:
+        what = reason.what if isinstance(reason, NotThereError) else str(reason)
+        there = places.setdefault(what, [])
+        if isinstance(reason, NotThereError) and reason.checkpoint not in there:
+            there.append(reason.checkpoint)
+    return [what.replace("{}", named(there)) for what, there in places.items()]
+
+
+def named(names: Sequence[str]) -> str:
+    """Some of them, and how many more."""
+    if len(names) <= _MOST_NAMED:
+        return ", ".join(names)
+    first = names[: _MOST_NAMED - 1]
+    return f"{', '.join(first)} and {len(names) - len(first)} more"

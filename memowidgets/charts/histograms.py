@@ -1,0 +1,145 @@
+"""Histograms of log-LiRA over training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from memowidgets.charts.look import Theme, finished, theme_named
+from memowidgets.charts.tables import MOST_ROWS, checked
+
+if TYPE_CHECKING:
+    import altair as alt
+
+__all__ = ["histograms_of_log_lira"]
+
+_STEP = 0.5  # width of a bin of log-LiRA, in nats
+_TICKS = [0, 1, 10, 100, 1000, 10_000, 100_000, 1_000_000]
+
+
+def histograms_of_log_lira(
+    values: pd.DataFrame,
+    eta: float = 4.0,
+    clip: tuple[float, float] = (-10.0, 20.0),
+    theme: str = "light",
+) -> alt.ConcatChart:
+    """How many samples have which log-LiRA, checkpoint by checkpoint.
+
+    Parameters
+    ----------
+    values : DataFrame
+        ``checkpoint`` (as a reader says it) and ``log_lira``, a row a sample and checkpoint.
+    eta : float
+        A sample is memorised from here on.
+    clip : (float, float)
+        For drawing only: what lies beyond is counted in the outermost bins.
+    theme : {"light", "dark"}
+        Colours.
+
+    Returns
+    -------
+    altair.ConcatChart
+        A panel a checkpoint, with the share at η or above in its title (paper, Appendix E). Bins
+        are half a nat wide and η is an edge of one, so that the colours count exactly.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, the table is empty, a value is NaN, or η is not within `clip`.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"checkpoint": "epoch 1", "log_lira": [0.1, 0.2, 7.0]})
+    >>> chart = histograms_of_log_lira(table)
+    >>> chart.concat[0].title.subtitle
+    '33.3% memorised (1 of 3)'
+    """
+    import altair as alt
+
+    colors = theme_named(theme)
+    checked(values, "the table of log-LiRA", ["checkpoint"], ["log_lira"])
+    if not clip[0] < eta < clip[1]:
+        raise ValueError(f"eta must lie within clip, {clip[0]:g} to {clip[1]:g}, but is {eta:g}")
+    counted = {
+        str(name): _binned(rows["log_lira"].to_numpy(dtype=float), eta, clip)
+        for name, rows in values.groupby("checkpoint", sort=False)
+    }
+    n_rows = sum(len(bins) for bins in counted.values())
+    if n_rows > MOST_ROWS:
+        raise ValueError(f"{len(counted)} checkpoints are too many for one figure: choose some")
+    edges = np.concatenate(
+        [bins[["left", "right"]].to_numpy().ravel() for bins in counted.values()]
+    )
+    tallest = max(int(bins["samples"].max()) for bins in counted.values())
+    panels = [
+        _histogram(name, bins, eta, (edges.min(), edges.max()), tallest, colors)
+        for name, bins in counted.items()
+    ]
+    columns = min(len(panels), 3)
+    chart: alt.ConcatChart = alt.ConcatChart(concat=panels, columns=columns, spacing=20)
+    chart = chart.resolve_scale(color="shared")
+    return finished(
+        chart,
+        colors,
+        f"Histograms of log-LiRA at {len(panels)} checkpoints; memorised from {eta:g} on.",
+    )
+
+
+def _binned(values: Any, eta: float, clip: tuple[float, float]) -> pd.DataFrame:
+    """Samples in bins of half a nat, counted from η: its sign tells who is memorised."""
+    lowest = int(np.floor((clip[0] - eta) / _STEP))
+    highest = int(np.ceil((clip[1] - eta) / _STEP)) - 1
+    places, samples = np.unique(
+        np.floor((values - eta) / _STEP).clip(lowest, highest), return_counts=True
+    )
+    return pd.DataFrame(
+        {
+            "left": eta + places * _STEP,
+            "right": eta + (places + 1) * _STEP,
+            "samples": samples,
+            "kind": np.where(places >= 0, "memorised (log-LiRA ≥ η)", "others"),
+        }
+    )
+
+
+def _histogram(
+    name: str,
+    bins: pd.DataFrame,
+    eta: float,
+    across: tuple[float, float],
+    tallest: int,
+    colors: Theme,
+) -> alt.LayerChart:
+    import altair as alt
+
+    n = int(bins["samples"].sum())
+    memorized = int(bins.loc[bins["left"] >= eta, "samples"].sum())
+    scale = alt.Scale(type="symlog", constant=1, domain=[0, tallest], nice=False)
+    ticks = [tick for tick in _TICKS if tick <= tallest]
+    bars = (
+        alt.Chart(bins.assign(zero=0))
+        .mark_rect()
+        .encode(
+            x=alt.X("left:Q", title="log-LiRA, nats", scale=alt.Scale(domain=across, nice=False)),
+            x2="right:Q",
+            y=alt.Y("zero:Q", scale=scale, title="samples", axis=alt.Axis(values=ticks)),
+            y2="samples:Q",
+            color=alt.Color(
+                "kind:N",
+                scale=alt.Scale(
+                    domain=["memorised (log-LiRA ≥ η)", "others"],
+                    range=[colors.memorized, colors.other],
+                ),
+                legend=alt.Legend(title=None, orient="bottom"),
+            ),
+        )
+    )
+    line = alt.Chart(pd.DataFrame({"left": [eta]})).mark_rule(strokeDash=[4, 3], color=colors.muted)
+    return alt.LayerChart(
+        layer=[bars, line.encode(x="left:Q")],
+        width=180,
+        height=120,
+        title=alt.Title(name, subtitle=f"{memorized / n:.1%} memorised ({memorized} of {n})"),
+    )

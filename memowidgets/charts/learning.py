@@ -1,0 +1,225 @@
+"""Figures of how the target learns: drop of the median loss, loss and accuracy by epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from memowidgets.charts.look import Theme, finished, theme_named
+from memowidgets.charts.tables import MOST_ROWS, checked, thinned
+
+if TYPE_CHECKING:
+    import altair as alt
+
+__all__ = ["loss_and_accuracy", "marked_prediction", "training_curves"]
+
+_CURVES = {
+    "drop": "median loss, share dropped",
+    "train_accuracy": "training accuracy",
+    "test_accuracy": "held-out accuracy",
+}
+_DASHES = ([1, 0], [6, 3], [2, 2])
+_SIDES = {"train": "training", "test": "held out"}
+_WIDTH, _HEIGHT = 270, 170
+
+
+def training_curves(checkpoints: pd.DataFrame, theme: str = "light") -> alt.LayerChart:
+    """How the target learns: the drop of the median loss, and accuracy, by epoch.
+
+    Parameters
+    ----------
+    checkpoints : DataFrame
+        As `Audit.checkpoints` returns it: ``epoch``, ``drop``, ``train_accuracy``,
+        ``test_accuracy`` (may be NaN), ``prediction``.
+    theme : {"light", "dark"}
+        Colours.
+
+    Returns
+    -------
+    altair.LayerChart
+        A vertical rule marks the checkpoint that the ρ rule chose (paper, Figure 3). In a
+        notebook it shows itself as a picture, without a network.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, or the table is empty.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame(
+    ...     {
+    ...         "epoch": [0, 1],
+    ...         "drop": [0.0, 0.96],
+    ...         "train_accuracy": [0.1, 0.9],
+    ...         "test_accuracy": [0.1, 0.8],
+    ...         "prediction": [False, True],
+    ...     }
+    ... )
+    >>> len(training_curves(table).layer)
+    3
+    """
+    import altair as alt
+
+    what, colors = "the table of checkpoints", theme_named(theme)
+    numbers = ("epoch", "drop", "train_accuracy")
+    checked(checkpoints, what, (*_CURVES, "prediction"), numbers)
+    curves = checkpoints.melt("epoch", list(_CURVES), "curve", "share").dropna()
+    curves["curve"] = curves["curve"].map(_CURVES)
+    curves, _ = thinned(curves, "epoch", ["share"], ["curve"], MOST_ROWS - 2)
+    names = list(_CURVES.values())
+    legend = alt.Legend(title=None, symbolType="stroke", symbolSize=500)
+    palette = (colors.accent, colors.train, colors.test)
+    lines = (
+        alt.Chart(curves)
+        .mark_line()
+        .encode(
+            x=alt.X("epoch:Q", title="epoch"),
+            y=alt.Y("share:Q", title="share", scale=alt.Scale(domainMax=1)),
+            color=alt.Color("curve:N", scale=alt.Scale(domain=names, range=palette), legend=legend),
+            strokeDash=alt.StrokeDash(
+                "curve:N", scale=alt.Scale(domain=names, range=_DASHES), legend=legend
+            ),
+        )
+    )
+    marks = marked_prediction(checkpoints, colors, 208)
+    return finished(
+        alt.LayerChart(layer=[lines, *marks], width=420, height=220),
+        colors,
+        f"Drop of the median loss and accuracy at {len(checkpoints)} checkpoints.",
+    )
+
+
+def loss_and_accuracy(checkpoints: pd.DataFrame, theme: str = "light") -> alt.HConcatChart:
+    """Loss and accuracy of members and held-out samples, with the best epoch of each.
+
+    Parameters
+    ----------
+    checkpoints : DataFrame
+        As `Audit.checkpoints` returns it: ``epoch``, ``train_loss``, ``train_accuracy``,
+        ``test_loss`` and ``test_accuracy`` (NaN where nothing was held out), ``prediction``.
+    theme : {"light", "dark"}
+        Colours.
+
+    Returns
+    -------
+    altair.HConcatChart
+        A ring marks the epoch of the best held-out value, the first of equals; a vertical rule
+        the checkpoint that the ρ rule chose (paper, Appendix E, the first two rows).
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, the table is empty, or a number of the members is NaN.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"epoch": [0, 1], "prediction": [False, True]})
+    >>> for name in ("train_loss", "train_accuracy", "test_loss", "test_accuracy"):
+    ...     table[name] = [0.9, 0.5]
+    >>> len(loss_and_accuracy(table).hconcat)
+    2
+    """
+    import altair as alt
+
+    columns = ("test_loss", "test_accuracy", "prediction")
+    checked(
+        checkpoints,
+        "the table of checkpoints",
+        columns,
+        ("epoch", "train_loss", "train_accuracy"),
+    )
+    colors = theme_named(theme)
+    panels = [_both_sides(checkpoints, kind, colors) for kind in ("loss", "accuracy")]
+    return finished(
+        alt.HConcatChart(hconcat=panels, spacing=28),
+        colors,
+        f"Loss and accuracy of members and held-out samples at {len(checkpoints)} checkpoints.",
+    )
+
+
+def _both_sides(checkpoints: pd.DataFrame, kind: str, colors: Theme) -> alt.LayerChart:
+    """One panel: members and held-out samples."""
+    import altair as alt
+
+    renamed = checkpoints.rename(columns={f"{side}_{kind}": name for side, name in _SIDES.items()})
+    curves = renamed.melt("epoch", list(_SIDES.values()), "samples", kind).dropna()
+    curves, _ = thinned(curves, "epoch", [kind], ["samples"], MOST_ROWS // 2 - 4)
+    names = list(_SIDES.values())
+    legend = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize=500)
+    color = alt.Color(
+        "samples:N",
+        scale=alt.Scale(domain=names, range=[colors.train, colors.test]),
+        legend=legend,
+    )
+    dash = alt.StrokeDash(
+        "samples:N", scale=alt.Scale(domain=names, range=list(_DASHES[:2])), legend=legend
+    )
+    scale = alt.Scale(domainMin=0) if kind == "loss" else alt.Scale(domainMax=1)
+    axis = alt.Axis(format="%") if kind == "accuracy" else alt.Axis()
+    lines = (
+        alt.Chart(curves)
+        .mark_line()
+        .encode(
+            x=alt.X("epoch:Q", title="epoch"),
+            y=alt.Y(
+                f"{kind}:Q",
+                title="loss, nats" if kind == "loss" else "accuracy",
+                scale=scale,
+                axis=axis,
+            ),
+            color=color,
+            strokeDash=dash,
+        )
+    )
+    best = _best(checkpoints, kind)
+    ring = alt.Chart(best).mark_point(size=90, color=colors.test, strokeWidth=2, filled=False)
+    layers = [
+        lines,
+        *marked_prediction(checkpoints, colors, 12 if kind == "loss" else _HEIGHT - 12),
+        ring.encode(x="epoch:Q", y=f"{kind}:Q"),
+    ]
+    return alt.LayerChart(
+        layer=layers, width=_WIDTH, height=_HEIGHT, title=_titled(best, kind, colors)
+    )
+
+
+def _best(checkpoints: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """The row of the best held-out value, the first of equals; none where nothing is held out."""
+    held_out = checkpoints[["epoch", f"test_{kind}"]].set_axis(["epoch", kind], axis=1).dropna()
+    best = held_out[kind].min() if kind == "loss" else held_out[kind].max()
+    return pd.DataFrame(held_out[held_out[kind] == best].head(1))
+
+
+def _titled(best: pd.DataFrame, kind: str, colors: Theme) -> alt.Title:
+    """What a panel shows, and the best of it."""
+    import altair as alt
+
+    name = kind.capitalize()
+    if best.empty:
+        return alt.Title(name, subtitle="nothing was held out")
+    epoch, value = best.iloc[0]
+    shown = f"{value:.1%}" if kind == "accuracy" else f"{value:.3f}"
+    said = f"best held out: {shown} at epoch {epoch:g}"
+    return alt.Title(name, subtitle=said, subtitleColor=colors.test)
+
+
+def marked_prediction(checkpoints: pd.DataFrame, colors: Theme, y: int) -> list[alt.Chart]:
+    """A vertical rule at the checkpoint that the ρ rule chose, and what it is."""
+    import altair as alt
+
+    chosen = checkpoints.loc[checkpoints["prediction"].astype(bool), ["epoch"]]
+    late = bool(len(chosen)) and chosen["epoch"].iloc[0] > checkpoints["epoch"].mean()
+    rule = alt.Chart(chosen).mark_rule(strokeDash=[4, 3], color=colors.muted).encode(x="epoch:Q")
+    label = (
+        alt.Chart(chosen)
+        .mark_text(
+            align="right" if late else "left",
+            dx=-6 if late else 6,
+            y=y,
+            color=colors.muted,
+        )
+        .encode(x="epoch:Q", text=alt.value("ρ: predict here"))
+    )
+    return [rule, label]

@@ -63,10 +63,12 @@ class ArraysAudit(Audit):
     """
 
     def __init__(self, given: Given, path: str | os.PathLike[str] | None, seed: int) -> None:
+        if isinstance(seed, bool) or seed != int(seed) or seed < 0:
+            raise ValueError(f"seed must be a whole number from 0, not {seed!r}")
         everything = np.arange(len(given.data))
         nothing = np.empty(0, dtype=np.int64)
         self._given, self._run = given, _Memory()
-        self._manifest = {"seed": seed, "layers": list(given.layers), "training": {}}
+        self._manifest = {"seed": int(seed), "layers": list(given.layers), "training": {}}
         self._model, self._data, self._device = None, given.data, "cpu"
         self._design = Design(everything, everything, nothing, everything, all_members=False)
         self._held_out = given.data.take(nothing)

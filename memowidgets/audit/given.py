@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit.given_samples import dataset_of
@@ -211,11 +212,8 @@ def _of_options(logits: Numbers, data: Dataset) -> Numbers:
 
 def _log_lira(values: Any, ids: NDArray[np.str_]) -> Floats:
     """One value a sample; a Series of ids is put in order."""
-    if hasattr(values, "reindex") and hasattr(values, "index"):
-        names = [str(name) for name in values.index]
-        if set(names) <= set(ids.tolist()):
-            by_id = dict(zip(names, np.asarray(values, dtype=np.float64), strict=True))
-            values = np.array([by_id.get(name, np.nan) for name in ids.tolist()])
+    if isinstance(values, pd.Series):
+        values = _by_id(values, ids.tolist())
     array = _array("log_lira", values).astype(np.float64)
     if array.shape != ids.shape:
         raise ValueError(
@@ -231,6 +229,22 @@ def _log_lira(values: Any, ids: NDArray[np.str_]) -> Floats:
     if np.isnan(array).all():
         raise ValueError("log_lira is NaN for every sample: leave it out")
     return array
+
+
+def _by_id(values: pd.Series, ids: list[str]) -> Any:
+    """A series in the order of the ids; one that is only numbered stays as it is."""
+    if isinstance(values.index, pd.RangeIndex):
+        return values.to_numpy()
+    names = [str(name) for name in values.index]
+    known = set(ids)
+    unknown = [name for name in names if name not in known]
+    if unknown or len(set(names)) < len(names):
+        wrong = unknown[0] if unknown else next(n for n in names if names.count(n) > 1)
+        raise ValueError(
+            f"log_lira is indexed by {wrong!r}, which is no sample's id or stands there twice: "
+            "give ids=, or an array in the order of the labels"
+        )
+    return pd.Series(np.asarray(values, dtype=np.float64), names).reindex(ids).to_numpy()
 
 
 def _canaries(values: Any, n: int) -> NDArray[np.bool_] | None:

@@ -1,0 +1,536 @@
+"""An audit of anyone's own arrays says what the rooms say, and refuses what does not fit."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import memowidgets as mw
+from memowidgets.decisions import Decision
+from memowidgets.edits import Edit
+from memowidgets.memorization import log_lira
+from memowidgets.store import StoreError
+from tests.audit.conftest import small_audit
+
+N, CLASSES, SHADOWS = 240, 3, 24
+NAMES = [f"patient-{i:03d}" for i in range(N)]
+
+
+def arrays(seed: int = 0) -> dict:
+    """Classes well apart; the first ten samples have a wrong label and are memorised."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(N) % CLASSES
+    seen = labels.copy()
+    seen[:10] = (seen[:10] + 1) % CLASSES
+    place = 5 * np.eye(CLASSES, 12)[seen]
+    members = rng.random((SHADOWS, N)) < 0.5
+    gaps = rng.normal(size=(SHADOWS, N)) + np.where(np.arange(N) < 10, 9, 0.2) * members
+    logits = rng.normal(size=(N, CLASSES)) + 3 * np.eye(CLASSES)[labels]
+    logits[np.arange(10), labels[:10]] += 6
+    return {
+        "labels": labels,
+        "representations": {
+            "early": rng.normal(size=(N, 4)),
+            "late": rng.normal(size=(N, 12)) + place,
+        },
+        "logits": logits,
+        "shadow_gaps": gaps.astype(np.float32),
+        "shadow_members": members,
+    }
+
+
+def audit_of(**changes) -> mw.Audit:
+    given = arrays() | changes
+    return mw.Audit.from_arrays(**{k: v for k, v in given.items() if v is not None})
+
+
+@pytest.fixture(scope="module")
+def audit() -> mw.Audit:
+    return audit_of()
+
+
+# What it says
+
+
+def test_scores_are_those_of_the_metrics_room(audit):
+    parts = arrays()
+    y, logits = parts["labels"], parts["logits"]
+    for number, (name, X) in enumerate(parts["representations"].items(), start=1):
+        expected = mw.metrics.PSMI(random_state=0).fit(X, y).score_samples(X, y)
+        np.testing.assert_array_equal(audit.score("psmi", layer=name), expected)
+        assert audit.score("psmi", layer=number).equals(audit.score("psmi", layer=name))
+        expected = mw.metrics.Mahalanobis().fit(X).score_samples(X)
+        np.testing.assert_array_equal(audit.score("mahalanobis", layer=name), expected)
+    np.testing.assert_allclose(audit.score("loss"), mw.metrics.loss(logits, y))
+    np.testing.assert_allclose(audit.score("logit_gap"), mw.metrics.logit_gap(logits, y))
+    assert audit.score("psmi").equals(audit.score("psmi", layer="late"))
+    assert audit.layers == ("early", "late")
+
+
+def test_the_truth_is_that_of_the_memorization_room(audit):
+    parts = arrays()
+    target = mw.metrics.logit_gap(parts["logits"], parts["labels"])
+    given = parts["shadow_gaps"], parts["shadow_members"], target
+    for variance, tolerance in (("shrunk", 1e-4), ("global", 1e-9)):  # its prior is searched for
+        found, expected = audit.log_lira(variance=variance), log_lira(*given, variance)
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+    values, errors = audit.log_lira(return_std=True)
+    assert values.equals(audit.log_lira())
+    assert np.isfinite(errors).all()
+    memorized = audit.log_lira() >= 4
+    evaluation = audit.evaluate("psmi")
+    expected = mw.evaluation.roc(audit.score("psmi"), memorized)
+    assert evaluation.auc == expected.auc
+    assert evaluation.n_memorized == memorized.sum() >= 10
+    assert audit.evaluate("psmi", uncertain=True).n_memorized > 0
+    np.testing.assert_array_equal(audit.score("baseline"), -audit.log_lira())
+
+
+def test_it_answers_as_the_run_that_its_arrays_come_from(finished):
+    record = finished._catalogue.final()
+    made = finished._pass(record, None)
+    name, members, gaps, _ = finished.member_gaps()
+    audit = mw.Audit.from_arrays(
+        labels=finished.labels,
+        representations={layer: made.representation(layer) for layer in finished.layers},
+        logits=made.logits(),
+        samples=finished.member_data,
+        shadow_gaps=gaps,
+        shadow_members=members,
+    )
+    for metric in ("psmi", "loss", "logit_gap", "mahalanobis"):
+        ours, theirs = audit.score(metric), finished.score(metric, checkpoint="final")
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+        assert ours.index.equals(theirs.index)
+    assert audit.log_lira().equals(finished.log_lira())
+    flagged, expected = audit.flagged(0.1), finished.flagged(0.1, checkpoint="final")
+    pd.testing.assert_frame_equal(flagged, expected)
+    for column in ("median_loss", "train_loss", "train_accuracy"):
+        ours, theirs = audit.checkpoints[column].iloc[0], finished.checkpoints.loc[name, column]
+        assert ours == pytest.approx(theirs, abs=1e-5)
+    by_canaries = audit.evaluate("psmi", truth="canaries")
+    assert by_canaries.auc == finished.evaluate("psmi", checkpoint="final", truth="canaries").auc
+
+
+def test_the_rest_of_the_audit_works_on_it(audit):
+    table = audit.compare(layers="all", checkpoints="all")
+    assert table[["metric", "layer"]].to_numpy().tolist() == [
+        ["psmi", "early"], ["psmi", "late"], ["loss", ""], ["logit_gap", ""],
+        ["mahalanobis", "early"], ["mahalanobis", "late"],
+    ]  # fmt: skip
+    comparison = audit.compare_memorization(n_bootstrap=10)
+    assert comparison.values["counterfactual"].nlargest(10).index.isin(audit.members[:10]).all()
+    curve = audit.shadow_curve(repeats=2)
+    assert curve["n_shadows"].tolist() == [4, 8, 16, SHADOWS]
+    found = audit.flagged(0.0)
+    assert set(audit.members[:10]) <= set(found.index)
+    assert found.columns.tolist() == ["score", "std", "label", "guess", "p_label", "log_lira"]
+    mask = np.arange(N) < 10
+    assert audit.evaluate("psmi", truth=mask).n_memorized == 10
+    norm = audit.score(lambda x, _z, _y: -np.linalg.norm(x, axis=1), name="norm")
+    assert norm.name == "norm"
+
+
+def test_there_is_one_checkpoint_by_all_its_names(audit):
+    for name in ("prediction", "final", "given"):
+        assert audit.score("loss", checkpoint=name).equals(audit.score("loss"))
+    with pytest.raises(ValueError, match="has one, which is called given, prediction and final"):
+        audit.score("loss", checkpoint=2.0)
+    assert audit.checkpoints.index.tolist() == ["given"]
+    assert audit.checkpoints[["epoch", "step", "drop", "test_loss"]].isna().all(axis=None)
+
+
+def test_a_log_lira_as_given_is_the_truth():
+    values = np.where(np.arange(N) < 10, 9.0, -1.0)
+    values[50] = np.nan
+    audit = audit_of(log_lira=values, shadow_gaps=None, shadow_members=None)
+    found = audit.log_lira()
+    assert len(found) == N - 1
+    assert found.attrs["left_out"] == 1
+    assert audit.evaluate("psmi").n_memorized == 10
+    assert audit.has_ground_truth
+    with pytest.raises(ValueError, match="need shadow_gaps= and shadow_members= beside logits="):
+        audit.log_lira(return_std=True)
+    both = audit_of(log_lira=values)
+    assert both.log_lira().equals(found)
+    assert both.log_lira(variance="global").equals(audit_of().log_lira(variance="global"))
+
+
+def test_a_series_by_id_is_put_in_order():
+    values = pd.Series(np.arange(N, dtype=float), NAMES).sample(frac=1, random_state=1)
+    audit = audit_of(log_lira=values, ids=NAMES)
+    assert audit.log_lira().tolist() == list(range(N))
+    part = audit_of(log_lira=values.drop(NAMES[3]), ids=NAMES)
+    assert NAMES[3] not in part.log_lira().index
+
+
+def test_lists_and_tensors_are_arrays():
+    import torch
+
+    parts = arrays()
+    tensors = {
+        "labels": torch.from_numpy(parts["labels"]),
+        "representations": torch.from_numpy(parts["representations"]["late"]).requires_grad_(),
+        "logits": torch.from_numpy(parts["logits"]).bfloat16(),
+        "shadow_gaps": torch.from_numpy(parts["shadow_gaps"]),
+        "shadow_members": torch.from_numpy(parts["shadow_members"]),
+    }
+    lists = {name: tensor.tolist() for name, tensor in tensors.items()}
+    one, other = mw.Audit.from_arrays(**tensors), mw.Audit.from_arrays(**lists)
+    assert one.score("psmi").equals(other.score("psmi"))
+    assert one.log_lira().equals(other.log_lira())
+    assert one.score("psmi").equals(audit_of().score("psmi"))
+
+
+def test_layers_with_numbers_go_by_their_numbers():
+    X = arrays()["representations"]["late"]
+    audit = audit_of(representations={12: X, 3: X[:, :2]})
+    assert audit.layers == ("3", "12")
+    assert audit.score("psmi", layer=12).equals(audit.score("psmi"))
+
+
+def test_what_has_more_axes_is_flattened():
+    X = arrays()["representations"]["late"]
+    cubes = audit_of(representations=X.reshape(N, 3, 2, 2))
+    assert cubes.score("psmi").equals(audit_of(representations=X).score("psmi"))
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_two_or_three_samples_have_a_loss(n):
+    audit = mw.Audit.from_arrays(labels=[0, 1, 1][:n], logits=np.eye(3)[:n] * 3)
+    assert len(audit.score("loss")) == n
+    assert np.isfinite(audit.score("logit_gap")).all()
+
+
+def test_a_class_with_one_sample_is_left_unscored_and_named():
+    labels = arrays()["labels"].copy()
+    labels[7] = 3
+    logits = np.hstack([arrays()["logits"], np.zeros((N, 1))])
+    audit = audit_of(labels=labels, logits=logits, ids=NAMES)
+    with pytest.warns(UserWarning, match="1 members have no score, .* patient-007"):
+        scores = audit.score("psmi")
+    assert len(scores) == N - 1
+    assert "1 members are left out" in " ".join(audit.evaluate("psmi").warnings)
+
+
+def test_the_guard_speaks_where_the_model_has_not_learned():
+    logits = np.random.default_rng(0).normal(size=(N, CLASSES)) / 10
+    audit = audit_of(logits=logits)
+    (note,) = audit.warnings_at("prediction")
+    assert note.startswith("the median training loss is 1.")
+    assert "predict nothing" in note
+    assert not audit.checkpoints["learned"].any()
+    with pytest.warns(UserWarning, match="has not learned its task"):
+        audit.flagged(0.0)
+    assert note in audit._repr_html_()
+
+
+# Samples
+
+
+def questions(n: int) -> mw.data.MCQDataset:
+    rows = [
+        {"question": f"Which ward, {i}?", "choices": list("wxyz"[: 2 + i % 3]), "answer": i % 2}
+        for i in range(n)
+    ]
+    return mw.data.MCQDataset.from_records(rows)
+
+
+def test_a_question_has_its_own_options():
+    data = questions(60)
+    logits = np.random.default_rng(0).normal(size=(60, 4))
+    logits[:, 3] = 50.0  # which only every third question has
+    audit = mw.Audit.from_arrays(data.labels, logits=logits, samples=data)
+    without = data.n_choices < 4
+    own = mw.metrics.logit_gap(
+        np.where(np.arange(4) >= data.n_choices[:, None], -np.inf, logits), data.labels
+    )
+    np.testing.assert_allclose(audit.score("logit_gap"), own)
+    assert (audit.score("logit_gap")[without] > -20).all()
+    probabilities = audit.probabilities()
+    assert (probabilities[without, 3] == 0).all()
+    assert (probabilities[data.n_choices == 2, 2] == 0).all()
+
+
+def test_the_guard_counts_a_questions_own_options():
+    rows = [{"question": f"{i}?", "choices": ["x", "y"], "answer": i % 2} for i in range(40)]
+    rows.append({"question": "?", "choices": list("vwxyz"), "answer": 0})
+    data = mw.data.MCQDataset.from_records(rows)
+    logits = np.zeros((41, 5))
+    logits[np.arange(41), data.labels] = 0.5  # 0.47 nats of log(2) = 0.69, far below half of log(5)
+    audit = mw.Audit.from_arrays(data.labels, logits=logits, samples=data)
+    assert "half of log(2) = 0.35" in audit.warnings_at("final")[0]
+
+
+RECORDS = [
+    {"question": f"{i}?", "choices": ["x", "y", "z"], "answer": "x", "id": f"q{i}"}
+    for i in range(N)
+]
+
+
+@pytest.mark.parametrize(
+    ("samples", "kind", "name"),
+    [
+        ([f"text {i}" for i in range(N)], "TextDataset", "007"),
+        ([{"text": f"text {i}", "id": f"t{i}"} for i in range(N)], "TextDataset", "t7"),
+        (pd.Series([f"text {i}" for i in range(N)]), "TextDataset", "007"),
+        (RECORDS, "MCQDataset", "q7"),
+        (pd.DataFrame(RECORDS), "MCQDataset", "q7"),
+        (np.zeros((N, 8, 8), np.uint8), "ImageDataset", "007"),
+    ],
+)
+def test_samples_of_every_kind_are_shown_and_kept(samples, kind, name):
+    audit = audit_of(samples=samples)
+    assert type(audit.data).__name__ == kind
+    np.testing.assert_array_equal(audit.data.labels, arrays()["labels"])
+    audit.decision_log.decide([name], "remove")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the black images are duplicates
+        kept = audit.kept()
+    assert len(kept) == N - 1
+    assert name not in kept.ids.tolist()
+    dashboard = audit.dashboard()
+    dashboard.compute()
+    dashboard.wait()
+    assert dashboard.bar.computed, dashboard.bar._message
+    assert dashboard.inspector.decisions["id"].tolist() == [name]
+    dashboard.close()
+
+
+def test_an_anonymised_text_is_kept_in_its_new_words(tmp_path):
+    audit = audit_of(samples=[f"text {i}" for i in range(N)])
+    audit.edits_file = tmp_path / "edits.jsonl"
+    audit.decision_log.edit("007", Edit("a patient"))
+    assert audit.kept()[7] == "a patient"
+    assert audit.kept()[8] == "text 8"
+
+
+def test_without_samples_ids_are_shown_and_nothing_is_kept(audit):
+    assert audit.member_data[3].id == "003"
+    with pytest.raises(StoreError, match="only their ids: give samples="):
+        audit.kept()
+
+
+def test_a_dataset_brings_its_names_and_canaries():
+    data = mw.data.load_digits(canaries=0.1).take(range(100))
+    audit = mw.Audit.from_arrays(data.labels, logits=np.eye(10)[data.labels] * 9, samples=data)
+    assert audit.members.tolist() == data.ids.tolist()
+    assert audit.flagged(metric="logit_gap", tau=99)["canary"].sum() == data.canaries.sum()
+
+
+# Decisions
+
+
+def test_decisions_are_kept_where_asked_and_nowhere_else(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    audit_of().decision_log.decide(["003"], "remove")
+    assert not list(tmp_path.iterdir())
+    first = audit_of(path=tmp_path / "mine")
+    first.decision_log.decide(["003"], "remove", note="names a patient")
+    first.score("psmi")
+    again = audit_of(path=tmp_path / "mine")
+    assert again.decision_log["003"] == Decision("remove", "names a patient")
+    assert Path(again.path) == tmp_path / "mine"
+    files = {p.name for p in (tmp_path / "mine").iterdir() if not p.name.startswith(".")}
+    assert files == {"arrays.json", "decisions.csv"}
+    with pytest.raises(ValueError, match="decisions on other samples"):
+        audit_of(path=tmp_path / "mine", ids=NAMES)
+
+
+def test_the_folder_of_a_run_is_refused(tmp_path):
+    small_audit(tmp_path)
+    with pytest.raises(ValueError, match="holds a run: choose another folder"):
+        audit_of(path=tmp_path)
+
+
+# What is missing is named
+
+
+@pytest.mark.parametrize(
+    ("given", "work", "words"),
+    [
+        ({"logits": None}, lambda a: a.score("loss"), "give Audit.from_arrays logits="),
+        ({"logits": None}, lambda a: a.log_lira(), "logits="),
+        ({"logits": None}, lambda a: a.probabilities(), "logits="),
+        ({"representations": None}, lambda a: a.score("psmi"), "representations="),
+        ({"representations": None}, lambda a: a.flagged(), "representations="),
+        ({"representations": None}, lambda a: a.score("psmi", layer=2), "representations="),
+        ({"representations": None}, lambda a: a.representation(), "representations="),
+        ({"representations": None}, lambda a: a.score(len), "representations="),
+        ({"shadow_gaps": None, "shadow_members": None}, lambda a: a.evaluate("psmi"), "log_lira="),
+        ({"shadow_gaps": None, "shadow_members": None}, lambda a: a.shadow_curve(), "shadow_gaps="),
+        (
+            {"shadow_gaps": None, "shadow_members": None},
+            lambda a: a.compare_memorization(),
+            "shadow_members=",
+        ),
+        ({}, lambda a: a.evaluate("psmi", truth="canaries"), "canaries="),
+        ({}, lambda a: a.train(), r"mw.Audit\(model, data, path=…\)"),
+        ({}, lambda a: a.run_shadows(8), "go into shadow_gaps="),
+        ({}, lambda a: a.as_target(1), "they have no model"),
+        ({}, lambda a: a.fork("elsewhere"), "they have no model"),
+        ({}, lambda a: a.recorder(), "they have no model"),
+        ({}, lambda a: a.training, "does not know how the model was trained"),
+    ],
+)
+def test_what_is_missing_is_named_where_it_is_needed(given, work, words):
+    with pytest.raises(ValueError, match=words):
+        work(audit_of(**given))
+
+
+@pytest.mark.parametrize("missing", ["logits", "representations", "shadow_gaps", "all"])
+def test_the_dashboard_shows_what_there_is(missing):
+    gone = {"shadow_gaps": None, "shadow_members": None} if missing == "shadow_gaps" else {}
+    gone |= {missing: None} if missing in ("logits", "representations") else {}
+    if missing == "all":
+        gone = {"representations": None, "shadow_gaps": None, "shadow_members": None}
+    audit = audit_of(**gone)
+    dashboard = audit.dashboard()
+    dashboard.compute()
+    dashboard.wait()
+    assert dashboard.bar.computed, dashboard.bar._message
+    offered = [choice["value"] for choice in dashboard.bar._choices["scores"]]
+    assert offered == list(audit.metrics)
+    assert dashboard.explorer.counts["n"] == N
+    detail = dashboard._source.detail(0, *dashboard.bar.choice)
+    assert (detail.shadows is not None) == (missing == "representations")
+    assert audit._repr_html_().count("<tr>") >= 5
+    dashboard.close()
+
+
+# What does not fit
+
+
+def bad(name: str, **changes) -> dict:
+    array = arrays()[name]
+    array = array["late"].copy() if isinstance(array, dict) else array.copy()
+    for place, value in changes.pop("at", {}).items():
+        array[place] = value
+    return {name: changes.pop("turn", lambda x: x)(array)}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"representations": None, "logits": None}, "give representations=, logits=, or both"),
+        (bad("representations", at={(5, 7): np.nan}), "1 values .* in 1 of 240 rows; row 5, col"),
+        (bad("representations", at={(5, 7): np.inf, (9, 1): 3}), "1 values .*, column 7 is inf"),
+        (bad("representations", at={(5, 7): np.inf, (9, 1): np.nan}), "2 values .* in 2 of 240"),
+        (bad("representations", turn=lambda x: x.T), r"12 rows for 240 labels.*: transpose it"),
+        (bad("representations", turn=lambda x: x[:-1]), "239 rows for 240 labels: its first axis"),
+        (bad("representations", turn=lambda x: x[:, 0]), r"\(240,\): a single feature is x\[:, N"),
+        (bad("representations", turn=lambda x: x[:, :0]), "has no features"),
+        (bad("representations", turn=lambda x: x.astype(str)), "must hold real numbers, but .*U"),
+        (bad("representations", turn=lambda x: x + 1j), "real numbers, but has dtype complex"),
+        ({"representations": {}}, "representations is empty"),
+        ({"representations": {1: np.zeros((N, 2)), "1": np.zeros((N, 2))}}, "the name '1'"),
+        ({"representations": {"a": np.zeros((N, 2)), 2: np.zeros((3, 2))}}, r"\[2\] has 3 rows"),
+        ({"representations": [[1.0, 2.0], [1.0]]}, "rows have different lengths"),
+        (bad("logits", at={(3, 1): np.nan}), "logits holds 1 values .*row 3, column 1 is NaN"),
+        (bad("logits", at={(3, 1): np.inf}), "row 3, column 1 is infinite"),
+        (bad("logits", at={(3, 0): -np.inf}), r"logit of the label \(0\) of row 3 is -inf"),
+        (bad("logits", turn=lambda x: x[:, :1]), "logits has 1 column: it needs one"),
+        (bad("logits", turn=lambda x: x[:, :2]), "80 labels have no column .* row 2: it is 2"),
+        (bad("logits", turn=lambda x: x.T), "3 rows for 240 labels.*: transpose it"),
+        (bad("logits", turn=lambda x: x[:, 0]), r"must be \(n_samples, n_classes\)"),
+        ({"class_names": ["a", "b"]}, r"3 columns for 2 classes \(a, b\)"),
+        ({"labels": []}, "the dataset is empty"),
+        (bad("labels", at={4: -1}), "row 4 is -1"),
+        (bad("labels", turn=lambda y: np.where(np.arange(N) == 6, np.nan, y)), "1 NaN, .* row 6"),
+        (bad("labels", turn=lambda y: y + 0.5), "must be integers from 0, not float64"),
+        (bad("labels", turn=lambda y: y.astype(str)), "must be integers from 0"),
+        (bad("labels", turn=lambda y: y[:, None]), "must be one-dimensional"),
+        (bad("labels", turn=lambda y: y * 0), "all 240 samples have the label 0"),
+        ({"ids": ["a"] * N}, "ids must be unique; 'a' stands more than once"),
+        ({"ids": [1, "1", *range(2, N)]}, "ids must be unique; '1'"),
+        ({"ids": ["a", "b"]}, "2 ids for 240 samples"),
+        (bad("shadow_members", turn=lambda x: x.astype(int)), r"astype\(bool\)"),
+        (bad("shadow_members", turn=lambda x: x.T), r"shadow_members must be \(n_shadows, 240\)"),
+        (bad("shadow_members", turn=lambda x: x[:3]), "the same shape"),
+        (bad("shadow_gaps", turn=lambda x: x.T), "but has shape .*: transpose it"),
+        (bad("shadow_gaps", at={(2, 9): np.nan}), "shadow model 2, column 9 is NaN"),
+        ({"shadow_members": None}, "shadow_gaps says nothing without shadow_members="),
+        ({"shadow_gaps": None}, "shadow_members says nothing without shadow_gaps="),
+        ({"log_lira": np.zeros(N - 1)}, "one value for each of 240 samples"),
+        ({"log_lira": np.full(N, np.nan)}, "NaN for every sample"),
+        ({"log_lira": np.where(np.arange(N) == 8, np.inf, 0)}, "1 infinite values, .* row 8"),
+        ({"log_lira": pd.Series(np.zeros(N), NAMES)}, "log_lira is indexed by 'patient-000'"),
+        ({"canaries": np.zeros(N, int)}, r"canaries must be bool.*astype\(bool\)"),
+        ({"canaries": np.zeros(3, bool)}, "a mask over 240 samples"),
+        ({"samples": ["text"] * 3}, "3 samples but 240 labels"),
+        ({"samples": [object()] * N}, "samples holds object; give a dataset, images"),
+        ({"samples": "text"}, "not str"),
+        ({"samples": RECORDS, "labels": np.arange(N) % 4, "logits": np.zeros((N, 4))}, "3"),
+        ({"samples": mw.data.load_digits().take(range(9))}, "9 samples but 240|3 columns for 10"),
+        ({"seed": -1}, "seed must be a whole number from 0"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_said(given, words):
+    with pytest.raises((ValueError, TypeError), match=re.compile(words, re.DOTALL)):
+        audit_of(**given)
+
+
+def test_samples_and_labels_that_disagree_are_named():
+    data = mw.data.load_digits().take(range(50))
+    labels = data.labels.copy()
+    labels[4] = (labels[4] + 1) % 10
+    logits = np.eye(10)[labels] * 9
+    with pytest.raises(ValueError, match="disagree on 1 labels, the first in row 4"):
+        mw.Audit.from_arrays(labels, logits=logits, samples=data)
+    with pytest.raises(ValueError, match="ids of their own, which differ"):
+        mw.Audit.from_arrays(
+            data.labels, logits=logits + 1, samples=data, ids=[str(i) for i in range(50)]
+        )
+    with pytest.raises(ValueError, match="leave class_names out"):
+        mw.Audit.from_arrays(data.labels, logits=logits, samples=data, class_names=list("abc"))
+
+
+def test_probabilities_in_place_of_logits_are_noticed():
+    logits = arrays()["logits"]
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    with pytest.warns(UserWarning, match="look like probabilities"):
+        audit_of(logits=probabilities)
+
+
+def test_the_target_among_its_own_shadow_models_is_noticed():
+    parts = arrays()
+    logits = np.round(parts["logits"] * 4) / 4  # gaps that float32 holds exactly
+    gaps = parts["shadow_gaps"].copy()
+    gaps[3] = mw.metrics.logit_gap(logits, parts["labels"])
+    audit = audit_of(shadow_gaps=gaps, logits=logits)
+    with pytest.raises(ValueError, match="has exactly the target's gaps"):
+        audit.log_lira()
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, N - 1), st.integers(0, 11), st.sampled_from([np.nan, np.inf, -np.inf]))
+def test_the_place_of_any_bad_number_is_named(row, column, value):
+    given = bad("representations", at={(row, column): value})
+    with pytest.raises(ValueError, match=rf"row {row}, column {column} is"):
+        audit_of(**given)
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.integers(0, 2**32 - 1))
+def test_the_order_of_samples_changes_nothing_but_the_order(seed):
+    parts, order = arrays(), np.random.default_rng(seed).permutation(N)
+    moved = {
+        "labels": parts["labels"][order],
+        "representations": parts["representations"]["late"][order],
+        "logits": parts["logits"][order],
+        "shadow_gaps": parts["shadow_gaps"][:, order],
+        "shadow_members": parts["shadow_members"][:, order],
+    }
+    audit = mw.Audit.from_arrays(**moved, ids=[NAMES[i] for i in order])
+    straight = audit_of(representations=parts["representations"]["late"], ids=NAMES)
+    for metric in ("loss", "logit_gap"):
+        assert audit.score(metric)[NAMES].equals(straight.score(metric))
+    np.testing.assert_allclose(audit.log_lira()[NAMES], straight.log_lira(), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(audit.score("mahalanobis")[NAMES], straight.score("mahalanobis"))

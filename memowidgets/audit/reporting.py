@@ -23,10 +23,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memowidgets.audit.audit import Audit
+    from memowidgets.charts import Figures
 
 __all__ = ["content_of"]
 
 ETA = 4.0
+MANY = 20_000  # members; figures by η then have fewer of them
+FEW_ETAS = (2.0, 4.0, 6.0, 8.0, 10.0)
+GIVEN = "given"  # the one checkpoint of an audit from arrays
 LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 Found = TypeVar("Found")
 _CHECKPOINT = (
@@ -137,7 +141,8 @@ class _Gathering:
         found = audit.raw_scores(metric, "last", checkpoint)
         per_layer = metric in scoring.PER_LAYER
         layer = audit.layers[-1] if per_layer else ""
-        where = [*([f"layer {layer}"] if per_layer else []), checkpoint.replace("-", " ")]
+        where = [f"layer {layer}"] if layer not in ("", "last") else []
+        where += [checkpoint.replace("-", " ")] if checkpoint != GIVEN else []
         probabilities = audit.probabilities(checkpoint) if include_samples else None
         return Scored(
             metric=metric,
@@ -179,12 +184,10 @@ class _Gathering:
         return found
 
     def _note_truth(self) -> None:
-        if not self._audit.has_ground_truth:
-            self._miss(
-                "ground truth: memorised samples, TPR, FPR, AUC",
-                "there are no shadow models at the end of training, so no rate is given; "
-                "audit.run_shadows(n) trains some",
-            )
+        """In the audit's own words why there is no truth, and what would give one."""
+        what = "ground truth: memorised samples, TPR, FPR, AUC"
+        if not self._audit.has_ground_truth and self._tried(what, self._audit.log_lira) is not None:
+            self._miss(what, "there is no log-LiRA at the end of training")
 
     # ------------------------------------------------------------ what it is
 
@@ -251,24 +254,32 @@ class _Gathering:
 
     def _figures(self) -> tuple[Figure, ...]:
         """What `Audit.figures` draws of what is there."""
-        make = getattr(self._audit, "figures", None)
-        if make is None:
-            return ()
+        make = self._audit.figures
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the report says them itself
-            figures = self._tried("figures", make)
+            etas = FEW_ETAS if len(self._audit.members) > MANY else None
+            figures = self._tried("figures", lambda: make(etas=etas))
         if figures is None:
             return ()
-        for name, why in getattr(figures, "missing", {}).items():
-            self._miss(f"figure {name.replace('_', ' ')}", str(why))
-        return tuple(_drawn(name, figures[name]) for name in figures)
+        reasons: dict[str, list[str]] = {}
+        for name, why in figures.missing.items():
+            reasons.setdefault(str(why), []).append(name.replace("_", " "))
+        for why, names in reasons.items():
+            self._miss(f"{'figure' if len(names) == 1 else 'figures'} {', '.join(names)}", why)
+        return tuple(_drawn(figures, name) for name in figures)
 
 
-def _drawn(name: str, chart: Any) -> Figure:
+def _drawn(figures: Figures, name: str) -> Figure:
     import vl_convert
 
-    svg = vl_convert.vegalite_to_svg(chart.to_json())
-    return Figure(name, _caption(name, chart), svg)
+    chart = figures[name]
+    said = [_caption(name, chart), *figures.notes.get(name, ())]
+    return Figure(name, " ".join(map(_sentence, said)), vl_convert.vegalite_to_svg(chart.to_json()))
+
+
+def _sentence(text: str) -> str:
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _caption(name: str, chart: Any) -> str:

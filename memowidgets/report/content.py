@@ -242,11 +242,22 @@ class Content:
 
     def decided(self, *, flagged: bool) -> dict[str, int]:
         """How many members have each decision, of all of them or of the flagged ones."""
-        names: Sequence[str] = self.ids
-        if flagged:
-            scored = self.scored
-            names = [] if scored is None else [self.ids[i] for i in scored.positions[self.flagged]]
         counts = dict.fromkeys(CHOICES, 0)
-        for name in names:
-            counts[self.decisions.get(name, Decided()).decision] += 1
-        return counts
+        in_question = self._flagged_members if flagged else np.ones(len(self.ids), np.bool_)
+        for position, made in self._made.items():
+            counts[made.decision] += bool(in_question[position])
+        decided = sum(counts.values()) - counts["undecided"]
+        return counts | {"undecided": int(in_question.sum()) - decided}
+
+    @cached_property
+    def _made(self) -> dict[int, Decided]:
+        """The decisions on members, by position."""
+        made = self.decisions
+        return {i: made[name] for i, name in enumerate(self.ids) if name in made} if made else {}
+
+    @cached_property
+    def _flagged_members(self) -> NDArray[np.bool_]:
+        members = np.zeros(len(self.ids), dtype=np.bool_)
+        if self.scored is not None:
+            members[self.scored.positions[self.flagged]] = True
+        return members

@@ -61,8 +61,9 @@ def as_markdown(content: Content, page: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Our own words, which may carry a name of the user's."""
-    return re.sub(r"([\\`*_{}\[\]<>#|~@$])", r"\\\1", visible(text))
+    """Our own words, which may carry a name of the user's; their punctuation stays."""
+    marked = re.sub(r"([\\`*_{}\[\]<>#|~$])", r"\\\1", visible(text))
+    return _CALLS.sub(rf"\1{_JOINER}", marked)
 
 
 def _results(content: Content) -> list[str]:
@@ -117,11 +118,11 @@ def _made(content: Content) -> list[str]:
 
 
 def _checkpoint(row: Any) -> tuple[str, str, str, str]:
-    drop = row.get("drop")
+    epoch, drop = row.get("epoch"), row.get("drop")
     return (
         escaped(str(row.get("name"))),
-        f"{row.get('epoch') or 0:g}",
-        "" if drop is None else share(drop) if drop >= 0 else f"{drop:.1%}",
+        "–" if epoch is None else f"{epoch:g}",
+        "–" if drop is None else share(drop) if drop >= 0 else f"{drop:.1%}",
         "yes" if row.get("prediction") else "",
     )
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Parcel", "planes", "rising", "thousandths"]
 
+LEVEL = 6  # 9 takes twice as long for a hundredth less
 _SIGN = np.uint64(1 << 63)
 _MOST_THOUSANDTHS = 2**31 - 1
 
@@ -100,4 +101,4 @@ class Parcel:
         head = json.dumps({**self.head, "blobs": places}, ensure_ascii=True).encode()
         size = len(head).to_bytes(4, "little")
         whole = b"".join([size, head, *self._blobs.values()])
-        return base64.b64encode(zlib.compress(whole, 9)).decode()
+        return base64.b64encode(zlib.compress(whole, LEVEL)).decode()

@@ -109,8 +109,8 @@ def _digest(text: str) -> str:
 
 
 def _in_short(content: Content) -> list[str]:
-    together = (text.replace(" %", "\N{NO-BREAK SPACE}%") for text in paragraphs(content))
-    words = "".join(f"<p>{_cell(text)}</p>" for text in together)
+    words = "".join(f"<p>{_cell(text)}</p>" for text in paragraphs(content))
+    words = words.replace(" %", "\N{NO-BREAK SPACE}%")
     results = rates(content)
     head = ("", "", "95 % interval")
     table = _table(f"At τ = {content.tau:g}", head, results) if results else ""
@@ -244,7 +244,7 @@ def _row(first: str, *rest: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return _cell(text)
+    return _text(visible(text))
 
 
 def _text(text: str) -> str:

@@ -1,0 +1,121 @@
+"""Made-up content of reports: plain, hostile, and with holes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from memowidgets.report import Content, Decided, Figure, Missing, Scored
+from tests.widgets.fake_source import hostile_questions, scores_like_psmi
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text>a figure</text></svg>'
+EVIL = (
+    "</script><script>document.body.remove()</script>"
+    "<img src=x onerror=document.body.remove()> | `x` [c](javascript:alert(1)) @all #1"
+    "\x1b[31m \u202etxt.exe"
+)
+
+
+def plain(n: int = 600, seed: int = 0, **changes) -> Content:
+    """Scores with errors and a truth, decisions on some; no samples."""
+    scores, errors, log_lira = scores_like_psmi(n, seed=seed)
+    rng = np.random.default_rng(seed)
+    known = {
+        "name": "digits",
+        "created": "2026-01-02T03:04:05Z",
+        "facts": {"model": "ConvNet"},
+        "numbers": {"members": n, "samples": 2 * n, "classes": 10, "shadow_models": 32},
+        "layers": ["conv", "fc"],
+        "training": {"epochs": 4, "lr": 0.001},
+        "versions": {"report": {"memowidgets": "0.1.0"}},
+        "seed": 0,
+        "checkpoints": [
+            {"name": "epoch-2", "epoch": 2.0, "step": 9, "median_loss": 0.1, "drop": 0.96,
+             "test_accuracy": float("nan"), "prediction": True, "learned": True},
+        ],
+        "tau": 0.0,
+        "eta": 4.0,
+        "scored": Scored(
+            "psmi", "PSMI, layer fc, epoch 2", "fc", "epoch-2", np.arange(n), scores, errors,
+            log_lira, others={"Loss": scores + rng.normal(0, 0.2, n)},
+        ),
+        "ids": [f"id-{i:05d}" for i in range(n)],
+        "decisions": {"id-00001": Decided("remove", "names a patient"), "gone": Decided("keep")},
+        "figures": (Figure("roc", "The curve.", SVG),),
+    }  # fmt: skip
+    return Content(**(known | changes))
+
+
+def hostile() -> Content:
+    """Every text that comes from the user tries to be more than text."""
+    records, ids = hostile_questions()
+    ids = [f"{name}{i}{EVIL}" for i, name in enumerate(ids)]
+    samples = [{**record, "id": name} for record, name in zip(records, ids, strict=True)]
+    n, labels = len(samples), np.array([record["answer"] for record in records])
+    rng = np.random.default_rng(0)
+    scored = Scored(
+        "psmi", EVIL, EVIL, EVIL, np.arange(n), np.linspace(-0.5, 0.2, n), np.full(n, 0.01),
+        np.linspace(9, -2, n), labels, rng.dirichlet([1] * 4, n), {"Loss": rng.normal(size=n)},
+    )  # fmt: skip
+    return plain(
+        n,
+        name=EVIL,
+        facts={EVIL: EVIL},
+        layers=[EVIL],
+        training={EVIL: EVIL},
+        versions={EVIL: {EVIL: EVIL}},
+        checkpoints=[{"name": EVIL, "epoch": 1.0, "step": 1, "median_loss": 0.1, "drop": 0.9,
+                      "prediction": True}],
+        scored=scored,
+        ids=ids,
+        samples=samples,
+        class_names=[EVIL, "<b>B</b>", "C", "D"],
+        decisions={ids[0]: Decided("remove", EVIL)},
+        figures=(Figure(EVIL, EVIL, SVG),),
+        warnings=[EVIL],
+        missing=[Missing(EVIL, EVIL)],
+    )  # fmt: skip
+
+
+def untrained() -> Content:
+    """Nothing is scored yet."""
+    return plain(
+        scored=None, checkpoints=[], figures=(), decisions={},
+        missing=[Missing("scores", "the target is not trained yet: call train()")],
+    )  # fmt: skip
+
+
+def without_truth() -> Content:
+    """A practitioner's audit: scores alone."""
+    content = plain()
+    scored = content.scored
+    alone = Scored(
+        "psmi", scored.title, "fc", "epoch-2", scored.positions, scored.scores, scored.errors
+    )
+    return plain(scored=alone, numbers=content.numbers | {"shadow_models": 0})
+
+
+def one_kind() -> Content:
+    """No sample is memorised: there is no ROC."""
+    scored = plain().scored
+    low = np.minimum(scored.log_lira, 3.0)
+    return plain(scored=Scored("psmi", "PSMI", "", "epoch-2", scored.positions, scored.scores,
+                               log_lira=low))  # fmt: skip
+
+
+def partly_judged() -> Content:
+    """Some samples have no log-LiRA, and the score ties."""
+    scored = plain().scored
+    log_lira = np.where(np.arange(600) % 7 == 0, np.nan, scored.log_lira)
+    scores = np.round(scored.scores, 2)
+    return plain(scored=Scored("loss", "Loss", "", "epoch-2", scored.positions, scores, None,
+                               log_lira))  # fmt: skip
+
+
+ALL = {
+    "plain": plain,
+    "hostile": hostile,
+    "untrained": untrained,
+    "without truth": without_truth,
+    "one kind": one_kind,
+    "partly judged": partly_judged,
+}

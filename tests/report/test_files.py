@@ -1,0 +1,218 @@
+"""The three files: what they say, what they leave out, how they are written."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import zlib
+
+import jsonschema
+import numpy as np
+import pytest
+
+from memowidgets.report import schema, write
+from memowidgets.report.markdown import escaped
+from memowidgets.report.wire import parcel
+from memowidgets.widgets import ThresholdExplorer
+from tests.report.content import ALL, EVIL, hostile, partly_judged, plain, without_truth
+
+
+def payload(page: str) -> tuple[dict, bytes]:
+    """Everything that the script of a page gets."""
+    packed = re.search(r"id='mr-data'>([^<]*)</script>", page)[1]
+    whole = zlib.decompress(base64.b64decode(packed))
+    size = int.from_bytes(whole[:4], "little")
+    return json.loads(whole[4 : 4 + size]), whole[4 + size :]
+
+
+@pytest.mark.parametrize("make", ALL.values(), ids=ALL)
+def test_the_json_keeps_to_its_schema(make, tmp_path):
+    write(make(), tmp_path / "a.html")
+    found = json.loads((tmp_path / "a.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema())
+    jsonschema.Draft202012Validator(schema()).validate(found)
+
+
+def test_the_schema_refuses_what_it_does_not_know(tmp_path):
+    write(plain(), tmp_path / "a.html")
+    found = json.loads((tmp_path / "a.json").read_text("utf-8"))
+    check = jsonschema.Draft202012Validator(schema())
+    assert not check.is_valid(found | {"more": 1})
+    assert not check.is_valid(found | {"version": 2})
+    assert not check.is_valid(found | {"truth": {"auc": 0.5}})
+
+
+def test_the_numbers_are_the_evaluations(tmp_path):
+    content = plain(tau=0.1)
+    write(content, tmp_path / "a.html")
+    found = json.loads((tmp_path / "a.json").read_text("utf-8"))
+    point = content.evaluation.at(0.1)
+    at = found["truth"]["at_tau"]
+    assert (at["hits"], at["false_alarms"], at["missed"], at["clear"]) == (
+        point.hits, point.false_alarms, point.missed, point.clear,
+    )  # fmt: skip
+    assert at["tpr_interval"] == list(point.tpr_interval)
+    assert found["prediction"]["flagged"] == point.flagged == (content.scored.scores <= 0.1).sum()
+    assert found["truth"]["auc"] == content.evaluation.auc
+    assert found["decisions"]["all"] == {
+        "keep": 0, "anonymise": 0, "remove": 1, "undecided": 599,
+    }  # fmt: skip
+    assert found["checkpoints"][0]["test_accuracy"] is None
+
+
+def test_without_truth_there_is_no_rate_anywhere(tmp_path):
+    write(without_truth(), tmp_path / "a.html")
+    found = json.loads((tmp_path / "a.json").read_text("utf-8"))
+    assert found["truth"] is None
+    for name in ("a.md", "a.html"):
+        text = (tmp_path / name).read_text("utf-8").split("<script")[0]
+        assert "no rate is given" in text
+        assert not re.search(r"\b(TPR|FPR|AUC|precision)\b.*\d", text.split("</style>")[-1])
+    head, _ = payload((tmp_path / "a.html").read_text("utf-8"))
+    assert head["explorer"]["truth"] is None
+    assert "bits" not in head["blobs"]
+
+
+def test_without_samples_no_file_holds_an_id_a_text_a_label_or_a_note(tmp_path):
+    content = hostile()
+    closed = plain(
+        len(content.ids), ids=content.ids, decisions=content.decisions, scored=content.scored
+    )
+    open_files = write(content, tmp_path / "open.html").read_text("utf-8")
+    write(closed, tmp_path / "closed.html")
+    head, blobs = payload((tmp_path / "closed.html").read_text("utf-8"))
+    assert head["inspector"]["items"] is None
+    everything = json.dumps(head["inspector"]) + repr(blobs)
+    for name in ("closed.html", "closed.md", "closed.json"):
+        everything += (tmp_path / name).read_text("utf-8")
+    for secret in ("onload=alert", "patient-", "wobbling gait", "neurology"):
+        assert secret in json.dumps(payload(open_files)[0]), "the test would not find it"
+        assert secret not in everything
+
+
+def test_nothing_of_the_users_is_markup(tmp_path):
+    write(hostile(), tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text("utf-8")
+    before = page.split("<script type='text/plain'")[0].split("</style>")[1]
+    tags = set(re.findall(r"</?([a-zA-Z][\w-]*)", before))
+    assert tags == {
+        "head", "body", "header", "h1", "h2", "p", "main", "section", "div", "table", "caption",
+        "thead", "tbody", "tr", "th", "td", "ul", "li", "strong", "noscript",
+    }  # fmt: skip
+    assert not re.search(r"\son\w+\s*=\s*[^&]", re.sub(r"&lt;.*?&gt;", "", before))
+    assert "\x1b" not in page
+    assert "\u202e" not in before
+
+
+def test_the_policy_names_this_script_and_this_style_alone(tmp_path):
+    import hashlib
+
+    page = write(hostile(), tmp_path / "a.html").read_text("utf-8")
+    policy = re.search(r"Content-Security-Policy' content=\"([^\"]*)\"", page)[1]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    for text in (style, script):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert len(re.findall("<script", page)) == 2
+    assert not re.search(r"<[^>]+\s(style|onclick|href|src)=", page.split("</style>")[1][:20_000])
+
+
+def test_markdown_shows_what_is_written_and_calls_nobody(tmp_path):
+    write(hostile(), tmp_path / "a.html")
+    text = (tmp_path / "a.md").read_text("utf-8")
+    assert "\x1b" not in text
+    assert not re.search(r"(?<!\\)<(?!br)", text.replace("\\\\", ""))
+    assert "@all" not in text
+    assert not re.search(r"(?<!\\)\]\(", text)
+    widths = {
+        len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines() if line.startswith("| ")
+    }
+    assert widths <= {3, 4, 5}
+    table = text.split("## How it was made")[1].split("\n\n")[1].splitlines()
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {3}
+
+
+@pytest.mark.parametrize("text", ["1. a", "- a", "+ a", "# a", "> a", "a\nb", "www.x.y", "a://b"])
+def test_a_line_begins_nothing(text):
+    assert re.match(r"[^\s#>+-]|\\", escaped(text))
+    assert "\n" not in escaped(text)
+    assert escaped(text) != text
+
+
+def test_the_explorer_gets_what_the_widget_sends():
+    content = partly_judged()
+    scored = content.scored
+    explorer = ThresholdExplorer(scored.scores, log_lira=scored.log_lira, title=scored.title)
+    try:
+        sent, truth = explorer._data, explorer._truth
+    finally:
+        explorer.close()
+    packed = parcel(content)
+    made = packed.head["explorer"]
+    assert {name: made[name] for name in ("title", "n_shared", "note")} == {
+        name: sent[name] for name in ("title", "n_shared", "note")
+    }
+    assert made["truth"]["eta_range"] == sent["eta_range"]
+    blobs = packed._blobs
+    assert (blobs["shared"], blobs["ties"]) == (sent["shared"], sent["ties"])
+    assert (blobs["bits"], blobs["hits"]) == (truth["bits"], truth["hits"])
+
+
+def test_files_that_are_there_stay(tmp_path):
+    (tmp_path / "a.md").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"a\.md is there already.*overwrite=True"):
+        write(plain(), tmp_path / "a.html")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.md"]
+    write(plain(), tmp_path / "a.html", overwrite=True)
+    assert (tmp_path / "a.md").read_text("utf-8").startswith("# Memorisation audit of digits")
+    (tmp_path / "b.json").mkdir()
+    with pytest.raises(FileExistsError, match="is no file"):
+        write(plain(), tmp_path / "b.html", overwrite=True)
+
+
+def test_a_write_that_fails_leaves_all_as_it_was(tmp_path, monkeypatch):
+    write(plain(), tmp_path / "a.html")
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    real = os.fsync
+    left = iter([True, True, False])
+
+    def full(handle):
+        if not next(left):
+            raise OSError(28, "No space left on device")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write(plain(tau=0.2), tmp_path / "a.html", overwrite=True)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_paths_that_make_no_sense(tmp_path):
+    with pytest.raises(ValueError, match=r"must end in \.html, not 'a\.pdf'"):
+        write(plain(), tmp_path / "a.pdf")
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        write(plain(), tmp_path / "none" / "a.html")
+
+
+def test_with_samples_the_files_are_their_owners_alone(tmp_path):
+    write(hostile(), tmp_path / "a.html")
+    assert {p.stat().st_mode & 0o077 for p in tmp_path.iterdir()} == {0}
+
+
+def test_a_hundred_thousand_samples_fit_in_two_megabytes(tmp_path):
+    content = plain(100_000)
+    page = write(content, tmp_path / "a.html")
+    assert page.stat().st_size <= 2_000_000
+    head, _ = payload(page.read_text("utf-8"))
+    assert len(head["inspector"]["columns"]["scores"]) == 1000
+    most = np.sort(content.scored.scores)[:1000]
+    assert head["inspector"]["columns"]["scores"] == most.tolist()
+
+
+def test_the_evil_text_is_evil():
+    assert "</script>" in EVIL

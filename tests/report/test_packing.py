@@ -1,0 +1,121 @@
+"""What the page gets is what Python has: number by number, through the page's own unpacking."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memowidgets.report.packing import Parcel, planes, rising, thousandths
+from memowidgets.report.page import script
+from memowidgets.report.wire import smaller
+
+UNPACK = Path(sys.modules["memowidgets.report.page"].__file__).parent / "static" / "unpack.js"
+# Answers each line of JSON with the numbers that the page makes of it, as hexadecimal bytes.
+DRIVER = f"""
+import {{ createInterface }} from "node:readline";
+import {{ fromLogLira, fromPlanes, fromRising, unpack }} from {json.dumps(UNPACK.as_uri())};
+for await (const line of createInterface({{ input: process.stdin }})) {{
+  const {{ how, bytes, size, short, text }} = JSON.parse(line);
+  const packed = Uint8Array.from(Buffer.from(bytes ?? "", "base64"));
+  let found;
+  if (how === "rising") found = fromRising(packed);
+  else if (how === "planes") found = new Uint8Array(fromPlanes(packed, size));
+  else if (how === "logLira") found = fromLogLira(packed, short);
+  else {{
+    const parcel = await unpack(text);
+    console.log(JSON.stringify([parcel.head.title, Buffer.from(parcel.bytes("a")).toString("hex"),
+      parcel.bytes("none").length]));
+    continue;
+  }}
+  const view = new Uint8Array(found.buffer, found.byteOffset, found.byteLength);
+  console.log(JSON.stringify(Buffer.from(view).toString("hex")));
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def ask(node):
+    with subprocess.Popen(
+        [node, "--input-type=module", "-e", DRIVER],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+
+        def asked(**question):
+            if "bytes" in question:
+                question["bytes"] = base64.b64encode(question["bytes"]).decode()
+            process.stdin.write(json.dumps(question) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        yield asked
+        process.stdin.close()
+
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False, width=64)
+
+
+@settings(max_examples=150, deadline=None)
+@given(values=st.lists(FINITE, min_size=1, max_size=40))
+def test_rising_numbers_come_back_to_the_last_bit(ask, values):
+    distinct = np.unique(np.array(values) + 0.0)  # −0 is 0 to a threshold
+    assert ask(how="rising", bytes=rising(distinct)) == distinct.tobytes().hex()
+
+
+@settings(max_examples=50, deadline=None)
+@given(values=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=20))
+def test_planes_come_back(ask, values):
+    whole = np.array(values, dtype=np.int32)
+    assert ask(how="planes", bytes=planes(whole), size=4) == whole.tobytes().hex()
+
+
+LOG_LIRA = st.floats(-1e5, 1e5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(values=st.lists(LOG_LIRA, min_size=1, max_size=30), eta=st.integers(-20_000, 100_000))
+def test_every_eta_of_three_decimals_judges_alike(ask, values, eta):
+    gaps = np.array([*values, eta / 1000, np.nextafter(eta / 1000, -np.inf)])
+    found = ask(how="logLira", bytes=planes(thousandths(gaps)), short=True)
+    there = np.frombuffer(bytes.fromhex(found))
+    assert ((there >= eta / 1000) == (gaps >= eta / 1000)).all()
+
+
+def test_log_lira_that_is_too_large_goes_whole(ask):
+    gaps = np.array([1e12, -3.25, 4.0])
+    assert thousandths(gaps) is None
+    assert thousandths(np.array([np.inf])) is None
+    assert ask(how="logLira", bytes=planes(gaps), short=False) == gaps.tobytes().hex()
+
+
+def test_a_parcel_is_letters_and_digits_alone(ask):
+    parcel = Parcel({"title": "</script>\u2028 ü \ud83d"})
+    parcel.add("a", b"\x00\xff")
+    text = parcel.text()
+    assert set(text) <= set(base64.b64encode(bytes(range(256)) * 99).decode()) | set("+/=")
+    title, found, missing = ask(how="parcel", text=text)
+    assert (found, missing) == ("00ff", 0)
+    assert title.startswith("</script>")
+
+
+def test_pictures_are_made_smaller_by_their_mean():
+    image = np.zeros((128, 96, 1), np.uint8)
+    image[:2, :2] = [[[10], [20]], [[30], [40]]]
+    small = smaller(image)
+    assert small.shape == (64, 48, 1)
+    assert small[0, 0, 0] == 25
+    assert smaller(small) is small
+
+
+def test_the_script_is_one_whole_without_modules():
+    text = script()
+    assert not [line for line in text.splitlines() if line.startswith(("import", "export"))]
+    assert "</" + "script" not in text.lower()
+    assert "<!--" not in text

@@ -1,0 +1,210 @@
+"""The page in Chromium, from disk, with the network off: it moves, and counts as Python does."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memowidgets.report import write
+from tests.browser.test_accessible import AUDIT
+from tests.browser.test_everywhere import counts, drag_tau, tau
+from tests.front_end.tools import node_modules
+from tests.report.content import ALL, EVIL, hostile, partly_judged, plain, untrained, without_truth
+
+ROOT = Path(__file__).parents[2]
+AUDIT_ALL = AUDIT.replace("'.mw-dashboard'", "document")
+
+
+@contextmanager
+def shown(chromium, page_file, width=1400, scheme="light"):
+    """The page, opened offline; fails on any error, any refusal by its policy, any request."""
+    context = chromium.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True,
+        accept_downloads=False,
+    )  # fmt: skip
+    page, problems = context.new_page(), []
+    page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
+    page.on("console", lambda said: problems.append(f"console: {said.text}"))
+    page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
+    context.on("request", lambda request: problems.append(f"request: {request.url[:200]}"))
+    page.goto(page_file.as_uri())
+    assert problems.pop(0) == f"request: {page_file.as_uri()}"
+    page.wait_for_selector("body[data-ready]")
+    yield page
+    context.close()
+    assert [p for p in problems if not p.startswith("request: data:image/svg+xml")] == []
+
+
+def expected(evaluation, at):
+    """What Python counts, as the page names it."""
+    point = evaluation.at(at)
+    names = ("flagged", "hits", "false_alarms", "missed", "clear")
+    return {name: getattr(point, name) for name in names}
+
+
+def type_in(page, label, text):
+    field = page.get_by_label(label, exact=True)
+    field.fill(text)
+    field.press("Enter")
+
+
+@pytest.mark.parametrize("make", [plain, partly_judged], ids=["plain", "partly judged"])
+def test_the_counts_are_pythons_wherever_tau_is(chromium, tmp_path, make):
+    content = make()
+    evaluation = content.evaluation
+    with shown(chromium, write(content, tmp_path / "a.html")) as page:
+        assert counts(page) == expected(evaluation, 0.0)
+        for share in (0.13, -0.3, 0.021):
+            before = tau(page)
+            drag_tau(page, share)
+            assert tau(page) != before
+            assert counts(page) == expected(evaluation, tau(page))
+        scores = np.sort(evaluation.scores)
+        for score in scores[[0, 17, 200, -1]]:
+            for near in (np.nextafter(score, -np.inf), score, np.nextafter(score, np.inf)):
+                type_in(page, "τ", repr(float(near)))
+                assert counts(page) == expected(evaluation, float(near))
+        for rule, name in (("youden", "Youden"), ("tpr>=0.75", "TPR ≥ 75 %")):
+            page.get_by_role("button", name=name).click()
+            chosen = evaluation.at(evaluation.threshold(rule))
+            assert counts(page)["hits"] == chosen.hits
+        assert page.locator(".mw-tile-auc .mw-tile-value").inner_text() == f"{evaluation.auc:.2f}"
+
+
+def test_eta_moves_and_the_samples_follow(chromium, tmp_path):
+    content = plain()
+    judged = content.scored.judged
+    scores, log_lira = content.scored.scores[judged], content.scored.log_lira[judged]
+    with shown(chromium, write(content, tmp_path / "a.html")) as page:
+        for eta, at in ((3.0, 0.0), (7.25, 0.1), (4.0, -0.1)):
+            type_in(page, "η", str(eta))
+            type_in(page, "τ", str(at))
+            memorized, flagged = log_lira >= eta, scores <= at
+            wanted = {
+                "hit": memorized & flagged, "false alarm": flagged & ~memorized,
+                "missed": memorized & ~flagged, "clear": ~memorized & ~flagged,
+            }  # fmt: skip
+            for name, mask in wanted.items():
+                chip = page.locator(f'[data-filter="{name}"]')
+                chip.get_by_text(str(mask.sum()), exact=True).wait_for()
+                assert counts(page)[
+                    {"hit": "hits", "false alarm": "false_alarms"}.get(name, name)
+                ] == int(mask.sum())
+        page.locator('[data-filter="hit"]').click()
+        first = page.locator(".mw-card").first
+        most = int(np.argmin(np.where((log_lira >= 4) & (scores <= -0.1), scores, np.inf)))
+        first.get_by_text(f"member {most}", exact=True).wait_for()
+        first.press("Enter")
+        page.locator(".mw-opened").get_by_text(f"member {most}", exact=True).wait_for()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Escape")
+        page.keyboard.press("k")  # a report can't be changed
+        page.get_by_label("filter by decision").select_option("remove")
+        page.locator('[data-filter="all"]').click()
+        page.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
+        page.get_by_label("filter by decision").select_option("any")
+        page.get_by_label("sort").select_option("log-lira")
+        page.locator(".mw-card").first.get_by_text(f"member {int(log_lira.argmax())}").wait_for()
+
+
+def test_hostile_samples_are_shown_as_written(chromium, tmp_path):
+    page_file = write(hostile(), tmp_path / "a.html")
+    with shown(chromium, page_file) as page:
+        page.locator('[data-filter="all"]').click()
+        page.locator(".mw-card").nth(8).wait_for()
+        page.get_by_text("<script>document.body.remove()</script> is shown as written").wait_for()
+        assert page.locator("h1").inner_text().startswith("Memorisation audit of </script>")
+        assert page.locator("main script, main iframe, main a, main object").count() == 0
+        assert page.locator("main img").count() == 1  # the figure
+        page.locator(".mw-card").first.dblclick()
+        page.locator(".mw-opened .mw-whole-id").get_by_text("<img src=x onerror").wait_for()
+        assert EVIL.split("|")[0].strip() in page.title()
+        save(page, "report-hostile-1400-light")
+
+
+def test_the_policy_lets_no_other_script_run(chromium, tmp_path):
+    page_file = write(plain(), tmp_path / "a.html")
+    context = chromium.new_context(offline=True)
+    page = context.new_page()
+    page.goto(page_file.as_uri())
+    refused = page.evaluate(
+        """() => {
+            const seen = new Promise((done) => document.addEventListener(
+                'securitypolicyviolation', ({effectiveDirective}) => done(effectiveDirective)));
+            const script = document.createElement('script');
+            script.textContent = 'window.ran = true';
+            document.body.append(script);
+            return seen.then((what) => [what, window.ran === true]);
+        }"""
+    )
+    asked = page.evaluate("() => fetch('data:,x').then(() => 'sent', () => 'refused')")
+    context.close()
+    assert refused == ["script-src-elem", False]
+    assert asked == "refused"
+
+
+@pytest.mark.parametrize("make", [untrained, without_truth, ALL["one kind"]])
+def test_what_is_not_there_is_not_shown(chromium, tmp_path, make):
+    content = make()
+    with shown(chromium, write(content, tmp_path / "a.html")) as page:
+        text = page.locator("main").inner_text()
+        if content.scored is None:
+            assert page.locator(".mw").count() == 0
+            assert "the target is not trained yet" in text
+        else:
+            assert page.locator(".mw-roc").is_hidden()
+            assert page.locator(".mw-tile-auc").is_hidden()
+            assert set(counts(page)) >= {"flagged"}
+            assert "AUC" not in text
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everyone_can_use_it(chromium, tmp_path, scheme):
+    axe = (node_modules() / "axe-core" / "axe.min.js").read_text("utf-8")
+    page_file = write(plain(warnings=("Something to know.",)), tmp_path / "a.html")
+    found = []
+    for width in (1400, 600):
+        with shown(chromium, page_file, width, scheme) as page:
+            page.locator(".mw-card").first.wait_for()
+            page.evaluate(axe)
+            found += page.evaluate(AUDIT_ALL)
+            page.locator(".mw-card").first.press("Enter")
+            found += page.evaluate(AUDIT_ALL)
+            page.keyboard.press("Escape")
+            wide = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, f"{wide} pixels too wide"
+            save(page, f"report-{width}-{scheme}")
+    assert not found, "\n".join(found)
+
+
+def test_without_scripts_the_words_and_numbers_stand(chromium, tmp_path):
+    page_file = write(plain(), tmp_path / "a.html")
+    context = chromium.new_context(java_script_enabled=False, offline=True)
+    page = context.new_page()
+    page.goto(page_file.as_uri())
+    text = page.locator("main").inner_text()
+    context.close()
+    assert "The threshold moves where scripts may run." in text
+    assert json.loads(page_file.with_suffix(".json").read_text("utf-8"))["words"][1][:12] in text
+
+
+def test_a_browser_that_cannot_unpack_says_so(chromium, tmp_path):
+    page_file = write(plain(), tmp_path / "a.html")
+    context = chromium.new_context(offline=True)
+    page = context.new_page()
+    page.add_init_script("delete window.DecompressionStream")
+    page.goto(page_file.as_uri())
+    page.get_by_text("The threshold can't be moved in this browser").wait_for()
+    context.close()
+
+
+def save(page, name):
+    """A picture to look at."""
+    folder = Path(os.environ.get("MEMOWIDGETS_SCREENSHOTS") or ROOT / ".screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=folder / f"{name}.png", full_page=True)

@@ -21,6 +21,8 @@ from benchmarks import (
     shadows,
     smollm2,
     teaching,
+    variances,
+    vision,
     wards,
 )
 from benchmarks.measure import Row, machine, table
@@ -31,10 +33,12 @@ TOPICS = {
     "layers": layers,
     "auc": auc,
     "lira": lira,
+    "variances": variances,
     "shadows": shadows,
     "language": language,
     "gpu-language": gpu_language,
     "wards": wards,
+    "vision": vision,
     "quickstart": quickstart,
     "teaching": teaching,
     "explorer": explorer,
@@ -61,6 +65,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("topics", nargs="*", choices=[*TOPICS, []], help="all by default")
     parser.add_argument("--smollm2", type=Path, help="folder that from_pretrained opens")
     parser.add_argument("--mmlu", type=Path, help="MMLU's test questions, one JSON a line")
+    parser.add_argument("--cifar10", type=Path, help="CIFAR-10, as fetch_cifar10 takes it")
     parser.add_argument("--states", type=Path, help="where hidden states are kept between runs")
     parser.add_argument("--write", type=Path, help="the page whose table is replaced")
     return parser.parse_args()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    import os
 
 __all__ = ["Dataset"]
 
@@ -56,6 +59,10 @@ class Dataset(abc.ABC):
         """The same samples under other labels, (n,)."""
         changed = np.asarray(labels, dtype=np.int64)
         return cast("Self", dataclasses.replace(cast("Any", self), labels=changed, source=None))
+
+    def shared(self, folder: str | os.PathLike[str]) -> Self:  # noqa: ARG002 - where it helps
+        """The same samples in the form in which many processes hold them together best."""
+        return self
 
     @abc.abstractmethod
     def content_hashes(self) -> list[str]:

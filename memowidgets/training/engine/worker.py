@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shutil
 import threading
 import time
 from collections import OrderedDict
@@ -108,11 +109,14 @@ def unpacked(error: bytes) -> BaseException:
     return found
 
 
-def start_local(key: str, payload: bytes, parent: int, threads: int) -> None:
-    """Prepare a local worker process: the job, its threads, and an end with its parent."""
+def start_local(key: str, payload: bytes, parent: int, threads: int, samples: str) -> None:
+    """Prepare a local worker process: the job, its threads, and an end with its parent.
+
+    The folder `samples` holds what all local workers map; it goes with the parent, too.
+    """
     import torch
 
-    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+    threading.Thread(target=_follow, args=(parent, samples), daemon=True).start()
     torch.set_num_threads(threads)
     _job(key, payload)
 
@@ -156,10 +160,11 @@ def _packed(error: BaseException) -> bytes:
     return packed
 
 
-def _follow(parent: int) -> None:
-    """End this process once its parent was killed: nobody else would."""
+def _follow(parent: int, samples: str) -> None:
+    """End this process once its parent was killed, and what it shared: nobody else would."""
     while os.getppid() == parent:
         time.sleep(_POLL_SECONDS)
+    shutil.rmtree(samples, ignore_errors=True)
     os._exit(1)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import cloudpickle
 
 from memowidgets.store import StoreError
+from memowidgets.training.engine.sharing import SharedSamples
 from memowidgets.training.engine.worker import (
     Order,
     Result,
@@ -95,7 +96,8 @@ class _Local:
     def __init__(self, job: ShadowJob, processes: int, beacon: Path) -> None:
         from loky import ProcessPoolExecutor
 
-        payload = _payload(job)
+        self._samples = SharedSamples()
+        payload = _payload(self._samples.of(job))
         self._slots = processes
         self._order = _order(payload, beacon)
         self._devices = _devices(job.recipe.device, processes)
@@ -104,7 +106,7 @@ class _Local:
         self._executor = ProcessPoolExecutor(
             processes,
             initializer=start_local,
-            initargs=(self._order.job, payload, os.getpid(), threads),
+            initargs=(self._order.job, payload, os.getpid(), threads, self._samples.folder),
             env={"OMP_NUM_THREADS": str(threads)},
         )
 
@@ -135,6 +137,7 @@ class _Local:
 
     def close(self, *, kill: bool) -> None:
         self._executor.shutdown(wait=True, kill_workers=kill)
+        self._samples.close()
 
     def _free_device(self) -> str | None:
         """The GPU that has the fewest shadow models in hand; None where there is one at most."""

@@ -432,6 +432,7 @@ export class Playground {
     const size = onWidth(this.root, (width) => {
       this.root.classList.toggle("mw-play-wide", width >= 880);
       for (const plot of this.plots) plot.fit();
+      this.retheme(); // a view is built before it is on the page, where no colour is known
       this.later();
     });
     this.ears.later(size.stop);

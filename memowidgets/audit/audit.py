@@ -548,6 +548,28 @@ class Audit:
             for record in records:  # what log-LiRA needs of the target
                 self._pass(record, report)
 
+    @property
+    def shadow_sets(self) -> dict[str, int]:
+        """How many shadow models there are of each design, by the key of its set."""
+        return {key: len(kept) for key, kept in shadowing.shadow_sets(self._run).items()}
+
+    def use_shadows(self, design: str) -> None:
+        """Take the truth from the shadow models of another design.
+
+        Parameters
+        ----------
+        design : str
+            "halves", "balanced", "canaries", or a key out of `shadow_sets`.
+
+        Raises
+        ------
+        ValueError
+            If there is no such set, or there are several of that design.
+        """
+        key = shadowing.set_of_design(self._run, design).key
+        with self._lock:
+            self._shadows = shadowing.use_set(self._run, key)
+
     # Numbers
 
     def score(
@@ -958,6 +980,52 @@ class Audit:
             result = evaluation.roc(values[both].to_numpy(), labels)
         return result.with_warnings(*notes)
 
+    def evaluate_pooled(
+        self,
+        metric: str | scoring.Metric = "psmi",
+        layer: str | int = "last",
+        eta: float = 4.0,
+        truth: str = "log_lira",
+        targets: str | Sequence[int] = "all",
+        progress: Progress | None = None,
+    ) -> evaluation.Evaluation:
+        """How well a score predicts, over every shadow model in its turn as the target.
+
+        The paper's protocol for CIFAR-10: its members are judged by the other models, leave one
+        out, at the prediction checkpoint, and all pairs of a member and a model are pooled.
+
+        Parameters
+        ----------
+        metric, layer, eta
+            As in `evaluate`.
+        truth : {"log_lira", "canaries"}
+            What counts as memorised. With the design "canaries" log-LiRA judges the audited
+            samples alone; the truth "canaries" holds them against all other members.
+        targets : "all", or indices
+            Which shadow models.
+        progress : Progress, optional
+            Where to report and hear of a cancel; a progress bar by default.
+
+        Returns
+        -------
+        Evaluation
+            Every interval is from a bootstrap by sample: a sample's pairs depend on each other.
+
+        Raises
+        ------
+        StoreError
+            If a shadow model kept no forward pass: ``run_shadows(…, keep_forward=True)``.
+        ValueError
+            If there is nothing to pool, or all or no pairs are of a memorised sample.
+        """
+        from memowidgets.audit.pooling import pooled_evaluation
+
+        every = self._shadows.indices() if isinstance(targets, str) else [int(t) for t in targets]
+        if not every or (isinstance(targets, str) and targets != "all"):
+            raise ValueError(f"targets must be 'all' or indices of shadow models, not {targets!r}")
+        with shown(progress) as report:
+            return pooled_evaluation(self, every, metric, layer, eta, truth, report)
+
     def compare(
         self,
         metrics: Iterable[str] = scoring.METRICS,
@@ -1305,6 +1373,40 @@ class Audit:
         from memowidgets.audit.forking import forked
 
         return forked(self, path, self.kept() if data is None else data, start)
+
+    def compare_fork(
+        self, fork: Audit, checkpoint: str | float = "final", variance: str = "shrunk"
+    ) -> pd.DataFrame:
+        """What this audit's members give away before and after: under its target and a fork's.
+
+        Both targets are compared with the same shadow models, this audit's, which have trained
+        on the removed samples too; the fork's own shadow models never did.
+
+        Parameters
+        ----------
+        fork : Audit
+            Made of this audit by `fork`, and trained.
+        checkpoint : str, float
+            Where this target, its shadow models and the fork's target are compared.
+        variance : {"shrunk", "per-sample", "global"}
+            Of log-LiRA.
+
+        Returns
+        -------
+        DataFrame
+            By id: ``fate`` ("kept", "removed", or "changed": then `after` is that of the sample
+            as it was), ``before`` and ``after``: its log-LiRA under either target.
+
+        Raises
+        ------
+        ValueError
+            If it is no fork of this audit, or not trained that far.
+        StoreError
+            If there are no shadow models, or the samples are not at hand.
+        """
+        from memowidgets.audit.forking import compared
+
+        return compared(self, fork, checkpoint, variance)
 
     def clear_cache(self) -> None:
         """Delete what was kept of frozen blocks' output, for this run and all others.

@@ -7,8 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from memowidgets.audit.catalogue import Catalogue
 from memowidgets.data import Dataset, WithheldDataset
+from memowidgets.memorization import log_lira
+from memowidgets.metrics import logit_gap
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.design import Design, follow_design
 from memowidgets.training.learner import Recipe
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit
     from memowidgets.training.rho import Record
 
-__all__ = ["check_start", "fork_note", "forked"]
+__all__ = ["check_start", "compared", "fork_note", "forked"]
 
 STARTS = ("scratch", "prediction")
 
@@ -55,6 +60,25 @@ def forked(parent: Audit, path: str | os.PathLike[str], data: Dataset, start: st
     for note in fork_note(manifest):
         warnings.warn(note, UserWarning, stacklevel=3)
     return Audit._of(run, manifest, recipe.model, data, aside, design, recipe.device)  # noqa: SLF001
+
+
+def compared(parent: Audit, fork: Audit, checkpoint: str | float, variance: str) -> pd.DataFrame:
+    """The table that `Audit.compare_fork` describes."""
+    _check_family(parent, fork)
+    name, members, gaps, target = parent.member_gaps(checkpoint)
+    there = fork._catalogue.record(checkpoint).name  # noqa: SLF001
+    data, everything = parent.member_data, np.arange(len(parent.members))
+    seen = fork._target().look(there, everything, data)  # noqa: SLF001
+    now, before = _contents(fork.data), _contents(data)
+    fate = [
+        "removed" if i not in now else "changed" if now[i] != before[i] else "kept"
+        for i in parent.members.tolist()
+    ]
+    table = pd.DataFrame({"fate": fate}, pd.Index(parent.members, name="id"))
+    for column, gap in (("before", target), ("after", logit_gap(seen.logits, parent.labels))):
+        table[column] = log_lira(gaps, members, gap, variance)
+    table.attrs["checkpoint"] = name
+    return table.dropna()
 
 
 def fork_note(manifest: Mapping[str, Any]) -> tuple[str, ...]:
@@ -113,6 +137,17 @@ def _check_request(parent: Audit, path: str | os.PathLike[str], data: Dataset, s
             f"the data have the classes {', '.join(data.class_names)}; those of the run to fork "
             f"are {', '.join(parent.data.class_names)}"
         )
+
+
+def _check_family(parent: Audit, fork: Audit) -> None:
+    from memowidgets.audit import identity
+
+    own = identity.run_digest(parent._manifest)  # noqa: SLF001
+    if fork.forked is None or fork.forked["parent"] != own:
+        raise ValueError(f"{fork.path} is no fork of {parent.path}: give what fork() made of it")
+    fork._recipe()  # noqa: SLF001 - its model is asked
+    if isinstance(parent.data, WithheldDataset):
+        raise StoreError(f"the samples are not at hand, only their ids: give {parent.data.hint}")
 
 
 def _held_out_of(parent: Audit) -> Dataset | None:

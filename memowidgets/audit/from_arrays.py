@@ -214,6 +214,10 @@ class ArraysAudit(Audit):
         """Refuse: there is no model."""
         raise NotGivenError(f"{_no_run('forked')}, on the data that kept() gives")
 
+    def compare_fork(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: there is no model."""
+        raise NotGivenError(_no_run("forked"))
+
     # Inside
 
     @property

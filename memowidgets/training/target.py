@@ -99,11 +99,11 @@ class TargetTraining:
             self._design.members, capture=True, progress=progress, allocate=allocate
         )
 
-    def look(self, name: str, positions: NDArray[np.int64]) -> Forward:
+    def look(self, name: str, positions: NDArray[np.int64], data: Dataset | None = None) -> Forward:
         """One pass of a checkpoint over any samples, without their representations."""
         learner = self._learner()
         learner.load_weights(self._run.read_tensors(self._weights(name)))
-        return learner.look_at(positions)
+        return learner.look_at(positions, data=data)
 
     def start_from(self, parent: RunDirectory, last: Record) -> None:
         """Begin with another run's checkpoints up to one of them, and go on from there.

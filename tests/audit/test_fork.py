@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import memowidgets as mw
@@ -132,6 +133,32 @@ def test_shadow_models_are_its_own(finished, tmp_path):
     assert finished.n_shadows == 20
     assert set(fork.log_lira().index) <= set(fork.members)
     assert fork._shadows.read("epoch-4").gaps.shape == (8, len(pool) - 5)
+
+
+def test_what_members_give_away_before_and_after(finished, tmp_path):
+    worst = finished.log_lira().nlargest(8).index
+    kept = finished.data.take(np.flatnonzero(~np.isin(finished.data.ids, worst)))
+    fork = finished.fork(tmp_path / "fork", data=kept)
+    with pytest.raises(ValueError, match="not trained to the end"):
+        finished.compare_fork(fork)
+    fork.train()
+    table = finished.compare_fork(fork)
+    assert set(table.index[table["fate"] == "removed"]) == set(worst)
+    assert set(table["fate"]) == {"removed", "kept"}
+    pd.testing.assert_series_equal(table["before"], finished.log_lira(), check_names=False)
+    _, members, gaps, _ = finished.member_gaps()
+    logits = fork._target().look("epoch-4", np.arange(len(members[0])), finished.member_data).logits
+    gap = mw.metrics.logit_gap(logits, finished.labels)
+    expected = mw.memorization.log_lira(gaps, members, gap, "shrunk")
+    np.testing.assert_allclose(table["after"], expected[~np.isnan(expected)], rtol=1e-6)
+    removed = table[table["fate"] == "removed"]
+    assert removed["after"].mean() < removed["before"].mean() - 1  # it never saw them
+    same = finished.fork(tmp_path / "same", data=finished.data)
+    same.train()
+    unchanged = finished.compare_fork(same)
+    np.testing.assert_allclose(unchanged["after"], unchanged["before"], atol=1e-2)
+    with pytest.raises(ValueError, match="is no fork of"):
+        fork.compare_fork(same)
 
 
 def test_a_fork_forks(stopped, tmp_path):

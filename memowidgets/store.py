@@ -118,7 +118,7 @@ class RunDirectory:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
-        self.path, self._read_only = Path(path).expanduser().absolute(), read_only
+        self.path, self.read_only = Path(path).expanduser().absolute(), read_only
         with _explained(self.path, self.path):
             _make_private(self.path)
 
@@ -337,7 +337,7 @@ class RunDirectory:
         return self.path / f"{name}.safetensors"
 
     def _check_writable(self) -> None:
-        if self._read_only:
+        if self.read_only:
             raise StoreError(f"{self.path} is a recording: it is read and never written")
 
     def _write(self, name: str, content: bytes) -> None:

@@ -38,7 +38,10 @@ class ShadowAudit(Audit):
         self.index, self._file, self._first = index, file, audit
         self._design = replace(design, members=design.pool[np.array(file["members"])])
         self._shadows = _Others(audit, index)
-        self._run = RunDirectory(audit._run.path / "targets" / f"{index:04d}")  # noqa: SLF001
+        self._run = RunDirectory(
+            audit._run.path / "targets" / f"{index:04d}",  # noqa: SLF001
+            read_only=audit._run.read_only,  # noqa: SLF001
+        )
         self._decision_log = DecisionLog(RunKeeper(self._run), outside=audit._run.path)  # noqa: SLF001
         self._lock, self._log_lira = threading.RLock(), {}
 

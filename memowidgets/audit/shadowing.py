@@ -17,7 +17,15 @@ from memowidgets.training.design import Design, ShadowDesign, audited_samples
 from memowidgets.training.learner import Recipe
 from memowidgets.training.shadows import KeptForward, ShadowJob, ShadowSet
 
-__all__ = ["check_request", "current_set", "make_job", "planned", "use_set"]
+__all__ = [
+    "check_request",
+    "current_set",
+    "make_job",
+    "planned",
+    "set_of_design",
+    "shadow_sets",
+    "use_set",
+]
 
 FEWEST_SHADOWS = 4  # two inside and two outside
 _CHOICE = "shadows.json"
@@ -103,10 +111,38 @@ def current_set(run: RunDirectory) -> ShadowSet:
 
 
 def use_set(run: RunDirectory, key: str) -> ShadowSet:
-    """Take the truth from the shadow models of this design from now on."""
-    if key != current_set(run).key:
+    """Take the truth from the shadow models of this design from now on.
+
+    A recording is not written to: there the choice is the caller's to remember.
+    """
+    if key != current_set(run).key and not run.read_only:
         run.write_json(_CHOICE, {"key": key})
-    return current_set(run)
+    return ShadowSet(run, key, config_digest(run.read_manifest()))
+
+
+def shadow_sets(run: RunDirectory) -> dict[str, ShadowSet]:
+    """Sets with at least one shadow model, by key."""
+    digest = config_digest(run.read_manifest())
+    folders = sorted(p.name for p in (run.path / "shadows").glob("*") if p.is_dir())
+    found = {key: ShadowSet(run, key, digest) for key in ("halves", *folders)}
+    return {key: kept for key, kept in found.items() if len(kept)}
+
+
+def set_of_design(run: RunDirectory, design: str) -> ShadowSet:
+    """The set of a design, or of that key.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or several of that design; the message lists the keys.
+    """
+    sets = shadow_sets(run)
+    named = [key for key in sets if design in (key, key.split("-")[0])]
+    if design in sets or len(named) == 1:
+        return sets[design if design in sets else named[0]]
+    there = ", ".join(f"{key!r} ({len(kept)})" for key, kept in sets.items()) or "none yet"
+    what = f"{len(named)} sets of shadow models are" if named else "no set of shadow models is"
+    raise ValueError(f"{what} of the design {design!r}; there are {there}")
 
 
 def _forward(

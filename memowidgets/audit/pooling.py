@@ -1,0 +1,63 @@
+"""Many targets in one evaluation: every shadow model in its turn, the pairs pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from memowidgets import evaluation
+from memowidgets.audit import scoring
+from memowidgets.progress import Progress
+
+if TYPE_CHECKING:
+    from memowidgets.audit.audit import Audit
+
+__all__ = ["pooled_evaluation"]
+
+
+def pooled_evaluation(
+    audit: Audit,
+    targets: Sequence[int],
+    metric: str | scoring.Metric,
+    layer: str | int,
+    eta: float,
+    truth: str | ArrayLike,
+    progress: Progress,
+) -> evaluation.Evaluation:
+    """As `Audit.evaluate_pooled` says."""
+    pairs = []
+    for done, index in enumerate(targets):
+        progress.report(done, len(targets), "auditing shadow models")
+        pairs.append(_pairs(audit.as_target(index), metric, layer, eta, truth))
+    everything = pd.concat(pairs)
+    result = evaluation.roc(
+        everything["score"].to_numpy(), everything["memorized"].to_numpy(), groups=everything.index
+    )
+    return result.with_warnings(*audit.warnings_at("prediction"))
+
+
+def _pairs(
+    target: Audit,
+    metric: str | scoring.Metric,
+    layer: str | int,
+    eta: float,
+    truth: str | ArrayLike,
+) -> pd.DataFrame:
+    """Score and truth of each member of one target that has both, by id."""
+    found = target.raw_scores(metric, layer, "prediction")
+    memorized = target._truth(truth, eta)  # noqa: SLF001 - the same room
+    scores = pd.Series(found.mu, target.members[found.rows])
+    both = scores.index.intersection(memorized.index, sort=False)
+    if not len(both):
+        raise ValueError(
+            f"no member of {target!r} has both a score and a truth: with "
+            'design="canaries" only audited samples have a log-LiRA'
+        )
+    return pd.DataFrame(
+        {"score": scores[both].to_numpy(), "memorized": memorized[both].to_numpy(dtype=np.bool_)},
+        both,
+    )

@@ -1,0 +1,92 @@
+"""Every shadow model in its turn as the target, pooled; and several designs in one run."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import memowidgets as mw
+from memowidgets.evaluation import roc
+from memowidgets.store import StoreError
+from tests.training.small import tiny_audit, trained
+
+
+@pytest.fixture(scope="module")
+def audit(tmp_path_factory):
+    made = trained(tmp_path_factory.mktemp("pooled") / "run")
+    with ThreadPoolExecutor(1) as threads:
+        made.run_shadows(4, threads)
+        chosen = made.data.canaries | (np.arange(len(made.data)) % 4 == 0)
+        made.run_shadows(6, threads, design="canaries", audited=chosen, keep_forward=True)
+    return made
+
+
+def by_hand(audit, truth, eta):
+    """All pairs of a member and a shadow model, with ids."""
+    rows = []
+    for index in range(6):
+        target = audit.as_target(index)
+        scores = target.score("psmi")
+        if truth == "canaries":
+            canary = pd.Series(audit.data.canaries, audit.data.ids)
+            memorized = canary[list(target.members)]
+        else:
+            memorized = target.log_lira() >= eta
+        both = [name for name in scores.index if name in memorized.index]
+        rows.append(pd.DataFrame({"s": scores[both], "m": memorized[both]}, both))
+    return pd.concat(rows)
+
+
+@pytest.mark.parametrize("truth", ["log_lira", "canaries"])
+def test_pooled_pairs_are_those_of_every_target(audit, truth):
+    eta = float(audit.as_target(0).log_lira().median())
+    found, pairs = audit.evaluate_pooled("psmi", eta=eta, truth=truth), by_hand(audit, truth, eta)
+    assert (found.n, found.n_memorized) == (len(pairs), pairs["m"].sum())
+    alone = roc(pairs["s"], pairs["m"].astype(bool), groups=pairs.index)
+    assert found.auc == pytest.approx(alone.auc)
+    assert found.auc_interval == pytest.approx(alone.auc_interval)
+    assert found.at(0.0) == alone.at(0.0)
+    assert f"{len(pairs)} rows of {pairs.index.nunique()} samples" in found.warnings[0]
+
+
+def test_some_targets_are_pooled(audit):
+    everything = audit.evaluate_pooled("loss", truth="canaries")
+    some = audit.evaluate_pooled("loss", truth="canaries", targets=[0, 3])
+    assert 0 < some.n < everything.n
+    with pytest.raises(ValueError, match="targets must be 'all' or indices"):
+        audit.evaluate_pooled("loss", targets="some")
+    with pytest.raises(ValueError, match="targets must be 'all' or indices"):
+        audit.evaluate_pooled("loss", targets=[])
+    with pytest.raises(StoreError, match="is not there"):
+        audit.evaluate_pooled("loss", targets=[77])
+
+
+def test_the_truth_comes_from_the_design_in_use(audit):
+    key = next(key for key in audit.shadow_sets if key.startswith("canaries"))
+    assert audit.shadow_sets == {"halves": 4, key: 6}
+    judged = audit.log_lira()
+    audit.use_shadows("halves")
+    assert audit.n_shadows == 4
+    assert len(audit.log_lira()) != len(judged)
+    with pytest.raises(StoreError, match="kept no forward pass"):
+        audit.evaluate_pooled("psmi")
+    assert tiny_audit(audit.path).n_shadows == 4  # remembered
+    audit.use_shadows("canaries")
+    assert audit.log_lira().equals(judged)
+    assert mw.Audit.open(audit.path).n_shadows == 6
+    with pytest.raises(ValueError, match=r"no set of shadow models is of the design 'balanced'"):
+        audit.use_shadows("balanced")
+
+
+def test_two_sets_of_one_design_are_told_apart_by_their_key(audit):
+    with ThreadPoolExecutor(1) as threads:
+        audit.run_shadows(2, threads, design="canaries", audited=list(audit.members[:30]))
+    keys = [key for key in audit.shadow_sets if key.startswith("canaries")]
+    with pytest.raises(ValueError, match=r"2 sets of shadow models are of the design 'canaries'"):
+        audit.use_shadows("canaries")
+    first = next(key for key in keys if audit.shadow_sets[key] == 6)
+    audit.use_shadows(first)
+    assert audit.n_shadows == 6

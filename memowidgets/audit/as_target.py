@@ -111,6 +111,20 @@ class _KeptPass(scoring.Pass):
         """It does."""
         return True
 
+    def logits(self) -> NDArray[np.float32]:
+        """Logits of shape (n_members, n_classes)."""
+        if "forward.logits" not in self._file:
+            raise StoreError("this recording keeps logit gaps and losses of shadow models only")
+        return super().logits()
+
+    def gaps(self, labels: NDArray[np.int64]) -> NDArray[np.floating[Any]]:
+        """The logit gap of each member, (n_members,); in a recording, that which LiRA takes."""
+        if "forward.logits" in self._file:
+            return super().gaps(labels)
+        every: NDArray[np.float32] = np.array(self._file[f"gap.{self.checkpoint}"])
+        own: NDArray[np.float32] = every[np.array(self._file["members"])]
+        return own
+
     def representation(self, layer: str) -> NDArray[np.float32]:
         """A layer's output, memory-mapped, (n_members, values)."""
         try:

@@ -11,7 +11,7 @@ import numpy as np
 
 from memowidgets.audit.audit import Audit
 from memowidgets.data import Dataset
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import RunDirectory, StoreError, Tensors
 
 if TYPE_CHECKING:
     import os
@@ -22,10 +22,12 @@ _FOLDER = Path(__file__).parent / "recordings"
 _COPIED = (
     "design.safetensors",
     "rho.json",
+    "shadows.json",
     "trainer.json",
     "checkpoints/*/record.json",
     "scores",
-    "shadows",
+    "targets/first",
+    "targets/*/scores",
 )
 
 
@@ -94,11 +96,20 @@ def export(
     for pattern in _COPIED:
         for path in source.path.glob(pattern):
             _copy(path, run.path / path.relative_to(source.path))
+    for place in (source.path / "shadows").rglob("*.safetensors"):
+        name = str(place.relative_to(source.path).with_suffix(""))
+        run.write_tensors(name, *_gaps_of(source.read_tensors(name)))
     for name in source.names("forward"):
         run.write_tensors(f"forward/{name}", _kept(source, name, states.get(name, ())))
     manifest = source.read_manifest()
     manifest["data"]["source"] = manifest["model_source"] = None
     run.write_manifest({**manifest, "recording": dict(about)})
+
+
+def _gaps_of(shadow: Tensors) -> tuple[dict[str, Any], dict[str, str]]:
+    """A shadow model's file without the pass that it kept, but for the losses."""
+    heavy = ("forward.layer.", "forward.logits")
+    return {n: np.array(shadow[n]) for n in shadow if not n.startswith(heavy)}, shadow.metadata
 
 
 def _kept(source: RunDirectory, name: str, layers: tuple[str, ...]) -> dict[str, Any]:

@@ -91,6 +91,10 @@ class Pass:
         """Logits of shape (n_members, n_classes)."""
         return np.array(self._tensors()["logits"])
 
+    def gaps(self, labels: NDArray[np.int64]) -> NDArray[np.floating[Any]]:
+        """The logit gap of each member, (n_members,)."""
+        return logit_gap(self.logits(), labels)
+
     def losses(self) -> NDArray[np.float32]:
         """The training loss of each member, (n_members,)."""
         return np.array(self._tensors()["losses"])
@@ -132,7 +136,7 @@ def score_pass(
 ) -> Scores:
     """One metric at one layer; read from disk where it was computed before."""
     if metric not in PER_LAYER:
-        values = -made.losses() if metric == "loss" else logit_gap(made.logits(), labels)
+        values = -made.losses() if metric == "loss" else made.gaps(labels)
         return Scores(np.arange(len(labels)), values.astype(np.float64))
     name = stored_name(metric, layer, made.checkpoint)
     if not run.has(name):

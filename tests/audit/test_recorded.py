@@ -72,6 +72,29 @@ def test_hidden_states_are_there_where_they_were_kept(audit, folder):
         again.score(norm, layer=2, checkpoint="epoch-1")
 
 
+def test_every_design_and_every_shadow_as_the_target_come_back(audit, data, tmp_path):
+    chosen = np.arange(len(data)) % 2 == 0
+    audit.run_shadows(4, processes=1, design="canaries", audited=chosen, keep_forward=True)
+    eta = float(audit.as_target(0).log_lira().median())
+    pooled = {m: audit.evaluate_pooled(m, eta=eta) for m in ("psmi", "loss", "logit_gap")}
+    recorded.export(audit, tmp_path / "both", ABOUT, {})
+    again = recorded.open_recording(tmp_path / "both")
+    assert again.shadow_sets == audit.shadow_sets
+    for metric, found in pooled.items():
+        ours = again.evaluate_pooled(metric, eta=eta)
+        assert ours.auc == pytest.approx(found.auc, abs=1e-6)
+        assert ours.auc_interval == pytest.approx(found.auc_interval, abs=1e-6)
+    shadow = again.as_target(1)
+    with pytest.raises(StoreError, match="keeps logit gaps and losses of shadow models only"):
+        shadow.probabilities()
+    again.use_shadows("halves")
+    audit.use_shadows("halves")
+    assert again.n_shadows == 4
+    assert again.log_lira().equals(audit.log_lira())
+    files = [file for file in (tmp_path / "both").rglob("*") if file.is_file()]
+    assert not any(b"forward.layer" in file.read_bytes()[:4000] for file in files)
+
+
 def test_given_the_data_it_shows_the_samples(data, folder):
     with_data = recorded.open_recording(folder, data)
     assert with_data.member_data[0].question in data.questions

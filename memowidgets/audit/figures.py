@@ -50,12 +50,15 @@ def audit_figures(
 ) -> charts.Figures:
     """All figures that the audit's data allow, as `Audit.figures` says."""
     desk = _Desk(audit, eta, truth, compute, theme)
+    chosen = ETAS if etas is None else tuple(float(value) for value in etas)
+    wrong = [value for value in chosen if not math.isfinite(value)]
+    if wrong:
+        raise ValueError(f"etas must be numbers, not {wrong[0]}")
     desk.draw("training", desk.training)
     desk.draw("roc", desk.roc)
     desk.draw("roc_by_checkpoint", desk.roc_by_checkpoint)
     desk.draw("over_training", desk.over_training)
     desk.draw("auc_by_layer", desk.auc_by_layer)
-    chosen = ETAS if etas is None else tuple(float(value) for value in etas)
     desk.draw("auc_by_eta", lambda: desk.auc_by_eta(chosen))
     panels = PANEL_ETAS if etas is None else chosen
     desk.draw("roc_by_eta", lambda: desk.roc_by_eta(panels))
@@ -104,7 +107,7 @@ def figures_by_setting(
             curves.append(charts.roc_table({setting: found["psmi"]}))
         missing += [f"{setting}: {reason}" for reason in said(why)]
     together = _Drawn(theme)
-    together.tables["drops"] = pd.DataFrame(drops).T.rename_axis("setting")
+    together.tables["drops"] = pd.DataFrame(drops).sort_index().T.rename_axis("setting")
     together.add("auc_by_setting", charts.auc_by_setting, rows, missing)
     together.add("roc_by_setting", charts.roc_curves, curves, missing, marked=None)
     return together.finished()
@@ -192,7 +195,7 @@ class _Desk(_Drawn):
         at_end = self._is_final(self.numbers.name("prediction"))
         found, why = self.numbers.evaluations(scoring.METRICS if at_end else _ALL_SCORES)
         notes: list[Reason] = [note for result in found.values() for note in result.warnings]
-        if at_end:
+        if at_end and found:
             notes.append("the baseline is left out: at the last checkpoint it is the truth itself")
         curves = [charts.roc_table(found)] if found else []
         self.add("roc", charts.roc_curves, curves, [*notes, *why])
@@ -318,9 +321,10 @@ class _Desk(_Drawn):
         self, etas: Sequence[float], table: Callable[[Mapping[str, Evaluation], float], Any]
     ) -> tuple[list[pd.DataFrame], list[Reason]]:
         """A table for each η at which there are samples of both kinds."""
-        values = None if self._why_no_lira() else self.numbers.log_lira()
-        if values is None:
-            return [], [str(self._why_no_lira())]
+        reason = self._why_no_lira()
+        if reason:
+            return [], [reason]
+        values = self.numbers.log_lira()
         rows = []
         notes: list[Reason] = []
         too_few: list[str] = []
@@ -363,13 +367,17 @@ class _Desk(_Drawn):
             tables.append(
                 pd.DataFrame({"checkpoint": self._label(name), "log_lira": values.to_numpy()})
             )
+        if not tables:
+            raise NotThereError(self._why_no_lira() or "; ".join(said(notes)))
         self.add("lira_over_training", charts.histograms_of_log_lira, tables, notes, eta=self.eta)
 
     def definitions(self) -> None:
         """LiRA against counterfactual memorisation."""
         from memowidgets.audit.comparing import compared_definitions
 
-        self.numbers.log_lira()
+        reason = self._why_no_lira()
+        if reason:
+            raise NotThereError(reason)
         audit = self.audit
         _, members, gaps, target = audit.member_gaps("final")
         found = compared_definitions(audit.members, gaps, members, target, None, "shrunk", 500, 0)

@@ -100,7 +100,8 @@ def _epochs(checkpoints: pd.DataFrame) -> alt.X:
     import altair as alt
 
     last = float(checkpoints["epoch"].max())
-    return alt.X("epoch:Q", title="epoch", scale=alt.Scale(domain=[0, last], nice=False))
+    scale = alt.Scale(domain=[0, last], nice=False)
+    return alt.X("epoch:Q", title="epoch", scale=scale, axis=alt.Axis(format="~g"))
 
 
 def _auc_panel(auc: pd.DataFrame, checkpoints: pd.DataFrame, colors: Theme) -> alt.LayerChart:

@@ -137,7 +137,7 @@ class Figures(Mapping[str, Any]):
         lines = [f"Figures: {', '.join(self._charts) or 'none'}"]
         if self.tables:
             lines.append(f"  tables: {', '.join(self.tables)}")
-        lines += [f"  not drawn: {name} ({reason})" for name, reason in self.missing.items()]
+        lines += [f"  not drawn: {names} ({reason})" for names, reason in self._by_reason()]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -146,11 +146,18 @@ class Figures(Mapping[str, Any]):
         parts += [self._picture(name) for name in self]
         if self.missing:
             items = "".join(
-                f"<li><b>{html.escape(name)}</b>: {html.escape(reason)}</li>"
-                for name, reason in self.missing.items()
+                f"<li><b>{html.escape(names)}</b>: {html.escape(reason)}</li>"
+                for names, reason in self._by_reason()
             )
             parts.append(f"<p>Not drawn:</p><ul>{items}</ul>")
         return f"<div>{''.join(parts)}</div>"
+
+    def _by_reason(self) -> list[tuple[str, str]]:
+        """The figures that were not drawn, those for the same reason together."""
+        together: dict[str, list[str]] = {}
+        for name, reason in self.missing.items():
+            together.setdefault(reason, []).append(name)
+        return [(", ".join(names), reason) for reason, names in together.items()]
 
     def _picture(self, name: str) -> str:
         chart = self._charts[name]

@@ -75,7 +75,7 @@ def training_curves(checkpoints: pd.DataFrame, theme: str = "light") -> alt.Laye
         alt.Chart(curves)
         .mark_line()
         .encode(
-            x=alt.X("epoch:Q", title="epoch"),
+            x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(format="~g")),
             y=alt.Y("share:Q", title="share", scale=alt.Scale(domainMax=1)),
             color=alt.Color("curve:N", scale=alt.Scale(domain=names, range=palette), legend=legend),
             strokeDash=alt.StrokeDash(
@@ -162,7 +162,7 @@ def _both_sides(checkpoints: pd.DataFrame, kind: str, colors: Theme) -> alt.Laye
         alt.Chart(curves)
         .mark_line()
         .encode(
-            x=alt.X("epoch:Q", title="epoch"),
+            x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(format="~g")),
             y=alt.Y(
                 f"{kind}:Q",
                 title="loss, nats" if kind == "loss" else "accuracy",

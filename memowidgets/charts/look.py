@@ -70,7 +70,8 @@ class Theme:
         """Colour, dashes and shape of each name; a known score always has its own."""
         names = list(dict.fromkeys(names))
         places = {name: _SCORES.index(name) for name in names if name in _SCORES}
-        free = [i for i in (5, *range(len(_SCORES))) if i not in places.values()] or [5]
+        order = (5, 0, 1, 2, 3, 4) if places else range(len(self.scores))
+        free = [i for i in order if i not in places.values()] or [5]
         others = [name for name in names if name not in places]
         places |= {name: free[i % len(free)] for i, name in enumerate(others)}
         return {name: (self.scores[i], list(_DASHES[i]), _SHAPES[i]) for name, i in places.items()}
@@ -82,11 +83,11 @@ LIGHT = Theme(
     muted="#5b6670",
     line="#d4dade",
     memorized="#c2334b",
-    other="#5f7a92",
+    other="#7d95aa",
     accent="#1c5d8c",
     train="#1f2328",
     test="#7a5a12",
-    scores=("#1c5d8c", "#b45a09", "#0f7a5c", "#8a4a9e", "#5b6670", "#7a5a12"),
+    scores=("#1c5d8c", "#b45a09", "#0f7a5c", "#6f35b8", "#5b6670", "#7a5a12"),
     cells=("#bcd3e4", "#0b3555"),
 )
 DARK = Theme(
@@ -99,7 +100,7 @@ DARK = Theme(
     accent="#72b7ea",
     train="#e6eaee",
     test="#e0b65c",
-    scores=("#72b7ea", "#f0a24e", "#58c9a5", "#cf9ae0", "#a4b0ba", "#e0b65c"),
+    scores=("#72b7ea", "#f0a24e", "#58c9a5", "#a56ff0", "#a4b0ba", "#e0b65c"),
     cells=("#24506f", "#c3e3fb"),
 )
 _THEMES = {"light": LIGHT, "dark": DARK}

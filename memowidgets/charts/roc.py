@@ -227,7 +227,7 @@ def _marked(points: pd.DataFrame, tau: float, colors: Theme) -> alt.Chart:
 
     points = points.assign(
         at=[
-            f"{spoken(score)} ≤ {tau:g}: TPR {tpr:.3f}, FPR {fpr:.3f}"
+            f"{spoken(score)} at τ = {tau:g}: TPR {tpr:.3f}, FPR {fpr:.3f}"
             for score, tpr, fpr in points[["score", "tpr", "fpr"]].to_numpy()
         ]
     )

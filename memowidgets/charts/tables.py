@@ -43,7 +43,7 @@ def checked(
     if not isinstance(table, pd.DataFrame):
         raise TypeError(f"{what} must be a pandas DataFrame, not {type(table).__name__}")
     numbers = list(numbers)
-    missing = [name for name in (*columns, *numbers) if name not in table]
+    missing = [name for name in dict.fromkeys((*columns, *numbers)) if name not in table]
     if missing:
         there = ", ".join(map(str, table.columns)) or "none"
         said = "the columns " if len(missing) > 1 else ""

@@ -1,0 +1,41 @@
+"""Reads back what a chart would draw, from its Vega-Lite specification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+
+@dataclass
+class Unit:
+    """One mark with its data, and the title of the panel that it is in."""
+
+    mark: str
+    data: pd.DataFrame
+    encoding: dict[str, Any]
+    title: Any
+
+
+def units(chart) -> list[Unit]:
+    spec = chart.to_dict()
+    return list(_walk(spec, spec["datasets"], None, None))
+
+
+def _walk(spec, datasets, data, title):
+    data, title = spec.get("data", data), spec.get("title", title)
+    parts = [p for kind in ("layer", "concat", "hconcat", "vconcat") for p in spec.get(kind, [])]
+    for part in parts:
+        yield from _walk(part, datasets, data, title)
+    if not parts:
+        mark = spec["mark"]["type"]
+        yield Unit(mark, pd.DataFrame(datasets[data["name"]]), spec["encoding"], title)
+
+
+def marks(chart, kind: str) -> list[Unit]:
+    return [unit for unit in units(chart) if unit.mark == kind]
+
+
+def n_rows(chart) -> int:
+    return sum(len(rows) for rows in chart.to_dict()["datasets"].values())

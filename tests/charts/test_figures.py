@@ -1,0 +1,457 @@
+"""Every number in a figure is the audit's own, and what can't be drawn is named with its call."""
+
+from __future__ import annotations
+
+import base64
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+
+import memowidgets as mw
+from memowidgets.audit import figures_by_setting
+from memowidgets.audit.figures import NAMES
+from memowidgets.charts.look import DARK, LIGHT
+from tests.audit.conftest import small_audit
+from tests.charts.reading import marks, n_rows, units
+
+SCORES = ["psmi", "loss", "logit_gap", "mahalanobis"]
+SPOKEN = {"psmi": "PSMI", "loss": "loss", "logit_gap": "logit gap", "mahalanobis": "Mahalanobis"}
+
+
+@pytest.fixture(scope="module")
+def audit():
+    return mw.open_recorded("mmlu-field-smollm2")
+
+
+@pytest.fixture(scope="module")
+def figures(audit):
+    return audit.figures()
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """Digits with canaries, trained to the end, scored at two checkpoints; no shadow models."""
+    audit = small_audit(tmp_path_factory.mktemp("figures") / "run")
+    audit.train()
+    audit.score("psmi", checkpoint=1)
+    audit.score("loss")
+    return audit
+
+
+def own_files(audit) -> dict[str, int]:
+    root = Path(audit.path)
+    return {str(f.relative_to(root)): f.stat().st_mtime_ns for f in root.rglob("*") if f.is_file()}
+
+
+def column(table: pd.DataFrame, *names: str) -> np.ndarray:
+    return table[list(names)].to_numpy(dtype=float)
+
+
+# The numbers are the audit's
+
+
+def test_all_are_drawn_with_few_rows(figures):
+    assert tuple(figures) == NAMES
+    assert not figures.missing
+    assert {name: n_rows(chart) for name, chart in figures.items() if n_rows(chart) > 2000} == {}
+
+
+def test_the_table_of_drops_is_that_of_the_checkpoints(audit, figures):
+    columns = ["epoch", "step", "median_loss", "drop", "prediction"]
+    pd.testing.assert_frame_equal(figures.tables["drops"], audit.checkpoints[columns])
+
+
+def test_training_shows_both_sides_and_the_best_epoch(audit, figures):
+    table = audit.checkpoints
+    for kind, best in (
+        ("loss", table["test_loss"].min()),
+        ("accuracy", table["test_accuracy"].max()),
+    ):
+        (lines,) = (u for u in marks(figures["training"], "line") if kind in u.data)
+        for side, name in (("train", "training"), ("test", "held out")):
+            drawn = lines.data[lines.data["samples"] == name]
+            assert drawn[kind].tolist() == table[f"{side}_{kind}"].tolist()
+        (ring,) = (u for u in marks(figures["training"], "point") if kind in u.data)
+        assert ring.data[kind].item() == best
+        first = table["epoch"][table[f"test_{kind}"] == best].iloc[0]
+        assert ring.data["epoch"].item() == first
+        assert f"epoch {first:g}" in ring.title["subtitle"]
+    rules = marks(figures["training"], "rule")
+    assert {u.data["epoch"].item() for u in rules} == {audit.prediction.record.epoch}
+
+
+def test_roc_curves_are_those_of_the_evaluations(audit, figures):
+    _, lines = marks(figures["roc"], "line")
+    labels = lines.encoding["color"]["scale"]["domain"]
+    assert lines.data["label"].unique().tolist() == labels
+    for metric, label in zip([*SCORES, "baseline"], labels, strict=True):
+        found = audit.evaluate(metric)
+        low, high = found.auc_interval
+        assert label.endswith(f": {found.auc:.3f} ({low:.3f} to {high:.3f})")
+        drawn = lines.data[lines.data["label"] == label]
+        exact = {tuple(point) for point in column(found.roc, "fpr", "tpr")}
+        assert {tuple(point) for point in column(drawn, "fpr", "tpr")} <= exact
+    assert "title" not in figures["roc"].to_dict()  # nothing was left out that can be seen
+
+
+def test_the_recommended_point_is_marked(audit, figures):
+    (cross,) = marks(figures["roc"], "point")
+    point = audit.evaluate("psmi").at(0.0)
+    assert cross.data["fpr"].item() == point.fpr
+    assert cross.data["tpr"].item() == point.tpr
+    assert cross.data["at"].item() == f"PSMI at τ = 0: TPR {point.tpr:.3f}, FPR {point.fpr:.3f}"
+
+
+def test_each_checkpoint_has_its_panel(audit, figures):
+    compared = audit.compare(checkpoints="all").set_index(["epoch", "metric"])
+    panels = {u.title["text"]: u.data for u in marks(figures["roc_by_checkpoint"], "text")}
+    assert len(panels) == len(audit.checkpoints) - 1
+    chosen = f"epoch {audit.prediction.record.epoch:g}, predict here"
+    assert [name for name in panels if "predict" in name] == [chosen]
+    for title, texts in panels.items():
+        epoch = float(re.match(r"epoch ([\d.]+)", title)[1])
+        shown = dict(text.rsplit(" ", 1) for text in texts["text"])
+        for metric in SCORES:
+            assert shown[SPOKEN[metric]] == f"{compared.loc[(epoch, metric), 'auc']:.3f}"
+    assert {t for t, texts in panels.items() if "baseline 1.000" in set(texts["text"])} == {
+        "epoch 6"
+    }
+
+
+def test_what_was_thinned_is_said_and_true(audit, figures):
+    chart = figures["roc_by_checkpoint"].to_dict()
+    within = float(re.search(r"within ([\d.]+)%", chart["title"]["text"])[1]) / 100 + 5e-4
+    lines = [u for u in marks(figures["roc_by_checkpoint"], "line") if "label" in u.data]
+    for unit in lines[::4]:
+        epoch = float(re.match(r"epoch ([\d.]+)", unit.title["text"])[1])
+        exact = column(audit.evaluate("loss", checkpoint=epoch).roc, "fpr", "tpr")
+        drawn = column(unit.data[unit.data["label"] == "loss"], "fpr", "tpr")
+        far = [off_segments(point, drawn) for point in exact]
+        assert max(far) <= within
+
+
+def off_segments(point, corners) -> float:
+    a, along = corners[:-1], np.diff(corners, axis=0)
+    length = (along**2).sum(axis=1)
+    share = (((point - a) * along).sum(axis=1) / np.where(length, length, 1)).clip(0, 1)
+    return np.linalg.norm(point - a - share[:, None] * along, axis=1).min()
+
+
+def test_over_training_shows_what_compare_says(audit, figures):
+    shown = next(u.data for u in marks(figures["over_training"], "line") if "auc" in u.data)
+    expected = audit.compare(SCORES[:3], checkpoints="all")
+    keys = ["metric", "epoch"]
+    shown, expected = (t.sort_values(keys).reset_index(drop=True) for t in (shown, expected))
+    assert shown[keys].equals(expected[keys])
+    names = ("auc", "auc_low", "auc_high")
+    assert np.array_equal(column(shown, *names), column(expected, *names))
+    loss = next(u.data for u in marks(figures["over_training"], "line") if "median_loss" in u.data)
+    assert loss["median_loss"].tolist() == audit.checkpoints["median_loss"].tolist()
+
+
+def test_over_training_shows_quartiles_of_both_groups(audit, figures):
+    memorized = audit.log_lira() >= 4
+    groups = [u.data for u in marks(figures["over_training"], "line") if "quantity" in u.data]
+    assert [len(table) for table in groups] == [24, 4]
+    for row in pd.concat(groups).itertuples():
+        at_epoch = {
+            "psmi": audit.score,
+            "log_lira": lambda _, checkpoint: audit.log_lira(checkpoint),
+        }
+        values = at_epoch[row.quantity]("psmi", checkpoint=row.epoch)
+        group = values[memorized[values.index] == row.memorized]
+        expected = group.quantile([0.25, 0.5, 0.75]).tolist()
+        assert [row.low, row.median, row.high] == pytest.approx(expected)
+
+
+def test_layers_are_those_of_compare(audit, figures):
+    (lines,) = marks(figures["auc_by_layer"], "line")
+    expected = audit.compare(["psmi", "mahalanobis"], layers="all").set_index(["metric", "layer"])
+    metrics = lines.data["score"].map({spoken: metric for metric, spoken in SPOKEN.items()})
+    for metric, row in zip(metrics, lines.data.itertuples(), strict=True):
+        want = expected.loc[(metric, row.layer)]
+        assert (row.auc, row.auc_low, row.auc_high) == (want.auc, want.auc_low, want.auc_high)
+    assert lines.encoding["x"]["sort"] == list(audit.layers)
+
+
+def test_by_eta_every_point_is_an_evaluation(audit, figures):
+    upper, lower = marks(figures["auc_by_eta"], "line")
+    for row in upper.data.iloc[::7].itertuples():
+        metric = next(m for m in SCORES if SPOKEN[m] == row.score)
+        found = audit.evaluate(metric, eta=row.eta)
+        assert (row.auc, (row.auc_low, row.auc_high)) == (found.auc, found.auc_interval)
+    values = audit.log_lira()
+    for row in lower.data.itertuples():
+        assert row.share == (values >= row.eta).mean()
+    assert upper.data["eta"].nunique() == len(lower.data)
+    left_out = max(upper.data["eta"]) + 0.5
+    assert (values >= left_out).sum() < 2
+
+
+def test_panels_by_eta(audit, figures):
+    titles = [u.title["text"] for u in marks(figures["roc_by_eta"], "text")][::2]
+    values = audit.log_lira()
+    assert titles == [f"η = {eta}, {(values >= eta).sum()} memorised" for eta in (4, 6, 8)]
+    assert "at η = 10 fewer than two" in figures.notes["roc_by_eta"][0]
+
+
+def test_histograms_count_every_member(audit, figures):
+    panels = [u for u in marks(figures["lira_over_training"], "rect") if "kind" in u.data]
+    assert [u.title["text"] for u in panels] == ["epoch 3.5, predict here", "epoch 6"]
+    for unit, checkpoint in zip(panels, ("prediction", "final"), strict=True):
+        values = audit.log_lira(checkpoint).to_numpy()
+        for row in unit.data.itertuples():
+            assert row.samples == ((values >= row.left) & (values < row.right)).sum()
+        assert unit.data["samples"].sum() == len(values)
+        memorized = (values >= 4).sum()
+        assert unit.data.loc[unit.data["left"] >= 4, "samples"].sum() == memorized
+        assert unit.title["subtitle"].endswith(f"({memorized} of {len(values)})")
+
+
+def test_definitions_are_those_of_the_comparison(audit, figures):
+    found = audit.compare_memorization(n_bootstrap=500)
+    (cells,) = units(figures["definitions"])
+    assert cells.data["samples"].sum() == len(found.values)
+    rho = spearmanr(found.values["counterfactual"], found.values["attack_success_rate"]).statistic
+    pair = found.spearman[(found.spearman["a"] == "attack_success_rate")].iloc[0]
+    title = figures["definitions"].to_dict()["title"]["text"]
+    assert title.startswith(f"Spearman's ρ {rho:.3f} ({pair.low:.3f} to {pair.high:.3f})")
+
+
+# What they look like
+
+
+def test_a_score_has_the_same_colour_in_every_figure(figures):
+    styles = LIGHT.styles([*SCORES, "baseline"])
+    for chart in figures.values():
+        for unit in units(chart):
+            scale = unit.encoding.get("color", {}).get("scale", {})
+            for name, color in zip(scale.get("domain", []), scale.get("range", []), strict=False):
+                for metric, expected in styles.items():
+                    if name.startswith(SPOKEN.get(metric, metric)):
+                        assert color == expected[0]
+                if name.startswith("memorised"):
+                    assert color == LIGHT.memorized
+
+
+def test_dark_differs_in_nothing_but_colours(audit):
+    light, dark = (
+        mw.charts.auc_by_layer(audit.compare(["psmi"], layers="all"), theme=theme).to_dict()
+        for theme in ("light", "dark")
+    )
+    assert light["background"] == LIGHT.background
+    assert dark["background"] == DARK.background
+    assert light["datasets"] == dark["datasets"]
+
+
+def test_a_notebook_shows_them_without_a_network(figures):
+    page = figures._repr_html_()
+    assert page.count("<img") == len(figures)
+    assert "http" not in page
+    assert "<script" not in page
+    for encoded in re.findall(r"data:image/svg\+xml;base64,([\w+/=]+)", page):
+        picture = base64.b64decode(encoded).decode()
+        addresses = set(re.findall(r"https?://[^\"' ]+", picture))
+        assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+        assert "NaN" not in picture
+
+
+def test_a_setting_that_looks_like_markup_is_shown_as_text(audit):
+    name = '<img src=x onerror="alert(1)"><script>'
+    drawn = figures_by_setting({name: audit})
+    picture = drawn["auc_by_setting"]._repr_mimebundle_()["image/svg+xml"]
+    for text in (picture, drawn._repr_html_()):
+        assert "<img src=x" not in text
+        assert "<script" not in text
+
+
+# Saving
+
+
+def test_they_are_saved_and_never_overwritten_unasked(figures, tmp_path):
+    few = mw.charts.Figures({"roc": figures["roc"]}, {"drops": figures.tables["drops"]})
+    files = few.save(tmp_path / "new" / "folder")
+    assert [file.name for file in files] == ["roc.png", "roc.svg", "roc.pdf", "drops.csv"]
+    starts = [b"\x89PNG", b"<svg", b"%PDF", b"name,"]
+    assert all(f.read_bytes().startswith(s) for f, s in zip(files, starts, strict=True))
+    again = pd.read_csv(files[3], index_col="name")
+    pd.testing.assert_frame_equal(again, figures.tables["drops"])
+    with pytest.raises(FileExistsError, match=r"roc\.png and 3 more are there .*overwrite=True"):
+        few.save(tmp_path / "new" / "folder")
+    few.save(tmp_path / "new" / "folder", "svg", overwrite=True)
+    assert sorted(f.name for f in (tmp_path / "new" / "folder").iterdir()) == sorted(
+        file.name for file in files
+    )
+
+
+def test_nothing_is_written_where_something_is_there(figures, tmp_path):
+    (tmp_path / "roc.svg").write_text("mine")
+    few = mw.charts.Figures({"auc_by_layer": figures["auc_by_layer"], "roc": figures["roc"]})
+    with pytest.raises(FileExistsError, match=r"roc\.svg are there already"):
+        few.save(tmp_path, "svg")
+    assert [file.name for file in tmp_path.iterdir()] == ["roc.svg"]
+    assert (tmp_path / "roc.svg").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"formats": "gif"}, "unknown format 'gif'; valid: png, svg, pdf"),
+        ({"formats": ()}, "unknown format none"),
+        ({"scale": 0}, "scale must be above 0, not 0"),
+    ],
+)
+def test_a_wrong_request_is_refused(figures, tmp_path, options, words):
+    with pytest.raises(ValueError, match=words):
+        figures.save(tmp_path, **options)
+
+
+def test_figures_are_looked_up_by_name(figures):
+    with pytest.raises(KeyError, match="unknown figure 'lira'; there are training, roc,"):
+        figures["lira"]
+    with pytest.raises(KeyError, match=r"drops is a table: it is in \.tables"):
+        figures["drops"]
+    with pytest.raises(TypeError):
+        figures.notes["roc"] = ()
+
+
+# What is missing
+
+
+def test_without_shadow_models_training_and_canaries_are_drawn(planted):
+    figures = planted.figures()
+    assert tuple(figures) == ("training", "roc_by_eta")
+    assert set(figures.missing) == set(NAMES) - set(figures)
+    (panel,) = {u.title["text"] for u in marks(figures["roc_by_eta"], "text")}
+    assert panel.endswith("canaries")
+    assert "run_shadows(64)" in figures.notes["roc_by_eta"][0]
+    for name in ("roc", "roc_by_checkpoint", "over_training", "auc_by_layer", "auc_by_eta"):
+        assert "run_shadows(64)" in figures.missing[name]
+    assert 'figures(truth="canaries") needs none' in figures.missing["roc"]
+    said = "<li><b>roc, roc_by_checkpoint, over_training, auc_by_layer</b>: no ground truth"
+    assert said in figures._repr_html_()
+    with pytest.raises(KeyError, match="roc was not drawn: no ground truth"):
+        figures["roc"]
+
+
+def test_canaries_are_a_truth_of_their_own(planted):
+    figures = planted.figures(truth="canaries")
+    drawn = ["training", "roc", "roc_by_checkpoint", "over_training", "roc_by_eta"]
+    assert list(figures) == drawn
+    (groups,) = (u for u in marks(figures["over_training"], "line") if "quantity" in u.data)
+    assert set(groups.data["samples"]) == {"canaries", "other members"}
+    _, lines = marks(figures["roc"], "line")
+    found = planted.evaluate("loss", truth="canaries")
+    assert f"loss: {found.auc:.3f}" in lines.data["label"].iloc[0]
+    (panel,) = {u.title["text"] for u in marks(figures["roc_by_eta"], "text")}
+    assert panel == f"{found.n_memorized} canaries"
+
+
+def test_nothing_is_computed_unasked(planted):
+    before = own_files(planted)
+    figures = planted.figures(truth="canaries")
+    assert own_files(planted) == before
+    assert any('audit.score("psmi"' in note for note in figures.notes["roc"])
+    assert "auc_by_layer" in figures.missing
+
+
+def test_compute_takes_stored_passes_and_makes_none(planted):
+    before = own_files(planted)
+    figures = planted.figures(truth="canaries", compute=True)
+    added = set(own_files(planted)) - set(before)
+    assert added
+    assert all(name.startswith("scores/") for name in added)
+    assert {name.split("/")[1] for name in added} <= {
+        Path(name).stem for name in before if name.startswith("forward/")
+    }
+    assert "auc_by_layer" in figures
+    found = planted.compare(["psmi"], layers="all", truth="canaries")
+    (lines,) = marks(figures["auc_by_layer"], "line")
+    drawn = lines.data[lines.data["score"] == "PSMI"]
+    assert drawn["auc"].tolist() == found["auc"].tolist()
+
+
+def test_before_training_all_are_missing(tmp_path):
+    figures = small_audit(tmp_path / "run").figures()
+    assert len(figures) == 0
+    assert set(figures.missing.values()) == {"the target is not trained yet: audit.train()"}
+    assert "not drawn: training, roc, " in repr(figures)
+
+
+def test_an_interrupted_training_is_drawn_and_the_rest_named(tmp_path):
+    audit = small_audit(tmp_path / "run", held_out=None)
+    with pytest.warns(UserWarning, match="the drop jumped"):
+        audit.train(stop_at_drop=0.3)
+    figures = audit.figures()
+    assert list(figures) == ["training"]
+    assert figures.notes["training"] == ("nothing was held out: there are no held-out curves",)
+    assert not marks(figures["training"], "point")[0].data.size
+    assert "not trained to the end yet: call train()" in figures.missing["over_training"]
+
+
+def test_arrays_have_one_checkpoint():
+    rng = np.random.default_rng(0)
+    labels = np.arange(120) % 3
+    logits = rng.normal(size=(120, 3)) + 2 * np.eye(3)[labels]
+    states = rng.normal(size=(120, 6)) + 2 * np.eye(3, 6)[labels]
+    audit = mw.Audit.from_arrays(
+        labels=labels, representations=states, logits=logits, log_lira=rng.normal(3, 2, size=120)
+    )
+    figures = audit.figures(compute=True)
+    assert list(figures) == ["roc", "auc_by_eta", "roc_by_eta", "lira_over_training"]
+    _, lines = marks(figures["roc"], "line")
+    assert lines.data["label"].nunique() == len(SCORES)
+    assert "nothing is known of the training" in figures.missing["training"]
+    assert "one layer only" in figures.missing["auc_by_layer"]
+    assert "shadow_gaps=" in figures.missing["definitions"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"theme": "sepia"}, "unknown theme 'sepia'"),
+        ({"eta": float("nan")}, "eta must be a number, not nan"),
+        ({"truth": "lira"}, "unknown truth 'lira'; valid: log_lira, canaries"),
+        ({"truth": "canaries"}, "these data have no canaries"),
+        ({"etas": [4, float("inf")]}, "etas must be numbers, not inf"),
+    ],
+)
+def test_what_can_not_be_meant_is_an_error(audit, options, words):
+    with pytest.raises(ValueError, match=words):
+        audit.figures(**options)
+
+
+# Several settings
+
+
+def test_settings_side_by_side(audit, planted):
+    drawn = figures_by_setting({"MMLU": audit, "digits": planted})
+    assert list(drawn) == ["auc_by_setting", "roc_by_setting"]
+    (points,) = marks(drawn["auc_by_setting"], "point")
+    expected = audit.compare(SCORES[:3])
+    assert points.data["setting"].unique().tolist() == ["MMLU"]
+    assert column(points.data, "auc").ravel().tolist() == expected["auc"].tolist()
+    assert drawn.notes["auc_by_setting"][0].startswith("digits: no ground truth")
+    table = drawn.tables["drops"]
+    assert table.index.tolist() == ["MMLU", "digits"]
+    assert table.loc["MMLU", 3.5] == audit.prediction.drop
+    assert table.columns.is_monotonic_increasing
+    (cross,) = marks(drawn["roc_by_setting"], "point")
+    assert cross.data["tpr"].item() == audit.evaluate("psmi").at(0).tpr
+
+
+def test_no_setting_is_an_error():
+    with pytest.raises(ValueError, match="at least one audit"):
+        figures_by_setting({})
+
+
+def test_importing_the_room_loads_no_altair():
+    code = "import memowidgets.audit.figures, sys; print('altair' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

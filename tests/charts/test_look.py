@@ -1,0 +1,95 @@
+"""Colours can be told apart, by everyone, and mean the same in every figure."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import memowidgets
+from memowidgets.charts.look import DARK, LIGHT
+
+STYLES = Path(memowidgets.__file__).parent / "widgets" / "static" / "shared.css"
+# Machado, Oliveira and Fernandes (2009): no long-wave and no middle-wave cones; linear RGB.
+SEEN_WITH = {
+    "all cones": np.eye(3),
+    "protanopia": np.array(
+        [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ]
+    ),
+    "deuteranopia": np.array(
+        [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ]
+    ),
+}
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def linear(color: str):
+    rgb = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+def lab(rgb):
+    xyz = TO_XYZ @ rgb.clip(0, 1) / TO_XYZ.sum(axis=1)
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def contrast(a: str, b: str) -> float:
+    light, dark = sorted((TO_XYZ[1] @ linear(a), TO_XYZ[1] @ linear(b)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("eyes", SEEN_WITH)
+def test_colours_that_stand_together_differ(theme, eyes):
+    together = [(theme.memorized, theme.other), (theme.train, theme.test)]
+    for a, b in (*combinations(theme.scores[:5], 2), *together):
+        far = np.linalg.norm(lab(SEEN_WITH[eyes] @ linear(a)) - lab(SEEN_WITH[eyes] @ linear(b)))
+        assert far > 12, (a, b)
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+def test_everything_stands_out_from_the_page(theme):
+    marks = [theme.memorized, theme.other, theme.accent, theme.train, theme.test, *theme.scores]
+    for color in marks:
+        assert contrast(color, theme.background) >= 3, color
+    for color in (theme.text, theme.muted, theme.test):
+        assert contrast(color, theme.background) >= 4.5, color
+
+
+def widget_color(name: str, block: int) -> str:
+    """A colour of the widgets' stylesheets: in the first block the light one, then the dark."""
+    text = STYLES.read_text(encoding="utf-8")
+    return re.findall(rf"--mw-{name}: (#\w+)", text)[block]
+
+
+@pytest.mark.parametrize(("theme", "block"), [(LIGHT, 0), (DARK, 1)], ids=["light", "dark"])
+def test_colours_are_those_of_the_widgets(theme, block):
+    assert theme.memorized == widget_color("risk", block)
+    assert theme.accent == theme.scores[0] == widget_color("accent", block)
+    assert theme.test == widget_color("amber", block)
+    assert theme.muted == widget_color("muted", block)
+    assert theme.other == widget_color("other", block)
+
+
+def test_a_score_looks_the_same_whatever_stands_beside_it():
+    alone = LIGHT.styles(["mahalanobis"])["mahalanobis"]
+    assert LIGHT.styles(["mine", "psmi", "mahalanobis", "yours"])["mahalanobis"] == alone
+
+
+def test_names_of_ones_own_differ_from_the_scores():
+    styles = LIGHT.styles(["psmi", "loss", "mine", "yours"])
+    assert len({style[0] for style in styles.values()}) == 4
+    assert len({str(style[1]) for style in styles.values()}) == 4
+    assert len({style[2] for style in styles.values()}) == 4

@@ -1,0 +1,204 @@
+"""Tables are refused in clear words, and thinned lines are where they were."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memowidgets import charts
+from memowidgets.charts.tables import checked, thinned
+from memowidgets.evaluation import roc
+
+GOOD = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
+
+
+def test_a_good_table_comes_back():
+    assert checked(GOOD, "it", ["b"], ["a"]) is GOOD
+
+
+@pytest.mark.parametrize(
+    ("table", "numbers", "words"),
+    [
+        (GOOD, ["c"], "the table lacks c; it has a, b"),
+        (GOOD, ["c", "d"], "the table lacks the columns c, d; it has a, b"),
+        (GOOD[:0], ["a"], "the table has no rows"),
+        (GOOD, ["b"], "in b; it must be numbers"),
+        (GOOD.assign(a=[1, np.nan]), ["a"], "the table holds nan in a, row 1: leave"),
+        (GOOD.assign(a=[-np.inf, np.nan]), ["a"], "holds -inf in a, row 0 and 1 more"),
+    ],
+)
+def test_a_bad_table_is_refused(table, numbers, words):
+    with pytest.raises(ValueError, match=words):
+        checked(table, "the table", [], numbers)
+
+
+def test_what_is_no_table_is_refused():
+    with pytest.raises(TypeError, match="the table must be a pandas DataFrame, not dict"):
+        checked({"a": [1]}, "the table", ["a"])
+
+
+def off_the_line(points, kept) -> float:
+    """Brute force: the farthest point from the polyline through some of them."""
+    farthest = 0.0
+    for point in points:
+        near = np.inf
+        for a, b in pairwise(kept):
+            along = b - a
+            length = along @ along
+            share = np.clip((point - a) @ along / length, 0, 1) if length else 0.0
+            near = min(near, np.linalg.norm(point - a - share * along))
+        farthest = max(farthest, near)
+    return farthest
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=8, max_size=60),
+    st.integers(2, 12),
+)
+@settings(max_examples=80, deadline=None)
+def test_no_point_lies_farther_off_than_is_said(samples, most):
+    scores, truth = zip(*samples, strict=True)
+    if len(set(truth)) < 2:
+        return
+    curve = roc(np.array(scores, float), np.array(truth)).roc.assign(line="one")
+    found, off = thinned(curve, "fpr", ["tpr"], ["line"], most)
+    assert len(found) <= max(most, 2)
+    assert found.index.is_monotonic_increasing
+    assert found.index[0] == 0
+    assert found.index[-1] == len(curve) - 1
+    points = curve[["fpr", "tpr"]].to_numpy()
+    assert off_the_line(points, found[["fpr", "tpr"]].to_numpy()) <= off + 1e-9
+
+
+def test_a_long_staircase_stays_where_it_was():
+    rng = np.random.default_rng(0)
+    truth = rng.random(50_000) < 0.3
+    curve = roc(rng.normal(size=50_000) - truth, truth).roc.assign(line="one")
+    found, off = thinned(curve, "fpr", ["tpr"], ["line"], 400)
+    assert len(found) == 400
+    assert off < 1e-3
+    some = curve[["fpr", "tpr"]].to_numpy()[rng.integers(0, len(curve), 60)]
+    assert off_the_line(some, found[["fpr", "tpr"]].to_numpy()) <= off + 1e-9
+
+
+def test_straight_lines_lose_nothing():
+    table = pd.DataFrame({"x": np.arange(5000.0), "line": "one"})
+    table["y"] = np.minimum(table["x"], 1000)
+    found, off = thinned(table, "x", ["y"], ["line"], 100)
+    assert found["x"].tolist() == [0, 1000, 4999]
+    assert off == 0
+
+
+def test_few_rows_are_all_kept():
+    table = pd.DataFrame({"x": np.arange(50.0), "y": 1.0, "line": "one"})
+    assert thinned(table, "x", ["y"], ["line"], 50)[0] is table
+
+
+def test_more_lines_than_rows_are_refused():
+    table = pd.DataFrame({"x": np.arange(30.0), "y": 1.0, "line": np.arange(30)})
+    with pytest.raises(ValueError, match="30 lines are too many for one figure of 20 rows"):
+        thinned(table, "x", ["y"], ["line"], 20)
+
+
+# Every figure refuses what it can't draw
+
+CHECKPOINTS = pd.DataFrame(
+    {
+        "epoch": [0.0, 1.0],
+        "median_loss": [2.0, 0.1],
+        "drop": [0.0, 0.95],
+        "train_loss": [2.0, 0.2],
+        "train_accuracy": [0.1, 0.9],
+        "test_loss": [2.0, 0.3],
+        "test_accuracy": [0.1, 0.8],
+        "prediction": [False, True],
+    }
+)
+CURVES = charts.roc_table({"psmi": roc([0.0, 1.0, 2.0], [True, False, False])}, panel="one")
+AREAS = pd.DataFrame(
+    {
+        "setting": ["s", "t"],
+        "metric": "psmi",
+        "layer": ["1", "2"],
+        "eta": [4.0, 6.0],
+        "auc": [0.7, 0.8],
+        "auc_low": [0.6, 0.7],
+        "auc_high": [0.8, 0.9],
+        "n": 100,
+        "n_memorized": [9, 3],
+    }
+)
+SHADOWS = pd.DataFrame({"n_shadows": [4, 8], "auc": 0.8, "auc_low": 0.7, "auc_high": 0.9})
+LIRA = pd.DataFrame({"checkpoint": "epoch 1", "log_lira": [0.1, 7.0]})
+VALUES = pd.DataFrame({"counterfactual": [0.1, 2.0], "attack_success_rate": [0.5, 0.9]})
+
+EACH = {
+    "training_curves": (charts.training_curves, CHECKPOINTS, "drop"),
+    "loss_and_accuracy": (charts.loss_and_accuracy, CHECKPOINTS, "train_loss"),
+    "over_training": (charts.over_training, CHECKPOINTS, "median_loss"),
+    "roc_curves": (charts.roc_curves, CURVES, "tpr"),
+    "roc_panels": (charts.roc_panels, CURVES, "fpr"),
+    "auc_by_setting": (charts.auc_by_setting, AREAS, "auc_low"),
+    "auc_by_layer": (charts.auc_by_layer, AREAS, "auc"),
+    "auc_by_eta": (charts.auc_by_eta, AREAS, "n_memorized"),
+    "shadow_curves": (charts.shadow_curves, SHADOWS, "n_shadows"),
+    "histograms_of_log_lira": (charts.histograms_of_log_lira, LIRA, "log_lira"),
+    "memorization_scatter": (charts.memorization_scatter, VALUES, "counterfactual"),
+}
+
+
+@pytest.fixture(params=EACH)
+def each(request):
+    return EACH[request.param]
+
+
+def test_a_figure_is_drawn_from_a_good_table(each):
+    draw, table, _ = each
+    assert "<svg" in draw(table)._repr_mimebundle_()["image/svg+xml"]
+
+
+def test_a_figure_names_a_missing_column(each):
+    draw, table, column = each
+    with pytest.raises(ValueError, match=f"lacks {column}; it has"):
+        draw(table.drop(columns=column))
+
+
+def test_a_figure_refuses_an_empty_table(each):
+    draw, table, _ = each
+    with pytest.raises(ValueError, match="has no rows"):
+        draw(table[:0])
+
+
+def test_a_figure_refuses_nan(each):
+    draw, table, column = each
+    wrong = table.assign(**{column: table[column].astype(float).where(table.index > 0)})
+    with pytest.raises(ValueError, match=f"nan in {column}, row 0"):
+        draw(wrong)
+
+
+def test_a_figure_refuses_an_unknown_theme(each):
+    draw, table, _ = each
+    with pytest.raises(ValueError, match="unknown theme 'sepia'; valid: light, dark"):
+        draw(table, theme="sepia")
+
+
+@pytest.mark.parametrize("draw", [charts.auc_by_setting, charts.auc_by_layer, charts.auc_by_eta])
+def test_two_rows_for_one_point_are_refused(draw):
+    with pytest.raises(ValueError, match=r"holds .*psmi.* twice: give one row"):
+        draw(pd.concat([AREAS, AREAS[:1]]))
+
+
+def test_what_can_not_be_meant_is_refused():
+    with pytest.raises(ValueError, match="eta must lie within clip, -10 to 20, but is 30"):
+        charts.histograms_of_log_lira(LIRA, eta=30)
+    with pytest.raises(ValueError, match="tau is NaN"):
+        charts.roc_curves(CURVES, tau=float("nan"))
+    with pytest.raises(ValueError, match="no evaluation to draw"):
+        charts.roc_table({})
+    with pytest.raises(ValueError, match="rows without a memorised sample"):
+        charts.auc_by_eta(AREAS.assign(n_memorized=[9, 0]))

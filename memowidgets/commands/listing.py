@@ -7,13 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from memowidgets.commands.runs import (
-    MANIFEST,
-    CommandError,
-    checked_manifest,
-    model_name,
-    refusing,
-)
+from memowidgets.commands.runs import MANIFEST, CommandError, checked_run, model_name
 from memowidgets.visible import visible
 
 __all__ = ["listing"]
@@ -82,27 +76,16 @@ def _line(run: Path, folder: Path) -> _Line:
     return _Line(name, tuple(visible(cell, _WIDEST) for cell in cells))
 
 
-def _cells(run: Path) -> tuple[str, ...]:
-    manifest = checked_manifest(run)
-    with refusing(run):
-        from memowidgets.audit.catalogue import Catalogue
-        from memowidgets.audit.identity import read_design
-        from memowidgets.audit.shadowing import current_set
-        from memowidgets.store import RunDirectory
-
-        directory = RunDirectory.existing(run, read_only=True)
-        members = len(read_design(directory).members)
-        catalogue = Catalogue(directory, manifest, members)
-        records = catalogue.records()
-        drop = f"{catalogue.prediction().drop:.1%}" if len(records) > 1 else "–"
-        return (
-            model_name(manifest),
-            f"{members} of {len(manifest['ids'])}",
-            f"{records[-1].epoch:g}" if records else "–",
-            drop,
-            str(len(current_set(directory))),
-            _size(run),
-        )
+def _cells(path: Path) -> tuple[str, ...]:
+    run = checked_run(path)
+    return (
+        model_name(run.manifest),
+        f"{run.members} of {len(run.manifest['ids'])}",
+        f"{run.records[-1].epoch:g}" if run.records else "–",
+        "–" if run.drop is None or len(run.records) == 1 else f"{run.drop:.1%}",
+        str(run.shadows),
+        _size(path),
+    )
 
 
 def _size(run: Path) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,9 @@ from memowidgets.visible import visible
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit
+    from memowidgets.training.rho import Record
 
-__all__ = ["CommandError", "checked_manifest", "opened", "refusing"]
+__all__ = ["CommandError", "Run", "checked_manifest", "checked_run", "opened", "refusing"]
 
 MANIFEST = "manifest.json"
 LARGEST_MANIFEST = 2**30  # bytes; a million samples take a twentieth of it
@@ -78,6 +80,54 @@ def checked_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
+@dataclass(frozen=True)
+class Run:
+    """What a run directory says of itself, without its model and data.
+
+    Attributes
+    ----------
+    manifest : dict
+        Its manifest.
+    members : int
+        Samples that its target trains on.
+    records : sequence of Record
+        Its checkpoints.
+    drop : float or None
+        Of the median loss at the checkpoint that the ρ rule chose; None before training.
+    shadows : int
+        Its shadow models.
+    """
+
+    manifest: dict[str, Any]
+    members: int
+    records: Sequence[Record]
+    drop: float | None
+    shadows: int
+
+
+def checked_run(path: Path) -> Run:
+    """A run whose parts can all be read.
+
+    Raises
+    ------
+    CommandError
+        If one can't.
+    """
+    manifest = checked_manifest(path)
+    with refusing(path):
+        from memowidgets.audit.catalogue import Catalogue
+        from memowidgets.audit.identity import read_design
+        from memowidgets.audit.shadowing import current_set
+
+        directory = RunDirectory.existing(path, read_only=True)
+        members = len(read_design(directory).members)
+        catalogue = Catalogue(directory, manifest, members)
+        catalogue.final()
+        records = catalogue.records()
+        drop = catalogue.prediction().drop if records else None
+        return Run(manifest, members, records, drop, len(current_set(directory)))
+
+
 @contextmanager
 def refusing(path: Path) -> Iterator[None]:
     """Turn whatever a broken run leads to into one sentence.
@@ -113,7 +163,7 @@ def opened(path: Path) -> Audit:
     CommandError
         If it cannot be opened.
     """
-    checked_manifest(path)
+    checked_run(path)
     with refusing(path), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         from memowidgets.audit import Audit

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
-from memowidgets.commands.runs import CommandError, checked_manifest
+from memowidgets.commands.runs import CommandError, checked_run
 from memowidgets.visible import visible
 
 __all__ = ["view"]
@@ -68,7 +68,7 @@ def view(path: Path, say: Callable[[str], None], port: int = 0, *, browser: bool
     """
     if find_spec("voila") is None:
         raise CommandError("this needs Voila: pip install 'memowidgets[lab]'")
-    checked_manifest(path)
+    checked_run(path)
     with (
         _stoppable(),
         tempfile.TemporaryDirectory(prefix="memowidgets-view-") as folder,
@@ -105,7 +105,7 @@ def _stoppable() -> Iterator[None]:
 @contextlib.contextmanager
 def _served(folder: Path, run: Path, port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A Voila server of our own and the address that it answers to."""
-    port, token = port or _free_port(), secrets.token_urlsafe(24)
+    port, token = _free_port(port), secrets.token_urlsafe(24)
     notebook = _write_notebook(folder, run)
     log = folder / "server.log"
     command = [sys.executable, "-m", "voila", "--no-browser", "--template=memowidgets"]
@@ -163,9 +163,13 @@ def _environment(folder: Path, port: int, token: str) -> dict[str, str]:
     }
 
 
-def _free_port() -> int:
+def _free_port(wanted: int) -> int:
+    """The wanted port if nobody has it, or any for 0."""
     with socket.socket() as probe:
-        probe.bind((ADDRESS, 0))
+        try:
+            probe.bind((ADDRESS, wanted))
+        except OSError as error:
+            raise CommandError(f"port {wanted} can't be had ({error.strerror})") from None
         return int(probe.getsockname()[1])
 
 

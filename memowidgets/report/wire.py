@@ -11,6 +11,7 @@ from memowidgets.decisions import Decision
 from memowidgets.evaluation import compare, roc
 from memowidgets.report.content import CHOICES, Decided
 from memowidgets.report.packing import Parcel, planes, rising, thousandths
+from memowidgets.visible import visible
 from memowidgets.widgets.arrays import ErrorLevels, SortedScores, thinned_curve
 from memowidgets.widgets.items import Items, digits_for, short_title
 from memowidgets.widgets.pages import Rows
@@ -34,7 +35,9 @@ BAND_RESAMPLES = 300
 
 def parcel(content: Content) -> Parcel:
     """Everything that moves on the page."""
-    figures = [{"caption": f.caption, "svg": f.svg, "wide": f.is_wide} for f in content.figures]
+    figures = [
+        {"caption": visible(f.caption), "svg": f.svg, "wide": f.is_wide} for f in content.figures
+    ]
     packed = Parcel({"tau": content.tau, "eta": content.eta, "figures": figures})
     if content.scored is not None:
         packed.head["explorer"] = _explorer(content, content.scored, packed)

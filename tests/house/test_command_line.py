@@ -1,0 +1,322 @@
+"""The command line on whole, broken and hostile run directories; the dashboard it serves."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from memowidgets.__main__ import main
+from memowidgets.audit import recorded
+from memowidgets.commands.runs import CommandError, checked_manifest
+from memowidgets.visible import visible
+
+RECORDING = recorded._FOLDER / "mmlu-field-smollm2"
+ANSI = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil"
+UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A whole run; tests only read it."""
+    place = tmp_path_factory.mktemp("runs") / "whole"
+    shutil.copytree(RECORDING, place)
+    return place
+
+
+def changed(run, place, **changes):
+    """A run that differs in its manifest alone."""
+    shutil.copytree(run, place, dirs_exist_ok=True)
+    manifest = json.loads((run / "manifest.json").read_text("utf-8"))
+    (place / "manifest.json").write_text(json.dumps(manifest | changes))
+    return place
+
+
+def said(capsys, *arguments):
+    """Exit status, standard output and errors of a command; neither is a danger to a terminal."""
+    status = main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert not UNSEEN.search(out + err)
+    return status, out, err
+
+
+def refused(capsys, tmp_path, path):
+    """The one line with which report and view refuse a run."""
+    lines = set()
+    for command in (["report", path, tmp_path / "out.html"], ["view", path, "--no-browser"]):
+        status, out, err = said(capsys, *command)
+        assert (status, out) == (2, "")
+        assert len(err.splitlines()) == 1
+        assert len(err) < 2000
+        lines.add(err)
+    assert not (tmp_path / "out.html").exists()
+    return lines.pop()
+
+
+@pytest.mark.parametrize("command", [[], ["doctor"], ["view"], ["report"], ["audits"]])
+def test_help_fits_a_screen(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as stopped:
+        main([*command, "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert stopped.value.code == 0
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys\nfrom memowidgets.__main__ import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print([m for m in ('torch', 'pandas', 'anywidget', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_report_of_a_run(run, tmp_path, capsys):
+    status, out, err = said(
+        capsys, "report", run, tmp_path / "a.html", "--tau", "-0.05", "--score", "psmi"
+    )
+    assert (status, err) == (0, "")
+    assert out.split() == [str(tmp_path / name) for name in ("a.html", "a.md", "a.json")]
+    found = json.loads((tmp_path / "a.json").read_text("utf-8"))
+    assert found["prediction"]["tau"] == -0.05
+    assert found["truth"]["memorized"] == 35
+    status, _, err = said(capsys, "report", run, tmp_path / "a.html")
+    assert status == 2
+    assert "a.html is there already" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--tau", "nan"], "tau must be a finite number"),
+        (["--score", ANSI], "unknown score"),
+        (["--score", "surprise"], "valid: psmi, loss"),
+    ],
+)
+def test_options_that_make_no_sense(run, tmp_path, capsys, options, says):
+    status, _, err = said(capsys, "report", run, tmp_path / "a.html", *options)
+    assert status == 2
+    assert says in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_paths_that_hold_no_run(tmp_path, capsys):
+    assert "there is no " in refused(capsys, tmp_path, tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    assert "is no folder" in refused(capsys, tmp_path, tmp_path / "file")
+    assert "it has no manifest.json" in refused(capsys, tmp_path, tmp_path)
+
+
+def test_a_half_written_run(run, tmp_path, capsys):
+    half = tmp_path / "half"
+    shutil.copytree(run, half)
+    (half / "manifest.json").unlink()
+    assert "it has no manifest.json" in refused(capsys, tmp_path, half)
+    text = (run / "manifest.json").read_text("utf-8")
+    (half / "manifest.json").write_text(text[: len(text) // 2])
+    assert "manifest.json is broken" in refused(capsys, tmp_path, half)
+    (half / "manifest.json").write_text(text)
+    (half / "design.safetensors").unlink()
+    assert "design.safetensors is not there" in refused(capsys, tmp_path, half)
+
+
+def test_a_run_of_a_newer_version(run, tmp_path, capsys):
+    newer = changed(run, tmp_path / "newer", format=99)
+    err = refused(capsys, tmp_path, newer)
+    assert "written in format 99; this version of memowidgets reads up to" in err
+    assert "update it" in err
+
+
+HOSTILE = {
+    "a format that is text": {"format": ANSI},
+    "a format that is a list": {"format": [[1]]},
+    "no seed": {"seed": ANSI},
+    "a seed that is huge": {"seed": -(10**4000)},
+    "ids that are numbers": {"ids": [1, 2]},
+    "fewer contents": {"content": []},
+    "layers that are none": {"layers": []},
+    "a model that is text": {"model": ANSI},
+    "data that are nothing": {"data": None},
+    "training that cannot be": {"training": {"epochs": ANSI, "batch_size": -(10**300)}},
+}
+
+
+@pytest.mark.parametrize("changes", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_manifest(run, tmp_path, capsys, changes):
+    refused(capsys, tmp_path, changed(run, tmp_path / f"run{ANSI}", **changes))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\xff\xfe\x00",
+        b"[" * 200_000,
+        b'{"format": 1e999}',
+        b'{"format": ' + b"9" * 6000 + b"}",
+        b'{"format": 1, "ids": NaN}',
+        b'"format"',
+    ],
+    ids=["empty", "bytes", "deep", "infinite", "digits", "NaN", "text"],
+)
+def test_a_manifest_that_is_none(run, tmp_path, capsys, text):
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "manifest.json").write_bytes(text)
+    refused(capsys, tmp_path, tmp_path / "run")
+
+
+def test_a_loader_that_is_not_ours_is_not_called(run, tmp_path, capsys):
+    manifest = json.loads((run / "manifest.json").read_text("utf-8"))
+    source = {"loader": "os.system", "arguments": {"command": "touch owned"}}
+    evil = changed(run, tmp_path / "run", data=manifest["data"] | {"source": source})
+    status, _, err = said(capsys, "report", evil, tmp_path / "out.html")
+    assert status == 2
+    assert "KeyError" in err
+
+
+def test_a_manifest_that_is_too_large(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    with (tmp_path / "run" / "manifest.json").open("r+b") as file:
+        file.truncate(2**31)  # a hole: it takes no room on the disk
+    with pytest.raises(CommandError, match="has 2147483648 bytes"):
+        checked_manifest(tmp_path / "run")
+
+
+def test_the_runs_in_a_folder(run, tmp_path, capsys):
+    manifest = json.loads((run / "manifest.json").read_text("utf-8"))
+    shutil.copytree(run, tmp_path / "a" / "b" / "whole")
+    changed(run, tmp_path / "evil\x1b[31m", model={**manifest["model"], "class": ANSI * 99})
+    changed(run, tmp_path / "newer", format=2)
+    half = tmp_path / "half"
+    shutil.copytree(run, half)
+    (half / "manifest.json").unlink()
+    (tmp_path / "around").symlink_to(tmp_path, target_is_directory=True)
+    status, out, err = said(capsys, "audits", tmp_path)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].split()[:3] == ["run", "model", "members"]
+    (whole,) = [line for line in lines if line.startswith("a/b/whole")]
+    assert re.search(r"CausalLM +1000 of 2250 +6 +95\.4% +32 +10\.\d MB$", whole)
+    assert "evil⟨U+001B⟩[31m" in out
+    assert re.search(r"^newer: .*written in format 2", out, re.MULTILINE)
+    assert re.search(r"^half: .*no manifest\.json", out, re.MULTILINE)
+    assert len(lines) == 5
+    assert max(map(len, lines)) < 900
+
+
+def test_a_folder_without_runs(tmp_path, capsys):
+    assert said(capsys, "audits", tmp_path)[1].startswith("no run in ")
+    status, out, err = said(capsys, "audits", tmp_path / "nowhere")
+    assert (status, out) == (2, "")
+    assert "there is no folder" in err
+
+
+def test_nothing_is_hidden_in_a_line():
+    assert not UNSEEN.search(visible("".join(map(chr, range(0x2100)))))
+    assert visible("a" * 99, 10) == "a" * 9 + "…"
+
+
+# ------------------------------------------------------------ view
+
+
+def serving(run, tmp_path):
+    """The command as a user starts it, and the address that it prints."""
+    pytest.importorskip("voila", reason="no Voila: pip install 'memowidgets[lab]'")
+    command = [sys.executable, "-m", "memowidgets", "view", str(run), "--no-browser"]
+    env = {**__import__("os").environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    line = process.stdout.readline()
+    assert " is shown at http://127.0.0.1:" in line, line + process.stderr.read()
+    return process, re.search(r"http\S+", line)[0]
+
+
+def stopped(process, how):
+    """Its exit status; nothing that it started is left."""
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert family
+    process.send_signal(how)
+    status = process.wait(60)
+    _, alive = psutil.wait_procs(family, timeout=30)
+    assert alive == []
+    return status
+
+
+def answers(address):
+    """Where a request without a cookie ends up."""
+    try:
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            return answer.url
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.timeout(600)
+def test_the_dashboard_is_served_and_seen(run, tmp_path, chromium):
+    process, address = serving(run, tmp_path)
+    try:
+        (folder,) = tmp_path.iterdir()
+        assert folder.stat().st_mode & 0o077 == 0
+        root, token = address.split("?token=")
+        assert token not in " ".join(
+            word for p in psutil.Process(process.pid).children() for word in p.cmdline()
+        )
+        assert "/login" in str(answers(root))
+        assert answers(f"{root}api/kernels") == 403
+        context = chromium.new_context(viewport={"width": 1400, "height": 900})
+        page, problems = context.new_page(), []
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        context.on("request", lambda request: problems.append(request.url)
+                   if not request.url.startswith((root, "data:", "blob:")) else None)  # fmt: skip
+        page.set_default_timeout(240_000)
+        page.goto(address)
+        page.locator(".mw-explorer[data-counts]").wait_for()
+        page.locator(".mw-card").first.wait_for()
+        assert json.loads(page.locator(".mw-explorer").get_attribute("data-counts"))["hits"] == 26
+        context.close()
+        assert problems == []
+        assert stopped(process, signal.SIGTERM) == 0
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        process.kill()
+
+
+@pytest.mark.timeout(300)
+def test_ctrl_c_ends_it_and_leaves_nothing(run, tmp_path):
+    process, _ = serving(run, tmp_path)
+    try:
+        assert stopped(process, signal.SIGINT) == 0
+        assert process.stderr.read() == ""
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        process.kill()
+
+
+def test_a_port_that_is_taken(run, tmp_path, capsys):
+    import socket
+
+    pytest.importorskip("voila", reason="no Voila: pip install 'memowidgets[lab]'")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        status, _, err = said(capsys, "view", run, "--no-browser", "--port", port)
+    assert status == 2
+    assert str(port) in err
+
+
+def test_the_place_of_the_recordings():
+    assert Path(RECORDING).is_dir()

@@ -49,7 +49,7 @@ class AuditView:
         """Checkpoints after step 0, with epoch and drop."""
         table = self._audit.checkpoints
         return [
-            Choice(str(name), _when(row), bool(row.prediction))
+            Choice(str(name), _when(row), bool(row.prediction) and not np.isnan(row.epoch))
             for name, row in table[table["step"] != 0].iterrows()
         ]
 

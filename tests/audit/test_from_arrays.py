@@ -398,6 +398,9 @@ def test_the_dashboard_shows_what_there_is(missing):
     assert dashboard.bar.computed, dashboard.bar._message
     offered = [choice["value"] for choice in dashboard.bar._choices["scores"]]
     assert offered == list(audit.metrics)
+    (checkpoint,) = dashboard.bar._choices["checkpoints"]
+    assert checkpoint["label"] == "as given"
+    assert not checkpoint["marked"]  # nobody knows whether it is the ρ checkpoint
     assert dashboard.explorer.counts["n"] == N
     detail = dashboard._source.detail(0, *dashboard.bar.choice)
     assert (detail.shadows is not None) == (missing == "representations")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,7 @@ class Computed:
                 )
             return audit.log_lira(name)
         except (ValueError, StoreError) as error:
-            raise NotThereError(str(error)) from error
+            raise self._not_there(error, checkpoint) from error
 
     def evaluation(
         self,
@@ -125,7 +126,7 @@ class Computed:
                 self._refuse_work(metric, layer, name)
             return self.audit.evaluate(metric, layer, name, self.eta if eta is None else eta, truth)
         except (ValueError, StoreError) as error:
-            raise NotThereError(str(error)) from error
+            raise self._not_there(error, checkpoint) from error
 
     def evaluations(
         self, metrics: Iterable[str], checkpoint: str = "prediction", **options: Any
@@ -147,6 +148,15 @@ class Computed:
         known = self.audit.member_data.canaries
         return known is not None and bool(known.any() and not known.all())
 
+    def _not_there(self, error: Exception, checkpoint: str) -> NotThereError:
+        """The same with the checkpoint's name taken out, where it is in it."""
+        try:
+            name = self.name(checkpoint)
+        except ValueError:  # it is the checkpoint that is not there
+            return NotThereError(str(error))
+        alone = rf"(?<![\w.-]){re.escape(name)}(?!\w|-|\.\d)"
+        return NotThereError(re.sub(alone, "{}", str(error)), name)
+
     def _refuse_baseline(self, name: str) -> None:
         try:
             self.log_lira(name)
@@ -159,9 +169,11 @@ class Computed:
         if not self._passed(name):
             raise NotThereError(f"{metric} at {{}} needs a forward pass: {call} makes it", name)
         if not self.compute:
+            everywhere = 'audit.compare(layers="all")'
+            place = "" if layer == "last" else " at every layer"
             raise NotThereError(
-                f"{metric} at {{}} is not computed{'' if layer == 'last' else f' at layer {layer}'}"
-                f": {call}, or audit.figures(compute=True)",
+                f"{metric} at {{}} is not computed{place}: {everywhere if place else call}, or "
+                "audit.figures(compute=True)",
                 name,
             )
 

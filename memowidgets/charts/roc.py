@@ -114,7 +114,8 @@ def roc_curves(
         .mark_line(strokeWidth=1.8)
         .encode(**_axes(), **look)
     )
-    points = [] if tau is None else [_marked(_at(curves, tau, marked, ["score"]), tau, colors)]
+    at = curves[:0] if tau is None else _at(curves, tau, marked, ["score"])
+    points = [_marked(at, tau, colors)] if tau is not None and len(at) else []
     chart = alt.LayerChart(
         layer=[_chance(colors), lines, *points], width=300, height=300, title=_note(off, colors)
     )
@@ -260,7 +261,7 @@ def _roc_panel(
     layers: list[Any] = [_chance(colors), lines, *_areas(drawn, look["color"], colors)]
     if points is not None:
         here = points[points["panel"].astype(str) == title]
-        layers.append(_crosses(here, colors))
+        layers += [_crosses(here, colors)] if len(here) else []
     return alt.LayerChart(layer=layers, width=138, height=138, title=alt.Title(title))
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets import metrics as metrics_room
 from memowidgets.audit import scoring
 from memowidgets.audit.audit import Audit
 from memowidgets.audit.catalogue import Catalogue
@@ -46,7 +45,7 @@ _NEEDS = {
     "logit_gap": "logits",
 }
 _NO_TRUTH = (
-    "there is no ground truth: give Audit.from_arrays log_lira=, or shadow_gaps= and "
+    "log-LiRA is not known: give Audit.from_arrays log_lira=, or shadow_gaps= and "
     "shadow_members= beside logits="
 )
 
@@ -288,8 +287,14 @@ class _GivenPass(scoring.Pass):
 
     def losses(self) -> NDArray[np.float32]:
         """Cross-entropy of each label over the columns of the logits, (n,)."""
-        losses: NDArray[Any] = -metrics_room.loss(self.logits(), self._given.data.labels)
-        return losses
+        self.logits()  # or the error that asks for them
+        return self._given.losses
+
+    def gaps(self, labels: NDArray[np.int64]) -> NDArray[np.floating[Any]]:
+        """The logit gap of each label, (n,)."""
+        del labels  # those that came with the logits
+        self.logits()
+        return self._given.gaps
 
     def representation(self, layer: str) -> NDArray[np.float32]:
         """A layer's output, (n, values)."""
@@ -437,7 +442,7 @@ def _record_of(given: Given) -> Record:
     """What the logits say of the model; NaN without them."""
     loss = median = accuracy = float("nan")
     if given.logits is not None:
-        losses = -metrics_room.loss(given.logits, given.data.labels)
+        losses = given.losses
         loss, median = float(losses.mean()), float(np.median(losses))
         accuracy = float((given.logits.argmax(axis=1) == given.data.labels).mean())
     return Record(CHECKPOINT, float("nan"), 1, median, loss, accuracy, None, None)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import (
     auc,
+    dashboard,
     explorer,
     gpu_language,
     inspector,
@@ -18,6 +19,7 @@ from benchmarks import (
     lira,
     psmi,
     quickstart,
+    report,
     shadows,
     smollm2,
     teaching,
@@ -41,8 +43,10 @@ TOPICS = {
     "vision": vision,
     "quickstart": quickstart,
     "teaching": teaching,
+    "dashboard": dashboard,
     "explorer": explorer,
     "inspector": inspector,
+    "report": report,
 }
 MARK = "<!-- the table is written by python -m benchmarks --write; the rest is by hand -->"
 

@@ -143,7 +143,11 @@ class _Gathering:
         layer = audit.layers[-1] if per_layer else ""
         where = [f"layer {layer}"] if layer not in ("", "last") else []
         where += [checkpoint.replace("-", " ")] if checkpoint != GIVEN else []
-        probabilities = audit.probabilities(checkpoint) if include_samples else None
+        probabilities = None
+        if include_samples:
+            probabilities = self._tried(
+                "the model's probabilities", lambda: audit.probabilities(checkpoint)
+            )
         return Scored(
             metric=metric,
             title=", ".join([TITLES[metric], *where]),
@@ -176,7 +180,10 @@ class _Gathering:
         for name in scoring.METRICS if audit.has_ground_truth else ():
             if name == metric or not audit.is_computed(name, "last", checkpoint):
                 continue
-            scores = audit.raw_scores(name, "last", checkpoint)
+            try:
+                scores = audit.raw_scores(name, "last", checkpoint)
+            except (StoreError, ValueError):  # from arrays: what it is made of was not given
+                continue
             everywhere = np.full(len(audit.members), np.nan)
             everywhere[scores.rows] = scores.mu
             if np.isfinite(everywhere[rows]).all():

@@ -1,0 +1,128 @@
+"""`Audit.report` of real audits: recorded, untrained, in practice, from arrays, with samples."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import numpy as np
+import pytest
+
+import memowidgets as mw
+from memowidgets.report import schema
+from tests.report.test_files import payload
+
+
+def reported(audit, path, **options):
+    """The JSON and the page's payload of a report; both are whole."""
+    page = audit.report(path, **options)
+    found = json.loads(page.with_suffix(".json").read_text("utf-8"))
+    jsonschema.Draft202012Validator(schema()).validate(found)
+    text = page.read_text("utf-8")
+    assert str(path.parent) not in text + page.with_suffix(".md").read_text("utf-8")
+    return found, payload(text)[0]
+
+
+def missing(found):
+    """What a report says is missing, and why, as one text."""
+    return "\n".join(f"{one['what']}: {one['why']}" for one in found["missing"])
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return mw.data.load_digits().take(range(200)).with_canaries(20)
+
+
+@pytest.fixture
+def small(digits, tmp_path):
+    training = mw.TrainingConfig(epochs=2, batch_size=8, lr=6e-3)
+    (tmp_path / "secret").mkdir()
+    return mw.Audit(
+        mw.models.ConvNet(8), digits, tmp_path / "secret" / "run", training, device="cpu"
+    )
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return mw.open_recorded("mmlu-field-smollm2")
+
+
+def test_a_recorded_audit(recorded, tmp_path):
+    audit = recorded
+    found, head = reported(audit, tmp_path / "a.html", tau=-0.02)
+    point = audit.evaluate("psmi").at(-0.02)
+    assert found["truth"]["at_tau"]["hits"] == point.hits
+    assert found["truth"]["at_tau"]["fpr_interval"] == list(point.fpr_interval)
+    assert found["prediction"]["checkpoint"] == audit.prediction.record.name
+    assert [row["drop"] for row in found["checkpoints"]] == audit.checkpoints["drop"].tolist()
+    assert {f["name"] for f in found["figures"]} >= {"training", "roc", "auc_by_eta"}
+    assert len(head["figures"]) == len(found["figures"])
+    assert {other["name"] for other in head["explorer"]["late"]["others"]} >= {"Loss"}
+    assert found["samples"] is None
+
+
+def test_samples_that_are_not_at_hand_are_missing(recorded, tmp_path):
+    found, head = reported(recorded, tmp_path / "a.html", include_samples=True)
+    assert "samples: they are not at hand: open the audit with data=" in missing(found)
+    assert head["inspector"]["items"] is None
+
+
+def test_an_audit_that_is_not_trained(small, tmp_path):
+    found, head = reported(small, tmp_path / "a.html")
+    assert found["prediction"] is None
+    assert found["truth"] is None
+    assert found["checkpoints"] == []
+    assert "explorer" not in head
+    for what in ("scores", "checkpoints", "ground truth"):
+        assert any(one["what"].startswith(what) for one in found["missing"])
+
+
+def test_a_practitioners_audit_has_no_rates(small, tmp_path):
+    small.train(stop_at_drop=0.02)
+    small.decision_log.decide([str(small.members[0])], "remove", "names Ms Smith")
+    found, head = reported(small, tmp_path / "a.html", tau=0.1)
+    with pytest.warns(UserWarning, match="has not learned its task"):
+        flagged = small.flagged(0.1)
+    assert found["prediction"]["flagged"] == len(flagged)
+    assert "has not learned its task" in found["warnings"][0]
+    assert found["truth"] is None
+    assert "no rate is given" in found["words"][2]
+    assert found["decisions"]["all"]["remove"] == 1
+    assert "Ms Smith" not in json.dumps([found, head])
+    shown, head = reported(small, tmp_path / "b.html", tau=0.1, include_samples=True)
+    assert "Ms Smith" in json.dumps(head)
+    assert [one["id"] for one in shown["samples"]] == flagged.index.tolist()
+    assert [one["label"] for one in shown["samples"]] == flagged["label"].tolist()
+    assert head["inspector"]["kind"] == "image"
+
+
+def test_arrays_alone(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 150)
+    states = rng.normal(size=(150, 4)) + 2 * np.eye(3, 4)[labels]
+    alone = mw.Audit.from_arrays(labels, states)
+    found, _ = reported(alone, tmp_path / "a.html")
+    assert found["truth"] is None
+    assert "one layer" in missing(found)
+    log_lira = rng.gumbel(0, 2, 150)
+    audit = mw.Audit.from_arrays(labels, states, log_lira=log_lira)
+    found, _ = reported(audit, tmp_path / "b.html")
+    assert found["truth"]["memorized"] == int((log_lira >= 4).sum())
+    assert found["truth"]["auc"] == audit.evaluate("psmi").auc
+    texts = [f"note {i} <script>alert(1)</script>" for i in range(150)]
+    audit = mw.Audit.from_arrays(labels, states, samples=texts)
+    _, head = reported(audit, tmp_path / "c.html", include_samples=True)
+    first = head["inspector"]["items"][0]["text"]
+    assert first in texts
+
+
+def test_what_cannot_be_meant(small, tmp_path):
+    with pytest.raises(ValueError, match="tau must be a finite number"):
+        small.report(tmp_path / "a.html", tau=float("nan"))
+    with pytest.raises(ValueError, match="unknown score 'surprise'; valid: psmi"):
+        small.report(tmp_path / "a.html", metric="surprise")
+    with pytest.raises(ValueError, match=r"must end in \.html"):
+        small.report(tmp_path / "a.txt")
+    (tmp_path / "a.json").touch()
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        small.report(tmp_path / "a.html")

@@ -1152,6 +1152,11 @@ class Audit:
         return len(self._shadows)
 
     @property
+    def truth_version(self) -> tuple[str, int]:
+        """Differs once log-LiRA at the end may: the set of shadow models, and how many."""
+        return self._shadows.key, len(self._shadows)
+
+    @property
     def member_data(self) -> Dataset:
         """The target's members as a dataset, in the order of `members`."""
         return self._data.take(self._design.members)
@@ -1380,7 +1385,8 @@ class Audit:
         """What this audit's members give away before and after: under its target and a fork's.
 
         Both targets are compared with the same shadow models, this audit's, which have trained
-        on the removed samples too; the fork's own shadow models never did.
+        on the removed samples too; the fork's own never did. What the new target memorises of
+        the samples that were kept, its own shadow models tell better: ``fork.log_lira()``.
 
         Parameters
         ----------

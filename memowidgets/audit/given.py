@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from memowidgets.audit.given_samples import dataset_of
 from memowidgets.data import Dataset, MCQDataset
 from memowidgets.data.base import checked_ids, checked_labels
 from memowidgets.memorization.gaps import checked_mask
-from memowidgets.metrics import logit_gap
+from memowidgets.metrics import logit_gap, loss
 from memowidgets.metrics.arrays import is_tensor, to_numpy
 
 __all__ = ["Given", "checked"]
@@ -50,6 +51,16 @@ class Given:
     log_lira: Floats | None
     shadow_gaps: NDArray[np.float32] | None
     shadow_members: NDArray[np.bool_] | None
+
+    @cached_property
+    def losses(self) -> NDArray[Any]:
+        """Cross-entropy of each label over the columns of the logits, (n,); where there are any."""
+        return -loss(cast("Numbers", self.logits), self.data.labels)
+
+    @cached_property
+    def gaps(self) -> NDArray[Any]:
+        """The logit gap of each label, (n,); where there are logits."""
+        return logit_gap(cast("Numbers", self.logits), self.data.labels)
 
 
 def checked(

@@ -44,6 +44,8 @@ class AuditView:
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
         self._details = Details(audit)
+        self._log_lira_of: tuple[object, NDArray[np.float64]] | None = None
+        self._probabilities_at: tuple[str, NDArray[np.float64]] | None = None
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints after step 0, with epoch and drop."""
@@ -82,7 +84,7 @@ class AuditView:
         """The numbers behind a choice, computed if need be."""
         audit = self._audit
         scores = audit.raw_scores(score, layer, checkpoint, progress)
-        probabilities = audit.probabilities(checkpoint) if "loss" in audit.metrics else None
+        probabilities = self._probabilities(checkpoint)
         return ScoreView(
             title=self._title(score, layer, checkpoint),
             scores=scores.mu,
@@ -114,6 +116,11 @@ class AuditView:
             layers=self.layer_choices(),
         )
 
+    def let_go(self) -> None:
+        """Forget what is kept to answer faster."""
+        self._log_lira_of = self._probabilities_at = None
+        self._details = Details(self._audit)
+
     @property
     def decision_log(self) -> DecisionLog:
         """The audit's decisions."""
@@ -127,11 +134,28 @@ class AuditView:
         place = f", {layer}" if score in scoring.PER_LAYER else ""
         return f"{TITLES[score]}{place}, {checkpoint.replace('-', ' ')}"
 
+    def _probabilities(self, checkpoint: str) -> NDArray[np.float64] | None:
+        """Those of all members at a checkpoint, kept while it is looked at."""
+        if "loss" not in self._audit.metrics:
+            return None
+        if self._probabilities_at is None or self._probabilities_at[0] != checkpoint:
+            self._probabilities_at = checkpoint, self._audit.probabilities(checkpoint)
+        return self._probabilities_at[1]
+
     def _log_lira(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
         if not self._audit.has_ground_truth:
             return None
-        values = self._audit.log_lira().reindex(self._audit.members[rows])
-        return values.to_numpy(dtype=np.float64)
+        version = self._audit.truth_version
+        if self._log_lira_of is None or self._log_lira_of[0] != version:
+            self._log_lira_of = version, self._aligned_log_lira()
+        return self._log_lira_of[1][rows]
+
+    def _aligned_log_lira(self) -> NDArray[np.float64]:
+        """One value for each member, in their order; NaN for those that have none."""
+        known, members = self._audit.log_lira(), self._audit.members
+        if len(known) < len(members):  # by name only where need be: it takes its time
+            known = known.reindex(members)
+        return known.to_numpy(dtype=np.float64)
 
 
 def _when(row: pd.Series) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, get_args
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import betaln
+from threadpoolctl import ThreadpoolController
 
 from memowidgets.memorization.gaps import Floats, Side
 
@@ -78,6 +80,11 @@ def floor(inside: Side, outside: Side) -> float:
     return float(max(FLOOR * within, rounding))
 
 
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
 def _fit_prior(side: Side) -> tuple[float, float] | None:
     """Degrees of freedom (> 2) and scale of the prior, by marginal likelihood.
 
@@ -99,5 +106,6 @@ def _fit_prior(side: Side) -> tuple[float, float] | None:
         return float(-(terms - betaln(seen / 2, freedom / 2)).mean())
 
     bounds = [(-4.0, 9.0), (-20.0, 5.0)]
-    best = minimize(minus_log_likelihood, [1.0, -0.5], method="L-BFGS-B", bounds=bounds).x
+    with _libraries().limit(limits=1):  # two parameters: threads would only wait for each other
+        best = minimize(minus_log_likelihood, [1.0, -0.5], method="L-BFGS-B", bounds=bounds).x
     return 2 + float(np.exp(best[0])), float(typical * np.exp(best[1]))

@@ -92,6 +92,8 @@ def _checked_probabilities(probabilities: ArrayLike | None, n: int) -> NDArray[n
         raise ValueError(
             f"probabilities must have the shape ({n}, number of classes), not {array.shape}"
         )
+    if np.isfinite(array.sum()):  # one pass where all is well, as it mostly is
+        return array
     wrong = ~np.isfinite(array).all(axis=1)
     if wrong.any():
         raise ValueError(

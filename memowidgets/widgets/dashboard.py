@@ -69,7 +69,6 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
 
     def __init__(self, source: DashboardSource) -> None:
         self._source = source
-        self._samples = source.samples()
         self._lock = threading.RLock()
         self._progress: Progress | None = None
         self._worker: threading.Thread | None = None
@@ -92,7 +91,7 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         )
         self.explorer = ThresholdExplorer(None)
         self.inspector = SampleInspector(
-            self._samples,
+            source.samples(),
             decisions=getattr(source, "decision_log", None),
             detail=self._detail if hasattr(source, "detail") else None,
             compute=self._compute_at,
@@ -235,7 +234,10 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
             self._picked(None)
 
     def close(self) -> None:
-        """Cancel the work and take all parts off the page and out of memory."""
+        """Cancel the work and take all parts off the page and out of memory.
+
+        What it showed is let go of, but for its `state`.
+        """
         if not hasattr(self, "inspector"):  # it failed while it was made
             super().close()
             return
@@ -246,6 +248,10 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
         if self.layout is not None and self.comm is not None:
             self.layout.close()
         super().close()
+        with self._lock:
+            self._inspected = None
+        if hasattr(self._source, "let_go"):
+            self._source.let_go()
 
     def _work(self, pick: Pick, progress: Progress) -> None:
         view: ScoreView | None = None
@@ -489,7 +495,7 @@ def _sentence(error: Exception) -> str:
 
 
 def _kept(values: Any, keep: Any) -> Any:
-    return None if values is None else values[keep]
+    return values if values is None or keep.all() else values[keep]
 
 
 def _aligned(extras: dict[str, Extra], positions: Any) -> dict[str, Any]:

@@ -230,10 +230,17 @@ class ThresholdExplorer(anywidget.AnyWidget):
         self._work_later()
 
     def close(self) -> None:
-        """Take the widget and its layout off the page and out of memory."""
+        """Take the widget and its layout off the page, and all arrays out of memory.
+
+        A notebook remembers what its cells showed, closed or not.
+        """
         if self.layout is not None and self.comm is not None:
             self.layout.close()
         super().close()
+        with self._lock:
+            self._given, self._others = _NOTHING, None
+            self._judged = _Judged(_NOTHING, self.eta_committed)
+            self._data, self._truth, self._late = {}, {}, {}
 
     @property
     def evaluation(self) -> Evaluation | None:

@@ -217,12 +217,25 @@ class SampleInspector(anywidget.AnyWidget):
             self._version += 1
 
     def close(self) -> None:
-        """Take the widget and its layout off the page and out of memory."""
-        if hasattr(self, "_deciding"):  # else it failed while it was made
+        """Take the widget and its layout off the page, and all samples out of memory.
+
+        A notebook remembers what its cells showed, closed or not. Decisions stay readable.
+        """
+        made = hasattr(self, "_deciding")  # else it failed while it was made
+        if made:
             self._log.unlisten(self)
         if self.layout is not None and self.comm is not None:
             self.layout.close()
         super().close()
+        if made:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._reader = reader_for([""])  # the least that there can be
+        self._items = Items(self._reader, (), None)
+        self._rows = rows_from(self._reader, *(None,) * 8)
+        self._deciding = Deciding(self._log, self._reader, self._items)
+        self._detail = self._compute = self._found = None
 
     # ---------------------------------------------------------------- decisions
 

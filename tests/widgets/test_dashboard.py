@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import tracemalloc
 import weakref
 
 import numpy as np
@@ -196,3 +197,24 @@ def test_fifty_reruns_leave_nothing_behind():
     gc.collect()
     assert not [w for w in _instances.values() if type(w).__module__.startswith("memowidgets")]
     assert not [ref for ref in gone if ref() is not None]
+
+
+def test_a_closed_dashboard_that_a_notebook_remembers_holds_no_arrays():
+    source = FakeSource(n=50_000)
+    Dashboard(source).close()
+    remembered = []
+    tracemalloc.start()
+    try:
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(4):
+            remembered.append(Dashboard(source))
+            remembered[-1].close()
+            assert remembered[-1].explorer._worker.wait(60)  # a band was being drawn
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 4 * 50_000 * 8 / 2  # not half an array of scores for each
+    assert remembered[0].state["score"] == "psmi"
+    assert remembered[0].inspector.decisions.empty

@@ -31,3 +31,4 @@ def shown(progress: Progress | None) -> Iterator[Progress]:
                 bar.update(step.done - bar.n)
 
         yield Progress(draw)
+        bar.total = bar.n  # done, if before its end: else a red bar stays in the notebook

@@ -131,7 +131,11 @@ class _Gathering:
             return None
 
     def _miss(self, what: str, why: str) -> None:
-        self._missing.append(Missing(what, why.replace(self._audit.path, self._name)))
+        self._missing.append(Missing(what, self._unplaced(why)))
+
+    def _unplaced(self, text: str) -> str:
+        """A sentence without the place of the run, which is nobody else's business."""
+        return text.replace(self._audit.path, self._name)
 
     # ------------------------------------------------------------ numbers
 
@@ -255,7 +259,8 @@ class _Gathering:
         return data
 
     def _warnings(self) -> tuple[str, ...]:
-        return self._tried("warnings", lambda: self._audit.warnings_at("prediction")) or ()
+        found = self._tried("warnings", lambda: self._audit.warnings_at("prediction"))
+        return tuple(map(self._unplaced, found or ()))
 
     # ------------------------------------------------------------ figures
 
@@ -273,15 +278,15 @@ class _Gathering:
             reasons.setdefault(str(why), []).append(name.replace("_", " "))
         for why, names in reasons.items():
             self._miss(f"{'figure' if len(names) == 1 else 'figures'} {', '.join(names)}", why)
-        return tuple(_drawn(figures, name) for name in figures)
+        return tuple(self._drawn(figures, name) for name in figures)
 
+    def _drawn(self, figures: Figures, name: str) -> Figure:
+        import vl_convert
 
-def _drawn(figures: Figures, name: str) -> Figure:
-    import vl_convert
-
-    chart = figures[name]
-    said = [_caption(name, chart), *figures.notes.get(name, ())]
-    return Figure(name, " ".join(map(_sentence, said)), vl_convert.vegalite_to_svg(chart.to_json()))
+        chart = figures[name]
+        said = [_caption(name, chart), *figures.notes.get(name, ())]
+        caption = self._unplaced(" ".join(map(_sentence, said)))
+        return Figure(name, caption, vl_convert.vegalite_to_svg(chart.to_json()))
 
 
 def _sentence(text: str) -> str:

@@ -23,12 +23,12 @@ _MOST_THOUSANDTHS = 2**31 - 1
 
 
 def planes(values: NDArray[Any]) -> bytes:
-    r"""The first byte of every number, then the second of every number …: zlib finds more in it.
+    """The first byte of every number, then the second of every number …: zlib finds more in it.
 
     Examples
     --------
-    >>> planes(np.array([1, 2, 256], dtype="<u2"))
-    b'\\x01\\x02\\x00\\x00\\x00\\x01'
+    >>> planes(np.array([1, 2, 256], dtype="<u2")).hex(" ")
+    '01 02 00 00 00 01'
     """
     little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
     return little.view(np.uint8).reshape(len(little), little.itemsize).T.tobytes()

@@ -1465,7 +1465,7 @@ class Audit:
                 f"{self.n_shadows} shadow models are too few: no member is in some and not in "
                 "others; run more"
             )
-        rows = np.flatnonzero(np.isin(self.members, values.index))
+        rows = np.flatnonzero(pd.Index(self.members).isin(values.index))
         return scoring.Scores(rows, -values.to_numpy())
 
     def _custom(self, metric: scoring.Metric, made: scoring.Pass, layer: str) -> scoring.Scores:

@@ -29,7 +29,7 @@ __all__ = ["content_of"]
 
 ETA = 4.0
 MANY = 20_000  # members; figures by η then have fewer of them
-FEW_ETAS = (2.0, 4.0, 6.0, 8.0, 10.0)
+FEW_ETAS = (2.0, 4.0, 8.0)
 GIVEN = "given"  # the one checkpoint of an audit from arrays
 LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 Found = TypeVar("Found")
@@ -283,10 +283,10 @@ class _Gathering:
     def _drawn(self, figures: Figures, name: str) -> Figure:
         import vl_convert
 
-        chart = figures[name]
-        said = [_caption(name, chart), *figures.notes.get(name, ())]
+        drawing = figures[name].to_dict()
+        said = [_caption(name, drawing), *figures.notes.get(name, ())]
         caption = self._unplaced(" ".join(map(_sentence, said)))
-        return Figure(name, caption, vl_convert.vegalite_to_svg(chart.to_json()))
+        return Figure(name, caption, vl_convert.vegalite_to_svg(drawing))
 
 
 def _sentence(text: str) -> str:
@@ -294,10 +294,10 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _caption(name: str, chart: Any) -> str:
+def _caption(name: str, drawing: Mapping[str, Any]) -> str:
     """What the chart says of itself, else its name."""
     for said in ("description", "title"):
-        text = chart.to_dict().get(said)
+        text = drawing.get(said)
         if isinstance(text, dict):
             text = text.get("text")
         if isinstance(text, str) and text:

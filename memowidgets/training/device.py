@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -47,6 +48,8 @@ def resolve_device(name: str) -> str:
 
 def device_status(name: str) -> str:
     """The device and its memory in a few words."""
+    if "torch" not in sys.modules:  # nothing was computed with it, and loading it takes seconds
+        return name
     import torch
 
     if torch.device(name).type == "cuda":

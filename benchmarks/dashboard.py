@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MANY = 100_000
 TURNS = 10  # even: the last score is the first again
-WARM_UP, RERUNS = 5, 50
+WARM_UP, RERUNS = 15, 50  # the first few fill what the allocator keeps for threads
 SECONDS_OF_LOOKING = 0.7
 
 _MADE = f"""

@@ -13,7 +13,9 @@ import torch
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row, interleaved, left_out
 from memowidgets.data import Dataset
+from memowidgets.models.precision import runs_bfloat16
 from memowidgets.progress import Progress
+from memowidgets.training.device import cpu_threads
 from memowidgets.training.forward import forward
 from memowidgets.training.learner import Learner, Recipe
 
@@ -26,9 +28,25 @@ CPU = torch.device("cpu")
 
 def rows(arguments: Namespace) -> list[Row]:
     if arguments.smollm2 is None or arguments.mmlu is None:
-        return [left_out(WORK, "needs --smollm2 FOLDER and --mmlu FILE")]
+        return [left_out(WORK, "needs --smollm2 FOLDER and --mmlu FILE"), _product()]
     data = questions(arguments.smollm2, arguments.mmlu)
-    return [*_training(arguments, data), *_passes(arguments, data), _memory(arguments)]
+    measured = [*_training(arguments, data), *_passes(arguments, data), _memory(arguments)]
+    return [*measured, _product()]
+
+
+def _product() -> Row:
+    """One of its matrix products in both precisions, on one thread."""
+    left, right = torch.randn(360, 576), torch.randn(576, 1536)
+    narrow = left.bfloat16(), right.bfloat16()
+    with cpu_threads(1):
+        half, full = interleaved(lambda: narrow[0] @ narrow[1], lambda: left @ right, repeats=25)
+    hardware = "has" if runs_bfloat16(CPU) else "has no"
+    return Row(
+        f"product of 360 × 576 by 576 × 1536 in bfloat16, one thread; this CPU {hardware} AMX",
+        f"{half * 1e3:.1f} ms",
+        f"{full * 1e3:.1f} ms in float32",
+        f"{half / full:.2f}×",
+    )
 
 
 def questions(folder: Path, file: Path) -> Dataset:

@@ -14,7 +14,7 @@ BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test lint bench screenshot constraints clean
+.PHONY: help lab test lint docs bench screenshot constraints clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -34,6 +34,9 @@ lint: $(STAMP) ## style, types and the order of the rooms
 
 test: lint ## every check: lint, types of Python and JavaScript, tests, notebooks, widgets in a real browser
 	$(BIN)/pytest $(TEST_ARGS)
+
+docs: $(STAMP) ## build the site into build/docs; a warning or a broken link fails
+	@$(BIN)/python -m scripts.docs
 
 bench: $(STAMP) ## measure against peers and limits (BENCH_ARGS=... are handed on)
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)

@@ -22,7 +22,7 @@ install() { "$venv/bin/pip" install --constraint constraints.txt ${torch_index:+
 
 echo "memowidgets: installing into $venv (minutes the first time; details in $log)"
 : >"$log" || say "$venv can't be written to."
-install hatchling editables && install --no-build-isolation --editable '.[lab,llm,dask,vision,dev]' && exit 0
+install hatchling editables && install --no-build-isolation --editable '.[lab,llm,dask,vision,docs,dev]' && exit 0
 
 grep -q -i -E 'No space left' "$log" &&
     say "the disk is full: about 3 GB are needed, and 8 GB on Linux with a GPU."

@@ -1,0 +1,60 @@
+"""How Sphinx makes the site out of the written pages and the docstrings."""
+
+from __future__ import annotations
+
+from importlib.metadata import version as installed
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+project = "memowidgets"
+author = "memowidgets contributors"
+version = release = installed("memowidgets")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
+exclude_patterns = ["_static"]
+default_role = "py:obj"  # a name in single backticks is a link where it can be one
+
+autodoc_default_options = {"members": True, "member-order": "bysource"}
+autodoc_typehints = "none"  # the docstrings say what types are, in words
+autodoc_preserve_defaults = True
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+myst_links_external_new_tab = False
+suppress_warnings = ["myst.header"]  # report.md has two titles: two subjects of one page
+
+smartquotes = False  # what is in quotes is often to be typed
+
+html_theme = "furo"
+html_title = "memowidgets"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_search_summary = False  # a page from disk may not read another
+html_show_sphinx = False
+html_theme_options = {
+    "light_css_variables": {
+        "color-brand-primary": "#1c5d8c",
+        "color-brand-content": "#1c5d8c",
+        "font-stack": "system-ui, sans-serif",
+    },
+    "dark_css_variables": {"color-brand-primary": "#72b7ea", "color-brand-content": "#72b7ea"},
+    "footer_icons": [],
+}
+
+
+def _without_its_own(
+    _app: Sphinx, what: str, _name: str, _found: Any, _o: Any, lines: list[str]
+) -> None:
+    """A room's docstring speaks to its developers; its page says what it is."""
+    if what == "module":
+        lines.clear()
+
+
+def setup(app: Sphinx) -> None:
+    """Tell Sphinx about it."""
+    app.connect("autodoc-process-docstring", _without_its_own)

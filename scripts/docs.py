@@ -1,0 +1,82 @@
+"""Builds the site into build/docs: any warning, broken link or call on another machine fails."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+ROOT = Path(__file__).parents[1]
+SITE = ROOT / "build" / "docs"
+LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+
+
+class Page(HTMLParser):
+    """What a page links to, what it loads, and the places in it that can be linked to."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.anchors: set[str] = {""}
+        self.feed(file.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note the links and names of one element."""
+        found = dict(attrs)
+        self.anchors |= {found[name] or "" for name in ("id", "name") if name in found}
+        if tag == "a" and found.get("href"):
+            self.links.append(found["href"] or "")
+        wanted = found.get(LOADED.get(tag, ""))
+        if wanted and found.get("rel") != "canonical":
+            self.loads.append(wanted)
+
+
+def build(site: Path = SITE) -> int:
+    """Run Sphinx with warnings as errors; its exit status."""
+    from sphinx.cmd.build import main
+
+    shutil.rmtree(site, ignore_errors=True)
+    trees = site.with_name(site.name + "-trees")
+    arguments = ["-q", "-W", "--keep-going", "-b", "html", "-d", str(trees)]
+    return main([*arguments, str(ROOT / "docs"), str(site)])
+
+
+def problems(site: Path = SITE) -> Iterator[str]:
+    """Links that lead nowhere, and whatever a page would load from another machine."""
+    pages = {file: Page(file) for file in sorted(site.rglob("*.html"))}
+    for file, page in pages.items():
+        here = file.relative_to(site)
+        for address in (*page.links, *page.loads):
+            parts = urlsplit(address)
+            if parts.scheme in {"http", "https"} or parts.netloc:
+                if address in page.loads:
+                    yield f"{here} loads {address} from another machine"
+                continue
+            if parts.scheme in {"mailto", "data"}:
+                continue
+            target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
+            if not target.exists():
+                yield f"{here} links to {address}, which is not there"
+            elif target in pages and unquote(parts.fragment) not in pages[target].anchors:
+                yield f"{here} links to {address}, which has no such place"
+
+
+def main() -> int:
+    """Build and check; say what is wrong."""
+    started = time.monotonic()
+    if status := build():
+        return status
+    found = list(problems())
+    for problem in found:
+        print(problem, file=sys.stderr)
+    print(f"{SITE / 'index.html'}: built in {time.monotonic() - started:.0f} s")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

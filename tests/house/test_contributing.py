@@ -1,0 +1,130 @@
+"""What CONTRIBUTING.md says of the rooms is so, and its three examples work where it puts them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+FILE = re.compile(
+    r"`(memowidgets/[\w/.]+)`[^`\n]*(?:in `(\w+)`)?[^`\n]*:\n\n```\w+\n(.*?)^```",
+    re.DOTALL | re.MULTILINE,
+)
+MOST_LINES = 40
+
+
+def sections():
+    """The text of each section, by its title."""
+    parts = re.split(r"^## (.+)\n", TEXT, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def files(title):
+    """Path, the name after which it goes, and text of each file that a section shows."""
+    return FILE.findall(sections()[title])
+
+
+EXAMPLES = [title for title in sections() if title.startswith("Add a ")]
+
+
+def test_the_rooms_are_those_that_the_linter_knows():
+    listed = re.findall(r"^\| `(\w+)` \|", sections()["The rooms"], flags=re.MULTILINE)
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    assert listed == [room.strip("()") for room in contracts["contracts"][0]["layers"]]
+
+
+@pytest.mark.parametrize("title", EXAMPLES)
+def test_an_example_is_short_and_in_good_style(title):
+    lines = [line for _, _, text in files(title) for line in text.splitlines() if line.strip()]
+    assert 0 < len(lines) < MOST_LINES
+    for path, _, text in files(title):
+        if path.endswith(".py") and text.startswith('"""'):
+            for command in (["check"], ["format", "--diff"]):
+                done = subprocess.run(
+                    [sys.executable, "-m", "ruff", *command, "--stdin-filename", path, "-"],
+                    cwd=ROOT, input=text, capture_output=True, text=True, check=False,
+                )  # fmt: skip
+                assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory):
+    """A copy of the package with all the examples' files in it."""
+    place = tmp_path_factory.mktemp("extended")
+    ignored = shutil.ignore_patterns("recordings", "__pycache__")
+    shutil.copytree(ROOT / "memowidgets", place / "memowidgets", ignore=ignored)
+    for path, name, text in (file for title in EXAMPLES for file in files(title)):
+        target = place / path
+        before, after = target.read_text("utf-8") if target.exists() else "", ""
+        if name:
+            before, line, after = re.split(rf"(^{name}\b.*\n)", before, flags=re.MULTILINE)
+            before += line
+        target.write_text(before + text + after, encoding="utf-8")
+    return place
+
+
+def python(place, code):
+    """Run code in a process of its own with the extended package."""
+    head = "import memowidgets as mw, numpy as np\n"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", head + code],
+        cwd=place, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout.split()
+
+
+def test_the_examples_of_the_examples(extended):
+    code = (
+        "import doctest\nfrom memowidgets.metrics import neighbours as score\n"
+        "from memowidgets.data import stripes\n"
+        "for module in (score, stripes):\n    print(*doctest.testmod(module))\n"
+    )
+    assert python(extended, code) == ["0", "1", "0", "1"]
+
+
+def test_the_dataset_is_audited_with_the_score_and_opens_again(extended):
+    code = """
+from memowidgets.metrics.neighbours import neighbours
+data = mw.data.make_stripes(300, seed=1)
+training = mw.TrainingConfig(epochs=2)
+audit = mw.Audit(mw.models.ConvNet(), data, path="run", members="all", training=training)
+audit.train()
+again = mw.Audit.open("run")
+score = lambda x, _logits, y: neighbours(x, y)
+scores = again.score(score, name="neighbours", checkpoint="final")
+found = again.evaluate(score, truth="canaries", checkpoint="final")
+print(scores.name, len(scores) == len(audit.members), found.auc > 0.9)
+try:
+    neighbours(np.zeros((3, 1)), [0, 1, 1])
+except ValueError as error:
+    print(str(error).replace(" ", "_"))
+"""
+    assert python(extended, code) == [
+        "neighbours", "True", "True", "k_must_be_from_1_to_2,_one_less_than_samples,_not_10",
+    ]  # fmt: skip
+
+
+def test_the_widget_moves(extended, notebook_page):
+    cells = [
+        f"import sys; sys.path.insert(0, {str(extended)!r})",
+        "from memowidgets.widgets.flagged import FlaggedCount",
+        "count = FlaggedCount([-1, 0, 0.5, 1.5])\ncount",
+    ]
+    notebook = notebook_page(cells)
+    page = notebook.page
+    page.get_by_text("2 flagged").wait_for()
+    page.get_by_label("τ").fill("0.6")
+    page.get_by_text("3 flagged").wait_for()
+    notebook.eventually("count.tau", 0.6)
+    notebook.python("setattr(count, 'tau', -2.0)")
+    page.get_by_text("0 flagged").wait_for()
+    notebook.screenshots("contributing-widget", of=".mw-flagged", widths=[600])
+    notebook.python("count.close()")

@@ -1,0 +1,134 @@
+"""The site: built without a warning, whole, asking nobody; what its pages show works as written."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import memowidgets as mw
+from scripts.docs import problems
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+ROOMS = re.findall(r"^(\w+)$", (ROOT / "docs/api/index.md").read_text("utf-8"), re.MULTILINE)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+
+def blocks(page, language):
+    return [text for name, text in BLOCK.findall(page.read_text("utf-8")) if name == language]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("sphinx", reason="no Sphinx: pip install 'memowidgets[docs]'")
+    place = tmp_path_factory.mktemp("docs") / "site"
+    code = "import sys, scripts.docs as d; sys.exit(d.build(d.Path(sys.argv[1])))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(place)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return place
+
+
+def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site):
+    assert list(problems(site)) == []
+
+
+def test_what_is_broken_is_found(tmp_path):
+    (tmp_path / "b.html").write_text('<p id="here">')
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html#here">good</a><a href="b.html#there">no place</a><a href="c.html">'
+        'no file</a><a href="https://example.org">elsewhere</a><script src="https://example.org/x.js"></script>'
+    )
+    assert list(problems(tmp_path)) == [
+        "a.html links to b.html#there, which has no such place",
+        "a.html links to c.html, which is not there",
+        "a.html loads https://example.org/x.js from another machine",
+    ]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_name_is_in_the_reference(site, room):
+    page = (site / "api" / f"{room}.html").read_text("utf-8")
+    module = importlib.import_module(f"memowidgets.{room}")
+    public = set(module.__all__)
+    documented = {name for name in public if f'id="memowidgets.{room}.{name}"' in page}
+    assert not [name for name in public - documented if callable(getattr(module, name))]
+
+
+def test_every_room_that_users_import_has_a_page():
+    assert {name for name in mw.__all__ if inspect.ismodule(getattr(mw, name))} <= set(ROOMS)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_site_opens_from_disk_and_asks_nobody(chromium, site, scheme):
+    context = chromium.new_context(offline=True, color_scheme=scheme)
+    page, wrong = context.new_page(), []
+    page.on("pageerror", lambda error: wrong.append(f"page error: {error}"))
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    context.on(
+        "request", lambda r: None if r.url.startswith(("file:", "data:")) else wrong.append(r.url)
+    )
+    for name in ("index", "start", "concepts", "api/metrics"):
+        page.goto((site / f"{name}.html").as_uri())
+        page.get_by_role("heading", level=1).first.wait_for()
+        if folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS"):
+            page.screenshot(path=Path(folder) / f"docs-{name.replace('/', '-')}-{scheme}.png")
+    page.goto((site / "search.html").as_uri() + "?q=directions")
+    page.locator("#search-results").get_by_role("link", name="Concepts").wait_for()
+    context.close()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "pycon")], ids=lambda p: p.stem)
+def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "\n".join(blocks(page, "pycon"))
+    test = doctest.DocTestParser().get_doctest(text, {}, page.stem, str(page), 0)
+    said = []
+    doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=said.append)
+    assert said == []
+
+
+def fragments():
+    return [(page, i) for page in PAGES for i in range(len(blocks(page, "python")))]
+
+
+def resolved(node):
+    """What a dotted name that begins with mw, audit or memowidgets stands for."""
+    if isinstance(node, ast.Name):
+        return {"mw": mw, "memowidgets": mw, "audit": mw.Audit}.get(node.id)
+    if isinstance(node, ast.Attribute) and (owner := resolved(node.value)) is not None:
+        found = getattr(owner, node.attr)  # an unknown name raises, and says which
+        return (
+            found
+            if inspect.isroutine(found) or inspect.isclass(found) or inspect.ismodule(found)
+            else None
+        )
+    return None
+
+
+@pytest.mark.parametrize(("page", "i"), fragments(), ids=lambda x: getattr(x, "stem", x))
+def test_a_fragment_uses_names_that_there_are(page, i):
+    """What needs a cluster, a GPU or an hour is not run; its names and keywords are checked."""
+    for node in ast.walk(ast.parse(blocks(page, "python")[i])):
+        if isinstance(node, ast.Attribute):
+            resolved(node)
+        if isinstance(node, ast.Call) and (called := resolved(node.func)) is not None:
+            takes = inspect.signature(called).parameters
+            if not any(p.kind is p.VAR_KEYWORD for p in takes.values()):
+                assert {k.arg for k in node.keywords} <= {*takes}, ast.unparse(node)

@@ -593,10 +593,10 @@ def _auc(ladder: _Ladder) -> tuple[float, Interval]:
 def _warnings(ladder: _Ladder, auc: float) -> tuple[str, ...]:
     positives, negatives = ladder.hits[-1].item(), ladder.false_alarms[-1].item()
     notes = []
-    if positives < FEW_POSITIVES:
-        notes.append(f"only {positives:.4g} samples are memorised: intervals are wide")
-    if negatives < FEW_POSITIVES:
-        notes.append(f"only {negatives:.4g} samples are not memorised: intervals are wide")
+    for count, what in ((positives, "memorised"), (negatives, "not memorised")):
+        if count < FEW_POSITIVES:
+            samples = "sample is" if count == 1 else "samples are"
+            notes.append(f"only {count:.4g} {samples} {what}: intervals are wide")
     if auc in {0.0, 1.0} and min(positives, negatives) > 1:
         notes.append(f"the AUC is {auc:.0f}: DeLong's interval has no width there")
     return tuple(notes)

@@ -36,6 +36,7 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_search_summary = False  # a page from disk may not read another
 html_show_sphinx = False
+html_show_copyright = False
 html_theme_options = {
     "light_css_variables": {
         "color-brand-primary": "#1c5d8c",

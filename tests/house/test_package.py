@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import email
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from importlib import metadata
 from pathlib import Path
 
+import nbformat
 import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -19,6 +23,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 STATIC = ROOT / "memowidgets" / "widgets" / "static"
+LARGEST = 30_000_000
 HEAVY = ("torch", "transformers", "peft", "altair", "sklearn", "pandas", "anywidget", "distributed")
 
 
@@ -41,13 +46,57 @@ def test_no_room_loads_what_only_some_need(heavy):
     assert result.stdout.strip() == "False"
 
 
+def built(source, folder, target):
+    """The file that a build of a source tree makes."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    return next(folder.glob("*.whl" if target == "wheel" else "*.tar.gz"))
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    with zipfile.ZipFile(next(folder.glob("*.whl"))) as archive:
+def wheel_file(tmp_path_factory):
+    return built(ROOT, tmp_path_factory.mktemp("wheel"), "wheel")
+
+
+@pytest.fixture(scope="module")
+def wheel(wheel_file):
+    with zipfile.ZipFile(wheel_file) as archive:
         return archive.namelist()
+
+
+@pytest.fixture(scope="module")
+def sdist_file(tmp_path_factory):
+    return built(ROOT, tmp_path_factory.mktemp("sdist"), "sdist")
+
+
+def test_wheel_and_sdist_are_small(wheel_file, sdist_file):
+    assert max(wheel_file.stat().st_size, sdist_file.stat().st_size) < LARGEST
+
+
+def test_the_sdist_holds_what_is_tracked(sdist_file):
+    with tarfile.open(sdist_file) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {str(file.relative_to(ROOT)) for file in tracked() if file.is_file()} <= names
+    assert not [name for name in names if ".venv" in name or "__pycache__" in name]
+
+
+def test_the_wheel_of_the_sdist_is_the_same(wheel, sdist_file, tmp_path):
+    with tarfile.open(sdist_file) as archive:
+        archive.extractall(tmp_path, filter="data")
+    again = built(tmp_path / "memowidgets-0.1.0", tmp_path / "dist", "wheel")
+    with zipfile.ZipFile(again) as archive:
+        assert sorted(archive.namelist()) == sorted(wheel)
+
+
+def test_the_metadata_is_complete(wheel_file):
+    with zipfile.ZipFile(wheel_file) as archive:
+        text = archive.read("memowidgets-0.1.0.dist-info/METADATA").decode()
+    found = email.message_from_string(text)
+    assert found["Version"] == "0.1.0"
+    assert found["License-Expression"] == "BSD-3-Clause"
+    assert found["Description-Content-Type"] == "text/markdown"
+    assert {"lab", "llm", "vision", "dask"} <= set(found.get_all("Provides-Extra"))
+    assert "# memowidgets" in found.get_payload()
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
@@ -62,9 +111,42 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
 
 
 def test_the_wheel_holds_every_front_end_file(wheel):
-    files = {f"memowidgets/widgets/static/{file.name}" for file in STATIC.iterdir()}
-    assert files
+    rooms = {file.parent.parent.name for file in (ROOT / "memowidgets").glob("*/static/*")}
+    assert rooms == {"report", "teaching", "widgets"}
+    files = (ROOT / "memowidgets").glob("*/static/*")
+    assert {str(file.relative_to(ROOT)) for file in files} <= set(wheel)
+
+
+def test_the_wheel_holds_every_recorded_audit(wheel):
+    place = ROOT / "memowidgets" / "audit" / "recordings"
+    files = {str(f.relative_to(ROOT)) for f in place.rglob("*") if f.is_file()}
+    assert any(name.endswith("manifest.json") for name in files)
     assert files <= set(wheel)
+
+
+@pytest.mark.timeout(600)
+def test_the_quickstart_runs_from_the_wheel(wheel_file, tmp_path):
+    """The wheel alone is new; what it depends on is this environment's, which takes minutes."""
+    place = tmp_path / "installed"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    command = [*pip, "--disable-pip-version-check", f"--target={place}", str(wheel_file)]
+    subprocess.run(command, check=True, capture_output=True)
+    notebook = nbformat.read(ROOT / "notebooks" / "01_quickstart.ipynb", as_version=4)
+    for cell in notebook.cells:  # the notebook's own test trains them all
+        cell.source = cell.source.replace("run_shadows(64)", "run_shadows(8)")
+    where = "import memowidgets as mw\nmw.open_recorded('mmlu-field-smollm2')\nprint(mw.__file__)"
+    notebook.cells.append(nbformat.v4.new_code_cell(where))
+    (tmp_path / "work").mkdir()
+    nbformat.write(notebook, tmp_path / "work" / "quickstart.ipynb")
+    own = {"PYTHONPATH": str(place), "JUPYTER_PREFER_ENV_PATH": "1", "IPYTHONDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "nbconvert", "--execute", "--to=notebook", "--inplace",
+         "quickstart.ipynb"],
+        cwd=tmp_path / "work", env=os.environ | own, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-6000:]
+    last = nbformat.read(tmp_path / "work" / "quickstart.ipynb", as_version=4).cells[-1]
+    assert last.outputs[0].text.strip() == str(place / "memowidgets" / "__init__.py")
 
 
 def front_ends():

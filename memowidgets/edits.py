@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from memowidgets.files import write_whole
 
 __all__ = ["Edit", "EditsFile"]
 
@@ -106,7 +107,7 @@ class EditsFile:
                 edits.pop(name, None)
                 if edit is not None:
                     edits[name] = edit
-            _write_private(self.path.resolve(), "".join(map(_line, edits.items())))
+            write_whole(self.path.resolve(), "".join(map(_line, edits.items())).encode())
         return edits
 
     def _check_place(self) -> None:
@@ -153,18 +154,3 @@ def _parsed(raw: bytes, where: str) -> tuple[str, Edit]:
     if not all(isinstance(part, str) for part in (name, text, *options)):
         raise ValueError(f"{where} is no edited text (not all is text): choose another file")
     return name, Edit(text, options)
-
-
-def _write_private(target: Path, content: str) -> None:
-    """Write a file whole; a temporary file is its owner's alone, and so is what it becomes."""
-    handle, temporary = tempfile.mkstemp(prefix=".unfinished-", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(target)
-    except BaseException:
-        with suppress(OSError):
-            Path(temporary).unlink()
-        raise

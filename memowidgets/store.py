@@ -8,7 +8,6 @@ import math
 import os
 import shutil
 import struct
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,12 +17,13 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.files import UNFINISHED, replaced, write_whole
+
 __all__ = ["LockedError", "RunDirectory", "StoreError", "Tensors"]
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
 _PARTS = ("design.safetensors", "checkpoints", "forward", "scores", "shadows")
-_TEMPORARY = ".unfinished-"
 _OLD_SECONDS = 3600
 _DTYPES = {
     "BOOL": "?",
@@ -263,18 +263,11 @@ class RunDirectory:
         self._check_writable()
         with _explained(target, self.path):
             _make_private(target.parent)
-            handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=target.parent)
-            os.close(handle)
-            try:
-                arrays = _mapped(Path(temporary), shapes)
+            with replaced(target) as temporary:
+                arrays = _mapped(temporary, shapes)
                 yield arrays
                 for array in arrays.values():
                     cast("np.memmap[Any, Any]", array).flush()
-                Path(temporary).replace(target)
-            except BaseException:
-                with suppress(OSError):
-                    Path(temporary).unlink()
-                raise
 
     def read_tensors(self, name: str) -> Tensors:
         """The arrays of ``<name>.safetensors``, memory-mapped.
@@ -345,21 +338,11 @@ class RunDirectory:
         target = self.path / name
         with _explained(target, self.path):
             _make_private(target.parent)
-            handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=target.parent)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(temporary).replace(target)
-            except BaseException:
-                with suppress(OSError):
-                    Path(temporary).unlink()
-                raise
+            write_whole(target, content)
 
     def _sweep(self, what: str) -> None:
         """Remove what killed processes left half-written: here now, elsewhere after an hour."""
-        for left_over in self.path.rglob(f"{_TEMPORARY}*"):
+        for left_over in self.path.rglob(f"{UNFINISHED}*"):
             with suppress(OSError):
                 old = time.time() - left_over.stat().st_mtime > _OLD_SECONDS
                 if old or left_over.is_relative_to(self.path / what):

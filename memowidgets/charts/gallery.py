@@ -6,13 +6,14 @@ import base64
 import html
 import io
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
+
+from memowidgets.files import write_whole
 
 __all__ = ["FORMATS", "Figures"]
 
@@ -124,7 +125,7 @@ class Figures(Mapping[str, Any]):
             )
         place.mkdir(parents=True, exist_ok=True)
         for file in files:
-            _write(file, self._rendered(file, scale))
+            write_whole(file, self._rendered(file, scale), mode=0o644)
         return files
 
     def _rendered(self, file: Path, scale: float) -> bytes:
@@ -186,16 +187,3 @@ def rendered(chart: Any, kind: str, scale: float) -> bytes:
 def _table(name: str, table: pd.DataFrame) -> str:
     shown = table.to_html(float_format=lambda value: f"{value:.4g}", na_rep="")
     return f"<p><b>{html.escape(name)}</b></p>{shown}"
-
-
-def _write(file: Path, content: bytes) -> None:
-    """Write under a temporary name first: a killed process leaves no half a file."""
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(file)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from memowidgets.files import replaced
 from memowidgets.models.encoding import Encoded
 from memowidgets.models.lora import blocks_of
 
@@ -101,14 +101,8 @@ class Prefix:
         if self._file.exists():
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".unfinished-", dir=self._folder)
-        os.close(handle)
-        try:
-            self._compute(load().eval(), first, device, Path(temporary))
-            Path(temporary).replace(self._file)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with replaced(self._file) as temporary:
+            self._compute(load().eval(), first, device, temporary)
 
     def batch(self, positions: NDArray[Any], device: torch.device) -> Tensor:
         """States of shape (batch, longest, width), padded on the left like the ids."""

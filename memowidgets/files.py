@@ -1,0 +1,42 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+__all__ = ["UNFINISHED", "replaced", "write_whole"]
+
+UNFINISHED = ".unfinished-"  # how the names of temporary files begin: what a kill leaves
+_PRIVATE = 0o600
+
+
+@contextmanager
+def replaced(target: Path, mode: int = _PRIVATE) -> Iterator[Path]:
+    """A temporary file beside the target, which takes its place once the block ends well.
+
+    It is its owner's alone, and so is what it becomes, unless `mode` says otherwise.
+    """
+    handle, name = tempfile.mkstemp(prefix=UNFINISHED, dir=target.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        if mode != _PRIVATE:
+            temporary.chmod(mode)
+        temporary.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def write_whole(target: Path, content: bytes, mode: int = _PRIVATE) -> None:
+    """Write a file's content; it is on the disk before the file has its name."""
+    with replaced(target, mode) as temporary, temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

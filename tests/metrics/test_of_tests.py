@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memowidgets import evaluation
+from memowidgets.evaluation import curve
 from memowidgets.metrics import classes, controls, fitted
 from tests.metrics import checks
 
@@ -54,7 +54,7 @@ def ties_counted_twice(monkeypatch):
         above = 1 - (ladder.false_alarms - ladder.steps()[1]) / ladder.false_alarms[-1]
         return above, ladder.hits / ladder.hits[-1]
 
-    monkeypatch.setattr(evaluation._Ladder, "placements", broken)
+    monkeypatch.setattr(curve._Ladder, "placements", broken)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,118 @@
+"""Binder's files, as far as they go without the service: run on a copy, served, and looked at."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import sysconfig
+from importlib.metadata import metadata
+from pathlib import Path
+
+import pytest
+from packaging.specifiers import SpecifierSet
+
+from tests.browser.harness import Lab, VoilaPage, _end, _free_port, _wait_until_up, _window
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("memowidgets", "notebooks", "binder")
+FILES = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE")
+PLAYGROUNDS = 3
+
+
+def test_its_python_is_one_that_we_support():
+    version = (ROOT / "binder" / "runtime.txt").read_text("utf-8").strip().removeprefix("python-")
+    assert f"{version}.0" in SpecifierSet(metadata("memowidgets")["Requires-Python"])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A copy of the repository, as Binder has one."""
+    copy = tmp_path_factory.mktemp("binder") / "repository"
+    for part in PARTS:
+        ignored = shutil.ignore_patterns("__pycache__", "runs", ".ipynb_checkpoints")
+        shutil.copytree(ROOT / part, copy / part, ignore=ignored)
+    for file in FILES:
+        shutil.copy(ROOT / file, copy)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def environment(place):
+    """A new environment without memowidgets, which sees what this one has of everything else."""
+    venv = place.parent / "venv"
+    command = [sys.executable, "-m", "venv", "--without-pip", str(venv)]
+    subprocess.run(command, check=True, capture_output=True)
+    purelib = sysconfig.get_path("purelib", vars={"base": str(venv)})
+    Path(purelib, "zz-others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")}
+    return ours | {
+        "PATH": os.pathsep.join([str(venv / "bin"), os.environ.get("PATH", "")]),
+        "PIP_NO_INDEX": "1",  # what is pinned is there: nothing is fetched
+        "JUPYTER_PATH": str(Path(sys.prefix, "share", "jupyter")),
+        "JUPYTER_CONFIG_PATH": str(Path(sys.prefix, "etc", "jupyter")),
+        "JUPYTERLAB_DIR": str(Path(sys.prefix, "share", "jupyter", "lab")),
+        "JUPYTER_PLATFORM_DIRS": "1",
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "HOME": str(place.parent),
+    }
+
+
+@pytest.fixture(scope="module")
+def served(place, environment):
+    """Binder's two steps: the build, then a server in the repository."""
+    build = subprocess.run(
+        [str(place / "binder" / "postBuild")],
+        cwd=place, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert build.returncode == 0, build.stdout[-3000:] + build.stderr[-3000:]
+    port, token, log = _free_port(), secrets.token_hex(16), place.parent / "server.log"
+    options = {
+        "ServerApp.ip": "127.0.0.1",
+        "ServerApp.port": port,
+        "ServerApp.port_retries": 0,
+        "ServerApp.allow_root": True,
+        "ServerApp.open_browser": False,
+        "IdentityProvider.token": token,
+    }
+    command = ["python", "-m", "jupyterlab", *(f"--{k}={v}" for k, v in options.items())]
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, cwd=place, env=environment, stdout=out, stderr=out)
+    server = Lab(f"http://127.0.0.1:{port}", token, place, place.parent)
+    try:
+        _wait_until_up(server, process, log)
+        yield server
+    finally:
+        _end(process)
+
+
+def opened(chromium, served, address):
+    """A page of the server, watched from the start."""
+    shown = VoilaPage(_window(chromium, 1400, 900), served, served.root)
+    shown.watch()
+    shown.page.goto(f"{served.url}/{address}?token={served.token}")
+    return shown
+
+
+@pytest.mark.timeout(600)
+def test_voila_shows_the_playgrounds(chromium, served, place):
+    shown = opened(chromium, served, "voila/render/notebooks/05_teaching.ipynb")
+    for nth in range(PLAYGROUNDS):
+        shown.page.locator(".mw").nth(nth).wait_for()
+    assert shown.page.locator(".mw").count() == PLAYGROUNDS
+    assert shown.python("__import__('memowidgets').__file__").startswith(str(place))
+    if folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS"):
+        shown.page.screenshot(path=Path(folder) / "binder-voila.png", full_page=True)
+    assert shown.unexpected() == []
+    shown.page.context.close()
+
+
+@pytest.mark.timeout(600)
+def test_jupyterlab_opens_the_quickstart(chromium, served):
+    shown = opened(chromium, served, "lab/tree/notebooks/01_quickstart.ipynb")
+    title = "Which of these digits will the model memorise?"
+    shown.page.locator(".jp-NotebookPanel").get_by_role("heading", name=title).wait_for()
+    assert shown.unexpected() == []
+    shown.page.context.close()

@@ -104,6 +104,21 @@ def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     assert said == []
 
 
+RECORDED = "import memowidgets as mw\naudit = another = mw.open_recorded('mmlu-field-smollm2')\n"
+ARRAYS = "memorized = audit.log_lira() >= 4\nscores = audit.score('psmi')\n"
+RUN = {"figures": RECORDED + ARRAYS, "report": RECORDED}
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_the_fragments_of_a_page_run(page, tmp_path, monkeypatch):
+    """With what the page takes for granted before them."""
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(RUN[page], names)
+    for text in blocks(ROOT / "docs" / f"{page}.md", "python"):
+        exec(text, names)
+
+
 def fragments():
     return [(page, i) for page in PAGES for i in range(len(blocks(page, "python")))]
 

@@ -54,7 +54,7 @@ def test_an_example_is_short_and_in_good_style(title):
                 assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # browser tests come last: not made again for them
 def extended(tmp_path_factory):
     """A copy of the package with all the examples' files in it."""
     place = tmp_path_factory.mktemp("extended")

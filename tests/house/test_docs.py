@@ -28,7 +28,7 @@ def blocks(page, language):
     return [text for name, text in BLOCK.findall(page.read_text("utf-8")) if name == language]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # browser tests come last: not made again for them
 def site(tmp_path_factory):
     pytest.importorskip("sphinx", reason="no Sphinx: pip install 'memowidgets[docs]'")
     place = tmp_path_factory.mktemp("docs") / "site"
@@ -147,3 +147,9 @@ def test_a_fragment_uses_names_that_there_are(page, i):
             takes = inspect.signature(called).parameters
             if not any(p.kind is p.VAR_KEYWORD for p in takes.values()):
                 assert {k.arg for k in node.keywords} <= {*takes}, ast.unparse(node)
+
+
+def test_every_notebook_is_on_the_page_to_start_with():
+    text = (ROOT / "docs" / "start.md").read_text("utf-8")
+    listed = re.findall(r"<\.\./notebooks/(\w+\.ipynb)>", text)
+    assert listed == sorted(file.name for file in (ROOT / "notebooks").glob("*.ipynb"))

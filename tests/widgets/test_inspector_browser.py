@@ -257,7 +257,7 @@ def test_a_reloaded_page_and_a_second_view_show_the_decisions(images):
 
 def test_a_read_only_run_says_so_and_exports(images, tmp_path):
     page = images.page
-    images.python("setattr(run, '_read_only', True)")
+    images.python("setattr(run, 'read_only', True)")
     cards(page).first.focus()
     page.keyboard.press("r")
     page.locator(".mw-banner").get_by_text("kept in memory only").wait_for()

@@ -399,7 +399,7 @@ class _Memory(RunDirectory):
 
     def __init__(self) -> None:
         self.path = Path(_IN_MEMORY)
-        self._read_only = True
+        self.read_only = True
         self._held: dict[str, _Held] = {}
 
     def has(self, name: str) -> bool:

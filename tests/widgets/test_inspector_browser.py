@@ -106,9 +106,11 @@ def test_a_sample_opens_by_keyboard_and_the_focus_comes_back(images):
     page.keyboard.press("Enter")
     page.locator(".mw-where").get_by_text("2 of 22").wait_for()
     page.locator(".mw-lira").wait_for()
+    assert page.evaluate("() => document.activeElement.closest('.mw-opened') !== null")
     assert page.locator(".mw-near").count() == 6
     assert "log-LiRA" in page.locator(".mw-lira-legend").inner_text()
     images.screenshots("inspector-open-image", of=".mw-inspector")
+    page.locator(".mw-opened").focus()  # where it was before Lab changed its theme for pictures
     page.keyboard.press("Escape")
     assert focused(page) == second
     assert page.locator(".mw-opened").is_hidden()

@@ -161,7 +161,9 @@ export function picture(item, bytes, room) {
   if (zoom < 1) canvas.style.imageRendering = "auto";
   const part = bytes.subarray(offset, offset + height * width * channels);
   const image = new ImageData(toRgba(part, channels), width, height);
-  canvas.getContext("2d")?.putImageData(image, 0, 0);
+  // in main memory: a texture for each of many small pictures takes longer than drawing it
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  context?.putImageData(image, 0, 0);
   return html("div", { class: "mw-picture" }, canvas);
 }
 

@@ -69,6 +69,18 @@ class ShadowAudit(Audit):
         """Refuse: the audit's are its own."""
         raise StoreError(f"shadow {self.index} shares the audit's: call this on the audit itself")
 
+    @property
+    def shadow_sets(self) -> dict[str, int]:
+        """As the first target's: this one is among them."""
+        return self._first.shadow_sets
+
+    def use_shadows(self, design: str) -> NoReturn:  # noqa: ARG002 - nothing can be chosen
+        """Refuse: its own set holds the others, never itself."""
+        raise StoreError(
+            f"shadow {self.index} is judged by the others of its set: call this on the audit "
+            "itself, and as_target again"
+        )
+
     def fork(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: a shadow model keeps no checkpoint and no plan of its own."""
         raise StoreError(f"shadow {self.index} can't be forked; call this on the audit itself")

@@ -1014,15 +1014,19 @@ class Audit:
         Raises
         ------
         StoreError
-            If a shadow model kept no forward pass: ``run_shadows(…, keep_forward=True)``.
+            If there are no shadow models, or one kept no forward pass:
+            ``run_shadows(…, keep_forward=True)``.
         ValueError
             If there is nothing to pool, or all or no pairs are of a memorised sample.
         """
         from memowidgets.audit.pooling import pooled_evaluation
 
-        every = self._shadows.indices() if isinstance(targets, str) else [int(t) for t in targets]
-        if not every or (isinstance(targets, str) and targets != "all"):
+        named = isinstance(targets, str)
+        every = self._shadows.indices() if named else [int(target) for target in targets]
+        if (named and targets != "all") or not (named or every):
             raise ValueError(f"targets must be 'all' or indices of shadow models, not {targets!r}")
+        if not every:
+            raise StoreError("there are no shadow models: run_shadows(…, keep_forward=True) first")
         with shown(progress) as report:
             return pooled_evaluation(self, every, metric, layer, eta, truth, report)
 

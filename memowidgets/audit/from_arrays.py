@@ -205,6 +205,15 @@ class ArraysAudit(Audit):
             "shadow_members="
         )
 
+    @property
+    def shadow_sets(self) -> dict[str, int]:
+        """The shadow models whose gaps were given."""
+        return {CHECKPOINT: len(self._shadows)} if len(self._shadows) else {}
+
+    def use_shadows(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: there is one set at most."""
+        raise NotGivenError("the shadow models are those whose gaps were given: there is no other")
+
     def as_target(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: of shadow models there are gaps alone."""
         raise NotGivenError(_no_run("made a target of"))

@@ -138,17 +138,19 @@ class AuditView:
         """Those of all members at a checkpoint, kept while it is looked at."""
         if "loss" not in self._audit.metrics:
             return None
-        if self._probabilities_at is None or self._probabilities_at[0] != checkpoint:
-            self._probabilities_at = checkpoint, self._audit.probabilities(checkpoint)
-        return self._probabilities_at[1]
+        kept = self._probabilities_at  # another thread may let go of it meanwhile
+        if kept is None or kept[0] != checkpoint:
+            kept = self._probabilities_at = checkpoint, self._audit.probabilities(checkpoint)
+        return kept[1]
 
     def _log_lira(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
         if not self._audit.has_ground_truth:
             return None
         version = self._audit.truth_version
-        if self._log_lira_of is None or self._log_lira_of[0] != version:
-            self._log_lira_of = version, self._aligned_log_lira()
-        return self._log_lira_of[1][rows]
+        kept = self._log_lira_of
+        if kept is None or kept[0] != version:
+            kept = self._log_lira_of = version, self._aligned_log_lira()
+        return kept[1][rows]
 
     def _aligned_log_lira(self) -> NDArray[np.float64]:
         """One value for each member, in their order; NaN for those that have none."""

@@ -81,6 +81,31 @@ def test_the_truth_comes_from_the_design_in_use(audit):
         audit.use_shadows("balanced")
 
 
+def test_a_shadow_as_the_target_is_never_its_own_judge(audit):
+    target = audit.as_target(2)
+    assert target.shadow_sets == audit.shadow_sets
+    with pytest.raises(StoreError, match="judged by the others of its set"):
+        target.use_shadows("halves")
+
+
+def test_without_shadow_models_there_is_nothing_to_pool(tmp_path):
+    with pytest.raises(StoreError, match="there are no shadow models"):
+        trained(tmp_path / "alone").evaluate_pooled()
+    labels, rng = np.arange(60) % 3, np.random.default_rng(0)
+    alone = mw.Audit.from_arrays(labels, rng.normal(size=(60, 4)))
+    assert alone.shadow_sets == {}
+    with pytest.raises(StoreError, match="there are no shadow models"):
+        alone.evaluate_pooled()
+    gaps, members = rng.normal(size=(6, 60)), rng.random((6, 60)) < 0.5
+    logits = rng.normal(size=(60, 3))
+    given = mw.Audit.from_arrays(labels, logits=logits, shadow_gaps=gaps, shadow_members=members)
+    assert given.shadow_sets == {"given": 6}
+    with pytest.raises(StoreError, match="there is no other"):
+        given.use_shadows("halves")
+    with pytest.raises(StoreError, match="made a target of"):
+        given.evaluate_pooled("loss")
+
+
 def test_two_sets_of_one_design_are_told_apart_by_their_key(audit):
     with ThreadPoolExecutor(1) as threads:
         audit.run_shadows(2, threads, design="canaries", audited=list(audit.members[:30]))

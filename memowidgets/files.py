@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["UNFINISHED", "replaced", "write_whole"]
+__all__ = ["UNFINISHED", "fill", "replaced", "write_whole"]
 
 UNFINISHED = ".unfinished-"  # how the names of temporary files begin: what a kill leaves
 _PRIVATE = 0o600
@@ -18,15 +18,13 @@ _PRIVATE = 0o600
 def replaced(target: Path, mode: int = _PRIVATE) -> Iterator[Path]:
     """A temporary file beside the target, which takes its place once the block ends well.
 
-    It is its owner's alone, and so is what it becomes, unless `mode` says otherwise.
+    It is its owner's alone, and so is what it becomes, unless `mode` says otherwise (as far as the
+    umask lets it).
     """
-    handle, name = tempfile.mkstemp(prefix=UNFINISHED, dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = target.with_name(f"{UNFINISHED}{secrets.token_hex(8)}")
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
     try:
         yield temporary
-        if mode != _PRIVATE:
-            temporary.chmod(mode)
         temporary.replace(target)
     except BaseException:
         with suppress(OSError):
@@ -34,9 +32,15 @@ def replaced(target: Path, mode: int = _PRIVATE) -> Iterator[Path]:
         raise
 
 
-def write_whole(target: Path, content: bytes, mode: int = _PRIVATE) -> None:
-    """Write a file's content; it is on the disk before the file has its name."""
-    with replaced(target, mode) as temporary, temporary.open("wb") as file:
+def fill(path: Path, content: bytes) -> None:
+    """Write a file's content and wait until it is on the disk."""
+    with path.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def write_whole(target: Path, content: bytes, mode: int = _PRIVATE) -> None:
+    """Write a file's content; it is on the disk before the file has its name."""
+    with replaced(target, mode) as temporary:
+        fill(temporary, content)

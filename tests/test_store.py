@@ -63,7 +63,7 @@ def test_a_read_only_folder_is_explained(run, monkeypatch):
     def refused(*_args, **_kwargs):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr("tempfile.mkstemp", refused)
+    monkeypatch.setattr("memowidgets.files.os.open", refused)
     with pytest.raises(StoreError, match="permission is denied: make the folder writable"):
         run.write_tensors("x", {"x": np.ones(1)})
 

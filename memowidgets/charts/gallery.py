@@ -125,7 +125,7 @@ class Figures(Mapping[str, Any]):
             )
         place.mkdir(parents=True, exist_ok=True)
         for file in files:
-            write_whole(file, self._rendered(file, scale), mode=0o644)
+            write_whole(file, self._rendered(file, scale), mode=0o666)
         return files
 
     def _rendered(self, file: Path, scale: float) -> bytes:

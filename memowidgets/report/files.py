@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memowidgets.files import fill, replaced
 from memowidgets.report.machine import as_json
 from memowidgets.report.markdown import as_markdown
 from memowidgets.report.page import as_page
@@ -79,36 +79,14 @@ def write(content: Content, path: str | os.PathLike[str], *, overwrite: bool = F
     """
     page, markdown, machine = checked_targets(path, overwrite=overwrite)
     texts = {
-        machine: as_json(content),
-        markdown: as_markdown(content, page.name),
         page: as_page(content),
+        markdown: as_markdown(content, page.name),
+        machine: as_json(content),
     }
     mode = 0o666 if content.samples is None else 0o600
-    written: dict[Path, Path] = {}
-    try:
+    with ExitStack() as unfinished:  # left in reverse: the page gets its name last
         for target, text in texts.items():
-            written[target] = _temporary(target, text, mode)
+            temporary = unfinished.enter_context(replaced(target, mode))
+            fill(temporary, text.encode("utf-8", "replace"))
         checked_targets(path, overwrite=overwrite)  # another process may have been faster
-        for target, temporary in written.items():
-            temporary.replace(target)
-    finally:
-        for temporary in written.values():
-            with suppress(OSError):
-                temporary.unlink()
     return page
-
-
-def _temporary(target: Path, text: str, mode: int) -> Path:
-    """A file beside the target that holds the text."""
-    temporary = target.with_name(f".unfinished-{secrets.token_hex(8)}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8", "replace"))
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
-    return temporary

@@ -14,7 +14,7 @@ from memowidgets.report.packing import Parcel, planes, rising, thousandths
 from memowidgets.visible import visible
 from memowidgets.widgets.arrays import ErrorLevels, SortedScores, thinned_curve
 from memowidgets.widgets.items import Items, digits_for, short_title
-from memowidgets.widgets.pages import Rows
+from memowidgets.widgets.pages import Rows, classes_in
 from memowidgets.widgets.samples import readable, reader_for
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _shown(
         "kind": reader.kind,
         "items": [{name: item[name] for name in item if name not in _COMPUTED} for item in items],
         "labels": None if labels is None else labels.tolist(),
-        "classes": makes.classes(labels),
+        "classes": makes.classes(classes_in(labels)),
     }
 
 

@@ -10,7 +10,7 @@ __all__ = ["script", "style"]
 
 STATIC = Path(__file__).parent / "static"
 SHARED = ("maths", "dom")
-PARTS = {"explorer": ("plots",), "inspector": ("cards", "decide", "lira", "opened")}
+PARTS = {"explorer": ("plots",), "inspector": ("bitmap", "cards", "decide", "lira", "opened")}
 STYLES = ("shared", "bar", "explorer", "inspector", "opened")
 _LOCAL_IMPORT = re.compile(r'^import\s*\{[^}]*\}\s*from\s*"\./\w+\.js";\n', re.MULTILINE)
 

@@ -374,7 +374,7 @@ class SampleInspector(anywidget.AnyWidget):
             "items": [self._item(rows, int(row), pixels) for row in chosen],
             "kind": self._reader.kind,
             "sorts": [[key, readable(rows.sort_label(key))] for key in rows.sorts()],
-            "classes": self._items.classes(rows.labels),
+            "classes": self._items.classes(rows.classes),
             "selected": self.selected,
             "decisions": self._deciding.status(),
             "byDecision": self._by_decision(rows, base & rows.mask(self._filter(asked), tau)),

@@ -61,11 +61,8 @@ class Items:
         inside = label < len(self._class_names)
         return readable(self._class_names[label]) if inside else str(label)
 
-    def classes(self, labels: NDArray[np.int64] | None) -> list[list[Any]]:
+    def classes(self, present: NDArray[np.int64]) -> list[list[Any]]:
         """The classes to choose from; none where there are too many."""
-        if labels is None:
-            return []
-        present = np.unique(labels[labels >= 0])
         if not 1 < len(present) <= MOST_CLASSES:
             return []
         return [[int(label), self.class_name(int(label))] for label in present]

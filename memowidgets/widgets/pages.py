@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SORTS", "Extra", "Rows", "valid_filters"]
+__all__ = ["SORTS", "Extra", "Rows", "classes_in", "valid_filters"]
 
 SORTS = {
     "risk": "most at risk first",
@@ -140,6 +140,11 @@ class Rows:
         return _Orders(self)
 
     @cached_property
+    def classes(self) -> NDArray[np.int64]:
+        """The labels that are there, each once."""
+        return classes_in(self.labels)
+
+    @cached_property
     def label_probability(self) -> NDArray[np.float64] | None:
         """The model's probability of each row's label, NaN where the row has none."""
         if self.probabilities is None or self.labels is None:
@@ -148,6 +153,11 @@ class Rows:
         column = np.where(known, self.labels, 0)
         chosen = self.probabilities[np.arange(len(self)), column].astype(np.float64)
         return np.where(known, chosen, np.nan)
+
+
+def classes_in(labels: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """The labels that are there, each once; -1 is none."""
+    return np.empty(0, dtype=np.int64) if labels is None else np.unique(labels[labels >= 0])
 
 
 def valid_filters(scores: bool, truth: bool) -> tuple[str, ...]:

@@ -555,11 +555,16 @@ def open_notebook(
     app: str = "lab",
     kernel: str = "python3",
     script: str = "",
+    watched: bool = True,
 ) -> NotebookPage:
-    """Open a copy of a notebook in a fresh window, watched from the start; nothing is run yet."""
+    """Open a copy of a notebook in a fresh window; nothing is run yet.
+
+    It is watched from the start, unless what watching costs would be measured too.
+    """
     path = _write(lab, cells, name, kernel)
     notebook = NotebookPage(_window(chromium, width, height, scale), lab, path, app)
-    notebook.watch()
+    if watched:
+        notebook.watch()
     notebook.page.add_init_script(script)
     if app == "notebook":
         for pattern in NOTEBOOK_ERRORS:

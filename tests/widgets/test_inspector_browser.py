@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 
+import numpy as np
 import pytest
+from PIL import Image
 
 IMAGES = """
 import tempfile
@@ -68,6 +71,12 @@ def eventually(notebook, expression, wanted, seconds=20):
 def decided(notebook):
     """What Python holds, by id."""
     return notebook.python("{k: v.decision for k, v in inspector._log.table().items()}")
+
+
+def pixels_of(element):
+    """What an element shows, as an array of shape (height, width, 3)."""
+    with Image.open(io.BytesIO(element.screenshot())) as picture:
+        return np.asarray(picture.convert("RGB"))
 
 
 def cards(page):
@@ -233,6 +242,56 @@ def test_a_bulk_decision_names_the_count_and_asks_first(images):
     assert set(decided(images).values()) == {"remove"}
     page.get_by_role("button", name="Undo (1)").click()
     said(page, f"Undone: {fewer} samples.")
+
+
+COLOURS = """
+import numpy as np
+from memowidgets.widgets import SampleInspector
+shapes = [(32, 32, 3), (8, 8, 1), (8, 8, 4), (100, 60, 3)]
+inspectors = {}
+def image(shape, corner):
+    made = np.full(shape, 10 * corner, dtype=np.uint8)
+    made[0, 0] = 250 - corner
+    made[..., 3:] = 255
+    return made
+"""
+SHOWN = "inspectors[{i}] = SampleInspector(np.stack([image(shapes[{i}], k) for k in range(6)]))"
+
+
+def test_every_image_shows_its_own_pixels(notebook_page):
+    cells = [f"{SHOWN.format(i=i)}\ninspectors[{i}]" for i in range(4)]
+    notebook = notebook_page([COLOURS, *cells], height=2600)
+    notebook.page.wait_for_function("() => document.querySelectorAll('.mw-card').length === 24")
+    shown = notebook.page.locator(".mw-cards .mw-image")
+    assert shown.count() == 24
+    for i in range(24):
+        kind, corner = divmod(i, 6)
+        pixels = pixels_of(shown.nth(i))
+        middle = pixels.shape[0] // 2, pixels.shape[1] // 2
+        assert (pixels[middle] == 10 * corner).all(), (kind, corner)
+        assert (pixels[-2, -2] == 10 * corner).all(), (kind, corner)
+        if kind < 3:  # the largest are made smaller, which mixes neighbours
+            assert (pixels[1, 1] == 250 - corner).all(), (kind, corner)
+    notebook.page.locator(".mw-card").nth(13).dblclick()
+    opened = notebook.page.locator(".mw-sample .mw-image")
+    assert (pixels_of(opened)[-2, -2] == 10).all()
+
+
+def test_files_of_images_go_with_what_they_showed(images):
+    page = images.page
+    page.locator('[data-filter="all"]').click()
+    page.wait_for_function("() => document.querySelectorAll('.mw-card').length === 12")
+    sheets = "() => document.adoptedStyleSheets.length"
+    before = page.evaluate(sheets)
+    for _ in range(3):
+        first = cards(page).first.get_attribute("data-position")
+        page.locator('[aria-label="next page"]').click()
+        page.wait_for_function(
+            "(gone) => document.querySelector('.mw-card').dataset.position !== gone", arg=first
+        )
+    assert page.evaluate(sheets) == before
+    images.python("inspector.close()")
+    page.wait_for_function(f"(before) => ({sheets})() === before - 1", arg=before)
 
 
 def test_samples_sort_by_another_score(images):

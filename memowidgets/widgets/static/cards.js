@@ -1,6 +1,6 @@
 /** How a sample looks, as a card, a tile or opened: what the inspector's parts share. */
 
-import { html } from "./dom.js";
+import { html, setAttributes } from "./dom.js";
 import { fixed, whole } from "./maths.js";
 
 /**
@@ -22,9 +22,10 @@ import { fixed, whole } from "./maths.js";
  * @property {string} [text]
  * @property {number} [hidden]  characters of the text that were not sent
  * @property {{text: string, label: boolean, probability: number | null}[]} [options]
- * @property {{offset: number, height: number, width: number, channels: number}} [image]
+ * @property {Image} [image]
  */
 
+/** @typedef {import("./bitmap.js").Image} Image */
 /** @typedef {{scoreName: string, digits: number}} ScoreFormat */
 
 const CONTROLS = /[\0-\x08\x0b-\x1f\x7f]/g;
@@ -59,21 +60,6 @@ function codePoint(character) {
  */
 export function letterOf(i) {
   return i < 26 ? String.fromCharCode(65 + i) : String(i + 1);
-}
-
-/**
- * Grey or colour bytes as the four channels that a canvas takes.
- * @param {Uint8Array} bytes
- * @param {number} channels
- */
-export function toRgba(bytes, channels) {
-  const pixels = bytes.length / channels;
-  const rgba = new Uint8ClampedArray(4 * pixels);
-  for (let i = 0; i < pixels; i++) {
-    for (let c = 0; c < 3; c++) rgba[4 * i + c] = bytes[channels * i + (channels < 3 ? 0 : c)];
-    rgba[4 * i + 3] = channels === 4 ? bytes[4 * i + 3] : 255;
-  }
-  return rgba;
 }
 
 /**
@@ -146,25 +132,22 @@ export function strong(text) {
 }
 
 /**
- * An image, its pixels sharp.
- * @param {{label: string, image?: Item["image"]}} item
- * @param {Uint8Array} bytes
+ * How far an image is enlarged.
+ * @param {Image} image
  * @param {number} room  screen pixels for its longer side
  */
-export function picture(item, bytes, room) {
-  const { offset, height, width, channels } = /** @type {NonNullable<Item["image"]>} */ (item.image);
-  const canvas = html("canvas", { width, height, class: "mw-image", role: "img" });
-  canvas.setAttribute("aria-label", `image labelled ${nameText(item.label)}`);
-  const zoom = zoomFor(Math.max(width, height), room);
-  canvas.style.width = `${width * zoom}px`;
-  canvas.style.height = `${height * zoom}px`;
-  if (zoom < 1) canvas.style.imageRendering = "auto";
-  const part = bytes.subarray(offset, offset + height * width * channels);
-  const image = new ImageData(toRgba(part, channels), width, height);
-  // in main memory: a texture for each of many small pictures takes longer than drawing it
-  const context = canvas.getContext("2d", { willReadFrequently: true });
-  context?.putImageData(image, 0, 0);
-  return html("div", { class: "mw-picture" }, canvas);
+export function enlargement({ height, width }, room) {
+  return zoomFor(Math.max(height, width), room);
+}
+
+/**
+ * An image in its frame.
+ * @param {{label: string}} item
+ * @param {HTMLElement} image
+ */
+export function picture(item, image) {
+  setAttributes(image, { role: "img", "aria-label": `image labelled ${nameText(item.label)}` });
+  return html("div", { class: "mw-picture" }, image);
 }
 
 /** @param {{text?: string, hidden?: number}} item */

@@ -1,7 +1,8 @@
 /** The inspector: pages of samples as cards or tiles, asked from the kernel and never kept. */
 
+import { Sheets } from "./bitmap.js";
 import {
-  chip, footer, imageKey, labels, nameText, options, picture, prose, scoreLine, tags,
+  chip, enlargement, footer, imageKey, labels, nameText, options, picture, prose, scoreLine, tags,
 } from "./cards.js";
 import { DecideBar, decisionOf, download } from "./decide.js";
 import {
@@ -76,6 +77,7 @@ class Inspector {
     this.root = root(el, "inspector", "Sample inspector");
     /** @type {Map<string, HTMLElement>} */
     this.cards = new Map();
+    this.sheets = new Sheets(this.root);
     this.search = "";
     this.label = "";
     /** @type {number | null} */
@@ -180,8 +182,8 @@ class Inspector {
   /** @param {Record<string, any>} values */
   change(values) {
     for (const [name, value] of Object.entries(values)) this.model.set(name, value);
-    tell(this.model);
-    this.ask();
+    this.ask(); // it says all that the answer needs, and goes first
+    queueMicrotask(() => tell(this.model));
   }
 
   /* ------------------------------------------------------------ pages */
@@ -254,22 +256,43 @@ class Inspector {
   /** @param {Reply} reply */
   showCards(reply) {
     const focused = this.elements().indexOf(/** @type {HTMLElement} */ (document.activeElement));
-    /** @type {Map<string, HTMLElement>} */
-    const cards = new Map();
-    for (const item of reply.items) {
-      const look = [reply.scoreName, this.room, { ...item, image: undefined }];
-      const key = JSON.stringify(look) + imageKey(item, this.bytes);
-      cards.set(key, this.cards.get(key) ?? this.card(item, reply, this.bytes));
-    }
-    this.cards = cards;
-    const elements = [...cards.values()];
+    this.cards = this.cardsOf(reply);
+    const elements = [...this.cards.values()];
     if (!sameChildren(this.list, elements)) this.list.replaceChildren(...elements);
+    this.sheets.sweep();
     this.list.className = `mw-cards mw-cards-${reply.kind} mw-size-${this.room}`;
     this.list.hidden = this.open !== null;
     this.empty.hidden = reply.items.length > 0 || this.open !== null;
     this.empty.textContent = "No sample here. Move τ, or choose another filter.";
     this.showSelected(this.selected);
     if (focused >= 0) this.current(focused)?.focus({ preventScroll: true });
+  }
+
+  /**
+   * A card for each sample, the same element as before if it looks the same.
+   * @param {Reply} reply
+   * @returns {Map<string, HTMLElement>}
+   */
+  cardsOf(reply) {
+    const keyed = new Map(reply.items.map((item) => [this.lookOf(item, reply), item]));
+    const images = [...keyed].flatMap(([look, { image }]) => (image && !this.cards.has(look) ? [image] : []));
+    const shown = this.sheets.show(images, this.bytes, (image) => enlargement(image, this.room));
+    const elements = new Map(images.map((image, i) => [image, shown[i]]));
+    const made = [...keyed].map(([look, item]) => {
+      const image = item.image && elements.get(item.image);
+      return /** @type {[string, HTMLElement]} */ ([look, this.cards.get(look) ?? this.card(item, reply, image)]);
+    });
+    return new Map(made);
+  }
+
+  /**
+   * All that a card shows, as a text.
+   * @param {Item} item
+   * @param {Reply} reply
+   */
+  lookOf(item, reply) {
+    const look = [reply.scoreName, this.room, { ...item, image: undefined }];
+    return JSON.stringify(look) + imageKey(item, this.bytes);
   }
 
   /** @param {Reply} reply */
@@ -447,9 +470,9 @@ class Inspector {
   /**
    * @param {Item} item
    * @param {Reply} reply
-   * @param {Uint8Array} bytes
+   * @param {HTMLElement} [image]
    */
-  card(item, reply, bytes) {
+  card(item, reply, image) {
     const card = html("li", { class: "mw-card", role: "option", tabindex: -1 });
     card.dataset.position = String(item.position);
     card.dataset.status = item.status;
@@ -465,7 +488,7 @@ class Inspector {
     const facts = html("div", { class: "mw-facts" });
     if (item.score !== null) facts.append(scoreLine(item, reply));
     if (item.logLira !== null) facts.append(html("span", {}, `log-LiRA ${fixed(item.logLira, 1)}`));
-    if (item.image) card.append(picture(item, bytes, this.room), head, labels(item), facts);
+    if (image) card.append(picture(item, image), head, labels(item), facts);
     else {
       head.append(facts);
       card.append(head, prose(item), item.options ? options(item) : labels(item));
@@ -558,6 +581,8 @@ class Inspector {
     clearTimeout(this.typing);
     clearTimeout(this.patience);
     this.ears.clear();
+    this.list.replaceChildren();
+    this.sheets.sweep();
     this.root.remove();
   }
 }

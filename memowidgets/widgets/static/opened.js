@@ -1,6 +1,9 @@
 /** A sample opened: whole, with its decision, its scores everywhere, its shadows, its neighbours. */
 
-import { chip, labels, letterOf, nameText, options, picture, prose, proseText, scoreLine, strong, tags } from "./cards.js";
+import { alone } from "./bitmap.js";
+import {
+  chip, enlargement, labels, letterOf, nameText, options, picture, prose, proseText, scoreLine, strong, tags,
+} from "./cards.js";
 import { decisionButtons } from "./decide.js";
 import { bytesOf, html } from "./dom.js";
 import { liraPicture } from "./lira.js";
@@ -373,9 +376,20 @@ function sampleWhole(reply, bytes) {
   if (item.logLira !== null) facts.append(html("span", {}, `log-LiRA ${fixed(item.logLira, 1)}`));
   head.append(facts);
   const id = html("p", { class: "mw-whole-id" }, "id ", strong(item.id));
-  if (item.image) return [picture(item, bytes, ROOM), head, labels(item), id];
+  if (item.image) return [sharp(item, item.image, bytes, ROOM), head, labels(item), id];
   const edited = reply.edit.edited ? [html("p", { class: "mw-remark" }, "There is an edited text; this is the original.")] : [];
   return [head, prose(item), item.options ? options(item) : labels(item), ...edited, id];
+}
+
+/**
+ * An image that is shown by itself.
+ * @param {{label: string}} item
+ * @param {import("./bitmap.js").Image} image
+ * @param {Uint8Array} bytes
+ * @param {number} room  screen pixels for its longer side
+ */
+function sharp(item, image, bytes, room) {
+  return picture(item, alone(image, bytes, enlargement(image, room)));
 }
 
 /**
@@ -390,7 +404,7 @@ function neighbours(found, bytes, go) {
     button.addEventListener("click", () => go(near.position));
     const label = html("span", { class: "mw-near-label" });
     if (near.label !== "") label.append("label ", strong(near.label));
-    if (near.image) button.append(picture(near, bytes, 64));
+    if (near.image) button.append(sharp(near, near.image, bytes, 64));
     else button.append(html("bdi", { class: "mw-near-text", dir: "auto" }, proseText(near.text ?? "")));
     const answer = near.options[near.answer];
     if (answer !== undefined) label.append(" · ", html("bdi", {}, proseText(answer)));

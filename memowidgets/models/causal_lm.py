@@ -126,7 +126,8 @@ class CausalLM(Model):
         PermissionError
             If the hub gives the model only to those who accepted its licence.
         ValueError
-            If the dtype is unknown, or the model needs code of its own.
+            If the dtype is unknown, or the model needs code of its own, or (when its weights are
+            first read) they are not in safetensors.
         """
         from memowidgets.models.pretrained import DTYPES, Pretrained, load_config, load_tokenizer
 

@@ -58,7 +58,10 @@ class Pretrained:
                 _explained(
                     self._name,
                     lambda: AutoModelForCausalLM.from_pretrained(
-                        self._name, trust_remote_code=False, dtype=self._dtype
+                        self._name,
+                        trust_remote_code=False,
+                        use_safetensors=True,
+                        dtype=self._dtype,
                     ),
                 ),
             )
@@ -148,6 +151,12 @@ def _explained(name: str, load: Callable[[], Any]) -> Any:
         if "Unrecognized model" in str(error):
             raise ValueError(
                 f"{name} holds no model that transformers knows: {lines[0]}"
+            ) from error
+        if isinstance(error, OSError) and ".safetensors" in str(error):
+            raise ValueError(
+                f"{name} has no weights in safetensors, and pickles are never read, for they can "
+                "run code: convert it where you trust it (load it, then save_pretrained), or "
+                "load it yourself and give it to CausalLM.from_model"
             ) from error
         if isinstance(error, OSError):
             raise ConnectionError(

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import io
 import ipaddress
 import json
 import os
@@ -47,10 +48,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import nbformat
+import numpy as np
 import psutil
 import pytest
+from PIL import Image
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, WebSocket
 
     OpenNotebook = Callable[..., "NotebookPage"]
@@ -66,6 +70,7 @@ __all__ = [
     "lab",
     "notebook_page",
     "open_notebook",
+    "pixels_of",
     "running_chromium",
     "running_lab",
     "voila_page",
@@ -571,6 +576,12 @@ def open_notebook(
             notebook.allow(pattern)
     notebook.open(theme)
     return notebook
+
+
+def pixels_of(element: Locator) -> NDArray[np.uint8]:
+    """What an element shows, as an array of shape (height, width, 3)."""
+    with Image.open(io.BytesIO(element.screenshot())) as picture:
+        return np.asarray(picture.convert("RGB"))
 
 
 def _window(chromium: Browser, width: int, height: int, scale: float = 1) -> Page:

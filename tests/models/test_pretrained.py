@@ -6,6 +6,7 @@ import types
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import memowidgets as mw
@@ -115,6 +116,15 @@ def test_a_model_with_code_of_its_own_is_refused(tmp_path):
     (tmp_path / "own.py").write_text("raise SystemExit('this must never run')")
     with pytest.raises(ValueError, match="code of its own, which is never run"):
         mw.models.CausalLM.from_pretrained(tmp_path)
+
+
+def test_weights_in_a_pickle_are_never_read(folder, data):
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    model = mw.models.CausalLM.from_pretrained(folder)
+    with pytest.raises(ValueError, match="no weights in safetensors.*CausalLM.from_model"):
+        dtypes(model, data)
 
 
 def test_a_hub_out_of_reach(monkeypatch):

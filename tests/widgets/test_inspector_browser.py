@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import time
 
-import numpy as np
 import pytest
-from PIL import Image
+
+from tests.browser.harness import pixels_of
 
 IMAGES = """
 import tempfile
@@ -71,12 +70,6 @@ def eventually(notebook, expression, wanted, seconds=20):
 def decided(notebook):
     """What Python holds, by id."""
     return notebook.python("{k: v.decision for k, v in inspector._log.table().items()}")
-
-
-def pixels_of(element):
-    """What an element shows, as an array of shape (height, width, 3)."""
-    with Image.open(io.BytesIO(element.screenshot())) as picture:
-        return np.asarray(picture.convert("RGB"))
 
 
 def cards(page):

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row
+from benchmarks.recorded_cifar import METRICS, tables
 
 VARIANCES = ("shrunk", "per-sample", "global")
 ETA = 4.0
 
 
 def rows(_: Namespace) -> list[Row]:
-    """The audit of SmolLM2: every checkpoint, and who is memorised by each variance."""
+    """Of SmolLM2 every checkpoint; of the vision network the paper's table."""
+    return [*_smollm2(), *_cifar()]
+
+
+def _cifar() -> list[Row]:
+    audit = mw.open_recorded("cifar10-wrn")
+    found = []
+    for of, table in zip(("by the paper's protocol", "by halves"), tables(audit), strict=True):
+        for row in table.to_dict("records"):
+            scores = [f"{name} {row[name]}" for name in METRICS]
+            at = f"TPR {row['TPR at τ = 0']}, FPR {row['FPR at τ = 0']}"
+            what = f"CIFAR-10, {row['memorised']}, {row['share']}, {of}: AUC; τ = 0"
+            found.append(Row(what, ", ".join(scores), "", at))
+    return found
+
+
+def _smollm2() -> list[Row]:
+    """Every checkpoint, and who is memorised by each variance."""
     audit = mw.open_recorded("mmlu-field-smollm2")
     counts = {v: int((audit.log_lira(variance=v) >= ETA).sum()) for v in VARIANCES}
     said = ", ".join(f"{count} ({variance})" for variance, count in counts.items())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ import pandas as pd
 
 import memowidgets as mw
 from memowidgets.audit.recorded import export
+from memowidgets.evaluation import Evaluation
 from memowidgets.store import RunDirectory
 
 CANARIES = 0.02
@@ -42,9 +44,12 @@ def main() -> None:
         return
     for design in arguments.designs:
         fill(audit, arguments, design)
-        print(f"{design}: {_shadow_seconds(audit) / audit.n_shadows:.0f} s for one shadow model")
+    seconds = _shadow_seconds(audit)
+    print(f"{len(seconds)} shadow models, {np.median(seconds):.0f} s each on one core (median)")
     if arguments.export:
         _score_all(audit)
+        for rows in tables(audit):
+            print(rows.to_string(index=False))
         export(audit, arguments.export, _about(audit, arguments), _states(audit))
 
 
@@ -96,13 +101,21 @@ def _every(total: int, n: int) -> range:
     return range(0, step * n, step)
 
 
-def table(audit: mw.Audit) -> pd.DataFrame:
-    """The paper's table: by η, and for the canaries alone."""
+def tables(audit: mw.Audit) -> Iterator[pd.DataFrame]:
+    """The paper's table by its protocol, then by random halves."""
+    for design, evaluate in (("canaries", audit.evaluate_pooled), ("halves", audit.evaluate)):
+        if design in audit.shadow_sets:
+            audit.use_shadows(design)
+            yield table(evaluate)
+
+
+def table(evaluate: Callable[..., Evaluation]) -> pd.DataFrame:
+    """By η, and for the canaries alone."""
     truths = [(f"η = {eta:g}", {"eta": eta}) for eta in ETAS]
     rows = []
     for name, how in [*truths, ("OOD canaries", {"truth": "canaries"})]:
         try:
-            found = [audit.evaluate(metric, **how) for metric in METRICS]
+            found = [evaluate(metric, **how) for metric in METRICS]
         except ValueError as error:  # nobody, or everybody, is memorised at this η
             print(f"{name}: {error}")
             continue
@@ -110,16 +123,16 @@ def table(audit: mw.Audit) -> pd.DataFrame:
         rows.append(
             {
                 "memorised": name,
-                "share": found[0].n_memorized / found[0].n,
+                "share": f"{found[0].n_memorized / found[0].n:.2%} of {found[0].n}",
                 **{m: _with_interval(e) for m, e in zip(METRICS, found, strict=True)},
-                "FPR at τ = 0": at.fpr,
-                "TPR at τ = 0": at.tpr,
+                "FPR at τ = 0": f"{at.fpr:.2f}",
+                "TPR at τ = 0": f"{at.tpr:.2f}",
             }
         )
-    return pd.DataFrame(rows).round(3)
+    return pd.DataFrame(rows)
 
 
-def _with_interval(found: mw.evaluation.Evaluation) -> str:
+def _with_interval(found: Evaluation) -> str:
     low, high = found.auc_interval
     return f"{found.auc:.2f} ({low:.2f}–{high:.2f})"
 
@@ -138,7 +151,7 @@ def _states(audit: mw.Audit) -> dict[str, tuple[str, ...]]:
 
 
 def _about(audit: mw.Audit, arguments: argparse.Namespace) -> dict[str, str]:
-    hours = _shadow_seconds(audit) / 3600
+    seconds = _shadow_seconds(audit)
     last = audit.checkpoints.iloc[-1]
     n, canaries = len(audit.data), int(audit.data.canaries.sum())
     chosen = _every(arguments.total, n)
@@ -152,14 +165,16 @@ def _about(audit: mw.Audit, arguments: argparse.Namespace) -> dict[str, str]:
         f"--width {arguments.width} --batch {arguments.batch} --lr {arguments.lr:g} "
         "--export FOLDER",
         "machine": arguments.machine,
-        "cost": f"{hours:.1f} core hours for {audit.n_shadows} shadow models",
+        "cost": f"{sum(seconds) / 3600:.1f} core hours for {len(seconds)} shadow models",
     }
 
 
-def _shadow_seconds(audit: mw.Audit) -> float:
+def _shadow_seconds(audit: mw.Audit) -> list[float]:
+    """Of every shadow model, of all designs."""
     run = RunDirectory.existing(audit.path)
-    files = [run.read_tensors(f"shadows/{name}") for name in run.names("shadows")]
-    return sum(float(file.metadata["seconds"]) for file in files)
+    found = (run.path / "shadows").rglob("*.safetensors")
+    names = [str(file.relative_to(run.path).with_suffix("")) for file in found]
+    return [float(run.read_tensors(name).metadata["seconds"]) for name in names]
 
 
 def _arguments() -> argparse.Namespace:

@@ -123,7 +123,7 @@ def test_weights_in_a_pickle_are_never_read(folder, data):
     (folder / "model.safetensors").unlink()
     torch.save(weights, folder / "pytorch_model.bin")
     model = mw.models.CausalLM.from_pretrained(folder)
-    with pytest.raises(ValueError, match="no weights in safetensors.*CausalLM.from_model"):
+    with pytest.raises(ValueError, match="no weights in safetensors"):
         dtypes(model, data)
 
 

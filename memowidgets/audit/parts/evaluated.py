@@ -1,0 +1,201 @@
+"""The part of an audit that holds scores against the truth: who was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from memowidgets import evaluation, memorization
+from memowidgets.audit import scoring
+from memowidgets.audit.parts.scored import ScoredAudit
+
+__all__ = ["EvaluatedAudit"]
+
+
+class EvaluatedAudit(ScoredAudit):
+    """Knows who was found."""
+
+    def evaluate(
+        self,
+        metric: str | scoring.Metric,
+        layer: str | int = "last",
+        checkpoint: str | float = "prediction",
+        eta: float = 4.0,
+        truth: str | ArrayLike = "log_lira",
+        uncertain: bool = False,
+    ) -> evaluation.Evaluation:
+        """How well a score predicts what the finished model memorises.
+
+        Parameters
+        ----------
+        metric, layer, checkpoint
+            As in `score`.
+        eta : float
+            A member is memorised if its log-LiRA at the end is at least this (paper: 4).
+        truth : {"log_lira", "canaries"} or mask of shape (n_members,)
+            What counts as memorised.
+        uncertain : bool
+            Whether a member counts as memorised with the probability that its log-LiRA is truly
+            above η, given the error of the shadow models, instead of all or nothing.
+
+        Returns
+        -------
+        Evaluation
+            With warnings: few positives, members left out, a model that has not learned its
+            task at the checkpoint (then no score predicts anything), a ρ that was not reached.
+        """
+        scores = self.raw_scores(metric, layer, checkpoint)
+        memorized = self._probably(truth, eta) if uncertain else self._truth(truth, eta)
+        values = pd.Series(scores.mu, self.members[scores.rows])
+        both = values.index.intersection(memorized.index, sort=False)
+        notes = [*self.warnings_at(checkpoint), *scores.notes]
+        left_out = len(self._design.members) - len(both)
+        if left_out:
+            notes.append(f"{left_out} members are left out: they have no score or no log-LiRA")
+        labels = memorized[both].to_numpy()
+        if uncertain:
+            result = evaluation.roc(values[both].to_numpy(), None, labels)
+        else:
+            result = evaluation.roc(values[both].to_numpy(), labels)
+        return result.with_warnings(*notes)
+
+    def compare(
+        self,
+        metrics: Iterable[str] = scoring.METRICS,
+        layers: str | Iterable[str | int] = "last",
+        checkpoints: str | Iterable[str | float] = "prediction",
+        eta: float = 4.0,
+        truth: str | ArrayLike = "log_lira",
+    ) -> pd.DataFrame:
+        """AUC of several scores, at several layers and checkpoints.
+
+        Parameters
+        ----------
+        metrics : iterable of str
+            As in `score`.
+        layers, checkpoints : "all", one, or several
+            As in `score`; step 0 is left out of "all" checkpoints. Loss, logit gap and baseline
+            have no layer: they get one row, with an empty one.
+        eta, truth
+            As in `evaluate`.
+
+        Returns
+        -------
+        DataFrame
+            ``metric``, ``layer``, ``checkpoint``, ``epoch``, ``auc``, ``auc_low``, ``auc_high``,
+            ``n``, ``n_memorized``. Choosing the best row of it is choosing on the labels.
+        """
+        rows = []
+        metrics = [metrics] if isinstance(metrics, str) else list(metrics)
+        for record in self._catalogue.some_records(checkpoints):
+            for metric in metrics:
+                per_layer = metric in scoring.PER_LAYER
+                for layer in self._catalogue.some_layers(layers) if per_layer else ("",):
+                    found = self.evaluate(metric, layer or "last", record.name, eta, truth)
+                    rows.append(
+                        {
+                            "metric": metric,
+                            "layer": layer,
+                            "checkpoint": record.name,
+                            "epoch": record.epoch,
+                            "auc": found.auc,
+                            "auc_low": found.auc_interval[0],
+                            "auc_high": found.auc_interval[1],
+                            "n": found.n,
+                            "n_memorized": found.n_memorized,
+                        }
+                    )
+        return pd.DataFrame(rows)
+
+    def shadow_curve(
+        self,
+        metric: str | scoring.Metric = "psmi",
+        layer: str | int = "last",
+        checkpoint: str | float = "prediction",
+        eta: float = 4.0,
+        variance: str = "shrunk",
+        sizes: Sequence[int] | None = None,
+        repeats: int = 20,
+        random_state: int = 0,
+    ) -> pd.DataFrame:
+        """How many shadow models are enough: what would be found with fewer of those at hand.
+
+        Parameters
+        ----------
+        metric, layer, checkpoint, eta
+            As in `evaluate`.
+        variance : {"shrunk", "per-sample", "global"}
+            Of log-LiRA.
+        sizes : sequence of int, optional
+            Numbers of shadow models; 4, 8, 16, … and all by default.
+        repeats : int
+            Random subsets of each size, drawn without replacement; those of nearly all overlap,
+            so that their band is too narrow.
+        random_state : int
+            Seed.
+
+        Returns
+        -------
+        DataFrame
+            A row for each ``n_shadows``: the ``auc`` of the score, how many members are
+            ``memorized``, their ``agreement`` with those by all shadow models (the share of both
+            sets that is in each) and Spearman's ``rho`` with log-LiRA by all of them; each with
+            ``_low`` and ``_high``, between which 90 % of the subsets lie.
+        """
+        from memowidgets.audit.comparing import curve_over_shadows
+
+        scores = self.raw_scores(metric, layer, checkpoint)
+        name, members, gaps, _ = self.member_gaps("final")
+        target = self._target_gaps(self._catalogue.record(name))
+        return curve_over_shadows(
+            gaps,
+            members,
+            target,
+            scores.mu,
+            scores.rows,
+            variance,
+            eta,
+            sizes,
+            repeats,
+            random_state,
+            pairs=self._shadows.key != "halves",
+        )
+
+    def _probably(self, truth: str | ArrayLike, eta: float) -> pd.Series:
+        """How probable it is that each member is memorised."""
+        if not isinstance(truth, str) or truth != "log_lira":
+            raise ValueError('only truth="log_lira" can be uncertain: no other has an error')
+        values, errors = self.log_lira(return_std=True)
+        probability = memorization.probability_memorized(values, errors, eta)
+        return pd.Series(probability, values.index).dropna()
+
+    def _truth(self, truth: str | ArrayLike, eta: float) -> pd.Series:
+        if isinstance(truth, str):
+            if truth == "log_lira":
+                return self.log_lira() >= eta
+            if truth == "canaries" and self._data.canaries is not None:
+                return pd.Series(self._data.canaries[self._design.members], self.members)
+            if truth == "canaries":
+                raise ValueError("these data have no canaries: plant some with with_canaries")
+            raise ValueError(f"unknown truth {truth!r}; valid: log_lira, canaries, or a mask")
+        if isinstance(truth, pd.Series):
+            return self._truth_by_id(truth)
+        mask = np.asarray(truth)
+        if mask.dtype != np.bool_ or mask.shape != (len(self._design.members),):
+            raise ValueError(
+                f"truth must be a boolean mask over the {len(self._design.members)} members, not "
+                f"{mask.dtype} of shape {mask.shape}"
+            )
+        return pd.Series(mask, self.members)
+
+    def _truth_by_id(self, truth: pd.Series) -> pd.Series:
+        unknown = truth.index.difference(pd.Index(self.members))
+        if len(unknown) or truth.dtype != np.bool_:
+            raise ValueError(
+                f"truth must be boolean and indexed by members' ids; it is {truth.dtype} and "
+                f"{len(unknown)} of its ids are no members'"
+            )
+        return truth.reindex([i for i in self.members if i in truth.index])

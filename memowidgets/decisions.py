@@ -117,6 +117,11 @@ class DecisionLog:
 
     # What is decided
 
+    @property
+    def kept(self) -> bool:
+        """Whether decisions go into a file by now, not into memory alone."""
+        return self._keeper is not None and not self.problem
+
     def __getitem__(self, name: str) -> Decision:
         return self.table().get(name, UNDECIDED)
 

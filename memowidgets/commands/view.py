@@ -108,13 +108,14 @@ def _served(folder: Path, run: Path, port: int) -> Iterator[tuple[subprocess.Pop
     port, token = _free_port(port), secrets.token_urlsafe(24)
     notebook = _write_notebook(folder, run)
     log = folder / "server.log"
-    command = [sys.executable, "-m", "voila", "--no-browser", "--template=memowidgets"]
+    server_module = [sys.executable, "-m", "memowidgets.commands.serve", str(folder)]
+    command = [*server_module, "--no-browser", "--template=memowidgets", str(notebook)]
     with log.open("wb") as out:
         server = subprocess.Popen(  # noqa: S603 - our own interpreter
-            [*command, str(notebook)],
+            command,
             cwd=folder,
             env=_environment(folder, port, token),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # it ends when this is closed: a kill of ours closes it too
             stdout=out,
             stderr=out,
             start_new_session=True,  # Ctrl-C is ours to hand on
@@ -124,6 +125,8 @@ def _served(folder: Path, run: Path, port: int) -> Iterator[tuple[subprocess.Pop
             yield server, f"http://{ADDRESS}:{port}/?token={token}"
         finally:
             _end(server)
+            if server.stdin is not None:
+                server.stdin.close()
 
 
 def _write_notebook(folder: Path, run: Path) -> Path:

@@ -474,6 +474,7 @@ class SampleInspector(anywidget.AnyWidget):
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scores),
             "choices": list(self._deciding.choices),
+            "kept": self._log.kept,
             "more": self._detail is not None,
         }
         try:

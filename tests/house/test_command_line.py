@@ -247,7 +247,7 @@ def serving(run, tmp_path):
             assert " is shown at http://127.0.0.1:" in line
             yield process, re.search(r"http\S+", line)[0]
         finally:
-            process.terminate()  # it ends its server; killed it could not
+            process.terminate()
 
 
 def stopped(process, how):
@@ -299,6 +299,13 @@ def test_ctrl_c_ends_it_and_leaves_nothing(run, tmp_path):
     with serving(run, tmp_path) as (process, _):
         assert stopped(process, signal.SIGINT) == 0
         assert process.stderr.read() == ""
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.timeout(300)
+def test_a_kill_leaves_no_server_and_no_folder(run, tmp_path):
+    with serving(run, tmp_path) as (process, _):
+        stopped(process, signal.SIGKILL)
         assert list(tmp_path.iterdir()) == []
 
 

@@ -249,6 +249,7 @@ export class Answers {
         scoreName: this.wire.score_name,
         digits: this.wire.digits,
         choices: [],
+        kept: true,
         more: false,
         edit: { editable: false },
       },

@@ -36,6 +36,7 @@ import { fixed, whole } from "./maths.js";
  * @property {string} scoreName
  * @property {number} digits
  * @property {string[]} choices
+ * @property {boolean} kept  whether decisions and notes go into a file, not into memory alone
  * @property {boolean} more  whether scores, shadows and neighbours follow
  * @property {Editing} edit
  */
@@ -105,7 +106,8 @@ export class Opened {
     this.buttons = decisionButtons((decision) => this.decide(decision));
     this.note = html("textarea", { class: "mw-words mw-note", rows: 2, dir: "auto" });
     this.note.addEventListener("change", () => actions.note(this.note.value));
-    const note = html("label", { class: "mw-writing" }, "note (kept in decisions.csv)", this.note);
+    this.noteName = html("span");
+    const note = html("label", { class: "mw-writing" }, this.noteName, this.note);
     this.form = html("form", { class: "mw-form", hidden: true, "aria-label": "edit the text" });
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -157,6 +159,7 @@ export class Opened {
     this.sample.replaceChildren(...sampleWhole(reply, bytes));
     this.choices = reply.choices;
     this.buttons.show(reply.choices, item.decision, true);
+    this.noteName.textContent = reply.kept ? "note (kept in decisions.csv)" : "note (in memory alone)";
     if (document.activeElement !== this.note) this.note.value = item.note;
     this.showEditing(reply.edit);
     if (!reply.more) this.known.replaceChildren();

@@ -1,0 +1,38 @@
+"""Voila, for as long as whoever started it holds on to its standard input.
+
+    python -m memowidgets.commands.serve FOLDER ...
+
+What follows the folder is for Voila. The folder is removed if its owner is gone without doing so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Serve until a signal comes, or until nobody is there who would send one."""
+    from voila.app import main as voila
+
+    folder, left_alone = sys.argv.pop(1), threading.Event()
+    threading.Thread(target=_end_when_left, args=(left_alone,), daemon=True).start()
+    voila()
+    if left_alone.is_set():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_when_left(left_alone: threading.Event) -> None:
+    """Wait until the other end of the pipe is closed, as a kill does too; then end as if told."""
+    sys.stdin.buffer.read()
+    left_alone.set()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main()

@@ -127,7 +127,8 @@ class Inspector {
     });
     const narrow = html("div", { class: "mw-row mw-narrowing" }, this.filters, this.classes, this.made, this.query);
     const sort = html("label", { class: "mw-labelled" }, "sort", this.sort);
-    const pages = html("div", { class: "mw-row mw-paging" }, this.size.group, sort, this.range, this.back, this.on);
+    const turning = html("span", { class: "mw-row mw-turning" }, this.range, this.back, this.on);
+    const pages = html("div", { class: "mw-row mw-paging" }, this.size.group, sort, turning);
     const bar = html("div", { class: "mw-row mw-inspector-bar" }, narrow, pages);
     this.root.append(bar, this.bar.element, this.list, this.empty, this.opened.element);
     this.addFilters();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -28,12 +29,15 @@ def rows(_arguments: Namespace) -> list[Row]:
     audit = _audit()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "audit.html"
-        seconds = min(_timed(lambda: audit.report(path, overwrite=True)) for _ in range(TURNS))
+        first, *times = [
+            _timed(lambda: audit.report(path, overwrite=True)) for _ in range(1 + TURNS)
+        ]
         opened = _opened(path)
         size = path.stat().st_size / 1e6
     what = f"report: {MANY:,} samples with log-LiRA"
     return [
-        Row(f"{what}, written", f"{seconds:.1f} s", goal="≤ 5 s"),
+        Row(f"{what}, written, the first of a process", f"{first:.1f} s", goal="≤ 5 s"),
+        Row(f"{what}, written again", f"{statistics.median(times):.1f} s", goal="≤ 5 s"),
         Row(f"{what}, the page", f"{size:.2f} MB", goal="≤ 2 MB"),
         Row(f"{what}, opened until it moves", f"{opened:.2f} s", goal="≤ 2 s"),
     ]
@@ -60,7 +64,7 @@ def _opened(page_file: Path) -> float:
             page = chromium.new_context(offline=True).new_page()
             times.append(_timed(partial(_until_it_moves, page, page_file)))
             page.context.close()
-    return min(times)
+    return statistics.median(times)
 
 
 def _until_it_moves(page: Page, page_file: Path) -> None:

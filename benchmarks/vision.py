@@ -33,6 +33,7 @@ def rows(arguments: Namespace) -> list[Row]:
     found = [
         _throughput(device, width, "float32"),
         _precision(device),
+        _compiled(device, width),
         _capture(device, 4),
         _memory(),
     ]
@@ -66,6 +67,24 @@ def _precision(device: str) -> Row:
         f"{count / other:.0f} images/s",
         f"{other / seconds:.2f}×",
         "≥ 1.8× where the hardware has it",
+    )
+
+
+def _compiled(device: str, width: int) -> Row:
+    """What `torch.compile` would bring; it is not used, see docs/images.md."""
+    recipe = _recipe(width, "float32", device)
+    compiled, bare = _bare(recipe, compiled=True), _bare(recipe)
+    start = time.perf_counter()
+    compiled()
+    first = time.perf_counter() - start
+    seconds, other = interleaved(compiled, bare, repeats=5)
+    count = _BATCHES * recipe.settings.batch_size
+    return Row(
+        f"a bare loop with torch.compile, WRN16-{width}, float32, on {device}; the first "
+        f"{_BATCHES} batches took {first:.0f} s",
+        f"{count / seconds:.0f} images/s",
+        f"{count / other:.0f} images/s without",
+        f"{other / seconds:.2f}×",
     )
 
 
@@ -179,11 +198,11 @@ def _ours(recipe: Recipe) -> Any:
     return work
 
 
-def _bare(recipe: Recipe) -> Any:
+def _bare(recipe: Recipe, *, compiled: bool = False) -> Any:
     """The loop that anyone would write, on floats that are ready."""
     settings: Settings = recipe.settings
     device = torch.device(recipe.device)
-    module = _learner(recipe).module
+    module: Any = _learner(recipe).module
     images: Any = recipe.data
     pixels = torch.from_numpy(images.images).permute(0, 3, 1, 2).to(device)
     inputs = ((pixels.float() / 255 - 0.5) / 0.25).contiguous(memory_format=torch.channels_last)
@@ -191,6 +210,8 @@ def _bare(recipe: Recipe) -> Any:
     optimizer = torch.optim.SGD(
         module.parameters(), lr=settings.lr, momentum=0.9, weight_decay=settings.weight_decay
     )
+    if compiled:
+        module = torch.compile(module)
     size = settings.batch_size
     autocast = partial(recipe.model.autocast, device, settings.precision)
 

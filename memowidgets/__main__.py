@@ -48,8 +48,8 @@ def _parser() -> argparse.ArgumentParser:
 def _add_report(report: argparse.ArgumentParser) -> None:
     report.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="the run directory")
     report.add_argument("page", type=Path, metavar="OUT.html", help="OUT.md and OUT.json go beside")
-    report.add_argument("--tau", type=float, default=0.0, help="flag scores up to this (0)")
-    report.add_argument("--score", default="psmi", help="psmi, loss, logit_gap, mahalanobis …")
+    report.add_argument("--tau", type=float, help="flag scores up to this (psmi: 0)")
+    report.add_argument("--score", help="psmi, loss, logit_gap, mahalanobis …")
     samples = "show the samples most at risk, with labels and ids"
     report.add_argument("--include-samples", action="store_true", help=samples)
     report.add_argument("--overwrite", action="store_true", help="replace files that are there")

@@ -222,8 +222,9 @@ class DecisionLog:
         with self._lock:
             if not self._steps:
                 return None
-            step = self._steps.pop()
-            self._unedit(step)
+            step = self._steps[-1]
+            self._unedit(step)  # may fail: then the step can still be undone
+            self._steps.pop()
             self.refresh()
             back = {n: old for n, (old, new) in step.made.items() if self[n] == new}
             self._keep(back)
@@ -290,6 +291,7 @@ class DecisionLog:
         return _applied(found if found is not None else self._table or {}, self._unkept)
 
     def _tried(self, work: Callable[[Keeper], Table], *, writing: bool = True) -> Table | None:
+        """What the keeper gives; None where it can't, and `problem` says why until all is kept."""
         if self._keeper is None:
             return None
         try:
@@ -297,7 +299,7 @@ class DecisionLog:
         except (OSError, RuntimeError, ValueError) as error:
             self.problem = str(error) or type(error).__name__
             return None
-        if writing:
+        if writing or not self._unkept:
             self.problem = ""
         return found
 

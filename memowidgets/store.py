@@ -11,7 +11,7 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Self, cast
 
 import numpy as np
@@ -191,7 +191,7 @@ class RunDirectory:
         StoreError
             If the file is not there or not JSON.
         """
-        path = self.path / name
+        path = self._place(name)
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -213,7 +213,7 @@ class RunDirectory:
         StoreError
             If the file cannot be read.
         """
-        path = self.path / name
+        path = self._place(name)
         try:
             return path.read_bytes().decode()
         except FileNotFoundError:
@@ -237,7 +237,7 @@ class RunDirectory:
 
     def names(self, folder: str) -> list[str]:
         """Names of the tensor files in a folder of the run, sorted."""
-        return sorted(p.stem for p in (self.path / folder).glob("*.safetensors"))
+        return sorted(p.stem for p in self._place(folder).glob("*.safetensors"))
 
     def write_tensors(
         self,
@@ -289,7 +289,7 @@ class RunDirectory:
         """Delete the tensors, or the folders of them, of these names, where they are there."""
         for name in names:
             self._tensor_path(name).unlink(missing_ok=True)
-            shutil.rmtree(self.path / name, ignore_errors=True)
+            shutil.rmtree(self._place(name), ignore_errors=True)
 
     @contextmanager
     def lock(self, what: str) -> Iterator[None]:
@@ -326,8 +326,15 @@ class RunDirectory:
         with _explained(path, self.path):
             yield
 
+    def _place(self, name: str) -> Path:
+        """Where a file or folder of that name is: names may come from files that anyone wrote."""
+        parts = PurePosixPath(name).parts
+        if not parts or parts[0] == "/" or ".." in parts or "\\" in name or "\0" in name:
+            raise StoreError(f"{name!r} is no name inside of {self.path}: the run is broken")
+        return self.path / name
+
     def _tensor_path(self, name: str) -> Path:
-        return self.path / f"{name}.safetensors"
+        return self._place(f"{name}.safetensors")
 
     def _check_writable(self) -> None:
         if self.read_only:
@@ -335,7 +342,7 @@ class RunDirectory:
 
     def _write(self, name: str, content: bytes) -> None:
         self._check_writable()
-        target = self.path / name
+        target = self._place(name)
         with _explained(target, self.path):
             _make_private(target.parent)
             write_whole(target, content)
@@ -361,7 +368,10 @@ def _mapped(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDAr
     header += b" " * (-len(header) % 8)
     with file.open("wb") as out:
         out.write(struct.pack("<Q", len(header)) + header)
-        os.posix_fallocate(out.fileno(), out.tell(), ends[-1])  # a full disk is told now
+        if hasattr(os, "posix_fallocate"):  # a full disk is told now
+            os.posix_fallocate(out.fileno(), out.tell(), ends[-1])
+        else:
+            out.truncate(out.tell() + ends[-1])
     start = 8 + len(header)
     return {
         name: np.memmap(file, "<f4", "r+", start + entry["data_offsets"][0], tuple(entry["shape"]))

@@ -172,3 +172,20 @@ def test_tensors_whose_filling_fails_leave_nothing(run):
     with pytest.raises(KeyboardInterrupt), run.new_tensors("forward/a", {"losses": (3,)}):
         raise KeyboardInterrupt
     assert list((run.path / "forward").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../out", "scores/../../out", "/tmp/out", "a\\..\\b", "a\0b"])
+def test_a_name_that_leads_out_of_the_run_is_refused(run, name):
+    calls = [
+        lambda: run.write_tensors(name, {"x": np.ones(1)}),
+        lambda: run.new_tensors(name, {"x": (1,)}).__enter__(),
+        lambda: run.read_tensors(name),
+        lambda: run.write_text(name, "x"),
+        lambda: run.read_text(name),
+        lambda: run.read_json(name),
+        lambda: run.forget(name),
+    ]
+    for call in calls:
+        with pytest.raises(StoreError, match="is no name inside of"):
+            call()
+    assert not run.has(name)

@@ -354,6 +354,7 @@ class Audit(EvaluatedAudit):
         etas: Iterable[float] | None = None,
         compute: bool = False,
         theme: str = "light",
+        targets: str = "own",
     ) -> Figures:
         """Every figure of the paper that can be drawn from what is computed.
 
@@ -368,6 +369,10 @@ class Audit(EvaluatedAudit):
             trained, and no forward pass made.
         theme : {"light", "dark"}
             Colours.
+        targets : {"own", "all"}
+            Whose members the figures by η hold against the truth: this target's, or, as the
+            paper's on CIFAR-10, those of every shadow model in its turn, pooled as
+            `evaluate_pooled` does. The latter takes a while.
 
         Returns
         -------
@@ -378,11 +383,11 @@ class Audit(EvaluatedAudit):
         Raises
         ------
         ValueError
-            If the theme is unknown, or η is not a number.
+            If the theme or the targets are unknown, or η is not a number.
         """
         from memowidgets.audit.figures import audit_figures
 
-        return audit_figures(self, eta, truth, etas, compute, theme)
+        return audit_figures(self, eta, truth, etas, compute, theme, targets)
 
     def dashboard(self, edits_file: str | os.PathLike[str] | None = None) -> Dashboard:
         """The widget: pick checkpoint, layer and score, move τ, look at the samples, decide.
@@ -404,8 +409,8 @@ class Audit(EvaluatedAudit):
         path: str | os.PathLike[str],
         include_samples: bool = False,
         overwrite: bool = False,
-        tau: float = 0.0,
-        metric: str = "psmi",
+        tau: float | None = None,
+        metric: str | None = None,
     ) -> Path:
         """Write one page that opens offline, with a τ that moves, for someone who runs nothing.
 
@@ -421,10 +426,12 @@ class Audit(EvaluatedAudit):
             them the files hold numbers alone.
         overwrite : bool
             Whether files that are there are replaced.
-        tau : float
-            Where τ stands at first, and what the words and the twins are about.
-        metric : str
-            The score, as in `score`; at the last layer and the prediction checkpoint.
+        tau : float, optional
+            Where τ stands at first, and what the words and the twins are about. 0 for PSMI and
+            the logit gap, where it means something; −4 for the baseline.
+        metric : str, optional
+            The score, as in `score`; at the last layer and the prediction checkpoint. PSMI by
+            default; the logit gap of an audit from arrays that has no representations.
 
         Returns
         -------
@@ -434,7 +441,8 @@ class Audit(EvaluatedAudit):
         Raises
         ------
         ValueError
-            If the path does not end in ``.html``, τ is no number, or the score is unknown.
+            If the path does not end in ``.html``, τ is no number, or not given for a score that
+            has no natural one, or the score is unknown.
         FileNotFoundError, FileExistsError
             If the folder is not there, or one of the three files is.
 

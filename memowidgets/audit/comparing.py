@@ -91,6 +91,11 @@ def compared_definitions(
         },
         pd.Index(ids, name="id"),
     ).dropna()
+    if len(values) < 2:
+        raise ValueError(
+            f"{len(gaps)} shadow models are too few: fewer than two samples are memorised, or not, "
+            "by every definition; run more"
+        )
     return MemorizationComparison(values, _spearman(values, n_bootstrap, random_state))
 
 
@@ -149,7 +154,7 @@ def _against(
     one_kind = memorized.all() or not memorized.any()
     return {
         "auc": np.nan if one_kind else evaluation.roc(scores[known], memorized).auc,
-        "memorized": float((values >= eta).sum()),
+        "memorized": float(here.sum() / max(both.sum(), 1) * (~np.isnan(whole)).sum()),
         "agreement": float((here & there).sum() / union) if union else 1.0,
         "rho": _rho(rankdata(values[both]), rankdata(whole[both])),
     }

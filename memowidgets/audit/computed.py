@@ -143,6 +143,19 @@ class Computed:
                 why.append(error)
         return found, why
 
+    def pooled(
+        self, metrics: Iterable[str], eta: float, truth: str
+    ) -> tuple[dict[str, Evaluation], list[Reason]]:
+        """The same with every shadow model in its turn as the target."""
+        found: dict[str, Evaluation] = {}
+        why: list[Reason] = []
+        for metric in metrics:
+            try:
+                found[metric] = self.audit.evaluate_pooled(metric, eta=eta, truth=truth)
+            except (ValueError, StoreError) as error:
+                why.append(f"by all targets at η = {eta:g}: {error}")
+        return found, why
+
     def canaries(self) -> bool:
         """Whether some members are canaries, and some are not."""
         known = self.audit.member_data.canaries

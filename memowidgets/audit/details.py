@@ -129,14 +129,16 @@ class Details:
         return shadows, []
 
     def _fits(self) -> _Fitted:
-        """Both Gaussians of all members, fitted again once there are more shadow models."""
+        """Both Gaussians of all members, fitted again once there are other shadow models."""
         audit = self._audit
         with self._lock:
-            if self._fitted is None or len(self._fitted.gaps) != audit.n_shadows:
+            version = audit.truth_version
+            if self._fitted is None or self._fitted.version != version:
                 name, members, gaps, target = audit.member_gaps("final")
                 found = moments(*checked_models(gaps, members))
                 log_lira = audit.log_lira("final", VARIANCE).reindex(audit.members)
                 self._fitted = _Fitted(
+                    version,
                     name,
                     members,
                     gaps,
@@ -161,6 +163,7 @@ class Details:
 class _Fitted:
     """What all members share: gaps of shape (n_shadows, n_members), and what is fitted to them."""
 
+    version: tuple[str, int]
     checkpoint: str
     members: NDArray[np.bool_]
     gaps: NDArray[np.float32]

@@ -47,9 +47,13 @@ def audit_figures(
     etas: Iterable[float] | None,
     compute: bool,
     theme: str,
+    targets: str = "own",
 ) -> charts.Figures:
     """All figures that the audit's data allow, as `Audit.figures` says."""
+    if targets not in ("own", "all"):
+        raise ValueError(f"targets must be 'own' or 'all', not {targets!r}")
     desk = _Desk(audit, eta, truth, compute, theme)
+    desk.pooled = targets == "all"
     chosen = ETAS if etas is None else tuple(float(value) for value in etas)
     wrong = [value for value in chosen if not math.isfinite(value)]
     if wrong:
@@ -154,6 +158,7 @@ class _Desk(_Drawn):
         if not math.isfinite(eta):
             raise ValueError(f"eta must be a number, not {eta}")
         self.audit, self.eta = audit, eta
+        self.pooled = False
         self.numbers = Computed(audit, eta, truth, compute)
         self.checkpoints = audit.checkpoints
         self.names = [str(name) for name in self.checkpoints.index]
@@ -330,10 +335,10 @@ class _Desk(_Drawn):
         too_few: list[str] = []
         for eta in etas:
             n = int((values >= eta).sum())
-            if min(n, len(values) - n) < _FEWEST:
+            if not self.pooled and min(n, len(values) - n) < _FEWEST:
                 too_few.append(f"{eta:g}")
                 continue
-            found, why = self.numbers.evaluations(_PREDICTORS, eta=eta, truth="log_lira")
+            found, why = self._evaluations(eta=eta, truth="log_lira")
             notes += why
             if found:
                 rows.append(table(found, eta))
@@ -352,7 +357,15 @@ class _Desk(_Drawn):
         """The scores held against the planted samples."""
         if not self.numbers.canaries():
             return {}
-        return self.numbers.evaluations(_PREDICTORS, truth="canaries")[0]
+        return self._evaluations(eta=self.eta, truth="canaries")[0]
+
+    def _evaluations(
+        self, eta: float, truth: str
+    ) -> tuple[dict[str, Evaluation], Sequence[Reason]]:
+        """Of the audit's own target, or of all shadow models in their turn."""
+        if self.pooled:
+            return self.numbers.pooled(_PREDICTORS, eta, truth)
+        return self.numbers.evaluations(_PREDICTORS, eta=eta, truth=truth)
 
     def lira_over_training(self) -> None:
         """Histograms of log-LiRA."""

@@ -96,7 +96,7 @@ class ArraysAudit(Audit):
             ("classes", str(len(self._data.class_names))),
             ("layers", ", ".join(self.layers) or "no representations"),
             ("scores", ", ".join(self.metrics)),
-            ("ground truth", self._truth_in_words()),
+            ("ground truth", self.truth_in_words),
             *[("warning", note) for note in self.warnings_at(CHECKPOINT)],
         ]
         return facts_html(f"Audit of {self.path}", facts)
@@ -267,12 +267,14 @@ class ArraysAudit(Audit):
     def _noise_note(self) -> tuple[str, ...]:
         return ()
 
-    def _truth_in_words(self) -> str:
+    @property
+    def truth_in_words(self) -> str:
+        """Where log-LiRA is from."""
         if self._given.log_lira is not None:
             missing = int(np.isnan(self._given.log_lira).sum())
             return "log-LiRA as given" + (f", {missing} samples have none" if missing else "")
         if self.has_ground_truth:
-            return f"gaps of {len(self._shadows)} shadow models"
+            return f"log-LiRA from the gaps of {len(self._shadows)} shadow models, variance shrunk"
         return "none"
 
 

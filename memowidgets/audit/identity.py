@@ -14,6 +14,7 @@ import numpy as np
 from memowidgets import data as data_room
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.models import CausalLM, ConvNet, LoRA, Model, WideResNet
+from memowidgets.network import without_the_hub
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design
@@ -24,7 +25,6 @@ __all__ = [
     "held_out_digest",
     "read_data",
     "read_design",
-    "rebuild",
     "run_digest",
     "settle",
     "write_design",
@@ -185,17 +185,26 @@ def read_data(run: RunDirectory, manifest: Mapping[str, Any]) -> WithheldDataset
     )
 
 
-def rebuild(manifest: Mapping[str, Any]) -> tuple[Dataset | None, Model | None]:
-    """Data and model from where they came, None for what only the user can give."""
-    source, recipe = manifest["data"]["source"], manifest["model_source"]
-    data = model = None
-    with suppress(OSError, ImportError):  # out of reach or reading: the numbers are still there
-        data = _LOADERS[source["loader"]](**source["arguments"]) if source else None
-    with suppress(OSError):
-        needs_data = bool(recipe) and recipe["model"] == "CausalLM.from_scratch"
-        if recipe and not (needs_data and data is None):
-            model = _MODELS[recipe["model"]](data, **recipe["arguments"])
-    return data, model
+def _made_again(manifest: Mapping[str, Any], data: Dataset | None) -> Dataset | None:
+    """The data given, or those from where they came; None for what only the user can give."""
+    source = manifest["data"]["source"]
+    if data is not None or not source:
+        return data
+    with suppress(OSError, ImportError, ValueError):  # out of reach, or changed since
+        made = _LOADERS[source["loader"]](**source["arguments"])
+        if not _data_differences(manifest, _described(made)):
+            return made
+    return None
+
+
+def _model_again(manifest: Mapping[str, Any], data: Dataset | None) -> Model | None:
+    """The model as it was made; None for what only the user can give."""
+    recipe = manifest["model_source"]
+    if not recipe or (data is None and recipe["model"] == "CausalLM.from_scratch"):
+        return None
+    with suppress(OSError, ImportError, ValueError):
+        return _MODELS[recipe["model"]](data, **recipe["arguments"])
+    return None
 
 
 def reopened(
@@ -213,27 +222,24 @@ def reopened(
     StoreError, ValueError
         If what was given is not the run's.
     """
-    made_data, made_model = rebuild(manifest)
     if data is not None:
         check_data(run, manifest, data)
-    elif made_data is not None and not _data_differences(manifest, _described(made_data)):
-        data = made_data
     if held_out is not None and held_out_digest(held_out) != manifest["held_out"]:
         raise ValueError(f"these are not the held-out samples of {run.path}")
-    if data is None or (model is None and made_model is None):
-        return data, model
+    with without_the_hub():  # what a run names was asked for when it was made, if ever
+        data = _made_again(manifest, data)
+        made = _model_again(manifest, data) if model is None else None
+    candidate = model or made
+    if data is None or candidate is None:
+        return data, candidate
     settings = Settings.read(manifest["training"])
-    for candidate in (model, made_model):
-        if candidate is None:
-            continue
-        found = describe_run(candidate, data, design, None, settings, manifest["seed"])
-        same = {**found, "held_out": manifest["held_out"], "fork": manifest.get("fork")}
-        if candidate is model:
-            check_same(manifest, same, str(run.path))
-            return data, model
-        if not _field_differences("model", manifest["model"], found["model"]):
-            return data, made_model
-    return data, None
+    found = describe_run(candidate, data, design, None, settings, manifest["seed"])
+    same = {**found, "held_out": manifest["held_out"], "fork": manifest.get("fork")}
+    if model is not None:
+        check_same(manifest, same, str(run.path))
+        return data, model
+    changed = _field_differences("model", manifest["model"], found["model"])
+    return data, None if changed else made
 
 
 def _pretrained(**settings: Any) -> Model:

@@ -29,27 +29,27 @@ def pooled_evaluation(
     progress: Progress,
 ) -> evaluation.Evaluation:
     """As `Audit.evaluate_pooled` says."""
-    pairs = []
+    pairs: list[pd.DataFrame] = []
+    notes: dict[str, None] = {}
+    left_out = 0
     for done, index in enumerate(targets):
         progress.report(done, len(targets), "auditing shadow models")
-        pairs.append(_pairs(audit.as_target(index), metric, layer, eta, truth))
+        target = audit.as_target(index)
+        found = target.raw_scores(metric, layer, "prediction")
+        notes.update(dict.fromkeys(found.notes))
+        pairs.append(_pairs(target, found, target._truth(truth, eta)))  # noqa: SLF001 - same room
+        left_out += len(target.members) - len(pairs[-1])
     everything = pd.concat(pairs)
     result = evaluation.roc(
         everything["score"].to_numpy(), everything["memorized"].to_numpy(), groups=everything.index
     )
-    return result.with_warnings(*audit.warnings_at("prediction"))
+    if left_out:
+        notes[f"{left_out} pairs are left out: they have no score or no log-LiRA"] = None
+    return result.with_warnings(*audit.warnings_at("prediction"), *notes)
 
 
-def _pairs(
-    target: Audit,
-    metric: str | scoring.Metric,
-    layer: str | int,
-    eta: float,
-    truth: str | ArrayLike,
-) -> pd.DataFrame:
+def _pairs(target: Audit, found: scoring.Scores, memorized: pd.Series) -> pd.DataFrame:
     """Score and truth of each member of one target that has both, by id."""
-    found = target.raw_scores(metric, layer, "prediction")
-    memorized = target._truth(truth, eta)  # noqa: SLF001 - the same room
     scores = pd.Series(found.mu, target.members[found.rows])
     both = scores.index.intersection(memorized.index, sort=False)
     if not len(both):

@@ -47,8 +47,16 @@ _CHECKPOINT = (
 )
 
 
+_NATURAL = {"psmi": 0.0, "logit_gap": 0.0, "baseline": -ETA}
+
+
 def content_of(
-    audit: Audit, manifest: Mapping[str, Any], tau: float, metric: str, *, include_samples: bool
+    audit: Audit,
+    manifest: Mapping[str, Any],
+    tau: float | None,
+    metric: str | None,
+    *,
+    include_samples: bool,
 ) -> Content:
     """All that a report says of an audit.
 
@@ -58,22 +66,29 @@ def content_of(
         Whose report it is.
     manifest : mapping
         Its run's.
-    tau : float
-        Where τ stands at first.
-    metric : str
-        The score, at the last layer and the prediction checkpoint.
+    tau : float or None
+        Where τ stands at first; None for the score's natural one.
+    metric : str or None
+        The score, at the last layer and the prediction checkpoint; None for what is there.
     include_samples : bool
         Whether samples, their labels and their ids are in it.
 
     Raises
     ------
     ValueError
-        If τ is no number, or the score is unknown.
+        If τ is no number, or not given where the score has no natural one, or the score is
+        unknown.
     """
-    if not math.isfinite(tau):
-        raise ValueError(f"tau must be a finite number, not {tau}")
+    if metric is None:
+        there = audit.metrics
+        metric = "psmi" if "psmi" in there or "logit_gap" not in there else "logit_gap"
     if metric not in TITLES:
         raise ValueError(f"unknown score {metric!r}; valid: {', '.join(TITLES)}")
+    tau = _NATURAL.get(metric) if tau is None else tau
+    if tau is None:
+        raise ValueError(f"no τ means the same for every {metric}: give tau, at which to flag")
+    if not math.isfinite(tau):
+        raise ValueError(f"tau must be a finite number, not {tau}")
     return _Gathering(audit, manifest).content(float(tau), metric, include_samples=include_samples)
 
 
@@ -164,6 +179,7 @@ class _Gathering:
             labels=audit.labels[found.rows] if include_samples else None,
             probabilities=None if probabilities is None else probabilities[found.rows],
             others=self._others(metric, checkpoint, found.rows),
+            notes=found.notes,
         )
 
     def _log_lira(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
@@ -216,7 +232,7 @@ class _Gathering:
             "classes": str(len(audit.data.class_names)),
             "layers": ", ".join(audit.layers),
             "shadow models": str(audit.n_shadows),
-            "variance of log-LiRA": "shrunk" if audit.has_ground_truth else None,
+            "ground truth": audit.truth_in_words if audit.has_ground_truth else None,
         }
         return {name: str(text) for name, text in facts.items() if text}
 

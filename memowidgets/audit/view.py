@@ -97,10 +97,11 @@ class AuditView:
         )
 
     def revision(self) -> frozenset[tuple[str, int]]:
-        """Which files there are: differs once there is another checkpoint, score or shadow."""
+        """Differs once there is another checkpoint, score or shadow model, or another truth."""
         run = Path(self._audit.path)
         files = (file for part in _GROWING for file in (run / part).rglob("*.safetensors"))
-        return frozenset((str(file.relative_to(run)), _written(file)) for file in files)
+        there = {(str(file.relative_to(run)), _written(file)) for file in files}
+        return frozenset(there | {self._audit.truth_version})
 
     def samples(self) -> Dataset:
         """The target's members, in the order that positions count."""

@@ -1,7 +1,7 @@
 """What ``python -m memowidgets`` does without a notebook: view, report, audits."""
 
 from memowidgets.commands.listing import listing
-from memowidgets.commands.runs import CommandError, opened
+from memowidgets.commands.runs import CommandError, opened, refusing
 from memowidgets.commands.view import view
 
-__all__ = ["CommandError", "listing", "opened", "view"]
+__all__ = ["CommandError", "listing", "opened", "refusing", "view"]

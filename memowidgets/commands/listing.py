@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,12 +54,12 @@ def listing(folder: Path) -> list[str]:
 
 def _runs(folder: Path, depth: int) -> Iterator[Path]:
     """Folders that hold a manifest, or parts of a run without one."""
-    if (folder / MANIFEST).is_file() or (folder / "design.safetensors").is_file():
-        yield folder
-        return
-    if depth == 0:
-        return
     try:
+        if any((folder / part).is_file() for part in (MANIFEST, "design.safetensors")):
+            yield folder
+            return
+        if depth == 0:
+            return
         entries = [Path(e.path) for e in os.scandir(folder) if e.is_dir(follow_symlinks=False)]
     except OSError:
         return
@@ -93,7 +94,8 @@ def _size(run: Path) -> str:
     total = 0.0
     for folder, _, files in os.walk(run):
         for file in files:
-            total += os.lstat(os.path.join(folder, file)).st_size  # noqa: PTH118 - of many files
+            with suppress(OSError):  # a run in training makes and removes files
+                total += os.lstat(os.path.join(folder, file)).st_size  # noqa: PTH118 - of many
     unit = 0
     while total >= 1000 and unit < len(_UNITS) - 1:
         total, unit = total / 1000, unit + 1

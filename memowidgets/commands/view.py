@@ -29,11 +29,12 @@ _END_SECONDS = 15
 _POLL_SECONDS = 0.1
 _SAID_AT_LAST = 1500  # characters of a server that did not start
 _CELL = """
-from memowidgets import Audit
-from memowidgets.store import StoreError
+from pathlib import Path
+from memowidgets.commands import CommandError, opened, refusing
 try:
-    shown = Audit.open({path!r}).dashboard()
-except (StoreError, ValueError, OSError) as error:
+    with refusing(Path({path!r})):
+        shown = opened(Path({path!r})).dashboard()
+except CommandError as error:
     print("The run can't be opened:", error)
 else:
     display(shown)

@@ -21,6 +21,7 @@ from memowidgets.data.folders import (
     read_classes,
 )
 from memowidgets.data.images import ImageDataset
+from memowidgets.network import hub_may_be_asked
 
 __all__ = ["fetch_cifar10"]
 
@@ -86,6 +87,8 @@ def fetch_cifar10(source: str | Path = "hub", split: str = "train") -> ImageData
     unknown = [part for part in parts if part not in _SPLITS]
     if unknown or len(set(parts)) < len(parts):
         raise ValueError(f"unknown split {split!r}; valid: 'train', 'test', 'train+test'")
+    if len(parts) > 1 and str(source) != "hub" and Path(source).suffix == ".bin":
+        raise ValueError(f"{source} is one file, so it is one split: give 'train' or 'test'")
     pictures = _joined([_part(source, part) for part in parts])
     data = ImageDataset.from_arrays(pictures.images, pictures.labels, CLASSES, pictures.ids)
     arguments = {"source": str(source), "split": split}
@@ -115,8 +118,16 @@ def _part(source: str | Path, split: str) -> Pictures:
     elif path.name.endswith(_TAR):
         return _from_batches(_batches_in(path, split), split, path)
     elif path.suffix == ".bin" and path.is_file():
+        _refuse_other_split(path, split)
         return _from_batches([(str(path), path.read_bytes())], split, path)
     return _from_tree(path, split)
+
+
+def _refuse_other_split(path: Path, split: str) -> None:
+    """A batch by its authors' name is of one split; any other file is of the one asked for."""
+    named = [name for name, pattern in _SPLITS.items() if re.fullmatch(pattern, path.name)]
+    if named and split not in named:
+        raise ValueError(f"{path} is a batch of the {named[0]} images, not of the {split} ones")
 
 
 def _from_tree(path: Path, split: str) -> Pictures:
@@ -227,7 +238,14 @@ def _downloaded(pattern: str) -> Path:
             "pyarrow, or give the authors' own files as source=path"
         ) from error
     try:
-        return Path(snapshot_download(_REPOSITORY, repo_type="dataset", allow_patterns=[pattern]))
+        return Path(
+            snapshot_download(
+                _REPOSITORY,
+                repo_type="dataset",
+                allow_patterns=[pattern],
+                local_files_only=not hub_may_be_asked(),
+            )
+        )
     except OSError as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ConnectionError(

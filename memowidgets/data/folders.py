@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import struct
 import warnings
 import zipfile
 from collections import Counter
@@ -154,16 +153,21 @@ def decoded(raw: bytes) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
         raise UnreadableError("empty")
     try:
         with module.open(io.BytesIO(raw), formats=FORMATS) as picture:
-            width, height = picture.size
-            if width * height > MOST_PIXELS:
-                raise UnreadableError(f"more than {MOST_PIXELS // 1_000_000} million pixels")
+            _refuse_enormous(*picture.size)
             return _pixels(picture)
     except module.UnidentifiedImageError:
         raise UnreadableError("not a picture") from None
     except module.DecompressionBombError:
         raise UnreadableError(f"more than {MOST_PIXELS // 1_000_000} million pixels") from None
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error, IndexError):
+    except (UnreadableError, MemoryError):
+        raise
+    except Exception:  # noqa: BLE001 - decoders stumble over broken files in any way
         raise UnreadableError("broken") from None
+
+
+def _refuse_enormous(width: int, height: int) -> None:
+    if width * height > MOST_PIXELS:
+        raise UnreadableError(f"more than {MOST_PIXELS // 1_000_000} million pixels")
 
 
 def resized(image: NDArray[np.uint8], size: Resize) -> NDArray[np.uint8]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from memowidgets.data.benchmarks import Benchmark
 from memowidgets.data.rows import Row, read_parquet
+from memowidgets.network import hub_may_be_asked
 
 __all__ = ["hub_rows"]
 
@@ -39,6 +40,8 @@ def _through_datasets(benchmark: Benchmark, split: str) -> list[Row]:
     import datasets  # type: ignore[import-not-found, unused-ignore]
 
     place: dict[str, Any] = {"split": benchmark.splits[split].hub}
+    if not hub_may_be_asked():
+        place["download_config"] = datasets.DownloadConfig(local_files_only=True)
     if benchmark.revision is None:
         place["name"] = benchmark.config
     else:
@@ -63,7 +66,11 @@ def _download(repository: str, revision: str | None, patterns: Iterable[str]) ->
 
     return Path(
         snapshot_download(
-            repository, repo_type="dataset", revision=revision, allow_patterns=list(patterns)
+            repository,
+            repo_type="dataset",
+            revision=revision,
+            allow_patterns=list(patterns),
+            local_files_only=not hub_may_be_asked(),
         )
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -9,7 +10,13 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from memowidgets.memorization.gaps import Floats, Mask, Moments, Side, Table, blocks
-from memowidgets.memorization.variance import Estimate, estimate, fewest_models, floor
+from memowidgets.memorization.variance import (
+    FEWEST_MODELS,
+    Estimate,
+    estimate,
+    fewest_models,
+    floor,
+)
 
 Mode = Literal["online", "offline"]
 
@@ -120,6 +127,21 @@ def check_sides(found: Moments, *, offline: bool = False) -> None:
         f"{inside[best]:.0f} and out of {outside[best]:.0f}): train more shadow models, each on a "
         "random half of the samples"
     )
+
+
+def warn_if_few(found: Moments, *, offline: bool = False) -> None:
+    """Say where a variance of a sample's own has too few models behind it."""
+    inside, outside = found.inside.count, found.outside.count
+    fewest = outside if offline else np.minimum(inside, outside)
+    few = int(((fewest > 0) & (fewest < FEWEST_MODELS)).sum())
+    if few:
+        side = "outside" if offline else "inside or outside"
+        warnings.warn(
+            f"{few} of {len(fewest)} samples have fewer than {FEWEST_MODELS} shadow models "
+            f'{side}: a variance of their own is unreliable; use variance="shrunk"',
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _log_density(gaps: Floats, mean: Floats, variance: Floats) -> Floats:

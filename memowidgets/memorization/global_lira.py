@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from memowidgets.memorization.density import Densities, check_sides
+from memowidgets.memorization.density import Densities, check_sides, warn_if_few
 from memowidgets.memorization.gaps import Floats, checked_models, moments
 from memowidgets.memorization.variance import checked_variance
 
@@ -29,15 +29,20 @@ def attack_success_rate(
     (n_samples,) float64
         Mean over the attacked models of 1[1(p_in > p_out) = member], between 0 and 1; near 0.5
         means no memorisation. Models without which a side is empty are left out of the mean; NaN
-        where none is left.
+        for a sample of which no member, or no non-member, is left to attack.
 
     Raises
     ------
     ValueError
-        Shapes differ, a gap is NaN or infinite, the variance is unknown, or no sample has two
-        models on each side.
+        Shapes differ, a gap is NaN or infinite, the variance is unknown, or no sample has enough
+        models on each side: one is attacked, and the others must still have a density.
     TypeError
         The mask is not bool.
+
+    Warns
+    -----
+    UserWarning
+        "per-sample" with fewer than eight models on a side.
 
     Notes
     -----
@@ -56,14 +61,23 @@ def attack_success_rate(
     table, mask = checked_models(gaps, members)
     found = moments(table, mask)
     check_sides(found)
+    if variance == "per-sample":
+        warn_if_few(found)
     right = np.zeros(table.shape[1])
-    attacked = np.zeros(table.shape[1])
+    attacked = {True: np.zeros(table.shape[1]), False: np.zeros(table.shape[1])}
     for row, member in zip(table, mask, strict=True):
         own = row.astype(np.float64)
         inside = found.inside.without(own, member)
         outside = found.outside.without(own, ~member)
         ratio = Densities.fit(inside, outside, variance).ratio(own)
         defined = ~np.isnan(ratio)
-        attacked += defined
+        for side in attacked:
+            attacked[side] += defined & (member == side)
         right += defined & ((ratio > 0) == member)
-    return np.where(attacked > 0, right / np.maximum(attacked, 1), np.nan)
+    both = (attacked[True] > 0) & (attacked[False] > 0)
+    if not both.any():
+        raise ValueError(
+            "too few shadow models to attack: without the attacked one no sample has enough "
+            'inside and outside; train more, or take variance="shrunk"'
+        )
+    return np.where(both, right / np.maximum(attacked[True] + attacked[False], 1), np.nan)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from memowidgets.memorization.density import Densities, check_sides, checked_mode
+from memowidgets.memorization.density import Densities, check_sides, checked_mode, warn_if_few
 from memowidgets.memorization.gaps import (
     Floats,
     Mask,
-    Side,
     Table,
     checked_models,
     checked_target,
     moments,
 )
-from memowidgets.memorization.variance import FEWEST_MODELS, checked_variance
+from memowidgets.memorization.variance import checked_variance
 
 _ENOUGH_TO_TELL = 3  # samples whose gaps agree exactly are no accident from here on
 
@@ -125,7 +123,7 @@ def log_lira(
     if not equal.all():
         _refuse_target(gaps, target)
     if variance == "per-sample":
-        _warn_if_few(found.inside, found.outside)
+        warn_if_few(found, offline=mode == "offline")
     densities = Densities.fit(found.inside, found.outside, variance, mode)
     ratio = _flat(densities.ratio(target), equal)
     if not return_std:
@@ -185,22 +183,11 @@ def _refuse_target(gaps: Table, target: Floats) -> None:
     """The target must not be compared with itself: its log-LiRA would always be high."""
     if len(target) < _ENOUGH_TO_TELL:
         return
-    alike = np.flatnonzero((gaps[:, :100] == target[:100]).all(axis=1))
+    same = target.astype(gaps.dtype)  # saved gaps are rounded, the target's may not be
+    alike = np.flatnonzero((gaps[:, :100] == same[:100]).all(axis=1))
     for row in alike:
-        if np.array_equal(gaps[row], target):
+        if np.array_equal(gaps[row], same):
             raise ValueError(
                 f"shadow model (row) {row} has exactly the target's gaps: the target must not be "
                 "one of its own shadow models, leave that row out"
             )
-
-
-def _warn_if_few(inside: Side, outside: Side) -> None:
-    fewest = np.minimum(inside.count, outside.count)
-    few = int(((fewest > 0) & (fewest < FEWEST_MODELS)).sum())
-    if few:
-        warnings.warn(
-            f"{few} of {len(fewest)} samples have fewer than {FEWEST_MODELS} shadow models inside "
-            'or outside: a variance of their own is unreliable; use variance="shrunk"',
-            UserWarning,
-            stacklevel=3,
-        )

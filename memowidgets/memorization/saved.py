@@ -69,7 +69,8 @@ def load_gaps(
           ``sample`` (the id), ``gap``, ``member`` (bool) and, if there, ``target_gap``, the same
           in all rows of a sample. Models and samples are sorted by their names.
     members : path-like or array, optional
-        The member mask, or a ``.npy`` file of it, where `path` does not hold it.
+        The member mask, or a file of it (``.npy``, ``.npz``, ``.safetensors``), where `path` does
+        not hold it.
 
     Returns
     -------
@@ -123,6 +124,8 @@ def _checked(arrays: Mapping[str, NDArray[Any]], file: str) -> SavedGaps:
     gaps, members = checked_models(found["gaps"], found["members"], f"gaps of {file}")
     moments(gaps, members, f"gaps of {file}")  # refuses gaps that are not finite
     target, ids = found["target_gaps"], found["ids"]
+    if ids is not None and len(np.unique(ids)) < len(ids):
+        raise ValueError(f"ids of {file} must be unique")
     if ids is not None and ids.shape != (gaps.shape[1],):
         raise ValueError(
             f"ids of {file} must be one for each of the {gaps.shape[1]} samples, but has shape "
@@ -141,9 +144,24 @@ def _named(arrays: Mapping[str, NDArray[Any]], names: tuple[str, ...]) -> Any:
 
 
 def _mask(members: str | os.PathLike[str] | ArrayLike) -> NDArray[Any]:
-    if isinstance(members, str | os.PathLike):
-        return _numpy(Path(members).expanduser())["gaps"]
-    return np.asarray(members)
+    if not isinstance(members, str | os.PathLike):
+        return np.asarray(members)
+    file = Path(members).expanduser()
+    if file.suffix.lower() not in (".npy", ".npz", ".safetensors"):
+        raise ValueError(
+            f"members must be an array or a .npy, .npz or .safetensors, not {file.name}"
+        )
+    if not file.is_file():
+        raise FileNotFoundError(f"{file} is not a file")
+    held = _READERS[file.suffix.lower()](file)
+    only = next(iter(held.values())) if len(held) == 1 else None
+    mask = _named(held, _NAMES["members"])
+    if mask is None and only is None:
+        raise ValueError(
+            f"{file.name} holds no members: it must be called "
+            f"{' or '.join(_NAMES['members'])}, but the file holds {', '.join(sorted(held))}"
+        )
+    return np.asarray(only if mask is None else mask)
 
 
 def _numpy(file: Path) -> dict[str, NDArray[Any]]:
@@ -165,6 +183,10 @@ def _safetensors(file: Path) -> dict[str, NDArray[Any]]:
         return dict(load_file(file))
     except SafetensorError as error:
         raise ValueError(f"{file.name} is broken: {error}") from None
+    except TypeError as error:
+        raise ValueError(
+            f"{file.name} holds numbers that NumPy does not know ({error}): save them as float32"
+        ) from None
 
 
 def _parquet(file: Path) -> dict[str, NDArray[Any]]:
@@ -182,6 +204,10 @@ def _parquet(file: Path) -> dict[str, NDArray[Any]]:
             f"{file.name} lacks the columns {', '.join(missing)}; it must hold a row for each "
             f"model and sample, with {', '.join(_COLUMNS)}"
         )
+    for name in _COLUMNS:
+        if table[name].isna().any():
+            row = int(np.flatnonzero(table[name].isna())[0])
+            raise ValueError(f"{file.name} has no {name} in row {row}")
     models, rows = np.unique(table["model"].to_numpy(), return_inverse=True)
     samples, columns = np.unique(table["sample"].to_numpy(), return_inverse=True)
     counts = np.zeros((len(models), len(samples)), dtype=np.int64)
@@ -195,6 +221,8 @@ def _parquet(file: Path) -> dict[str, NDArray[Any]]:
     found = {kept: _wide(table[name], rows, columns, counts.shape) for name, kept in names.items()}
     if "target_gap" in table:
         target = _wide(table["target_gap"], rows, columns, counts.shape)
+        if not np.isfinite(target).all():
+            raise ValueError(f"{file.name} has a target_gap that is NaN or infinite")
         if not (target == target[0]).all():
             raise ValueError(f"{file.name} must hold one target_gap a sample, but they differ")
         found["target_gaps"] = target[0]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
+
+from memowidgets.network import hub_may_be_asked, without_the_hub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,14 +25,18 @@ def load_config(name: str) -> Any:
     """The configuration of a model; code that comes with it is never run."""
     from transformers import AutoConfig
 
-    return _explained(name, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+    return _explained(name, lambda: AutoConfig.from_pretrained(name, **_options()))
 
 
 def load_tokenizer(name: str) -> Any:
     """The tokenizer of a model."""
     from transformers import AutoTokenizer
 
-    return _explained(name, lambda: AutoTokenizer.from_pretrained(name, trust_remote_code=False))
+    return _explained(name, lambda: AutoTokenizer.from_pretrained(name, **_options()))
+
+
+def _options() -> dict[str, bool]:
+    return {"trust_remote_code": False, "local_files_only": not hub_may_be_asked()}
 
 
 class Pretrained:
@@ -45,25 +51,20 @@ class Pretrained:
     """
 
     def __init__(self, name: str, dtype: str) -> None:
-        self._name, self._dtype = name, dtype
+        self._name, self._dtype, self._local = name, dtype, not hub_may_be_asked()
 
     def __call__(self) -> nn.Module:
         """The model, in main memory."""
+        with without_the_hub() if self._local else nullcontext():
+            check_memory(self._name, self._dtype)
+            return cast("nn.Module", _explained(self._name, self._load))
+
+    def _load(self) -> Any:
         from transformers import AutoModelForCausalLM
 
-        check_memory(self._name, self._dtype)
         with _no_progress_bar():
-            return cast(
-                "nn.Module",
-                _explained(
-                    self._name,
-                    lambda: AutoModelForCausalLM.from_pretrained(
-                        self._name,
-                        trust_remote_code=False,
-                        use_safetensors=True,
-                        dtype=self._dtype,
-                    ),
-                ),
+            return AutoModelForCausalLM.from_pretrained(
+                self._name, use_safetensors=True, dtype=self._dtype, **_options()
             )
 
 

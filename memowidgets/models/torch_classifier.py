@@ -123,6 +123,7 @@ class TorchClassifier(ImageModel):
             raise TypeError(f"make_module must give a torch.nn.Module, not {type(module).__name__}")
         self._try(module, data)
         self.layer_names(module)
+        self._try_layers(module, data)
         return module
 
     def skeleton(self, data: Dataset) -> nn.Module:
@@ -175,6 +176,26 @@ class TorchClassifier(ImageModel):
         digest = hashlib.sha256(f"{self.source_text()}\n{text}".encode()).hexdigest()[:16]
         return {**super().describe(data), "source": digest}
 
+    def _try_layers(self, module: nn.Module, data: Dataset) -> None:
+        """Two images through the layers: each must give its values by image."""
+        import torch
+
+        parameter = next(module.parameters(), torch.empty(0))
+        images = torch.zeros(2, *_channels_first(data), device=parameter.device)
+        training = module.training
+        module.eval()
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[]), self.captured(module) as kept:
+                module(images)
+        finally:
+            module.train(training)
+        for name, values in kept.items():
+            if len(values) != len(images):
+                raise ValueError(
+                    f"layer {name!r} gives {len(values)} rows for {len(images)} images, so its "
+                    "first axis is not the batch (batch_first=True?): choose others with layers="
+                )
+
     def _try(self, module: nn.Module, data: Dataset) -> None:
         """One image through the module in eval mode: shapes must fit; lazy layers get theirs."""
         import torch
@@ -186,7 +207,7 @@ class TorchClassifier(ImageModel):
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 logits = logits_of(module(images))
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ValueError(
                 f"the module can't take an image of shape {tuple(images.shape[1:])}: {reason}"

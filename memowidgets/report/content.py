@@ -103,6 +103,8 @@ class Scored:
         The model's.
     others : mapping of str to array of shape (n,)
         Other scores of the same members, to compare.
+    notes : sequence of str
+        What to know of these scores.
     """
 
     metric: str
@@ -116,6 +118,7 @@ class Scored:
     labels: NDArray[np.int64] | None = None
     probabilities: Floats | None = None
     others: Mapping[str, Floats] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     @cached_property
     def judged(self) -> NDArray[np.bool_]:
@@ -227,6 +230,19 @@ class Content:
         if memorized.all() or not memorized.any():
             return None
         return roc(self.scored.scores[self.scored.judged], memorized)
+
+    @cached_property
+    def cautions(self) -> tuple[str, ...]:
+        """All that a reader should know before trusting the numbers, each once."""
+        found = [*self.warnings]
+        if self.scored is not None:
+            found += self.scored.notes
+            unscored = len(self.ids) - len(self.scored.positions)
+            if unscored:
+                found.append(f"{unscored} of {len(self.ids)} members have no score")
+        if self.evaluation is not None:
+            found += self.evaluation.warnings
+        return tuple(dict.fromkeys(found))
 
     @cached_property
     def point(self) -> OperatingPoint | None:

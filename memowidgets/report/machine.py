@@ -66,7 +66,7 @@ def _described(content: Content) -> dict[str, Any]:
         },
         "samples": _samples(content),
         "figures": [{"name": f.name, "caption": f.caption} for f in content.figures],
-        "warnings": list(content.warnings),
+        "warnings": list(content.cautions),
         "missing": [{"what": m.what, "why": m.why} for m in content.missing],
         "words": paragraphs(content),
     }

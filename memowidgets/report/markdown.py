@@ -74,9 +74,9 @@ def _results(content: Content) -> list[str]:
 
 
 def _warnings(content: Content) -> list[str]:
-    if not content.warnings:
+    if not content.cautions:
         return []
-    return ["## Before you trust it", _list(map(escaped, content.warnings))]
+    return ["## Before you trust it", _list(map(escaped, content.cautions))]
 
 
 def _decisions(content: Content) -> list[str]:

@@ -121,9 +121,9 @@ def _in_short(content: Content) -> list[str]:
 
 
 def _warnings(content: Content) -> list[str]:
-    if not content.warnings:
+    if not content.cautions:
         return []
-    items = "".join(f"<li>{_cell(text)}</li>" for text in content.warnings)
+    items = "".join(f"<li>{_cell(text)}</li>" for text in content.cautions)
     return [
         (
             "<section class='mr-warnings' aria-labelledby='warnings'>"

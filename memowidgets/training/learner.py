@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,6 +29,10 @@ __all__ = ["Learner", "Recipe", "state_of_weights"]
 
 _WEIGHTS, _OPTIMIZER, _RANDOM = "weights.", "optimizer.", "random."
 _MUCH_GB = 2.0
+_TOO_LARGE = (
+    "the GPU's memory does not hold {} this model: take a smaller model, or device='cpu'; what is "
+    "finished is kept"
+)
 _SMALLER = (
     "the GPU ran out of memory: batches go through it in smaller parts, with the same gradients "
     "but for what a batch norm sees"
@@ -80,7 +85,9 @@ class Learner:
         self._random = RandomStates(seed)
         with self._random.active():
             built = recipe.model.build(recipe.data)
-            self.module = recipe.model.placed(built, self._device, recipe.settings.precision)
+            self.module = _with_room(
+                lambda: recipe.model.placed(built, self._device, recipe.settings.precision)
+            )
         self._optimizer = _optimizer(self.module, recipe.settings)
         self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
         self._feed = recipe.model.feeder(recipe.data, self._device)
@@ -168,7 +175,7 @@ class Learner:
         for group, top in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = settings.rate(self.step, len(self.members), top)
         self._with_memory(partial(self._gradients, self._samples()), self._halve_batch)
-        self._optimizer.step()
+        _with_room(self._optimizer.step)
         self.step += 1
 
     def _gradients(self, samples: NDArray[np.int64]) -> None:
@@ -182,8 +189,23 @@ class Learner:
             labels = self._labels[torch.from_numpy(batch).to(self._device)]
             with self.recipe.model.autocast(self._device, settings.precision):
                 inputs = self.recipe.model.augmented(self._feed(batch), settings.augment)
-                _, losses = self.recipe.model.outputs(self.module, inputs, labels)
+                with self._told_of_single(batch):
+                    _, losses = self.recipe.model.outputs(self.module, inputs, labels)
             (losses.sum() / len(samples)).backward()  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def _told_of_single(self, batch: NDArray[np.int64]) -> Iterator[None]:
+        """Say what to do where a module normalises over its batch, and the batch is one sample."""
+        try:
+            yield
+        except ValueError as error:
+            if len(batch) > 1 or "more than 1 value per channel" not in str(error):
+                raise
+            size, n = self.recipe.settings.batch_size, len(self.members)
+            raise ValueError(
+                f"the module normalises over its batch, but of {n} samples in batches of {size} "
+                f"the last is alone: take another batch_size, such as {size + 1}"
+            ) from error
 
     def _with_memory(self, work: Callable[[], Result], halve: Callable[[], int]) -> Result:
         """Do the work again in smaller batches while the GPU runs out of memory; said once."""
@@ -196,10 +218,7 @@ class Learner:
                 self._optimizer.zero_grad(set_to_none=True)
                 torch.cuda.empty_cache()
                 if not halve():
-                    raise MemoryError(
-                        "the GPU's memory does not hold a single sample of this model: take a "
-                        "smaller model, or device='cpu'; what is finished is kept"
-                    ) from error
+                    raise MemoryError(_TOO_LARGE.format("a single sample of")) from error
                 if not self._said:
                     warnings.warn(_SMALLER, UserWarning, stacklevel=2)
                 self._said = True
@@ -223,6 +242,16 @@ class Learner:
             rng = np.random.default_rng(derived_seed(self.seed, epoch))
             self._order = (epoch, rng.permutation(self.members))
         return self._order[1][index * size : (index + 1) * size]
+
+
+def _with_room(work: Callable[[], Result]) -> Result:
+    """Do what no smaller batch would make smaller, or say that the GPU's memory is too small."""
+    import torch
+
+    try:
+        return work()
+    except torch.cuda.OutOfMemoryError as error:
+        raise MemoryError(_TOO_LARGE.format("the weights, or the optimizer's state, of")) from error
 
 
 def state_of_weights(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

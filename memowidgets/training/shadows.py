@@ -180,7 +180,12 @@ class ShadowSet:
         """The job with what all shadow models hold already: new ones hold it too."""
         held = self.checkpoints()
         kept = {name: step for name, step in job.known.items() if name in held}
-        forward = job.forward or self._kept_forward()
+        before, forward = self._kept_forward(), job.forward
+        if forward is None:
+            forward = before
+        elif before is not None and before.checkpoint == forward.checkpoint:
+            layers = dict.fromkeys((*before.layers, *forward.layers))
+            forward = replace(forward, layers=tuple(layers))
         return replace(job, checkpoints=dict(job.checkpoints) | kept, forward=forward)
 
     def _kept_forward(self) -> KeptForward | None:

@@ -41,9 +41,12 @@ def read_records(run: RunDirectory) -> list[Record]:
 
 def _record(run: RunDirectory, file: str) -> Record:
     try:
-        return Record(**run.read_json(file))
+        record = Record(**run.read_json(file))
     except TypeError as error:
         raise StoreError(f"{run.path / file} is broken: {error}; delete its folder") from None
+    if record.name != Path(file).parent.name:
+        raise StoreError(f"{run.path / file} is broken: it names {record.name!r}")
+    return record
 
 
 class TargetTraining:

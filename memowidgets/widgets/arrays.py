@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 MOST_LEVELS = 65_536  # distinct errors that are sent as they are
+MOST_EXACT = 500_000  # samples for which two bytes of error each are no burden
 CURVE_STEPS = 300  # a curve drawn some 300 pixels wide and high needs no more
 
 
@@ -155,7 +156,8 @@ class SortedScores:
             unsigned integers of the smallest size that holds them. A million scores are at most
             8 MB.
         """
-        narrow = self.values.astype(np.float32)
+        with np.errstate(over="ignore"):  # what overflows is sent as it is
+            narrow = self.values.astype(np.float32)
         wide = not np.array_equal(narrow.astype(np.float64), self.values)
         return {
             "values": (self.values if wide else narrow).tobytes(),
@@ -187,8 +189,9 @@ class ErrorLevels:
     Attributes
     ----------
     levels : array of shape (l,), float64
-        Ascending. All distinct errors if they are at most 65 536, so that nothing is lost; else
-        256 in equal ratios, each error counting as the next level above it.
+        Ascending. All distinct errors if they are at most 65 536, so that nothing is lost (256 for
+        more than half a million samples: codes of one byte); else 256 in equal ratios, each error
+        counting as the next level above it.
     codes : array of shape (n,), int
         The level of each sample.
     """
@@ -200,7 +203,7 @@ class ErrorLevels:
     def of(cls, errors: Floats) -> ErrorLevels:
         """The form of errors that are finite and not negative."""
         levels = np.unique(errors)
-        if len(levels) > MOST_LEVELS:
+        if len(levels) > (MOST_LEVELS if len(errors) <= MOST_EXACT else 256):
             smallest = levels[levels > 0][0]
             steps = np.geomspace(smallest, levels[-1], 255)
             steps[0], steps[-1] = smallest, levels[-1]
@@ -220,7 +223,8 @@ class ErrorLevels:
 
 def packed_log_lira(rising: Floats) -> tuple[bytes, bool]:
     """log-LiRA as float32 if that loses nothing, else as float64; and whether it is the latter."""
-    narrow = rising.astype(np.float32)
+    with np.errstate(over="ignore"):
+        narrow = rising.astype(np.float32)
     wide = not np.array_equal(narrow.astype(np.float64), rising)
     return (rising if wide else narrow).tobytes(), wide
 

@@ -28,7 +28,8 @@ from memowidgets.widgets.arrays import (
 from memowidgets.widgets.assets import script, style
 from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.newest import Newest
-from memowidgets.widgets.standin import bundle, table
+from memowidgets.widgets.standin import bundle, table, with_interval
+from memowidgets.widgets.still import picture
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -342,10 +343,15 @@ class ThresholdExplorer(anywidget.AnyWidget):
         rows += [(name.replace("_", " "), str(value)) for name, value in self.counts.items()]
         if evaluation is not None:
             point = evaluation.at(self.tau)
-            low, high = evaluation.auc_interval
-            rows += [("TPR", f"{point.tpr:.3f}"), ("FPR", f"{point.fpr:.3f}")]
-            rows += [("AUC", f"{evaluation.auc:.3f} ({low:.3f} to {high:.3f})")]
-        return table("Threshold explorer", rows)
+            rates: list[tuple[str, float | None, tuple[float, float] | None]] = [
+                ("TPR", point.tpr, point.tpr_interval),
+                ("FPR", point.fpr, point.fpr_interval),
+                ("precision", point.precision, point.precision_interval),
+                ("AUC", evaluation.auc, evaluation.auc_interval),
+            ]
+            rows += [(name, with_interval(value, interval)) for name, value, interval in rates]
+        still = picture(given.scores, given.memorized_from(self.eta), self.tau, evaluation)
+        return still + table("Threshold explorer", rows)
 
 
 @dataclass(frozen=True, eq=False)

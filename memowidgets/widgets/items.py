@@ -59,7 +59,7 @@ class Items:
         if label < 0:
             return ""
         inside = label < len(self._class_names)
-        return readable(self._class_names[label]) if inside else str(label)
+        return _cut(self._class_names[label], MOST_ID) if inside else str(label)
 
     def classes(self, present: NDArray[np.int64]) -> list[list[Any]]:
         """The classes to choose from; none where there are too many."""
@@ -81,7 +81,7 @@ class Items:
         position = int(rows.positions[row])
         card = self._reader.card(position)
         score, error = _at(rows.scores, row), _at(rows.errors, row)
-        name = self.name(position)
+        name, most = self.name(position), MOST_WHOLE if whole else MOST_CHARACTERS
         return {
             "position": position,
             "id": _cut(name, MOST_ID),
@@ -93,8 +93,8 @@ class Items:
             "decision": made.decision,
             "note": made.note if whole else _cut(made.note, MOST_NOTE),
             **self._judgement(rows, row),
-            **_shown(card, pixels, MOST_WHOLE if whole else MOST_CHARACTERS),
-            **_options(card.options, rows, row),
+            **_shown(card, pixels, most),
+            **_options(card.options, rows, row, most),
         }
 
     def glimpse(self, position: int, label: int, pixels: bytearray) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _shown(card: Card, pixels: bytearray, most: int) -> dict[str, Any]:
     return shown
 
 
-def _options(options: tuple[str, ...], rows: Rows, row: int) -> dict[str, Any]:
+def _options(options: tuple[str, ...], rows: Rows, row: int, most: int) -> dict[str, Any]:
     if not options:
         return {}
     label = None if rows.labels is None else int(rows.labels[row])
@@ -160,7 +160,8 @@ def _options(options: tuple[str, ...], rows: Rows, row: int) -> dict[str, Any]:
     return {
         "options": [
             {
-                "text": readable(text[:MOST_CHARACTERS]),
+                "text": readable(text[:most]),
+                "hidden": max(0, len(text) - most),
                 "label": i == label,
                 "probability": None
                 if of_model is None or i >= len(of_model)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["bundle", "table"]
+__all__ = ["bundle", "table", "with_interval"]
 
 
 def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
@@ -19,6 +19,13 @@ def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
         for name, value in rows
     )
     return f"<table><caption>{html.escape(title)}</caption><tbody>{body}</tbody></table>"
+
+
+def with_interval(value: float | None, interval: tuple[float, float] | None) -> str:
+    """A rate and its 95 % interval, or that there is none."""
+    if value is None or interval is None:
+        return "none"
+    return f"{value:.3f} ({interval[0]:.3f} to {interval[1]:.3f})"
 
 
 def bundle(widget_bundle: Any, text: str, markup: str) -> Any:

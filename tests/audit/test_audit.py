@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 import memowidgets as mw
 from memowidgets.store import StoreError
@@ -384,3 +385,22 @@ def test_a_model_from_an_unguarded_script_reaches_the_workers(tmp_path):
 def test_settings_that_were_left_open_follow_the_model(finished):
     assert finished.training.epochs == TRAINING.epochs
     assert finished.training.weight_decay == mw.models.ConvNet.training_defaults["weight_decay"]
+
+
+def test_a_run_opens_though_its_folder_has_changed(tmp_path):
+    images, labels = small_data().images[:60, ..., 0], small_data().labels[:60] % 2
+    for i, (image, label) in enumerate(zip(images, labels, strict=True)):
+        place = tmp_path / "pictures" / f"class {label}"
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(place / f"{i:02d}.png")
+    data = mw.data.ImageDataset.from_folder(tmp_path / "pictures")
+    audit = small_audit(tmp_path / "run", data=data, training=mw.TrainingConfig(epochs=1))
+    audit.train()
+    scores = audit.score("psmi", checkpoint="final")
+    assert isinstance(mw.Audit.open(audit.path).data, mw.data.ImageDataset)
+    Image.fromarray(np.zeros((9, 9), np.uint8)).save(tmp_path / "pictures/class 0/other.png")
+    again = mw.Audit.open(audit.path)
+    assert not isinstance(again.data, mw.data.ImageDataset)  # ids, and all that was computed
+    pd.testing.assert_series_equal(again.score("psmi", checkpoint="final"), scores)
+    given = mw.Audit.open(audit.path, data=data)
+    assert given.data is data or given.data.ids.tolist() == data.ids.tolist()

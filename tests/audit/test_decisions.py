@@ -375,3 +375,36 @@ def test_data_that_are_not_at_hand_are_asked_for(audit):
     opened = mw.Audit.open(audit.path)
     with pytest.raises(StoreError, match="not at hand"):
         opened.kept()
+
+
+def test_an_undo_that_fails_can_be_tried_again(tmp_path, monkeypatch):
+    log = DecisionLog()
+    log.edits_file = tmp_path / "edits.jsonl"
+    log.decide(["p1"], "keep")
+    log.edit("p2", Edit("a text", ("x", "y")))
+    whole = EditsFile.change
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(EditsFile, "change", full)
+    with pytest.raises(OSError, match="No space"):
+        log.undo()
+    assert log.undo_levels == 2
+    monkeypatch.setattr(EditsFile, "change", whole)
+    assert log.undo() == 1
+    assert (log["p1"].decision, log["p2"].decision, log.edits()) == ("keep", "undecided", {})
+
+
+def test_a_table_that_is_mended_ends_the_warning(run):
+    log = DecisionLog(RunKeeper(run))
+    log.decide(["a"], "remove")
+    whole = (run.path / "decisions.csv").read_bytes()
+    (run.path / "decisions.csv").write_bytes(b"\xff no table")
+    log.refresh()
+    assert log.problem
+    assert not log.kept
+    (run.path / "decisions.csv").write_bytes(whole)
+    log.refresh()
+    assert log["a"].decision == "remove"
+    assert (log.problem, log.kept) == ("", True)

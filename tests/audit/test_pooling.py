@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
+from memowidgets.audit.view import AuditView
 from memowidgets.evaluation import roc
 from memowidgets.store import StoreError
 from tests.training.small import tiny_audit, trained
@@ -115,3 +117,45 @@ def test_two_sets_of_one_design_are_told_apart_by_their_key(audit):
     first = next(key for key in keys if audit.shadow_sets[key] == 6)
     audit.use_shadows(first)
     assert audit.n_shadows == 6
+
+
+def test_an_opened_sample_follows_the_design(audit, tmp_path):
+    shutil.copytree(audit.path, tmp_path / "run")
+    own = tiny_audit(tmp_path / "run")
+    with ThreadPoolExecutor(1) as threads:
+        own.use_shadows("halves")
+        own.run_shadows(6, threads)
+    view = AuditView(own)
+    known = []
+    for design in ("halves", "canaries"):
+        own.use_shadows(design)
+        known.append(set(own.log_lira().index))
+    member = own.members.tolist().index(min(known[0] & known[1]))
+    shown, revisions = {}, set()
+    for design in ("halves", "canaries"):  # six shadow models each
+        own.use_shadows(design)
+        revisions.add(view.revision())
+        place = own.layers[-1], own.prediction.record.name
+        shown[design] = view.detail(member, "psmi", *place).shadows.log_lira
+        assert shown[design] == pytest.approx(own.log_lira()[own.members[member]])
+    assert shown["halves"] != shown["canaries"]
+    assert len(revisions) == 2
+
+
+def test_figures_by_eta_pool_all_targets(audit):
+    eta = float(audit.as_target(0).log_lira().median())
+    figures = audit.figures(eta=eta, etas=[eta], targets="all")
+    table = figures.data["auc_by_eta"]
+    for metric in ("psmi", "loss", "logit_gap"):
+        pooled = audit.evaluate_pooled(metric, eta=eta)
+        row = table[(table["metric"] == metric) & table["eta"].eq(eta)].iloc[0]
+        assert (row["auc"], row["n"]) == (pytest.approx(pooled.auc), pooled.n)
+    assert "roc_by_eta" in figures
+    with pytest.raises(ValueError, match="targets must be 'own' or 'all'"):
+        audit.figures(targets="some")
+
+
+def test_pairs_that_are_left_out_are_counted(audit):
+    found = audit.evaluate_pooled("psmi", eta=float(audit.as_target(0).log_lira().median()))
+    everybody = sum(len(audit.as_target(i).members) for i in range(6))
+    assert f"{everybody - found.n} pairs are left out" in " ".join(found.warnings)

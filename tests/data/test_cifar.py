@@ -183,3 +183,14 @@ def test_planted_canaries_are_in_half_of_the_models_and_never_in_what_all_train_
         assert not (always & canary).any()
         clean = np.setdiff1d(design.members, audited)
         np.testing.assert_array_equal(design.pool[always], clean)
+
+
+def test_one_batch_is_one_split(tmp_path):
+    records = b"".join(bytes([label]) + bytes(3072) for label in (3, 5, 3, 5))
+    (tmp_path / "data_batch_1.bin").write_bytes(records)
+    (tmp_path / "mine.bin").write_bytes(records)
+    with pytest.raises(ValueError, match="is one file, so it is one split"):
+        fetch_cifar10(tmp_path / "mine.bin", split="train+test")
+    with pytest.raises(ValueError, match="is a batch of the train images, not of the test ones"):
+        fetch_cifar10(tmp_path / "data_batch_1.bin", split="test")
+    assert len(fetch_cifar10(tmp_path / "mine.bin", split="test")) == 4

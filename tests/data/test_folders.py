@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from memowidgets.data import ImageDataset
+from memowidgets.data.folders import UnreadableError, decoded
 from memowidgets.data.ood import digit_collages, fitted
 
 pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
@@ -290,3 +291,15 @@ def test_canaries_from_a_dataset_are_its_images_under_random_labels():
         data.with_canaries(260, kind=other)
     with pytest.raises(ValueError, match="301 canaries do not fit into 300 images"):
         data.with_canaries(301, kind="ood")
+
+
+def test_whatever_a_decoder_stumbles_over_is_a_broken_picture(monkeypatch):
+    file = io.BytesIO()
+    pillow.new("L", (4, 4)).save(file, "PNG")
+
+    def stumbles(_):
+        raise TypeError("'IFDRational' object cannot be interpreted as an integer")
+
+    monkeypatch.setattr("memowidgets.data.folders._pixels", stumbles)
+    with pytest.raises(UnreadableError, match="broken"):
+        decoded(file.getvalue())

@@ -20,6 +20,7 @@ import pytest
 from memowidgets.__main__ import main
 from memowidgets.audit import recorded
 from memowidgets.commands.runs import CommandError, checked_manifest
+from memowidgets.commands.view import _CELL
 from memowidgets.visible import visible
 
 RECORDING = recorded._FOLDER / "mmlu-field-smollm2"
@@ -179,6 +180,65 @@ def test_a_manifest_that_is_none(run, tmp_path, capsys, text):
     refused(capsys, tmp_path, tmp_path / "run")
 
 
+def test_a_checkpoint_that_leads_out_of_the_run(run, tmp_path, capsys):
+    evil = tmp_path / "deep" / "run"
+    shutil.copytree(run, evil)
+    file = next(evil.glob("checkpoints/epoch-1/record.json"))
+    record = json.loads(file.read_text("utf-8"))
+    file.write_text(json.dumps(record | {"name": "../../evil"}))
+    assert "is broken: it names '../../evil'" in refused(capsys, tmp_path, evil)
+
+
+def test_a_layer_that_leads_out_of_the_run(run, tmp_path, capsys):
+    layers = json.loads((run / "manifest.json").read_text("utf-8"))["layers"]
+    place = tmp_path / "deep" / "er" / "run"
+    evil = changed(run, place, layers=[*layers[:-1], "../../../../evil"])
+    said(capsys, "report", evil, tmp_path / "out.html")
+    assert {p.name for p in tmp_path.iterdir()} <= {"deep", "out.html", "out.md", "out.json"}
+    assert list((tmp_path / "deep").iterdir()) == [tmp_path / "deep" / "er"]
+
+
+def test_opening_a_run_asks_no_hub(run, tmp_path, capsys, monkeypatch):
+    def asked(*_, **__):
+        raise AssertionError("a request")
+
+    monkeypatch.setattr("socket.socket.connect", asked)
+    monkeypatch.setattr("socket.getaddrinfo", asked)
+    manifest = json.loads((run / "manifest.json").read_text("utf-8"))
+    lora = {"r": 8, "alpha": 16, "dropout": 0.0, "targets": "all-linear", "layers": "all"}
+    arguments = {**lora, "name_or_path": "evil/model", "max_length": 64, "cache": True}
+    data = {"loader": "fetch_mcq", "arguments": {"name": "arc-easy"}}
+    named = changed(
+        run,
+        tmp_path / "run",
+        model_source={"model": "CausalLM.from_pretrained", "arguments": arguments},
+        data=manifest["data"] | {"source": data},
+    )
+    status, _, err = said(capsys, "report", named, tmp_path / "out.html")
+    assert (status, err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"data": {"source": {"loader": "nope", "arguments": {}}}},
+        {"data": {"source": "text"}},
+        {"model_source": {"model": "evil", "arguments": {}}},
+        {"recording": "text"},
+    ],
+    ids=["loader", "source", "model", "recording"],
+)
+def test_what_the_page_of_a_hostile_run_says(run, tmp_path, capsys, changes):
+    manifest = json.loads((run / "manifest.json").read_text("utf-8"))
+    if "data" in changes:
+        changes = {"data": manifest["data"] | changes["data"]}
+    evil = changed(run, tmp_path / "run", **changes)
+    exec(_CELL.format(path=str(evil)), {"display": lambda _: print("shown")})
+    out, err = capsys.readouterr()
+    assert (out.startswith("The run can't be opened:"), err) == (True, "")
+    assert len(out.splitlines()) == 1
+
+
 def test_a_loader_that_is_not_ours_is_not_called(run, tmp_path, capsys):
     manifest = json.loads((run / "manifest.json").read_text("utf-8"))
     source = {"loader": "os.system", "arguments": {"command": "touch owned"}}
@@ -216,6 +276,26 @@ def test_the_runs_in_a_folder(run, tmp_path, capsys):
     assert re.search(r"^half: .*no manifest\.json", out, re.MULTILINE)
     assert len(lines) == 5
     assert max(map(len, lines)) < 900
+
+
+def test_a_file_that_vanishes_and_a_closed_folder_are_no_end(run, tmp_path, capsys, monkeypatch):
+    shutil.copytree(run, tmp_path / "a")
+    (tmp_path / "closed").mkdir()
+    whole = Path.is_file
+
+    def closed(path):
+        if "closed" in path.parts:
+            raise PermissionError(13, "Permission denied")
+        return whole(path)
+
+    def gone(_):
+        raise FileNotFoundError(2, "No such file")
+
+    monkeypatch.setattr(Path, "is_file", closed)
+    monkeypatch.setattr("os.lstat", gone)
+    status, out, err = said(capsys, "audits", tmp_path)
+    assert (status, err) == (0, "")
+    assert out.splitlines()[-1].startswith("a ")
 
 
 def test_a_folder_without_runs(tmp_path, capsys):

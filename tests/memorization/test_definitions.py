@@ -250,3 +250,30 @@ def test_bad_input():
     for call, sentence in cases:
         with pytest.raises(ValueError, match=sentence):
             call()
+
+
+def test_an_attack_needs_enough_models_on_each_side():
+    gaps, members, _ = made(m=4, n=9)
+    members[:] = np.arange(4)[:, None] < 2
+    with pytest.warns(UserWarning, match="shrunk"), pytest.raises(ValueError, match="too few"):
+        attack_success_rate(gaps, members, "per-sample")
+    gaps, members, _ = made(m=5, n=9)
+    members[:] = np.arange(5)[:, None] < 3
+    with pytest.warns(UserWarning, match="shrunk"), pytest.raises(ValueError, match="too few"):
+        attack_success_rate(gaps, members, "per-sample")  # members alone could be attacked
+    assert np.isfinite(attack_success_rate(gaps, members, "shrunk")).all()
+
+
+def test_offline_looks_at_the_models_outside_alone():
+    gaps, members, target = made(m=12, n=9)
+    members[:] = np.arange(12)[:, None] < 2
+    log_lira(gaps, members, target, "per-sample", "offline")  # ten outside are enough
+    members[:] = np.arange(12)[:, None] < 8
+    with pytest.warns(UserWarning, match="9 of 9 samples have fewer than 8 shadow models outside"):
+        log_lira(gaps, members, target, "per-sample", "offline")
+
+
+def test_a_target_among_its_shadows_is_refused_though_they_are_rounded():
+    gaps, members, _ = made()
+    with pytest.raises(ValueError, match=r"\(row\) 3 has exactly the target's gaps"):
+        log_lira(gaps.astype(np.float32), members, gaps[3])

@@ -3,7 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from safetensors.numpy import save_file
+from safetensors.torch import save_file as save_tensors
 
 from memowidgets.memorization import load_gaps, log_lira
 from tests.memorization.test_lira import made
@@ -113,3 +115,40 @@ def test_no_pickle_is_ever_run(arrays, tmp_path):
             load_gaps(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         load_gaps(tmp_path / "nowhere.npz")
+
+
+def test_a_mask_in_a_file_of_its_own(arrays, tmp_path):
+    np.savez(tmp_path / "gaps.npz", gaps=arrays["gaps"])
+    np.savez(tmp_path / "keep.npz", keep=arrays["members"])
+    save_file({"mask": arrays["members"]}, tmp_path / "mask.safetensors")
+    for mask in ("keep.npz", "mask.safetensors"):
+        found = load_gaps(tmp_path / "gaps.npz", tmp_path / mask)
+        np.testing.assert_array_equal(found.members, arrays["members"])
+    np.savez(tmp_path / "other.npz", a=arrays["members"], b=arrays["members"])
+    with pytest.raises(ValueError, match=r"holds no members.*the file holds a, b"):
+        load_gaps(tmp_path / "gaps.npz", tmp_path / "other.npz")
+    with pytest.raises(ValueError, match="members must be an array or a"):
+        load_gaps(tmp_path / "gaps.npz", tmp_path / "mask.csv")
+
+
+def test_what_is_wrong_with_a_table_is_said(arrays, tmp_path):
+    table = long_table(arrays)
+    for column, value, said in (
+        ("sample", None, "has no sample in row 0"),
+        ("target_gap", np.nan, "has a target_gap that is NaN"),
+    ):
+        broken = table.copy()
+        broken.loc[broken.index[0], column] = value
+        broken.to_parquet(tmp_path / "gaps.parquet")
+        with pytest.raises(ValueError, match=said):
+            load_gaps(tmp_path / "gaps.parquet")
+    np.savez(tmp_path / "twice.npz", **arrays | {"ids": np.array(["a"] * 12)})
+    with pytest.raises(ValueError, match=r"ids of twice\.npz must be unique"):
+        load_gaps(tmp_path / "twice.npz")
+
+
+def test_bfloat16_is_named(arrays, tmp_path):
+    gaps = torch.from_numpy(arrays["gaps"]).to(torch.bfloat16)
+    save_tensors({"gaps": gaps}, tmp_path / "gaps.safetensors")
+    with pytest.raises(ValueError, match=r"numbers that NumPy does not know.*float32"):
+        load_gaps(tmp_path / "gaps.safetensors", arrays["members"])

@@ -319,3 +319,61 @@ def test_out_of_memory_halves_the_batch_says_so_once_and_changes_no_gradient(dat
     largest = 0
     with pytest.raises(MemoryError, match=r"does not hold a single sample.*what is finished is"):
         learner.look_at(np.arange(3))
+
+
+def test_out_of_memory_beside_the_batch_is_said(data, monkeypatch):
+    model = mw.models.TorchClassifier(lambda n: nn.Sequential(nn.Flatten(), nn.Linear(768, n)),
+                                      version="1")  # fmt: skip
+
+    def full(*_, **__):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.optim.SGD, "step", full)
+        with pytest.raises(MemoryError, match=r"the optimizer's state.*what is finished is kept"):
+            taught(model, data, epochs=1, optimizer="sgd", lr=0.01)
+    monkeypatch.setattr(type(model), "placed", full)
+    with pytest.raises(MemoryError, match="does not hold the weights"):
+        taught(model, data, epochs=1)
+
+
+def test_a_last_batch_of_one_says_what_to_do(data):
+    def normalised(n):
+        return nn.Sequential(nn.Flatten(), nn.Linear(768, 8), nn.BatchNorm1d(8), nn.Linear(8, n))
+
+    model = mw.models.TorchClassifier(normalised, version="1")
+    settings = mw.TrainingConfig(epochs=1, batch_size=10).resolved(model.training_defaults)
+    learner = Learner(Recipe(model, data, settings, "cpu"), np.arange(21), 0)
+    with pytest.raises(ValueError, match="of 21 samples in batches of 10 the last is alone: take"):
+        learner.advance(3, Progress(), "training")
+
+
+class TokensFirst(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.embed, self.head = nn.Linear(48, 8), nn.Linear(8, n)
+
+    def forward(self, x):
+        tokens = x.flatten(1).reshape(len(x), 16, 48).transpose(0, 1)
+        return self.head(self.embed(tokens).mean(0))
+
+
+def test_a_layer_whose_first_axis_is_not_the_batch_is_named(data):
+    model = mw.models.TorchClassifier(TokensFirst, version="1")
+    with pytest.raises(ValueError, match="layer 'embed' gives 16 rows for 2 images"):
+        model.build(data)
+    mw.models.TorchClassifier(TokensFirst, version="1", layers=["head"]).build(data)
+
+
+def test_an_assertion_on_the_size_of_images_is_explained(data):
+    class Picky(nn.Module):
+        def __init__(self, n):
+            super().__init__()
+            self.head = nn.Linear(768, n)
+
+        def forward(self, x):
+            assert x.shape[-1] == 224, "images must be 224 wide"
+            return self.head(x.flatten(1))
+
+    with pytest.raises(ValueError, match=r"can't take an image of.*images must be 224 wide"):
+        mw.models.TorchClassifier(Picky, version="1").build(data)

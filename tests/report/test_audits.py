@@ -128,3 +128,33 @@ def test_what_cannot_be_meant(small, tmp_path):
     (tmp_path / "a.json").touch()
     with pytest.raises(FileExistsError, match="overwrite=True"):
         small.report(tmp_path / "a.html")
+
+
+def test_the_warnings_are_those_of_the_evaluation(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = np.r_[rng.integers(0, 3, 150), [3] * 5, 4]
+    states = rng.normal(size=(156, 4)) + 2 * np.eye(5, 4)[labels]
+    log_lira = np.where(np.arange(156) < 6, 9.0, -2.0)
+    audit = mw.Audit.from_arrays(labels, states, log_lira=log_lira)
+    found, _ = reported(audit, tmp_path / "a.html")
+    said = " ".join(found["warnings"])
+    for note in audit.evaluate("psmi").warnings:
+        if "left out" not in note:
+            assert note in said
+    assert "1 of 156 members have no score" in said
+    markdown = (tmp_path / "a.md").read_text("utf-8")
+    assert "1 of 156 members have no score" in markdown
+    assert "shrunk" not in markdown  # it was given as it is
+    assert "log-LiRA as given" in markdown
+
+
+def test_logits_alone(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 150)
+    audit = mw.Audit.from_arrays(labels, logits=rng.normal(size=(150, 3)) + 2 * np.eye(3)[labels])
+    found, _ = reported(audit, tmp_path / "a.html")
+    assert found["prediction"]["score"] == "logit_gap"
+    with pytest.raises(ValueError, match="no τ means the same for every loss: give tau"):
+        audit.report(tmp_path / "b.html", metric="loss")
+    found, _ = reported(audit, tmp_path / "b.html", metric="loss", tau=-1.0)
+    assert found["prediction"]["flagged"] == int((audit.score("loss") <= -1.0).sum())

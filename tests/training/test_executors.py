@@ -172,6 +172,18 @@ def test_a_worker_with_another_numpy_is_warned_of_once(audit, monkeypatch):
     assert audit.n_shadows == 3
 
 
+def test_a_worker_with_another_transformers_is_warned_of(audit, monkeypatch):
+    pytest.importorskip("transformers", reason="no transformers: pip install 'memowidgets[llm]'")
+    here = worker.library_versions()
+    assert {"transformers", "peft", "tokenizers"} <= here.keys()
+    monkeypatch.setattr(worker, "library_versions", lambda: here | {"transformers": "4.0"})
+    with pytest.warns(UserWarning, match=r"has transformers 4\.0 instead of"):
+        audit.run_shadows(2, Inline())
+    without = {name: version for name, version in here.items() if name != "peft"}
+    monkeypatch.setattr(worker, "library_versions", lambda: without)
+    audit.run_shadows(3, Inline())  # what this model has no use for may be missing
+
+
 # Clocks and disks
 
 

@@ -184,6 +184,9 @@ def test_a_shadow_without_a_forward_pass_says_how_to_get_one(audit, threads):
     assert len(audit.as_target(1).score("psmi")) > 0
     with pytest.raises(StoreError, match="did not keep layer"):
         audit.as_target(1).score("psmi", layer=1)
+    audit.run_shadows(4, threads, keep_forward=1)  # beside the layer that is there
+    assert len(audit.as_target(1).score("psmi", layer=1)) > 0
+    assert len(audit.as_target(1).score("psmi")) > 0
     audit.run_shadows(5, threads)  # new ones keep what the others keep
     assert len(audit.as_target(4).score("loss")) > 0
     with pytest.raises(StoreError, match=r"0009\.safetensors is not there"):

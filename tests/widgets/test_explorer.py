@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import gc
+import re
 import weakref
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -156,8 +159,23 @@ def test_infinite_tau_is_refused_later_too(explorer):
 def test_the_stand_in_holds_numbers(explorer):
     data, _ = explorer._repr_mimebundle_()
     assert "AUC" in data["text/plain"]
-    assert "<table>" in data["text/html"]
+    point, auc = explorer.evaluation.at(explorer.tau), explorer.evaluation.auc
+    low, high = point.precision_interval
+    assert f"{point.precision:.3f} ({low:.3f} to {high:.3f})" in data["text/html"]
+    source = r'alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]+)"'
+    picture = re.search(source, data["text/html"])
+    assert picture[1].endswith(f"ROC curve, AUC {auc:.3f}")
+    drawn = ET.fromstring(base64.b64decode(picture[2]))
+    circle = drawn.find("{*}circle")
+    assert float(circle.get("cy")) == pytest.approx(196 - 170 * point.tpr, abs=0.06)
     assert "application/vnd.jupyter.widget-view+json" in data
+
+
+@pytest.mark.parametrize("scores", [[2.0], [1, 1, 1], [-1e300, 1e300]])
+def test_a_picture_of_strange_scores(scores):
+    odd = ThresholdExplorer(scores, tau=5.0)
+    assert "Histogram of" in odd._repr_mimebundle_()[0]["text/html"]
+    odd.close()
 
 
 def test_close_takes_the_layout_along(explorer):

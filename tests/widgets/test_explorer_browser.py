@@ -118,11 +118,29 @@ def test_each_score_is_counted_exactly(notebook_page):
     page.wait_for_selector(".mw-tau-knob")
     near = np.array(notebook.python("[float(x) for x in near]"))
     field = page.get_by_label("τ", exact=True)
-    for tau in np.unique([near[3], np.nextafter(near[3], -1), np.nextafter(near[3], 1), near[4]]):
+    for tau in np.unique([near, np.nextafter(near, -1), np.nextafter(near, 1)]):
         field.fill(repr(float(tau)))
         field.press("Enter")
         eventually(notebook, "explorer.tau_committed", float(tau))
         settled(notebook)
+    shown = field.input_value()
+    assert float(shown) != near[-1]  # it is rounded
+    field.fill(shown)
+    field.press("Enter")
+    eventually(notebook, "explorer.tau_committed", float(shown))
+    settled(notebook)
+
+
+def test_nothing_moves_by_itself_for_those_who_want_no_motion(notebook_page):
+    notebook = notebook_page([JUDGED])
+    notebook.page.wait_for_selector(".mw-tau-knob")
+    moving = """() => [...document.querySelectorAll('.mw, .mw *')].filter((e) => {
+        const { transitionDuration, animationName } = getComputedStyle(e);
+        return animationName !== 'none' || transitionDuration.split(', ').some((d) => d !== '0s');
+    }).length"""
+    assert notebook.page.evaluate(moving) > 0
+    notebook.page.emulate_media(reduced_motion="reduce")
+    assert notebook.page.evaluate(moving) == 0
 
 
 def test_all_by_keyboard(notebook_page):

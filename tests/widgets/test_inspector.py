@@ -361,3 +361,17 @@ def test_two_inspectors_share_a_log_and_a_closed_one_hears_no_more():
     one._do_decide({"positions": [0], "decision": "remove"})
     assert two._decided == 1
     one.close()
+
+
+def test_long_class_names_are_cut_and_long_options_say_so():
+    long = "x" * 1_000_000
+    rows = [{"question": "Which?", "choices": ["a", "b" * 5003], "answer": 0, "id": "1"}]
+    with_long = SampleInspector(rows * 3, class_names=["A", long], labels=[1, 0, 1],
+                                ids=["1", "2", "3"])  # fmt: skip
+    content, _ = page(with_long)
+    assert len(json.dumps(content)) < 50_000
+    option = content["items"][0]["options"][1]
+    assert (len(option["text"]), option["hidden"]) == (4000, 1003)
+    whole = with_long._item(with_long._rows, 0, bytearray(), whole=True)["options"][1]
+    assert (len(whole["text"]), whole["hidden"]) == (5003, 0)
+    with_long.close()

@@ -376,6 +376,14 @@ def test_hostile_texts_ids_and_class_names_stay_text(questions):
     cards(page).nth(1).focus()
     page.keyboard.press("r")
     cards(page).nth(1).locator(".mw-made-remove").wait_for()
+    notes = "['<img src=x onerror=alert(1)>\\u202e\\u200b<script>alert(2)</script>', 'x' * 4000]"
+    questions.python(f"[inspector._log.decide([names[i]], None, n) for i, n in enumerate({notes})]")
+    tag = cards(page).nth(0).locator(".mw-tag[title]")
+    tag.wait_for()
+    assert tag.get_attribute("title").startswith("<img src=x onerror=alert(1)>⟨U+202E⟩⟨U+200B⟩<scr")
+    box = page.locator(".mw-inspector").bounding_box()
+    assert cards(page).nth(1).bounding_box()["width"] < box["width"]
+    assert page.locator(".mw-inspector script, .mw-inspector img").count() == 0
     saved = json.dumps(questions.save())
     for private in ("wobbling", "gpj.evil", "patient-007"):
         assert private not in saved.replace(json.dumps(QUESTIONS)[1:-1], "")

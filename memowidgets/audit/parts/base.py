@@ -162,6 +162,11 @@ class AuditBase:
         return self._shadows.key, len(self._shadows)
 
     @property
+    def truth_in_words(self) -> str:
+        """Where log-LiRA is from."""
+        return f"log-LiRA from {len(self._shadows)} shadow models, variance shrunk"
+
+    @property
     def member_data(self) -> Dataset:
         """The target's members as a dataset, in the order of `members`."""
         return self._data.take(self._design.members)

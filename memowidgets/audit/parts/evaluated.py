@@ -141,9 +141,10 @@ class EvaluatedAudit(ScoredAudit):
         -------
         DataFrame
             A row for each ``n_shadows``: the ``auc`` of the score, how many members are
-            ``memorized``, their ``agreement`` with those by all shadow models (the share of both
-            sets that is in each) and Spearman's ``rho`` with log-LiRA by all of them; each with
-            ``_low`` and ``_high``, between which 90 % of the subsets lie.
+            ``memorized`` (with few models some have no log-LiRA: the share among those that do,
+            of all who do by all shadow models), their ``agreement`` with those by all shadow
+            models (the share of both sets that is in each) and Spearman's ``rho`` with log-LiRA
+            by all of them; each with ``_low`` and ``_high``, between which 90 % of the subsets lie.
         """
         from memowidgets.audit.comparing import curve_over_shadows
 

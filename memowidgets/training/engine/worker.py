@@ -9,6 +9,8 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -23,6 +25,11 @@ __all__ = ["Order", "Result", "fulfil", "library_versions", "start_local", "unpa
 _POLL_SECONDS = 0.2
 _MOST_JOBS = 2  # kept by one worker: two audits at once
 _MUST_AGREE = ("memowidgets", "torch")
+_MAKE_MODELS = (
+    "transformers",
+    "peft",
+    "tokenizers",
+)  # of language models, where they are installed
 
 
 @dataclass(frozen=True)
@@ -128,14 +135,23 @@ def library_versions() -> dict[str, str]:
         "torch": importlib.metadata.version("torch").split("+")[0],
         "numpy": importlib.metadata.version("numpy"),
         "Python": ".".join(platform.python_version_tuple()[:2]),
+        **_installed(_MAKE_MODELS),
     }
+
+
+def _installed(names: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for name in names:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def _compared(wanted: dict[str, str]) -> tuple[str, str]:
     """A refusal where numbers or code would differ, a warning where they might."""
     here = library_versions()
-    different = [name for name in wanted if wanted[name] != here.get(name)]
-    said = ", ".join(f"{name} {here.get(name)} instead of {wanted[name]}" for name in different)
+    different = [name for name in wanted if name in here and wanted[name] != here[name]]
+    said = ", ".join(f"{name} {here[name]} instead of {wanted[name]}" for name in different)
     grave = any(name in (*_MUST_AGREE, "Python") for name in different)
     return (said, "") if grave else ("", said)
 

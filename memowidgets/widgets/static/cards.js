@@ -21,14 +21,15 @@ import { fixed, whole } from "./maths.js";
  * @property {string} note
  * @property {string} [text]
  * @property {number} [hidden]  characters of the text that were not sent
- * @property {{text: string, label: boolean, probability: number | null}[]} [options]
+ * @property {{text: string, hidden: number, label: boolean, probability: number | null}[]} [options]
  * @property {Image} [image]
  */
 
 /** @typedef {import("./bitmap.js").Image} Image */
 /** @typedef {{scoreName: string, digits: number}} ScoreFormat */
 
-const CONTROLS = /[\0-\x08\x0b-\x1f\x7f]/g;
+const CONTROLS = /[\0-\x08\x0b-\x1f\x7f-\x9f]/g;
+const UNSEEN = /[\u00ad\u200b\u2060\ufeff]/g; // but not the joiners, which emoji and scripts need
 const OVERRIDES = /[\u202d\u202e]/g;
 const BIDI = /[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]/g;
 
@@ -42,11 +43,12 @@ export function proseText(text) {
 }
 
 /**
- * As `proseText`, for names, in which no control of direction has a place.
+ * As `proseText`, for names, in which no control of direction has a place, nor what isn't seen.
  * @param {string} text
  */
 export function nameText(text) {
-  return text.replace(/[\n\t]/g, codePoint).replace(CONTROLS, codePoint).replace(BIDI, codePoint);
+  return text.replace(/[\n\t]/g, codePoint).replace(CONTROLS, codePoint).replace(BIDI, codePoint)
+    .replace(UNSEEN, codePoint);
 }
 
 /** @param {string} character */
@@ -154,8 +156,13 @@ export function picture(item, image) {
 export function prose(item) {
   const text = html("p", { class: "mw-prose", dir: "auto" });
   text.textContent = proseText(item.text ?? "");
-  if (item.hidden) text.append(html("span", { class: "mw-cut" }, ` … ${whole(item.hidden)} more characters`));
+  if (item.hidden) text.append(cut(item.hidden));
   return text;
+}
+
+/** @param {number} hidden  characters that were not sent */
+function cut(hidden) {
+  return html("span", { class: "mw-cut" }, ` … ${whole(hidden)} more characters`);
 }
 
 /** @param {Item} item */
@@ -171,6 +178,7 @@ export function options(item) {
     }
     const text = html("span", { class: "mw-option-text", dir: "auto" });
     text.textContent = proseText(option.text);
+    if (option.hidden) text.append(cut(option.hidden));
     row.append(letter, text);
     if (option.probability !== null) {
       const fill = html("span", { class: "mw-fill" });

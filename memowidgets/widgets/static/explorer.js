@@ -438,7 +438,7 @@ class Explorer {
       this.typing = false;
       const text = field.value.trim().replace("−", "-").replace(",", ".");
       const value = text === "" ? NaN : Number(text);
-      if (Number.isFinite(value) && field.value !== acts.text()) acts.choose(value);
+      if (Number.isFinite(value)) acts.choose(value); // what it shows may be rounded
       else field.value = acts.text();
     };
     this.ears.on(slider, "pointerdown", () => (this.dragging = true));

@@ -13,6 +13,8 @@ test("control characters are seen, and nothing turns a name round", () => {
   assert.equal(cards.nameText("a\0b\n\x7f"), "a⟨U+0000⟩b⟨U+000A⟩⟨U+007F⟩");
   assert.equal(cards.nameText("gpj.\u202eexe"), "gpj.⟨U+202E⟩exe");
   assert.equal(cards.nameText("<b>ü🏥</b>"), "<b>ü🏥</b>");
+  assert.equal(cards.nameText("a\u200bb\ufeff\x9b"), "a⟨U+200B⟩b⟨U+FEFF⟩⟨U+009B⟩");
+  assert.equal(cards.nameText("👩\u200d⚕️"), "👩\u200d⚕️"); // a joiner joins
   assert.equal(cards.proseText("one\ntwo\tthree\x07"), "one\ntwo\tthree⟨U+0007⟩");
   assert.equal(cards.proseText("\u2067شيء\u2069 \u202ex"), "\u2067شيء\u2069 ⟨U+202E⟩x");
 });

@@ -1,0 +1,105 @@
+"""A picture of the explorer for where no widget can run: the histogram, the ROC curve, and τ."""
+
+from __future__ import annotations
+
+import base64
+import html
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from memowidgets.evaluation import Evaluation
+    from memowidgets.widgets.arrays import Bools, Floats
+
+__all__ = ["picture"]
+
+_BINS, _CORNERS = 48, 200
+_WIDTH, _HEIGHT = 640, 230
+_PLOT = 170  # the height of a plot, and the width of the curve's
+_LEFT, _TOP, _GAP = 14, 26, 60
+_FOOT = _TOP + _PLOT + 18
+_MEMORIZED, _OTHER, _ACCENT, _TEXT, _LINE = "#c2334b", "#7d95aa", "#1c5d8c", "#1f2328", "#d4dade"
+
+
+def picture(
+    scores: Floats, memorized: Bools | None, tau: float, evaluation: Evaluation | None
+) -> str:
+    """An image element that holds its picture, and says it in words too.
+
+    Parameters
+    ----------
+    scores : array of shape (n,)
+        Finite.
+    memorized : array of shape (n,), bool, or None
+        The ground truth, where there is one.
+    tau : float
+        The threshold.
+    evaluation : Evaluation or None
+        Of these scores; without it there is no curve.
+    """
+    if not len(scores):
+        return ""
+    parts = [f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>']
+    parts += _histogram(scores, memorized, tau)
+    words = f"Histogram of {len(scores)} scores, {int((scores <= tau).sum())} at most τ = {tau:.4g}"
+    if evaluation is not None:
+        parts += _curve(evaluation, tau)
+        words += f"; ROC curve, AUC {evaluation.auc:.3f}"
+    drawing = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" '
+        f'font-family="system-ui, sans-serif" font-size="12" fill="{_TEXT}">'
+        f"{''.join(parts)}</svg>"
+    )
+    packed = base64.b64encode(drawing.encode()).decode()
+    return f'<img alt="{html.escape(words)}" src="data:image/svg+xml;base64,{packed}">'
+
+
+def _histogram(scores: Floats, memorized: Bools | None, tau: float) -> list[str]:
+    """Bars of all samples, those of the memorised in front."""
+    width = _WIDTH - 3 * _LEFT - _GAP - _PLOT
+    edges = np.histogram_bin_edges(scores, _BINS)
+    counts = np.histogram(scores, edges)[0]
+    kinds = [(counts, _OTHER)]
+    if memorized is not None:
+        kinds.append((np.histogram(scores[memorized], edges)[0], _MEMORIZED))
+    step, bars = width / _BINS, []
+    for heights, colour in kinds:
+        for i, count in enumerate(heights):
+            tall = _PLOT * count / counts.max()
+            place = f'x="{_LEFT + i * step:.1f}" y="{_TOP + _PLOT - tall:.1f}"'
+            size = f'width="{step * 0.9:.1f}" height="{tall:.1f}"'
+            bars.append(f'<rect {place} {size} fill="{colour}"/>' if count else "")
+    share = (np.clip(tau, edges[0], edges[-1]) - edges[0]) / (edges[-1] - edges[0])
+    at = _LEFT + width * share
+    legend = "scores" if memorized is None else "scores; memorised samples dark"
+    return [
+        *bars,
+        f'<path d="M{_LEFT} {_TOP + _PLOT}h{width}" stroke="{_LINE}"/>',
+        f'<path d="M{at:.1f} {_TOP - 4}v{_PLOT + 4}" stroke="{_ACCENT}" stroke-width="2"/>',
+        f'<text x="{at + 5:.1f}" y="{_TOP + 6}" fill="{_ACCENT}">τ = {tau:.4g}</text>',
+        f'<text x="{_LEFT}" y="{_FOOT}">{edges[0]:.3g}</text>',
+        f'<text x="{_LEFT + width}" y="{_FOOT}" text-anchor="end">{edges[-1]:.3g}</text>',
+        f'<text x="{_LEFT}" y="16">{legend}</text>',
+    ]
+
+
+def _curve(evaluation: Evaluation, tau: float) -> list[str]:
+    """The ROC curve with the point that τ takes on it."""
+    left, bottom = _WIDTH - _LEFT - _PLOT, _TOP + _PLOT
+    table = evaluation.roc
+    chosen = np.unique(np.linspace(0, len(table) - 1, _CORNERS).astype(np.int64))
+    x = left + _PLOT * table["fpr"].to_numpy()[chosen]
+    y = bottom - _PLOT * table["tpr"].to_numpy()[chosen]
+    line = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+    point = evaluation.at(tau)
+    at = left + _PLOT * point.fpr, bottom - _PLOT * point.tpr
+    return [
+        f'<path d="M{left} {bottom}l{_PLOT} -{_PLOT}" stroke="{_LINE}" stroke-dasharray="4 3"/>',
+        f'<path d="M{left} {_TOP}h{_PLOT}v{_PLOT}h-{_PLOT}z" fill="none" stroke="{_LINE}"/>',
+        f'<polyline points="{line}" fill="none" stroke="{_ACCENT}" stroke-width="2"/>',
+        f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="5" fill="{_ACCENT}"/>',
+        f'<text x="{left}" y="16">TPR by FPR, AUC {evaluation.auc:.3f}</text>',
+        f'<text x="{left}" y="{_FOOT}">0</text>',
+        f'<text x="{left + _PLOT}" y="{_FOOT}" text-anchor="end">FPR 1</text>',
+    ]

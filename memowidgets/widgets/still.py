@@ -58,12 +58,12 @@ def picture(
 def _histogram(scores: Floats, memorized: Bools | None, tau: float) -> list[str]:
     """Bars of all samples, those of the memorised in front."""
     width = _WIDTH - 3 * _LEFT - _GAP - _PLOT
-    edges = np.histogram_bin_edges(scores, _BINS)
+    edges = _edges(scores)
     counts = np.histogram(scores, edges)[0]
     kinds = [(counts, _OTHER)]
     if memorized is not None:
         kinds.append((np.histogram(scores[memorized], edges)[0], _MEMORIZED))
-    step, bars = width / _BINS, []
+    step, bars = width / (len(edges) - 1), []
     for heights, colour in kinds:
         for i, count in enumerate(heights):
             tall = _PLOT * count / counts.max()
@@ -82,6 +82,13 @@ def _histogram(scores: Floats, memorized: Bools | None, tau: float) -> list[str]
         f'<text x="{_LEFT + width}" y="{_FOOT}" text-anchor="end">{edges[-1]:.3g}</text>',
         f'<text x="{_LEFT}" y="16">{legend}</text>',
     ]
+
+
+def _edges(scores: Floats) -> Floats:
+    """Of the bars; one bar where the scores are too near each other for more."""
+    low, high = float(scores.min()), float(scores.max())
+    edges = np.linspace(low, high, _BINS + 1)
+    return edges if (np.diff(edges) > 0).all() else np.array([low - 0.5, high + 0.5])
 
 
 def _curve(evaluation: Evaluation, tau: float) -> list[str]:

@@ -171,7 +171,7 @@ def test_the_stand_in_holds_numbers(explorer):
     assert "application/vnd.jupyter.widget-view+json" in data
 
 
-@pytest.mark.parametrize("scores", [[2.0], [1, 1, 1], [-1e300, 1e300]])
+@pytest.mark.parametrize("scores", [[2.0], [1, 1, 1], [-1e300, 1e300], [0.1, 0.1 + 2e-16]])
 def test_a_picture_of_strange_scores(scores):
     odd = ThresholdExplorer(scores, tau=5.0)
     assert "Histogram of" in odd._repr_mimebundle_()[0]["text/html"]

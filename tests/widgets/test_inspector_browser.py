@@ -387,7 +387,7 @@ def test_hostile_texts_ids_and_class_names_stay_text(questions):
     saved = json.dumps(questions.save())
     for private in ("wobbling", "gpj.evil", "patient-007"):
         assert private not in saved.replace(json.dumps(QUESTIONS)[1:-1], "")
-    assert decided(questions) == {"\u202egpj.evil\nid": "remove"}
+    assert decided(questions)["\u202egpj.evil\nid"] == "remove"
 
 
 def test_a_kernel_that_is_gone_leaves_the_open_sample_readable(images):

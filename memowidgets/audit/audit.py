@@ -305,6 +305,8 @@ class Audit(EvaluatedAudit):
         truth: str = "log_lira",
         targets: str | Sequence[int] = "all",
         progress: Progress | None = None,
+        *,
+        with_canaries: bool = True,
     ) -> evaluation.Evaluation:
         """How well a score predicts, over every shadow model in its turn as the target.
 
@@ -322,6 +324,8 @@ class Audit(EvaluatedAudit):
             Which shadow models.
         progress : Progress, optional
             Where to report and hear of a cancel; a progress bar by default.
+        with_canaries : bool
+            Whether log-LiRA judges the canaries too; in the paper's rows by η there are none.
 
         Returns
         -------
@@ -334,7 +338,8 @@ class Audit(EvaluatedAudit):
             If there are no shadow models, or one kept no forward pass:
             ``run_shadows(…, keep_forward=True)``.
         ValueError
-            If there is nothing to pool, or all or no pairs are of a memorised sample.
+            If there is nothing to pool, or all or no pairs are of a memorised sample, or canaries
+            are the truth and to be left out.
         """
         from memowidgets.audit.pooling import pooled_evaluation
 
@@ -342,10 +347,14 @@ class Audit(EvaluatedAudit):
         every = self._shadows.indices() if named else [int(target) for target in targets]
         if (named and targets != "all") or not (named or every):
             raise ValueError(f"targets must be 'all' or indices of shadow models, not {targets!r}")
+        if truth == "canaries" and not with_canaries:
+            raise ValueError('truth="canaries" needs with_canaries=True')
         if not every:
             raise StoreError("there are no shadow models: run_shadows(…, keep_forward=True) first")
         with shown(progress) as report:
-            return pooled_evaluation(self, every, metric, layer, eta, truth, report)
+            return pooled_evaluation(
+                self, every, metric, layer, eta, truth, report, with_canaries=with_canaries
+            )
 
     def figures(
         self,

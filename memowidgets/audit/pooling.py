@@ -27,6 +27,8 @@ def pooled_evaluation(
     eta: float,
     truth: str | ArrayLike,
     progress: Progress,
+    *,
+    with_canaries: bool,
 ) -> evaluation.Evaluation:
     """As `Audit.evaluate_pooled` says."""
     pairs: list[pd.DataFrame] = []
@@ -37,7 +39,11 @@ def pooled_evaluation(
         target = audit.as_target(index)
         found = target.raw_scores(metric, layer, "prediction")
         notes.update(dict.fromkeys(found.notes))
-        pairs.append(_pairs(target, found, target._truth(truth, eta)))  # noqa: SLF001 - same room
+        memorized = target._truth(truth, eta)  # noqa: SLF001 - the same room
+        if not with_canaries and audit.data.canaries is not None:
+            planted = audit.data.ids[audit.data.canaries]
+            memorized = memorized[~memorized.index.isin(planted)]
+        pairs.append(_pairs(target, found, memorized))
         left_out += len(target.members) - len(pairs[-1])
     everything = pd.concat(pairs)
     result = evaluation.roc(

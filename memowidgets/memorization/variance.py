@@ -51,8 +51,9 @@ class Estimate:
         """Each sample's variance on this side, before any floor."""
         if self.shared is not None:
             return np.full_like(side.squares, self.shared)
-        models = np.maximum(self.count + side.count, np.finfo(np.float64).tiny)
-        return np.asarray((self.squares + side.squares) / models)
+        squares, models = self.squares + side.squares, self.count + side.count
+        none = np.zeros_like(side.squares)  # of a sample that is in no model, but for rounding
+        return np.asarray(np.divide(squares, models, out=none, where=models > 0))
 
 
 def estimate(side: Side, variance: str) -> Estimate:

@@ -126,20 +126,20 @@ def test_an_opened_sample_follows_the_design(audit, tmp_path):
         own.use_shadows("halves")
         own.run_shadows(6, threads)
     view = AuditView(own)
+    sets = [key for key, n in own.shadow_sets.items() if n == 6]
     known = []
-    for design in ("halves", "canaries"):
-        own.use_shadows(design)
+    for key in sets:
+        own.use_shadows(key)
         known.append(set(own.log_lira().index))
     member = own.members.tolist().index(min(known[0] & known[1]))
     shown, revisions = {}, set()
-    for design in ("halves", "canaries"):  # six shadow models each
-        own.use_shadows(design)
+    for key in sets:
+        own.use_shadows(key)
         revisions.add(view.revision())
         place = own.layers[-1], own.prediction.record.name
-        shown[design] = view.detail(member, "psmi", *place).shadows.log_lira
-        assert shown[design] == pytest.approx(own.log_lira()[own.members[member]])
-    assert shown["halves"] != shown["canaries"]
-    assert len(revisions) == 2
+        shown[key] = view.detail(member, "psmi", *place).shadows.log_lira
+        assert shown[key] == pytest.approx(own.log_lira()[own.members[member]])
+    assert len(set(shown.values())) == len(revisions) == len(sets) == 2
 
 
 def test_figures_by_eta_pool_all_targets(audit):
@@ -159,3 +159,13 @@ def test_pairs_that_are_left_out_are_counted(audit):
     found = audit.evaluate_pooled("psmi", eta=float(audit.as_target(0).log_lira().median()))
     everybody = sum(len(audit.as_target(i).members) for i in range(6))
     assert f"{everybody - found.n} pairs are left out" in " ".join(found.warnings)
+
+
+def test_canaries_can_be_left_out(audit):
+    eta = float(audit.as_target(0).log_lira().median())
+    pairs = by_hand(audit, "log_lira", eta)
+    ordinary = pairs[~pairs.index.isin(audit.data.ids[audit.data.canaries])]
+    found = audit.evaluate_pooled("psmi", eta=eta, with_canaries=False)
+    assert (found.n, found.n_memorized) == (len(ordinary), ordinary["m"].sum())
+    with pytest.raises(ValueError, match="needs with_canaries=True"):
+        audit.evaluate_pooled("psmi", truth="canaries", with_canaries=False)

@@ -1,11 +1,13 @@
 """Recorded audits hold numbers, ids and hashes; never a sample, a weight or a path."""
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import memowidgets as mw
+from benchmarks.recorded_cifar import METRICS, tables
 from memowidgets.audit import recorded
 from memowidgets.store import StoreError
 
@@ -128,3 +130,15 @@ def test_a_folder_that_holds_something_is_not_overwritten(audit, folder):
 def test_an_unknown_name_lists_the_recordings():
     with pytest.raises(ValueError, match="unknown recorded audit 'nothing'; there are"):
         mw.open_recorded("nothing")
+
+
+def test_the_vision_recording_says_what_its_page_says():
+    audit = mw.open_recorded("cifar10-wrn")
+    assert sorted(audit.shadow_sets.values()) == [32, 32]
+    assert not hasattr(audit.data[0], "image")
+    page = (Path(__file__).parents[2] / "docs" / "images.md").read_text("utf-8")
+    for table in tables(audit):
+        for row in table.to_dict("records"):
+            said = [row[metric].replace("–", " to ").replace("0.", ".") for metric in METRICS]
+            at_zero = f"{row['TPR at τ = 0'][1:]}, {row['FPR at τ = 0'][1:]}"
+            assert f"| {' | '.join(said)} | {at_zero} |" in page, row

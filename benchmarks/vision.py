@@ -126,6 +126,7 @@ def _memory() -> Row:
     with tempfile.TemporaryDirectory() as folder:
         sent = Path(folder) / "data"
         sent.write_bytes(cloudpickle.dumps(data.shared(folder)))
+        os.sync()  # pages of a file that is not on the disk yet count as somebody's own
         command = [sys.executable, "-c", _CHILD, str(sent)]
         children = [
             subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)

@@ -381,7 +381,7 @@ class Audit(EvaluatedAudit):
         targets : {"own", "all"}
             Whose members the figures by η hold against the truth: this target's, or, as the
             paper's on CIFAR-10, those of every shadow model in its turn, pooled as
-            `evaluate_pooled` does. The latter takes a while.
+            `evaluate_pooled` does, without canaries at each η. The latter takes a while.
 
         Returns
         -------

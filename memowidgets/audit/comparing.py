@@ -93,8 +93,8 @@ def compared_definitions(
     ).dropna()
     if len(values) < 2:
         raise ValueError(
-            f"{len(gaps)} shadow models are too few: fewer than two samples are memorised, or not, "
-            "by every definition; run more"
+            f"{len(gaps)} shadow models are too few: fewer than two samples have a value by every "
+            "definition; run more"
         )
     return MemorizationComparison(values, _spearman(values, n_bootstrap, random_state))
 

@@ -146,12 +146,18 @@ class Computed:
     def pooled(
         self, metrics: Iterable[str], eta: float, truth: str
     ) -> tuple[dict[str, Evaluation], list[Reason]]:
-        """The same with every shadow model in its turn as the target."""
+        """The same with every shadow model in its turn as the target.
+
+        As in the paper, canaries are the truth or not there at all.
+        """
+        planted = truth == "canaries"
         found: dict[str, Evaluation] = {}
         why: list[Reason] = []
         for metric in metrics:
             try:
-                found[metric] = self.audit.evaluate_pooled(metric, eta=eta, truth=truth)
+                found[metric] = self.audit.evaluate_pooled(
+                    metric, eta=eta, truth=truth, with_canaries=planted
+                )
             except (ValueError, StoreError) as error:
                 why.append(f"by all targets at η = {eta:g}: {error}")
         return found, why

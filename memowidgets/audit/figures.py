@@ -52,8 +52,7 @@ def audit_figures(
     """All figures that the audit's data allow, as `Audit.figures` says."""
     if targets not in ("own", "all"):
         raise ValueError(f"targets must be 'own' or 'all', not {targets!r}")
-    desk = _Desk(audit, eta, truth, compute, theme)
-    desk.pooled = targets == "all"
+    desk = _Desk(audit, eta, truth, compute, theme, pooled=targets == "all")
     chosen = ETAS if etas is None else tuple(float(value) for value in etas)
     wrong = [value for value in chosen if not math.isfinite(value)]
     if wrong:
@@ -153,12 +152,21 @@ class _Drawn:
 class _Desk(_Drawn):
     """Draws one audit's figures from what it has computed."""
 
-    def __init__(self, audit: Audit, eta: float, truth: Truth, compute: bool, theme: str) -> None:
+    def __init__(
+        self,
+        audit: Audit,
+        eta: float,
+        truth: Truth,
+        compute: bool,
+        theme: str,
+        *,
+        pooled: bool = False,
+    ) -> None:
         super().__init__(theme)
         if not math.isfinite(eta):
             raise ValueError(f"eta must be a number, not {eta}")
         self.audit, self.eta = audit, eta
-        self.pooled = False
+        self.pooled = pooled
         self.numbers = Computed(audit, eta, truth, compute)
         self.checkpoints = audit.checkpoints
         self.names = [str(name) for name in self.checkpoints.index]

@@ -113,24 +113,17 @@ def load_gaps(
 
 
 def _checked(arrays: Mapping[str, NDArray[Any]], file: str) -> SavedGaps:
-    found = {wanted: _named(arrays, names) for wanted, names in _NAMES.items()}
-    for wanted in ("gaps", "members"):
-        if found[wanted] is None:
-            held = ", ".join(sorted(arrays)) or "nothing"
-            raise ValueError(
-                f"{file} holds no {wanted}: it must be called {' or '.join(_NAMES[wanted])}, but "
-                f"the file holds {held}"
-            )
-    gaps, members = checked_models(found["gaps"], found["members"], f"gaps of {file}")
+    gaps, members = (_required(arrays, wanted, file) for wanted in ("gaps", "members"))
+    gaps, members = checked_models(gaps, members, f"gaps of {file}")
     moments(gaps, members, f"gaps of {file}")  # refuses gaps that are not finite
-    target, ids = found["target_gaps"], found["ids"]
-    if ids is not None and len(np.unique(ids)) < len(ids):
-        raise ValueError(f"ids of {file} must be unique")
+    target, ids = (_named(arrays, wanted) for wanted in ("target_gaps", "ids"))
     if ids is not None and ids.shape != (gaps.shape[1],):
         raise ValueError(
             f"ids of {file} must be one for each of the {gaps.shape[1]} samples, but has shape "
             f"{ids.shape}"
         )
+    if ids is not None and len(np.unique(ids)) < len(ids):
+        raise ValueError(f"ids of {file} must be unique")
     return SavedGaps(
         gaps,
         members,
@@ -139,11 +132,22 @@ def _checked(arrays: Mapping[str, NDArray[Any]], file: str) -> SavedGaps:
     )
 
 
-def _named(arrays: Mapping[str, NDArray[Any]], names: tuple[str, ...]) -> Any:
-    return next((arrays[name] for name in names if name in arrays), None)
+def _named(arrays: Mapping[str, NDArray[Any]], wanted: str) -> Any:
+    return next((arrays[name] for name in _NAMES[wanted] if name in arrays), None)
+
+
+def _required(arrays: Mapping[str, NDArray[Any]], wanted: str, file: str) -> Any:
+    found = _named(arrays, wanted)
+    if found is None:
+        raise ValueError(
+            f"{file} holds no {wanted}: it must be called {' or '.join(_NAMES[wanted])}, but "
+            f"the file holds {', '.join(sorted(arrays)) or 'nothing'}"
+        )
+    return found
 
 
 def _mask(members: str | os.PathLike[str] | ArrayLike) -> NDArray[Any]:
+    """The member mask, or that of a file of its own, whatever it is called there."""
     if not isinstance(members, str | os.PathLike):
         return np.asarray(members)
     file = Path(members).expanduser()
@@ -154,14 +158,8 @@ def _mask(members: str | os.PathLike[str] | ArrayLike) -> NDArray[Any]:
     if not file.is_file():
         raise FileNotFoundError(f"{file} is not a file")
     held = _READERS[file.suffix.lower()](file)
-    only = next(iter(held.values())) if len(held) == 1 else None
-    mask = _named(held, _NAMES["members"])
-    if mask is None and only is None:
-        raise ValueError(
-            f"{file.name} holds no members: it must be called "
-            f"{' or '.join(_NAMES['members'])}, but the file holds {', '.join(sorted(held))}"
-        )
-    return np.asarray(only if mask is None else mask)
+    mask = next(iter(held.values())) if len(held) == 1 else _required(held, "members", file.name)
+    return np.asarray(mask)
 
 
 def _numpy(file: Path) -> dict[str, NDArray[Any]]:

@@ -178,42 +178,24 @@ class TorchClassifier(ImageModel):
 
     def _try_layers(self, module: nn.Module, data: Dataset) -> None:
         """Two images through the layers: each must give its values by image."""
-        import torch
-
-        parameter = next(module.parameters(), torch.empty(0))
-        images = torch.zeros(2, *_channels_first(data), device=parameter.device)
-        training = module.training
-        module.eval()
-        try:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]), self.captured(module) as kept:
-                module(images)
-        finally:
-            module.train(training)
+        with self.captured(module) as kept:
+            _blank(module, data, 2)
         for name, values in kept.items():
-            if len(values) != len(images):
+            if len(values) != 2:
                 raise ValueError(
-                    f"layer {name!r} gives {len(values)} rows for {len(images)} images, so its "
-                    "first axis is not the batch (batch_first=True?): choose others with layers="
+                    f"layer {name!r} gives {len(values)} rows for 2 images, so its first axis is "
+                    "not the batch (batch_first=True?): choose others with layers="
                 )
 
     def _try(self, module: nn.Module, data: Dataset) -> None:
-        """One image through the module in eval mode: shapes must fit; lazy layers get theirs."""
-        import torch
-
-        parameter = next(module.parameters(), torch.empty(0))
-        images = torch.zeros(1, *_channels_first(data), device=parameter.device)
-        training = module.training
-        module.eval()
+        """One image through the module: shapes must fit; lazy layers get theirs."""
         try:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                logits = logits_of(module(images))
+            logits = logits_of(_blank(module, data, 1))
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ValueError(
-                f"the module can't take an image of shape {tuple(images.shape[1:])}: {reason}"
+                f"the module can't take an image of shape {_channels_first(data)}: {reason}"
             ) from error
-        finally:
-            module.train(training)
         wanted = (1, len(data.class_names))
         if tuple(logits.shape) != wanted:
             raise ValueError(
@@ -221,6 +203,21 @@ class TorchClassifier(ImageModel):
                 f"have {wanted[1]} classes, so it must give {wanted}: use the number of classes "
                 "that make_module is called with"
             )
+
+
+def _blank(module: nn.Module, data: Dataset, n: int) -> Any:
+    """What a module gives for black images, in eval mode; its mode and random state stay."""
+    import torch
+
+    parameter = next(module.parameters(), torch.empty(0))
+    images = torch.zeros(n, *_channels_first(data), device=parameter.device)
+    training = module.training
+    module.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            return module(images)
+    finally:
+        module.train(training)
 
 
 def logits_of(output: Any) -> Tensor:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memowidgets.charts.look import LIGHT
+
 if TYPE_CHECKING:
     from memowidgets.evaluation import Evaluation
     from memowidgets.widgets.arrays import Bools, Floats
@@ -19,7 +21,8 @@ _WIDTH, _HEIGHT = 640, 230
 _PLOT = 170  # the height of a plot, and the width of the curve's
 _LEFT, _TOP, _GAP = 14, 26, 60
 _FOOT = _TOP + _PLOT + 18
-_MEMORIZED, _OTHER, _ACCENT, _TEXT, _LINE = "#c2334b", "#7d95aa", "#1c5d8c", "#1f2328", "#d4dade"
+_MEMORIZED, _OTHER, _ACCENT = LIGHT.memorized, LIGHT.other, LIGHT.accent
+_TEXT, _LINE = LIGHT.text, LIGHT.line
 
 
 def picture(
@@ -40,7 +43,7 @@ def picture(
     """
     if not len(scores):
         return ""
-    parts = [f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>']
+    parts = [f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="{LIGHT.background}"/>']
     parts += _histogram(scores, memorized, tau)
     words = f"Histogram of {len(scores)} scores, {int((scores <= tau).sum())} at most τ = {tau:.4g}"
     if evaluation is not None:

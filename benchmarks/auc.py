@@ -1,4 +1,4 @@
-"""AUC with DeLong's interval against scikit-learn's AUC without one."""
+"""AUC with Newcombe's interval against scikit-learn's AUC without one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rows(_: Namespace) -> list[Row]:
     )
     return [
         Row(
-            "AUC with DeLong's interval, 1 M samples, against `roc_auc_score`",
+            "AUC with Newcombe's interval, 1 M samples, against `roc_auc_score`",
             f"{ours:.3f} s",
             f"{peer:.3f} s",
             f"{ours / peer:.2f}×",

@@ -11,9 +11,10 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, ndtr
+from scipy.special import ndtr
 
 from memowidgets.evaluation.groups import Groups
+from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe
 
 __all__ = [
     "FEW_POSITIVES",
@@ -28,7 +29,6 @@ __all__ = [
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Interval = tuple[float, float]
 
 FEW_POSITIVES = 20
 _Z95 = 1.959963984540054
@@ -170,7 +170,9 @@ class Evaluation:
     auc : float
         Probability that a memorised sample scores below another one, ties counting a half.
     auc_interval : (float, float)
-        DeLong's 95 % interval, cut to [0, 1]; a bootstrap's where the truth is uncertain.
+        95 % interval of the area: Newcombe's score interval (method 5), which holds its level
+        where positives are few or the area is close to 1. A bootstrap's where the truth is
+        uncertain or rows come in groups.
     warnings : tuple of str
         What a reader of the numbers must know.
     probability : (n,) float64, or None
@@ -363,7 +365,7 @@ def roc(
     Returns
     -------
     Evaluation
-        Curve, AUC with DeLong's interval, and ways to choose τ.
+        Curve, AUC with its interval, and ways to choose τ.
 
     Raises
     ------
@@ -375,7 +377,10 @@ def roc(
 
     Notes
     -----
-    DeLong's variance in O(n log n) through midranks (Sun and Xu, 2014).
+    The AUC's interval is method 5 of Newcombe (2006), Statistics in Medicine 25:559-573: the
+    score interval with the variance of Hanley and McNeil. Its width is never 0. `compare` tests
+    the difference of two scores by DeLong's paired test, in O(n log n) through midranks (Sun and
+    Xu, 2014).
 
     With labels drawn independently with pᵢ, the number of pairs of a memorised sample i and
     another j has the mean Σ pᵢ(1 − pⱼ) over i ≠ j, and that of the pairs in order Σ pᵢ(1 − pⱼ) k,
@@ -403,9 +408,10 @@ def roc(
         raise ValueError("give the truth: memorized, or probability, or both")
     values, truth = _checked(scores, memorized)
     ladder = _Ladder.climb(values, truth)
-    auc, interval = _auc(ladder)
-    notes = _warnings(ladder, auc)
+    auc = _area(ladder)
+    notes = _warnings(ladder)
     if groups is None:
+        interval = newcombe(auc, ladder.hits[-1], ladder.false_alarms[-1])
         return Evaluation(values, truth, auc, interval, notes, _ladder=ladder)
     rows = Groups.read(groups, len(values))
     interval = rows.area_interval(values, truth)
@@ -427,7 +433,7 @@ def _uncertain(scores: ArrayLike, memorized: ArrayLike | None, probability: Floa
     auc = _expected_auc(ladder, probability)
     doubtful = int(((probability > 0.05) & (probability < 0.95)).sum())
     doubt = f"{doubtful} of {len(values)} labels are uncertain (5 to 95 % probable)"
-    notes = (f"{doubt}: counts are expected ones", *_warnings(ladder, auc))
+    notes = (f"{doubt}: counts are expected ones", *_warnings(ladder))
     interval = _bootstrapped_auc(ladder, auc)
     return Evaluation(values, truth, auc, interval, notes, probability, _ladder=ladder)
 
@@ -513,30 +519,6 @@ def _error_of_difference(a: Evaluation, b: Evaluation) -> float:
     return float(np.sqrt(np.var(above, ddof=1) / len(above) + np.var(below, ddof=1) / len(below)))
 
 
-def clopper_pearson(count: float, total: float) -> Interval:
-    """Exact 95 % interval of a share.
-
-    Parameters
-    ----------
-    count, total : int
-        Successes and trials, `total` at least 1; expected ones need not be whole.
-
-    Returns
-    -------
-    (float, float)
-        From 0 to 1.
-
-    Examples
-    --------
-    >>> low, high = clopper_pearson(5, 10)
-    >>> round(low, 3), round(high, 3)
-    (0.187, 0.813)
-    """
-    low = float(betaincinv(count, total - count + 1, 0.025)) if count > 0 else 0.0
-    high = float(betaincinv(count + 1, total - count, 0.975)) if count < total else 1.0
-    return low, high
-
-
 def _checked(scores: ArrayLike, memorized: ArrayLike) -> tuple[Floats, Mask]:
     truth: NDArray[Any] = np.asarray(memorized)
     values = _checked_scores(scores, truth, "memorized")
@@ -577,28 +559,18 @@ def _as_mask(truth: NDArray[Any]) -> Mask:
     raise TypeError(f"memorized must be bool (or 0 and 1), but has dtype {truth.dtype}")
 
 
-def _auc(ladder: _Ladder) -> tuple[float, Interval]:
-    """AUC and DeLong's interval; the whole range where one sample of a kind gives no variance."""
-    (above, below), (positives, negatives) = ladder.placements(), ladder.steps()
-    n_positives, n_negatives = int(ladder.hits[-1]), int(ladder.false_alarms[-1])
-    auc = float(above @ positives / n_positives)
-    if min(n_positives, n_negatives) < 2:
-        return auc, (0.0, 1.0)
-    variance = positives @ (above - auc) ** 2 / (n_positives - 1) / n_positives
-    variance += negatives @ (below - auc) ** 2 / (n_negatives - 1) / n_negatives
-    half = _Z95 * float(np.sqrt(variance))
-    return auc, (max(auc - half, 0.0), min(auc + half, 1.0))
+def _area(ladder: _Ladder) -> float:
+    (above, _), (positives, _) = ladder.placements(), ladder.steps()
+    return float(above @ positives / ladder.hits[-1])
 
 
-def _warnings(ladder: _Ladder, auc: float) -> tuple[str, ...]:
+def _warnings(ladder: _Ladder) -> tuple[str, ...]:
     positives, negatives = ladder.hits[-1].item(), ladder.false_alarms[-1].item()
     notes = []
     for count, what in ((positives, "memorised"), (negatives, "not memorised")):
         if count < FEW_POSITIVES:
             samples = "sample is" if count == 1 else "samples are"
             notes.append(f"only {count:.4g} {samples} {what}: intervals are wide")
-    if auc in {0.0, 1.0} and min(positives, negatives) > 1:
-        notes.append(f"the AUC is {auc:.0f}: DeLong's interval has no width there")
     return tuple(notes)
 
 

@@ -355,7 +355,7 @@ class Explorer {
     this.missed = new Tile("missed", "missed", "memorised samples that are not flagged; exact 95 % interval of 1 − TPR, in samples");
     this.fpr = new Tile("fpr", "FPR", "share of the other samples that are flagged; exact 95 % interval");
     this.precision = new Tile("precision", "precision", "share of the flagged samples that are memorised; exact 95 % interval");
-    this.area = new Tile("auc", "AUC", "area under the ROC; DeLong 95 % interval");
+    this.area = new Tile("auc", "AUC", "area under the ROC; Newcombe's 95 % interval");
     this.controls = new Controls();
     this.spoken = html("p", { class: "mw-spoken", role: "status" });
     this.scoreScales = segments("Scale of the scores", SCORE_SCALES, (value) => this.rescale({ scoreScale: value }));

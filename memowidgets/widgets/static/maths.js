@@ -233,7 +233,7 @@ export function neighbourEta(logLira, eta, step) {
 }
 
 /**
- * Area under the ROC, ties counting a half, and DeLong's 95 % interval.
+ * Area under the ROC, ties counting a half, and Newcombe's 95 % interval.
  * @param {Scores} scores
  * @returns {Auc | null}  null if all or no samples are memorised
  */
@@ -252,23 +252,36 @@ export function aucOf(scores) {
     flagged = flaggedUpTo[rank];
   }
   const area = 1 - wrong / (2 * memorized * others);
-  if (Math.min(memorized, others) < 2) return { area, interval: [0, 1] };
-  let ofPositives = 0;
-  let ofNegatives = 0;
-  for (let rank = 0, hits = 0, falseAlarms = 0; rank < length; rank++) {
-    const nowHits = hitsUpTo[rank];
-    const nowFalse = flaggedUpTo[rank] - nowHits;
-    const above = 1 - (falseAlarms + nowFalse) / (2 * others) - area;
-    const below = (hits + nowHits) / (2 * memorized) - area;
-    ofPositives += (nowHits - hits) * above * above;
-    ofNegatives += (nowFalse - falseAlarms) * below * below;
-    hits = nowHits;
-    falseAlarms = nowFalse;
-  }
-  const variance =
-    ofPositives / (memorized - 1) / memorized + ofNegatives / (others - 1) / others;
-  const half = 1.959963984540054 * Math.sqrt(variance);
-  return { area, interval: [Math.max(area - half, 0), Math.min(area + half, 1)] };
+  return { area, interval: newcombe(area, memorized, others) };
+}
+
+/**
+ * Newcombe's 95 % score interval of an AUC (method 5), by bisection as in Python.
+ * @param {number} auc
+ * @param {number} positives
+ * @param {number} negatives
+ * @returns {[number, number]}
+ */
+function newcombe(auc, positives, negatives) {
+  const mean = (positives + negatives) / 2;
+  /** @param {number} area */
+  const excluded = (area) => {
+    const spread = (1 - area) / (2 - area) + area / (1 + area);
+    const variance = (area * (1 - area) * (1 + (mean - 1) * spread)) / (positives * negatives);
+    return (auc - area) ** 2 > 1.959963984540054 ** 2 * variance;
+  };
+  /** @param {number} outside */
+  const edge = (outside) => {
+    if (auc === outside) return auc;
+    let inside = auc;
+    for (let halving = 0; halving < 60; halving++) {
+      const middle = (outside + inside) / 2;
+      if (excluded(middle)) outside = middle;
+      else inside = middle;
+    }
+    return (outside + inside) / 2;
+  };
+  return [edge(0), edge(1)];
 }
 
 /* ---------------------------------------------------------------- ways to choose tau */

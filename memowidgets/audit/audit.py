@@ -330,7 +330,9 @@ class Audit(EvaluatedAudit):
         Returns
         -------
         Evaluation
-            Every interval is from a bootstrap by sample: a sample's pairs depend on each other.
+            Every interval is from a bootstrap that draws samples and models, because pairs of
+            one sample, and pairs of one model, depend on each other. With a single target it
+            draws samples alone, and a warning says so.
 
         Raises
         ------
@@ -338,8 +340,8 @@ class Audit(EvaluatedAudit):
             If there are no shadow models, or one kept no forward pass:
             ``run_shadows(…, keep_forward=True)``.
         ValueError
-            If there is nothing to pool, or all or no pairs are of a memorised sample, or canaries
-            are the truth and to be left out.
+            If there is nothing to pool, or all or no pairs are memorised, or canaries are the
+            truth and to be left out.
         """
         from memowidgets.audit.pooling import pooled_evaluation
 

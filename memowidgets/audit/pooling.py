@@ -43,11 +43,21 @@ def pooled_evaluation(
         if not with_canaries and audit.data.canaries is not None:
             planted = audit.data.ids[audit.data.canaries]
             memorized = memorized[~memorized.index.isin(planted)]
-        pairs.append(_pairs(target, found, memorized))
+        pairs.append(_pairs(target, found, memorized).assign(model=index))
         left_out += len(target.members) - len(pairs[-1])
     everything = pd.concat(pairs)
+    if not everything["memorized"].any():
+        what = "of a canary" if truth == "canaries" else f"memorised at η = {eta:g}"
+        more = "" if truth == "canaries" else "lower eta, or "
+        raise ValueError(
+            f"none of the {len(everything)} pairs of a sample and a model is {what}: "
+            f"{more}pool more targets"
+        )
     result = evaluation.roc(
-        everything["score"].to_numpy(), everything["memorized"].to_numpy(), groups=everything.index
+        everything["score"].to_numpy(),
+        everything["memorized"].to_numpy(),
+        groups=everything.index,
+        models=everything["model"].to_numpy(),
     )
     if left_out:
         notes[f"{left_out} pairs are left out: they have no score or no log-LiRA"] = None

@@ -57,7 +57,8 @@ class OperatingPoint:
     precision : float or None
         Share of the flagged samples that is memorised; None where nothing is flagged.
     flagged_interval, tpr_interval, fpr_interval, precision_interval : (float, float)
-        Clopper-Pearson 95 % intervals; a bootstrap's by group where rows come in groups.
+        Clopper-Pearson 95 % intervals. A bootstrap's where rows come in groups, and then at least
+        as wide as Clopper-Pearson's on the distinct samples where few are on one side.
     """
 
     tau: float
@@ -138,9 +139,10 @@ class _Ladder:
         order = np.argsort(scores)
         ordered = scores[order]
         last = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)
-        whole = memorized.dtype == np.bool_
-        hits = np.cumsum(memorized[order], dtype=np.int64 if whole else np.float64)[last]
-        return cls(ordered[last], hits, last + 1 - hits)
+        kind = np.int64 if memorized.dtype == np.bool_ else np.float64
+        positives = memorized[order].astype(kind)
+        # each kind is added up by itself: a difference of sums could fall below 0 by rounding
+        return cls(ordered[last], np.cumsum(positives)[last], np.cumsum(1 - positives)[last])
 
     def steps(self) -> tuple[Counts | Floats, Counts | Floats]:
         """Samples of each kind at each unique score."""
@@ -178,7 +180,8 @@ class Evaluation:
     probability : (n,) float64, or None
         How probable it is that a sample is truly memorised, where the truth is uncertain.
     groups : Groups or None
-        Which rows belong together, where they do: then every interval is a bootstrap's by group.
+        Which rows are of one sample, and which of one model, where several models are pooled:
+        then every interval is a bootstrap's by both.
     """
 
     scores: Floats = field(repr=False)
@@ -344,6 +347,7 @@ def roc(
     memorized: ArrayLike | None,
     probability: ArrayLike | None = None,
     groups: ArrayLike | None = None,
+    models: ArrayLike | None = None,
 ) -> Evaluation:
     """Hold scores against the truth.
 
@@ -361,6 +365,11 @@ def roc(
     groups : (n,) array_like, optional
         Which sample each row is of, where the members of several models are pooled. Such rows
         depend on each other, so every interval is then from a bootstrap by sample.
+    models : (n,) array_like, optional
+        Beside `groups`, which model each row is of. Rows of one model depend on each other too,
+        so samples and models are then both drawn, and a row weighs the product of how often its
+        sample and its model were drawn. With a single model the intervals are by sample alone,
+        and a warning says so.
 
     Returns
     -------
@@ -371,7 +380,8 @@ def roc(
     ------
     ValueError
         Lengths differ, a score is NaN or infinite, a probability is not from 0 to 1, or all or no
-        samples are memorised. Or groups come with probabilities, which is not provided for.
+        samples are memorised. Or `groups` and `probability` are combined, or `models` comes
+        without `groups`.
     TypeError
         The truth holds anything but bool, 0 and 1.
 
@@ -400,6 +410,8 @@ def roc(
     >>> evaluation.threshold("tpr>=0.75")
     0.5
     """
+    if models is not None and groups is None:
+        raise ValueError("models= needs groups= beside it: which sample each row is of")
     if probability is not None:
         if groups is not None:
             raise ValueError("give groups or probability: rows in groups need a certain truth")
@@ -409,14 +421,24 @@ def roc(
     values, truth = _checked(scores, memorized)
     ladder = _Ladder.climb(values, truth)
     auc = _area(ladder)
-    notes = _warnings(ladder)
     if groups is None:
-        interval = newcombe(auc, ladder.hits[-1], ladder.false_alarms[-1])
+        positives, negatives = ladder.hits[-1].item(), ladder.false_alarms[-1].item()
+        interval, notes = newcombe(auc, positives, negatives), _warnings(positives, negatives)
         return Evaluation(values, truth, auc, interval, notes, _ladder=ladder)
-    rows = Groups.read(groups, len(values))
-    interval = rows.area_interval(values, truth)
-    pooled = f"{len(values)} rows of {rows.count} samples: intervals are a bootstrap's by sample"
-    return Evaluation(values, truth, auc, interval, (pooled, *notes), groups=rows, _ladder=ladder)
+    rows = Groups.read(groups, len(values), models)
+    interval = rows.area_interval(values, truth, auc)
+    notes = _notes_on_groups(rows, truth, of_models=models is not None)
+    return Evaluation(values, truth, auc, interval, notes, groups=rows, _ladder=ladder)
+
+
+def _notes_on_groups(rows: Groups, truth: Mask, *, of_models: bool) -> tuple[str, ...]:
+    of = f"{len(truth)} rows of {rows.count} samples"
+    if of_models:
+        of += f" and {rows.n_models} model{'s' if rows.n_models > 1 else ''}"
+    notes = [f"{of}: intervals are a bootstrap's {rows.in_words}"]
+    if of_models and rows.n_models == 1:
+        notes.append("all rows are of one model: how much models differ is not in the intervals")
+    return (*notes, *_warnings(rows.distinct(truth), rows.distinct(~truth)))
 
 
 def _uncertain(scores: ArrayLike, memorized: ArrayLike | None, probability: Floats) -> Evaluation:
@@ -433,7 +455,7 @@ def _uncertain(scores: ArrayLike, memorized: ArrayLike | None, probability: Floa
     auc = _expected_auc(ladder, probability)
     doubtful = int(((probability > 0.05) & (probability < 0.95)).sum())
     doubt = f"{doubtful} of {len(values)} labels are uncertain (5 to 95 % probable)"
-    notes = (f"{doubt}: counts are expected ones", *_warnings(ladder))
+    notes = (f"{doubt}: counts are expected ones", *_warnings(ladder.hits[-1].item(), ladder.false_alarms[-1].item()))
     interval = _bootstrapped_auc(ladder, auc)
     return Evaluation(values, truth, auc, interval, notes, probability, _ladder=ladder)
 
@@ -463,7 +485,8 @@ def _bootstrapped_auc(ladder: _Ladder, auc: float) -> Interval:
 def compare(a: Evaluation, b: Evaluation) -> Comparison:
     """Paired DeLong test of two scores of the same samples.
 
-    Where rows come in groups, the difference's error is that of the bootstrap by group instead.
+    Where rows come in groups, the difference's error is that of the bootstrap by sample, and by
+    model where models are known, with the same draws for both scores.
 
     Parameters
     ----------
@@ -496,6 +519,8 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         raise ValueError("DeLong's test knows no uncertain truth: compare without probability")
     if (a.groups is None) != (b.groups is None):
         raise ValueError("one evaluation comes in groups and the other does not: give both groups")
+    if a.groups is not None and b.groups is not None and not a.groups.same_as(b.groups):
+        raise ValueError("the rows of the two evaluations are not of the same samples and models")
     if min(a.n_memorized, a.n - a.n_memorized) < 2:
         raise ValueError("DeLong's test needs at least two memorised samples and two others")
     difference, error = a.auc - b.auc, _error_of_difference(a, b)
@@ -564,8 +589,7 @@ def _area(ladder: _Ladder) -> float:
     return float(above @ positives / ladder.hits[-1])
 
 
-def _warnings(ladder: _Ladder) -> tuple[str, ...]:
-    positives, negatives = ladder.hits[-1].item(), ladder.false_alarms[-1].item()
+def _warnings(positives: float, negatives: float) -> tuple[str, ...]:
     notes = []
     for count, what in ((positives, "memorised"), (negatives, "not memorised")):
         if count < FEW_POSITIVES:

@@ -1,7 +1,8 @@
 """Intervals where rows depend on each other: a bootstrap that draws whole groups of them.
 
 Where the members of several models are pooled, a sample comes in as many rows as it has models, and
-those rows are alike. Drawing samples, with all their rows, keeps the intervals honest.
+a model in as many rows as it has members. Rows that share either are alike. Drawing samples and
+models, each with all of its rows, keeps the intervals honest.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe
+
 __all__ = ["Groups"]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Interval = tuple[float, float]
 
 _RESAMPLES, _FEWEST = 1000, 200
 _NUMBERS = 20_000_000  # that the draws may hold at once
 _STEPS = 2000  # of the curve, for the area's interval
 _LIMITS = (0.025, 0.975)
+_FEW = 10  # distinct samples on one side, below which a percentile interval is too narrow
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,49 +37,86 @@ class Groups:
     Attributes
     ----------
     of_row : (n,) int64
-        The group of each row, from 0.
+        The sample of each row, from 0.
     count : int
-        How many groups there are.
+        Number of distinct samples.
+    model_of_row : (n,) int64, or None
+        The model of each row, from 0. None where rows depend on each other by sample alone.
+    n_models : int
+        Number of distinct models; 1 where `model_of_row` is None.
     """
 
-    of_row: NDArray[np.int64]
+    of_row: Ints
     count: int
+    model_of_row: Ints | None = None
+    n_models: int = 1
 
     @classmethod
-    def read(cls, groups: ArrayLike, n: int) -> Groups:
-        """Groups from one name, or number, for each row.
+    def read(cls, groups: ArrayLike, n: int, models: ArrayLike | None = None) -> Groups:
+        """Groups from one name, or number, for each row; and the same of its model.
+
+        Rows of a single model are grouped by sample alone.
 
         Raises
         ------
         ValueError
-            If there is not one for each row, or there are fewer than two groups.
+            If there is not one for each row, or there are fewer than two samples.
         """
-        names: NDArray[Any] = np.asarray(groups)
-        if names.shape != (n,):
-            raise ValueError(f"groups must name one of each of {n} rows, but has {names.shape}")
-        found, of_row = np.unique(names, return_inverse=True)
-        if len(found) < 2:
+        of_row, count = _numbered(groups, n, "groups")
+        if count < 2:
             raise ValueError("all rows are of one group: an interval needs two or more")
-        return cls(of_row.astype(np.int64), len(found))
+        if models is None:
+            return cls(of_row, count)
+        model_of_row, n_models = _numbered(models, n, "models")
+        return cls(of_row, count, model_of_row if n_models > 1 else None, n_models)
+
+    @property
+    def in_words(self) -> str:
+        """What the intervals draw."""
+        return "by sample" if self.model_of_row is None else "by sample and by model"
+
+    def same_as(self, other: Groups) -> bool:
+        """Whether both group the rows alike."""
+        return np.array_equal(self.of_row, other.of_row) and (
+            (self.model_of_row is None) == (other.model_of_row is None)
+            and (
+                self.model_of_row is None
+                or np.array_equal(self.model_of_row, np.asarray(other.model_of_row))
+            )
+        )
+
+    def distinct(self, rows: Mask) -> int:
+        """Number of distinct samples among some of the rows."""
+        return len(np.unique(self.of_row[rows]))
 
     @cached_property
     def draws(self) -> Floats:
-        """How often each group is drawn, (resamples, groups); the same for every question."""
-        rng = np.random.default_rng(0)
-        shares = np.full(self.count, 1 / self.count)
-        times = max(_FEWEST, min(_RESAMPLES, _NUMBERS // self.count))
-        return rng.multinomial(self.count, shares, size=times).astype(np.float64)
+        """How often each sample is drawn, (resamples, samples); the same for every question."""
+        return _drawn(self.count, self._resamples, seed=0)
+
+    @cached_property
+    def model_draws(self) -> Floats | None:
+        """How often each model is drawn, (resamples, models); None without models."""
+        if self.model_of_row is None:
+            return None
+        return _drawn(self.n_models, self._resamples, seed=1)
 
     def share(self, counted: Mask, among: Mask) -> Interval | None:
         """95 % interval of the share of rows `among` that is `counted`; None where there is none.
 
-        A resample without any row among them says nothing and is left out.
+        A resample without any row among them says nothing and is left out. Where few distinct
+        samples are counted, or few are not, the interval is at least as wide as Clopper and
+        Pearson's on the distinct samples, and so never without width.
         """
         if not among.any():
             return None
-        hits, total = (self.draws @ self._per_group(mask) for mask in (counted & among, among))
+        hits, total = (self._totals(mask) for mask in (counted & among, among))
         some = total > 0
-        return _limits(hits[some] / total[some])
+        interval = _limits(hits[some] / total[some])
+        if min(self.distinct(among & counted), self.distinct(among & ~counted)) >= _FEW:
+            return interval
+        distinct = self.distinct(among)
+        return _wider(interval, clopper_pearson(counted[among].mean() * distinct, distinct))
 
     def areas(self, scores: Floats, memorized: Mask) -> Floats:
         """The AUC of every resample, (resamples,); NaN where it lacks a kind."""
@@ -86,9 +127,17 @@ class Groups:
         with np.errstate(invalid="ignore"):
             return np.asarray((before * negatives).sum(axis=1) / pairs)
 
-    def area_interval(self, scores: Floats, memorized: Mask) -> Interval:
-        """95 % interval of the AUC."""
-        return _limits(self.areas(scores, memorized))
+    def area_interval(self, scores: Floats, memorized: Mask, auc: float) -> Interval:
+        """95 % interval of the AUC.
+
+        Where few distinct samples are of a kind, or the area is 0 or 1, it is at least as wide as
+        Newcombe's on the distinct samples.
+        """
+        interval = _limits(self.areas(scores, memorized))
+        positives, negatives = self.distinct(memorized), self.distinct(~memorized)
+        if min(positives, negatives) >= _FEW and interval[0] < interval[1]:
+            return interval
+        return _wider(interval, newcombe(auc, positives, negatives))
 
     def curves(self, scores: Floats, memorized: Mask) -> tuple[Floats, Floats]:
         """TPR and FPR of every resample along the rising scores, each (resamples, 1 + steps)."""
@@ -96,18 +145,65 @@ class Groups:
         tprs, fprs = (_cumulated(self._resampled(rung, m)) for m in (memorized, ~memorized))
         return tprs, fprs
 
-    def _resampled(self, rung: NDArray[np.int64], kind: Mask) -> Floats:
+    @property
+    def _resamples(self) -> int:
+        return max(_FEWEST, min(_RESAMPLES, _NUMBERS // self.count))
+
+    def _resampled(self, rung: Ints, kind: Mask) -> Floats:
         """Rows of a kind at each rung in every resample, (resamples, rungs)."""
-        rows = np.flatnonzero(kind)
-        at = (self.of_row[rows], rung[rows])
-        table = csr_array((np.ones(len(rows)), at), shape=(self.count, int(rung.max()) + 1))
-        return np.asarray((table.T @ self.draws.T).T)
+        rungs = int(rung.max()) + 1
+        found = np.zeros((rungs, self._resamples))
+        for model in range(self.n_models):
+            rows = kind & (self._models == model)
+            there, at = np.unique(rung[rows], return_inverse=True)
+            ones = np.ones(len(at))
+            table = csr_array((ones, (at, self.of_row[rows])), shape=(len(there), self.count))
+            found[there] += (table @ self._per_sample) * self._model_weights[:, model]
+        return found.T
 
-    def _per_group(self, mask: Mask) -> Floats:
-        return np.bincount(self.of_row[mask], minlength=self.count).astype(np.float64)
+    def _totals(self, kind: Mask) -> Floats:
+        """Rows of a kind in every resample, (resamples,).
+
+        A row comes as often as its sample is drawn, times as often as its model is.
+        """
+        at = (self._models[kind], self.of_row[kind])
+        table = csr_array((np.ones(len(at[0])), at), shape=(self.n_models, self.count))
+        return np.asarray(((table @ self._per_sample).T * self._model_weights).sum(axis=1))
+
+    @cached_property
+    def _per_sample(self) -> Floats:
+        """`draws` with a sample in each row, which is how products read them."""
+        return np.ascontiguousarray(self.draws.T)
+
+    @cached_property
+    def _models(self) -> Ints:
+        return np.zeros_like(self.of_row) if self.model_of_row is None else self.model_of_row
+
+    @property
+    def _model_weights(self) -> Floats:
+        if self.model_draws is None:
+            return np.ones((self._resamples, 1))
+        return self.model_draws
 
 
-def _rungs(scores: Floats) -> NDArray[np.int64]:
+def _numbered(names: ArrayLike, n: int, what: str) -> tuple[Ints, int]:
+    array: NDArray[Any] = np.asarray(names)
+    if array.shape != (n,):
+        raise ValueError(f"{what} must name one of each of {n} rows, but has {array.shape}")
+    found, of_row = np.unique(array, return_inverse=True)
+    return of_row.astype(np.int64), len(found)
+
+
+def _drawn(count: int, times: int, seed: int) -> Floats:
+    rng = np.random.default_rng(seed)
+    return rng.multinomial(count, np.full(count, 1 / count), size=times).astype(np.float64)
+
+
+def _wider(one: Interval, other: Interval) -> Interval:
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+def _rungs(scores: Floats) -> Ints:
     """The place of each score among the unique ones, neighbours merged where there are too many."""
     unique, rung = np.unique(scores, return_inverse=True)
     if len(unique) <= _STEPS:

@@ -38,7 +38,7 @@ def by_hand(audit, truth, eta):
         else:
             memorized = target.log_lira() >= eta
         both = [name for name in scores.index if name in memorized.index]
-        rows.append(pd.DataFrame({"s": scores[both], "m": memorized[both]}, both))
+        rows.append(pd.DataFrame({"s": scores[both], "m": memorized[both], "of": index}, both))
     return pd.concat(rows)
 
 
@@ -47,11 +47,11 @@ def test_pooled_pairs_are_those_of_every_target(audit, truth):
     eta = float(audit.as_target(0).log_lira().median())
     found, pairs = audit.evaluate_pooled("psmi", eta=eta, truth=truth), by_hand(audit, truth, eta)
     assert (found.n, found.n_memorized) == (len(pairs), pairs["m"].sum())
-    alone = roc(pairs["s"], pairs["m"].astype(bool), groups=pairs.index)
+    alone = roc(pairs["s"], pairs["m"].astype(bool), groups=pairs.index, models=pairs["of"])
     assert found.auc == pytest.approx(alone.auc)
     assert found.auc_interval == pytest.approx(alone.auc_interval)
     assert found.at(0.0) == alone.at(0.0)
-    assert f"{len(pairs)} rows of {pairs.index.nunique()} samples" in found.warnings[0]
+    assert f"{len(pairs)} rows of {pairs.index.nunique()} samples and 6 models" in found.warnings[0]
 
 
 def test_some_targets_are_pooled(audit):

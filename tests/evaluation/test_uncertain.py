@@ -100,3 +100,16 @@ def test_bad_probabilities():
     for call, sentence in cases:
         with pytest.raises(ValueError, match=sentence):
             call()
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_probability_of_exactly_1_is_no_error(seed):
+    """Rounding once made the share of other samples at a score fall below 0."""
+    rng = np.random.default_rng(seed)
+    scores, probability = made(200, seed)
+    certain = rng.random(200) < 0.1
+    evaluation = roc(scores, None, np.where(certain, 1.0, probability))
+    low, high = evaluation.auc_interval
+    assert 0 <= low < evaluation.auc < high <= 1
+    steps = np.diff(evaluation.roc[["fpr", "tpr"]].to_numpy(), axis=0)
+    assert (steps >= 0).all()

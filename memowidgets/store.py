@@ -253,7 +253,10 @@ class RunDirectory:
 
     @contextmanager
     def new_tensors(
-        self, name: str, shapes: Mapping[str, tuple[int, ...]]
+        self,
+        name: str,
+        shapes: Mapping[str, tuple[int, ...]],
+        metadata: Mapping[str, str] | None = None,
     ) -> Iterator[dict[str, NDArray[np.float32]]]:
         """float32 arrays of ``<name>.safetensors`` to fill, memory-mapped.
 
@@ -264,7 +267,7 @@ class RunDirectory:
         with _explained(target, self.path):
             _make_private(target.parent)
             with replaced(target) as temporary:
-                arrays = _mapped(temporary, shapes)
+                arrays = _mapped(temporary, shapes, metadata or {})
                 yield arrays
                 for array in arrays.values():
                     cast("np.memmap[Any, Any]", array).flush()
@@ -356,7 +359,9 @@ class RunDirectory:
                     left_over.unlink()
 
 
-def _mapped(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.float32]]:
+def _mapped(
+    file: Path, shapes: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str]
+) -> dict[str, NDArray[np.float32]]:
     """A safetensors file of that many float32 values, its arrays mapped."""
     sizes = [4 * math.prod(shape) for shape in shapes.values()]
     ends = np.cumsum(sizes).tolist()
@@ -364,7 +369,7 @@ def _mapped(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDAr
         name: {"dtype": "F32", "shape": list(shape), "data_offsets": [end - size, end]}
         for (name, shape), size, end in zip(shapes.items(), sizes, ends, strict=True)
     }
-    header = json.dumps(entries).encode()
+    header = json.dumps({"__metadata__": dict(metadata), **entries}).encode()
     header += b" " * (-len(header) % 8)
     with file.open("wb") as out:
         out.write(struct.pack("<Q", len(header)) + header)

@@ -161,7 +161,13 @@ class _Others(ShadowSet):
 
     def __init__(self, audit: Audit, index: int) -> None:
         own = audit._shadows  # noqa: SLF001
-        super().__init__(audit._run, own.key, own._config)  # noqa: SLF001
+        super().__init__(
+            audit._run,  # noqa: SLF001
+            own.key,
+            own._config,  # noqa: SLF001
+            own._precision,  # noqa: SLF001
+            rounds=own._rounds,  # noqa: SLF001
+        )
         self._audit, self._left_out = audit, index
 
     def __len__(self) -> int:

@@ -12,16 +12,19 @@ from memowidgets import evaluation
 from memowidgets.audit import identity, scoring
 from memowidgets.audit.console import shown
 from memowidgets.audit.decisions import kept, true_labels
+from memowidgets.audit.parts.base import device_of
 from memowidgets.audit.parts.evaluated import EvaluatedAudit
 from memowidgets.audit.summary import summary_html
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.models import Model
+from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.training.config import Settings
 from memowidgets.training.design import HeldOut, Members, draw_design
+from memowidgets.training.device import torch_device
 from memowidgets.training.noise import draw_noise
 
 if TYPE_CHECKING:
@@ -61,6 +64,8 @@ class Audit(EvaluatedAudit):
     ------
     ValueError
         If the run directory holds another run; the message names the difference.
+    TypeError
+        If the model can't read the data or the held-out samples.
 
     Notes
     -----
@@ -95,6 +100,11 @@ class Audit(EvaluatedAudit):
             raise TypeError(f"model must be a model of mw.models, not {model!r}")
         if isinstance(seed, bool) or seed != int(seed) or seed < 0:
             raise ValueError(f"seed must be a whole number from 0, not {seed!r}")
+        if not isinstance(data, Dataset):
+            raise TypeError(f"data must be a dataset of mw.data, not {type(data).__name__}")
+        for samples in (data, held_out):
+            if isinstance(samples, Dataset):
+                model.check_data(samples)
         seed = int(seed)
         settings = (training or TrainingConfig()).resolved(model.training_defaults)
         design = draw_design(data, members, held_out, seed)
@@ -102,8 +112,12 @@ class Audit(EvaluatedAudit):
         if aside is not None:
             identity.check_held_out(aside, data, design)
         run = RunDirectory(path)
-        manifest = identity.describe_run(model, data, design, aside, settings, seed)
-        trained_on = draw_noise(data, design.pool, settings.label_noise, seed).applied(data)
+        device = device_of(model, device)
+        precision = resolve_precision(torch_device(device), settings.precision)
+        manifest = identity.describe_run(model, data, design, aside, settings, seed, precision)
+        manifest = identity.continued(run, manifest, device)
+        share, draw = settings.label_noise, manifest.get("noise_draw", 1)
+        trained_on = draw_noise(data, design.pool, share, seed, draw).applied(data)
         identity.settle(run, manifest, trained_on, design)
         self._set_up(run, manifest, model, trained_on, aside, design, device)
 
@@ -160,7 +174,8 @@ class Audit(EvaluatedAudit):
         data, model = identity.reopened(run, manifest, design, data, model, held_out)
         if data is not None:
             share = Settings.read(manifest["training"]).label_noise
-            data = draw_noise(data, design.pool, share, manifest["seed"]).applied(data)
+            draw = manifest.get("noise_draw", 1)
+            data = draw_noise(data, design.pool, share, manifest["seed"], draw).applied(data)
         known = data or identity.read_data(run, manifest)
         return cls._of(run, manifest, model, known, held_out, design, device)
 
@@ -525,7 +540,8 @@ class Audit(EvaluatedAudit):
         """
         self._decision_log.refresh()
         settings, seed = self.training, self._manifest["seed"]
-        noise = draw_noise(self._data, self._design.pool, settings.label_noise, seed)
+        draw = self._manifest.get("noise_draw", 1)
+        noise = draw_noise(self._data, self._design.pool, settings.label_noise, seed, draw)
         return kept(true_labels(self._data, noise), self._decision_log)
 
     def fork(

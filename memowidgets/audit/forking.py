@@ -15,6 +15,7 @@ from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.memorization import log_lira
 from memowidgets.metrics import logit_gap
 from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.config import Settings
 from memowidgets.training.design import Design, follow_design
 from memowidgets.training.learner import Recipe
 from memowidgets.training.target import TargetTraining, start_of
@@ -43,14 +44,16 @@ def forked(parent: Audit, path: str | os.PathLike[str], data: Dataset, start: st
         identity.check_held_out(aside, data, design)
     chosen = _chosen(parent) if start == "prediction" else None
     seed = parent._manifest["seed"]  # noqa: SLF001
+    asked = Settings.read(parent._manifest["training"])  # noqa: SLF001
     manifest = {
-        **identity.describe_run(recipe.model, data, design, aside, parent.training, seed),
+        **identity.describe_run(
+            recipe.model, data, design, aside, asked, seed, recipe.settings.precision
+        ),
         "fork": _described(parent, data, start, chosen),
     }
     run = RunDirectory(path)
     fresh = run.is_empty
-    if not fresh:
-        identity.check_same(run.read_manifest(), manifest, str(run.path))
+    manifest = identity.continued(run, manifest, recipe.device)
     if fresh:  # the manifest comes last: what was killed before it begins again
         Catalogue(run, manifest, len(design.members)).stop = parent._catalogue.stop  # noqa: SLF001
     if chosen is not None and (fresh or not run.has(start_of(chosen.name))):

@@ -12,15 +12,18 @@ from typing import Any
 import numpy as np
 
 from memowidgets import data as data_room
+from memowidgets.audit.precisions import settled_precision
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.models import CausalLM, ConvNet, LoRA, Model, WideResNet
 from memowidgets.network import without_the_hub
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design
+from memowidgets.training.noise import NOISE_DRAW
 
 __all__ = [
     "check_same",
+    "continued",
     "describe_run",
     "held_out_digest",
     "read_data",
@@ -43,6 +46,7 @@ _MODELS: dict[str, Callable[..., Model]] = {
     "CausalLM.from_scratch": CausalLM.from_scratch,
     "CausalLM.from_pretrained": lambda _data, **settings: _pretrained(**settings),
 }
+_SETTLED = ("training", "precision", "noise_draw")  # once for all, when a run is made
 _LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 
 
@@ -53,6 +57,7 @@ def describe_run(
     held_out: Dataset | None,
     settings: Settings,
     seed: int,
+    precision: str | None = None,
 ) -> dict[str, Any]:
     """The manifest of a run: hashes, seeds, versions, ids; never a sample."""
     module_layers = _layer_names(model, data)
@@ -62,6 +67,8 @@ def describe_run(
         "model_source": model.source,
         "layers": list(module_layers),
         "training": settings.described(),
+        **({} if precision is None else {"precision": precision}),
+        **({"noise_draw": NOISE_DRAW} if settings.label_noise else {}),
         "data": {
             "n": len(data),
             "class_names": list(data.class_names),
@@ -113,9 +120,7 @@ def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -
     differences = [
         *_data_differences(stored, given),
         *_field_differences("model", stored["model"], given["model"]),
-        *_field_differences(
-            "training", Settings.read(stored["training"]).described(), given["training"]
-        ),
+        *_field_differences("training", *_trainings(stored, given)),
         *_plain_differences(stored, given),
     ]
     if differences:
@@ -123,6 +128,25 @@ def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -
             f"{path} holds another run: {'; '.join(differences)}. Choose another path, or give "
             "what the run was made with"
         )
+
+
+def continued(run: RunDirectory, manifest: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """The manifest of a run with what the run that a directory holds already has settled.
+
+    Raises
+    ------
+    ValueError
+        If the directory holds another run; the message names the difference.
+    StoreError
+        If its manifest can't be read.
+    """
+    if run.is_empty:
+        return dict(manifest)
+    stored = run.read_manifest()
+    known = {**stored, "precision": settled_precision(run, stored, device)}
+    check_same(known, manifest, str(run.path))
+    others = {key: value for key, value in manifest.items() if key not in _SETTLED}
+    return others | {key: stored[key] for key in _SETTLED if key in stored}
 
 
 def settle(
@@ -142,6 +166,17 @@ def settle(
     check_same(run.read_manifest(), manifest, str(run.path))
     if not run.has("design"):
         write_design(run, trained_on, design)
+
+
+def _trainings(
+    stored: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of two runs; "auto" stands for what the stored run has settled."""
+    there, here = Settings.read(stored["training"]).described(), dict(given["training"])
+    there["precision"] = stored.get("precision", there["precision"])
+    if here["precision"] == "auto":
+        here["precision"] = there["precision"]
+    return there, here
 
 
 def write_design(run: RunDirectory, data: Dataset, design: Design) -> None:

@@ -100,7 +100,7 @@ def export(
         name = str(place.relative_to(source.path).with_suffix(""))
         run.write_tensors(name, *_gaps_of(source.read_tensors(name)))
     for name in source.names("forward"):
-        run.write_tensors(f"forward/{name}", _kept(source, name, states.get(name, ())))
+        run.write_tensors(f"forward/{name}", *_kept(source, name, states.get(name, ())))
     manifest = source.read_manifest()
     manifest["data"]["source"] = manifest["model_source"] = None
     run.write_manifest({**manifest, "recording": dict(about)})
@@ -112,13 +112,16 @@ def _gaps_of(shadow: Tensors) -> tuple[dict[str, Any], dict[str, str]]:
     return {n: np.array(shadow[n]) for n in shadow if not n.startswith(heavy)}, shadow.metadata
 
 
-def _kept(source: RunDirectory, name: str, layers: tuple[str, ...]) -> dict[str, Any]:
+def _kept(
+    source: RunDirectory, name: str, layers: tuple[str, ...]
+) -> tuple[dict[str, Any], dict[str, str]]:
     made = source.read_tensors(f"forward/{name}")
-    return {
+    kept = {
         key: np.array(made[key], dtype=np.float16 if key.startswith("layer.") else None)
         for key in made
         if not key.startswith("layer.") or key.removeprefix("layer.") in layers
     }
+    return kept, made.metadata
 
 
 def _copy(path: Path, place: Path) -> None:

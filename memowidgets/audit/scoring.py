@@ -17,6 +17,7 @@ from memowidgets.metrics import PSMI, Mahalanobis, logit_gap
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.forward import Allocate, Forward
+from memowidgets.training.made_in import are_rounded
 
 __all__ = ["METRICS", "Metric", "Pass", "Scores", "score_pass"]
 
@@ -59,10 +60,12 @@ class Pass:
         Where it is.
     checkpoint : str
         Name of the checkpoint.
+    precision : str
+        In which the pass is made; one of another is refused. Empty: not checked.
     """
 
-    def __init__(self, run: RunDirectory, checkpoint: str) -> None:
-        self._run, self.checkpoint = run, checkpoint
+    def __init__(self, run: RunDirectory, checkpoint: str, precision: str = "") -> None:
+        self._run, self.checkpoint, self._precision = run, checkpoint, precision
 
     @property
     def exists(self) -> bool:
@@ -73,17 +76,20 @@ class Pass:
         """Keep what a module said of the members."""
         layers = {f"layer.{name}": values for name, values in seen.layers.items()}
         self._run.write_tensors(
-            self._name, {"logits": seen.logits, "losses": seen.losses, **layers}
+            self._name,
+            {"logits": seen.logits, "losses": seen.losses, **layers},
+            {"precision": seen.precision},
         )
 
     @contextmanager
     def filling(self) -> Iterator[Allocate]:
         """Let a pass write straight into the file; it is there once the block ends well."""
+        made_in = {"precision": self._precision}
         with ExitStack() as stack:
 
             @lru_cache(maxsize=1)  # a pass that ran out of memory begins again in smaller batches
             def allocate(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Any:
-                return stack.enter_context(self._run.new_tensors(self._name, dict(shapes)))
+                return stack.enter_context(self._run.new_tensors(self._name, dict(shapes), made_in))
 
             yield lambda shapes: allocate(tuple(shapes.items()))
 
@@ -122,7 +128,17 @@ class Pass:
         return f"forward/{self.checkpoint}"
 
     def _tensors(self) -> Tensors:
-        return self._run.read_tensors(self._name)
+        kept = self._run.read_tensors(self._name)
+        found = kept.metadata.get("precision") or self._precision
+        if self._precision == "float32" and "precision" not in kept.metadata:
+            found = "bfloat16" if are_rounded(kept["logits"], gaps=False) else found
+        if self._precision and found != self._precision:
+            raise StoreError(
+                f"{self._run.path / self._name}.safetensors was computed in {found}, and "
+                f"{self.checkpoint} was trained in {self._precision}: delete the file, and the "
+                "pass is made again"
+            )
+        return kept
 
 
 def score_pass(

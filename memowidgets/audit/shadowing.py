@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.catalogue import Catalogue
 from memowidgets.audit.identity import config_digest
+from memowidgets.audit.precisions import rounds_logits
 from memowidgets.data import Dataset
 from memowidgets.store import RunDirectory
 from memowidgets.training.design import Design, ShadowDesign, audited_samples
@@ -103,28 +104,27 @@ def make_job(
     )
 
 
-def current_set(run: RunDirectory) -> ShadowSet:
+def current_set(run: RunDirectory, precision: str = "") -> ShadowSet:
     """The set of shadow models that `use_set` chose last; random halves where it never did."""
     kept = (run.path / _CHOICE).exists()
     key = str(run.read_json(_CHOICE)["key"]) if kept else "halves"
-    return ShadowSet(run, key, config_digest(run.read_manifest()))
+    return _set(run, key, precision)
 
 
-def use_set(run: RunDirectory, key: str) -> ShadowSet:
+def use_set(run: RunDirectory, key: str, precision: str = "") -> ShadowSet:
     """Take the truth from the shadow models of this design from now on.
 
     A recording is not written to: there the choice is the caller's to remember.
     """
     if key != current_set(run).key and not run.read_only:
         run.write_json(_CHOICE, {"key": key})
-    return ShadowSet(run, key, config_digest(run.read_manifest()))
+    return _set(run, key, precision)
 
 
 def shadow_sets(run: RunDirectory) -> dict[str, ShadowSet]:
     """Sets with at least one shadow model, by key."""
-    digest = config_digest(run.read_manifest())
     folders = sorted(p.name for p in (run.path / "shadows").glob("*") if p.is_dir())
-    found = {key: ShadowSet(run, key, digest) for key in ("halves", *folders)}
+    found = {key: _set(run, key, "") for key in ("halves", *folders)}
     return {key: kept for key, kept in found.items() if len(kept)}
 
 
@@ -143,6 +143,11 @@ def set_of_design(run: RunDirectory, design: str) -> ShadowSet:
     there = ", ".join(f"{key!r} ({len(kept)})" for key, kept in sets.items()) or "none yet"
     what = f"{len(named)} sets of shadow models are" if named else "no set of shadow models is"
     raise ValueError(f"{what} of the design {design!r}; there are {there}")
+
+
+def _set(run: RunDirectory, key: str, precision: str) -> ShadowSet:
+    manifest = run.read_manifest()
+    return ShadowSet(run, key, config_digest(manifest), precision, rounds=rounds_logits(manifest))
 
 
 def _forward(

@@ -10,9 +10,11 @@ from typing import Any
 
 from memowidgets.data.questions import LETTERS
 from memowidgets.data.rows import Cells, Row, read_csv_cells
+from memowidgets.visible import visible
 
 __all__ = ["read_csv_rows"]
 
+_MOST_CHARACTERS, _MOST_COLUMNS = 40, 12  # of the header, in an error
 _KEYS = ("question", "choices", "answer", "id", "attributes")
 
 
@@ -62,7 +64,7 @@ def _by_number(mapping: Mapping[str, Any]) -> bool:
 def _located(mapping: Mapping[str, Any], header: Sequence[str], path: Path) -> _Columns:
     twice = [name for name in header if header.count(name) > 1]
     if twice:
-        raise ValueError(f"{path}: the column {twice[0]!r} stands twice in the header")
+        raise ValueError(f"{path}: the column {_short(twice[0])} stands twice in the header")
     choices = _as_list(mapping.get("choices", _default_choices(header)))
     question = _position(mapping.get("question", "question"), "question", header, path)
     answer = _position(mapping.get("answer", "answer"), "answer", header, path)
@@ -103,9 +105,21 @@ def _position(column: str | int, what: str, header: Sequence[str], path: Path) -
     if column not in header:
         raise ValueError(
             f"{path} has no column {column!r} for {what!r}; its columns: "
-            f"{', '.join(map(repr, header))}. Say which is which with columns={{{what!r}: …}}"
+            f"{_listed(header)}. Say which is which with columns={{{what!r}: …}}, by number if "
+            "the first line is not a header"
         )
     return header.index(column)
+
+
+def _listed(header: Sequence[str]) -> str:
+    """The first columns, each short: without a header they are the texts of a sample."""
+    more = len(header) - _MOST_COLUMNS
+    names = ", ".join(map(_short, header[:_MOST_COLUMNS]))
+    return f"{names} and {more} more" if more > 0 else names
+
+
+def _short(name: str) -> str:
+    return f"'{visible(name, most=_MOST_CHARACTERS)}'"
 
 
 def _row(line: Cells, columns: _Columns, width: int) -> Row:

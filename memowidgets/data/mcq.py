@@ -30,7 +30,13 @@ from memowidgets.data.prompts import (
     label_gap,
     render,
 )
-from memowidgets.data.questions import LETTERS, Question, checked_questions, checked_texts
+from memowidgets.data.questions import (
+    LETTERS,
+    Question,
+    checked_questions,
+    checked_texts,
+    short,
+)
 from memowidgets.data.rows import Row, read_jsonl, rows_of_table
 
 __all__ = ["Duplicates", "MCQDataset", "MCQSample"]
@@ -546,8 +552,8 @@ class MCQDataset(Dataset):
         for i, value in enumerate(values):
             if value not in position:
                 raise ValueError(
-                    f"the question {str(self.ids[i])!r} has {by!r} {value!r}, which is none of the "
-                    f"options {', '.join(map(repr, names))}"
+                    f"the question {str(self.ids[i])!r} has {by!r} {short(value)}, which is none of "
+                    f"the options {', '.join(map(short, names))}"
                 )
         labels = np.array([position[value] for value in values], dtype=np.int64)
         data = replace(

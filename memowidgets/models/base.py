@@ -72,6 +72,24 @@ class Model(abc.ABC):
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Names of the layers whose output is a representation, first to last."""
 
+    def check_data(self, data: Dataset) -> None:  # noqa: B027 - some models read any
+        """Refuse a dataset that the model can't read; the message names one that it can.
+
+        Raises
+        ------
+        TypeError
+            If `data` is of another kind.
+        """
+
+    def feeder_at(
+        self,
+        data: Dataset,
+        device: torch.device,
+        precision: str,  # noqa: ARG002 - for models that keep the output of frozen layers
+    ) -> Callable[[NDArray[Any]], Any]:
+        """As `feeder`, for passes at a precision."""
+        return self.feeder(data, device)
+
     def skeleton(self, data: Dataset) -> nn.Module:
         """The same module without weights: its names and shapes."""
         import torch
@@ -151,9 +169,11 @@ class Model(abc.ABC):
         """The context in which forward passes run at a precision."""
         import torch
 
-        from memowidgets.models.precision import uses_bfloat16
+        from memowidgets.models.precision import check_available, resolve_precision
 
-        enabled = uses_bfloat16(device, precision)
+        used = resolve_precision(device, precision)
+        check_available(device, used)
+        enabled = used == "bfloat16"
         return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from memowidgets.data import Dataset
 from memowidgets.models.base import Model
 from memowidgets.models.encoding import Encoded, Questions, encode
-from memowidgets.models.lora import LoRA, blocks_of, quiet_peft
+from memowidgets.models.lora import LoRA, adapter_weights, blocks_of, quiet_peft
 
 if TYPE_CHECKING:
     import os
@@ -189,7 +189,14 @@ class CausalLM(Model):
         Returns
         -------
         CausalLM
+
+        Raises
+        ------
+        TypeError
+            If it is not a causal language model of transformers: it has no head over its
+            vocabulary, or an encoder.
         """
+        _check_causal(model)
         identity = {"weights": _digest_of(model)}
         made = _Given(copy.deepcopy(model).cpu())
         return cls(
@@ -235,6 +242,10 @@ class CausalLM(Model):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _encoded=WeakKeyDictionary())
 
+    def check_data(self, data: Dataset) -> None:
+        """Refuse a dataset that holds no questions."""
+        _questions(data)
+
     def settings(self) -> dict[str, Any]:
         """The recipe's own numbers, as they are shown and hashed."""
         lora = None if self._lora is None else {**vars(self._lora)}
@@ -262,16 +273,23 @@ class CausalLM(Model):
 
     def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:
         """The module on a device, its frozen weights in the dtype that pays off there."""
-        from memowidgets.models.precision import uses_bfloat16
+        from memowidgets.models.precision import resolve_precision
         from memowidgets.models.pretrained import placed
 
         wanted = precision if self._dtype == "auto" else self._dtype
-        return placed(module, device, bfloat16=uses_bfloat16(device, wanted))
+        bfloat16 = resolve_precision(device, wanted) == "bfloat16"
+        return placed(module, device, bfloat16=bfloat16)
 
     def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Any]:
         """A function from positions to padded token ids on the device."""
+        return self.feeder_at(data, device, "auto")
+
+    def feeder_at(
+        self, data: Dataset, device: torch.device, precision: str
+    ) -> Callable[[NDArray[Any]], Any]:
+        """As `feeder`; the output of frozen blocks is computed at the precision."""
         encoded = self._encode(data)
-        prefix = self._prefix(encoded, device) if self._first else None
+        prefix = self._prefix(encoded, device, precision) if self._first else None
 
         def feed(positions: NDArray[Any]) -> dict[str, Tensor]:
             batch = encoded.batch(positions, device)
@@ -290,18 +308,21 @@ class CausalLM(Model):
         """Logits of the options, −inf for those a question lacks; the loss over all words."""
         from torch.nn.functional import cross_entropy
 
+        from memowidgets.models.exact_head import head_in_float32
+
         capture = self._kept is not None
         entry = module.__dict__.get(_ENTRY)  # others' modules have none
         if entry is not None:
             entry.states = inputs["states"]
-        answer = module(
-            input_ids=inputs["input_ids"],
-            attention_mask=inputs["attention_mask"],
-            position_ids=inputs["position_ids"],
-            use_cache=False,
-            logits_to_keep=1,
-            output_hidden_states=capture,
-        )
+        with head_in_float32(cast("Any", module).get_output_embeddings()):
+            answer = module(
+                input_ids=inputs["input_ids"],
+                attention_mask=inputs["attention_mask"],
+                position_ids=inputs["position_ids"],
+                use_cache=False,
+                logits_to_keep=1,
+                output_hidden_states=capture,
+            )
         words = answer.logits[:, -1].float()
         if self._kept is not None:
             names = self.layer_names(module)
@@ -331,9 +352,7 @@ class CausalLM(Model):
         """The weights that are trained: the adapters', named as peft does, where there are some."""
         if self._lora is None:
             return {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
-        from peft import get_peft_model_state_dict
-
-        return dict(get_peft_model_state_dict(cast("PeftModel", module)))
+        return adapter_weights(module, "default")
 
     def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
         """Take over trained weights; the frozen ones stay."""
@@ -361,24 +380,27 @@ class CausalLM(Model):
     def _adapted(self, model: nn.Module) -> nn.Module:
         return model if self._lora is None else self._lora.wrap(model)
 
-    def _prefix(self, encoded: Encoded, device: torch.device) -> Prefix:
+    def _prefix(self, encoded: Encoded, device: torch.device, precision: str) -> Prefix:
+        from memowidgets.models.precision import resolve_precision
         from memowidgets.models.prefix import Prefix
 
+        used = resolve_precision(device, precision)
         content = [
             self.settings(),
             _stamp(self._config),
             self._first,
+            used,
             *(tokens.tolist() for tokens in encoded.ids),
         ]
         key = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:16]
         prefix = Prefix(key, encoded, self._config.get_text_config().hidden_size)
-        with self.autocast(device, "auto"):
-            prefix.ensure(lambda: self._frozen(device), self._first, device)
+        with self.autocast(device, used):
+            prefix.ensure(lambda: self._frozen(device, used), self._first, device)
         return prefix
 
-    def _frozen(self, device: torch.device) -> nn.Module:
+    def _frozen(self, device: torch.device, precision: str) -> nn.Module:
         """The model as it was before any training, on a device."""
-        return self.placed(self._load().requires_grad_(requires_grad=False), device, "auto")
+        return self.placed(self._load().requires_grad_(requires_grad=False), device, precision)
 
     def _encode(self, data: Dataset) -> Encoded:
         if data not in self._encoded:
@@ -434,6 +456,26 @@ def _n_blocks(config: Any) -> int:
     return int(config.get_text_config().num_hidden_layers)
 
 
+def _check_causal(model: Any) -> None:
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    name = type(base).__name__
+    config, head = getattr(base, "config", None), getattr(base, "get_output_embeddings", None)
+    if config is None or head is None:
+        what = "is not a model of transformers"
+    elif head() is None:
+        what = "has no head over its vocabulary"
+    elif getattr(config, "is_encoder_decoder", False):
+        what = "has an encoder"
+    elif name.endswith("ForMaskedLM"):
+        what = "predicts masked words, not the next one"
+    else:
+        return
+    raise TypeError(
+        f"CausalLM.from_model needs a causal language model, and {name} {what}: load it with "
+        "AutoModelForCausalLM.from_pretrained"
+    )
+
+
 def _from_config(config: Any) -> nn.Module:
     from transformers import AutoModelForCausalLM
 
@@ -442,7 +484,10 @@ def _from_config(config: Any) -> nn.Module:
 
 def _questions(data: Dataset) -> Questions:
     if not hasattr(data, "prompts"):
-        raise TypeError(f"this model answers questions; {type(data).__name__} holds none")
+        raise TypeError(
+            f"CausalLM answers multiple-choice questions, and {type(data).__name__} holds none: "
+            "pass an MCQDataset, or a model that reads these data"
+        )
     return cast("Questions", data)
 
 

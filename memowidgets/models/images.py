@@ -26,6 +26,10 @@ class ImageModel(Model):
     version: str | None = "1"
     channels_last: bool = False
 
+    def check_data(self, data: Dataset) -> None:
+        """Refuse a dataset that holds no images."""
+        images_of(data)
+
     def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Tensor]:
         """A function from positions to images of shape (batch, channels, height, width)."""
         import torch
@@ -57,10 +61,16 @@ class ImageModel(Model):
         return _shifted(inputs) if "crop" in augment else inputs
 
     def outputs(self, module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
+        """Logits of shape (batch, classes) and the cross-entropy of each label, (batch,).
+
+        A layer named ``classifier`` is computed in float32 at any precision.
+        """
         from torch.nn.functional import cross_entropy
 
-        logits = module(inputs).float()
+        from memowidgets.models.exact_head import head_in_float32
+
+        with head_in_float32(getattr(module, "classifier", None)):
+            logits = module(inputs).float()
         return logits, cross_entropy(logits, labels, reduction="none")
 
 
@@ -199,5 +209,8 @@ def _convolution(inputs: int, outputs: int) -> nn.Module:
 def images_of(data: Dataset) -> NDArray[np.uint8]:
     """The images of a dataset, (n, height, width, channels); an error where it holds none."""
     if not isinstance(data, ImageDataset):
-        raise TypeError(f"this model classifies images; {type(data).__name__} holds none")
+        raise TypeError(
+            f"this model classifies images, and {type(data).__name__} holds none: pass an "
+            "ImageDataset, or a model that reads these data, such as CausalLM for an MCQDataset"
+        )
     return data.images

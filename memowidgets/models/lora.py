@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["LoRA", "blocks_of", "quiet_peft"]
+__all__ = ["LoRA", "adapter_weights", "blocks_of", "quiet_peft"]
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,27 @@ def quiet_peft() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
         yield
+
+
+def adapter_weights(model: Any, name: str) -> dict[str, Any]:
+    """What is trained of a peft model, as peft names it; the hub is never asked.
+
+    peft's own way to find out whether the vocabulary was resized is to ask the hub for the base
+    model's configuration. Embeddings that are not trained are those of the base model.
+    """
+    from peft import get_peft_model_state_dict
+
+    embeddings = [model.get_input_embeddings(), model.get_output_embeddings()]
+    trained = any(
+        parameter.requires_grad and "lora_" not in key
+        for layer in embeddings
+        if layer is not None
+        for key, parameter in layer.named_parameters()
+    )
+    with quiet_peft():
+        return dict(
+            get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=trained)
+        )
 
 
 def blocks_of(model: nn.Module) -> tuple[str, nn.ModuleList]:

@@ -1,20 +1,32 @@
-"""Whether bfloat16 pays off on a device."""
+"""In which precision matrices are multiplied: what was asked for, and what a device does."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["PRECISIONS", "runs_bfloat16", "uses_bfloat16"]
+__all__ = [
+    "COMPUTED",
+    "PRECISIONS",
+    "check_available",
+    "resolve_precision",
+    "runs_bfloat16",
+    "used_precision",
+]
 
-PRECISIONS = ("auto", "float32", "bfloat16")
+COMPUTED = ("float32", "bfloat16")
+PRECISIONS = ("auto", *COMPUTED)
 
 
-def uses_bfloat16(device: torch.device, precision: str) -> bool:
-    """Whether matrices are multiplied in bfloat16 at a precision of `PRECISIONS`."""
-    return precision == "bfloat16" or (precision == "auto" and runs_bfloat16(device))
+def resolve_precision(device: torch.device, precision: str) -> str:
+    """Return the precision of `COMPUTED` that one of `PRECISIONS` means on a device."""
+    if precision != "auto":
+        return precision
+    return "bfloat16" if runs_bfloat16(device) else "float32"
 
 
 def runs_bfloat16(device: torch.device) -> bool:
@@ -29,3 +41,49 @@ def runs_bfloat16(device: torch.device) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     has_tiles = getattr(torch.cpu, "_is_amx_tile_supported", None)
     return device.type == "cpu" and has_tiles is not None and bool(has_tiles())
+
+
+def check_available(device: torch.device, precision: str) -> None:
+    """Refuse a precision that can't be computed on a device.
+
+    Raises
+    ------
+    ValueError
+        If the precision is not one of `COMPUTED`, or torch has no autocast for the device.
+    """
+    import torch
+
+    if precision not in COMPUTED:
+        raise ValueError(
+            f"an audit can't compute in {precision!r}, only in {' or '.join(COMPUTED)}"
+        )
+    if precision != "float32" and not torch.amp.is_autocast_available(device.type):
+        raise ValueError(
+            f"the device {device} can't compute in {precision}, the precision of this run: "
+            'pass device="cpu"'
+        )
+
+
+@contextmanager
+def used_precision(model: Any) -> Iterator[list[str]]:
+    """While open, every pass of a language model leaves the name of its precision in the list.
+
+    That is the dtype of an autocast that is active inside of the model's own forward; without one,
+    the dtype of most of its weights.
+    """
+    import torch
+
+    found: list[str] = []
+    weights = [p.dtype for p in model.parameters() if p.is_floating_point()]
+    device = next(model.parameters()).device.type
+
+    def note(*_: object) -> None:
+        active = torch.is_autocast_enabled(device)
+        dtype = torch.get_autocast_dtype(device) if active else max(weights, key=weights.count)
+        found.append(str(dtype).removeprefix("torch."))
+
+    hook = model.get_input_embeddings().register_forward_pre_hook(note)
+    try:
+        yield found
+    finally:
+        hook.remove()

@@ -55,6 +55,11 @@ class TorchClassifier(ImageModel):
 
     Notes
     -----
+    In bfloat16 the whole module runs under autocast, its last layer too, so that logits have 8
+    significant bits and the logit gaps of many samples are equal. A module that calls its
+    last layer on ``x.float()`` inside of ``torch.autocast(x.device.type, enabled=False)`` avoids
+    that, as does ``precision="float32"``. The networks of memowidgets compute theirs in float32.
+
     Any optimizer and schedule: ``TrainingConfig(optimizer=lambda p: …, schedule=lambda done: …)``.
 
     Examples

@@ -5,8 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-__all__ = ["cpu_threads", "device_status", "resolve_device"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["cpu_threads", "device_status", "resolve_device", "torch_device"]
 
 _GIB = 2**30
 
@@ -44,6 +48,13 @@ def resolve_device(name: str) -> str:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {name!r} was asked for, but torch finds no CUDA GPU here")
     return str(device)
+
+
+def torch_device(name: str) -> torch.device:
+    """The device of a name that `resolve_device` gave."""
+    import torch
+
+    return torch.device(name)
 
 
 def device_status(name: str) -> str:

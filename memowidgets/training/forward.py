@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models import Model
+from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
 from memowidgets.training.device import cpu_threads
 from memowidgets.training.seeds import preserved
@@ -40,11 +41,14 @@ class Forward:
         The training loss of each sample's label, in nats.
     layers : dict of array of shape (n, values), float32
         The representation after each layer, by name; empty unless captured.
+    precision : str
+        In which matrices were multiplied: "float32" or "bfloat16".
     """
 
     logits: FloatArray
     losses: FloatArray
     layers: dict[str, FloatArray]
+    precision: str = "float32"
 
     def accuracy(self, labels: NDArray[np.int64]) -> float:
         """Share of the samples whose largest logit is the label's."""
@@ -80,7 +84,8 @@ def forward(
     """
     import torch
 
-    feed = model.feeder(data, device)
+    precision = resolve_precision(device, precision)
+    feed = model.feeder_at(data, device, precision)
     order = _by_length(model.lengths(data), positions)
     size = model.forward_batch
     places = [order[i : i + size] for i in range(0, len(order), size)]
@@ -109,7 +114,7 @@ def forward(
         module.train(training)
     _check_finite(filled["losses"])
     layers = {k.removeprefix(_LAYER): v for k, v in filled.items() if k.startswith(_LAYER)}
-    return Forward(filled["logits"], filled["losses"], layers)
+    return Forward(filled["logits"], filled["losses"], layers, precision)
 
 
 def _in_memory(shapes: Shapes) -> dict[str, FloatArray]:

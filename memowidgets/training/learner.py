@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models import Model
+from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
 from memowidgets.training.config import OPTIMIZERS, Settings, lost_function
 from memowidgets.training.device import cpu_threads
 from memowidgets.training.forward import Allocate, Forward, forward
-from memowidgets.training.seeds import RandomStates, derived_seed
+from memowidgets.training.seeds import RandomStates, epoch_seed
 
 if TYPE_CHECKING:
     import torch
@@ -82,15 +83,16 @@ class Learner:
         self.recipe, self.members, self.seed = recipe, members, seed
         self.step = 0
         self._device = torch.device(recipe.device)
+        self.precision = resolve_precision(self._device, recipe.settings.precision)
         self._random = RandomStates(seed)
         with self._random.active():
             built = recipe.model.build(recipe.data)
             self.module = _with_room(
-                lambda: recipe.model.placed(built, self._device, recipe.settings.precision)
+                lambda: recipe.model.placed(built, self._device, self.precision)
             )
         self._optimizer = _optimizer(self.module, recipe.settings)
         self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
-        self._feed = recipe.model.feeder(recipe.data, self._device)
+        self._feed = recipe.model.feeder_at(recipe.data, self._device, self.precision)
         self._labels = torch.from_numpy(recipe.data.labels).to(self._device)
         self._batch_size = recipe.settings.batch_size
         self._said = False
@@ -121,7 +123,7 @@ class Learner:
             self.module,
             data if data is not None else self.recipe.data,
             device=self._device,
-            precision=self.recipe.settings.precision,
+            precision=self.precision,
             capture=capture,
             progress=progress,
         )
@@ -187,7 +189,7 @@ class Learner:
         for start in range(0, len(samples), self._batch_size):
             batch = samples[start : start + self._batch_size]
             labels = self._labels[torch.from_numpy(batch).to(self._device)]
-            with self.recipe.model.autocast(self._device, settings.precision):
+            with self.recipe.model.autocast(self._device, self.precision):
                 inputs = self.recipe.model.augmented(self._feed(batch), settings.augment)
                 with self._told_of_single(batch):
                     _, losses = self.recipe.model.outputs(self.module, inputs, labels)
@@ -239,7 +241,7 @@ class Learner:
         size = self.recipe.settings.batch_size * self.recipe.settings.accumulate
         epoch, index = divmod(self.step, self.recipe.settings.steps_per_epoch(len(self.members)))
         if self._order is None or self._order[0] != epoch:
-            rng = np.random.default_rng(derived_seed(self.seed, epoch))
+            rng = np.random.default_rng(epoch_seed(self.seed, epoch))
             self._order = (epoch, rng.permutation(self.members))
         return self._order[1][index * size : (index + 1) * size]
 

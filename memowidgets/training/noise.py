@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from memowidgets.data import Dataset
 from memowidgets.training.seeds import derived_seed
 
-__all__ = ["LabelNoise", "draw_noise"]
+__all__ = ["NOISE_DRAW", "LabelNoise", "draw_noise"]
 
 _NOISE_STREAM = 5
+NOISE_DRAW = 2  # 1 fell on canaries too
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,16 @@ class LabelNoise:
         return data.with_labels(labels)
 
 
-def draw_noise(data: Dataset, pool: NDArray[np.int64], share: float, seed: int) -> LabelNoise:
+def draw_noise(
+    data: Dataset,
+    pool: NDArray[np.int64],
+    share: float,
+    seed: int,
+    draw: int = NOISE_DRAW,
+) -> LabelNoise:
     """Flip a share of the pool's labels to another of the sample's own classes, drawn evenly.
+
+    Canaries keep their label, which is wrong on purpose: the share is of the pool's other samples.
 
     Parameters
     ----------
@@ -52,8 +61,12 @@ def draw_noise(data: Dataset, pool: NDArray[np.int64], share: float, seed: int) 
         From 0 to below 1; the paper's reference code takes 0.033.
     seed : int
         Of the draw.
+    draw : int
+        Which way to draw, as the run's manifest says: 1 of runs from before canaries were spared.
     """
     rng = np.random.default_rng(derived_seed(seed, _NOISE_STREAM))
+    if draw > 1 and data.canaries is not None:
+        pool = pool[~data.canaries[pool]]
     positions = np.sort(rng.choice(pool, size=round(share * len(pool)), replace=False))
     n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[positions]
     shift = rng.integers(1, n_classes)

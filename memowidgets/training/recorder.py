@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models import CausalLM
+from memowidgets.models.precision import used_precision
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import spread_checkpoints
+from memowidgets.training.course import COURSE, Course, read_course
 from memowidgets.training.design import Design
 from memowidgets.training.forward import Forward, forward
 from memowidgets.training.learner import Recipe
@@ -28,35 +30,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 __all__ = ["Course", "Recorder", "check_whole", "read_course"]
-
-_COURSE = "trainer.json"
-
-
-@dataclass(frozen=True)
-class Course:
-    """How a training outside runs, as its run directory remembers it.
-
-    Attributes
-    ----------
-    steps_per_epoch, total_steps : int
-        Optimizer steps in a pass over the members, and in the whole training.
-    weights : dict of str to str
-        A digest of what is trained, by checkpoint: to know a training when it comes again.
-    """
-
-    steps_per_epoch: int
-    total_steps: int
-    weights: dict[str, str] = field(default_factory=dict)
-
-
-def read_course(run: RunDirectory) -> Course | None:
-    """The course of a training outside; None where the audit trains its target itself."""
-    if not (run.path / _COURSE).exists():
-        return None
-    try:
-        return Course(**run.read_json(_COURSE))
-    except TypeError as error:
-        raise StoreError(f"{run.path / _COURSE} is broken: {error}") from None
 
 
 class Recorder:
@@ -214,16 +187,18 @@ class Recorder:
         *,
         capture: bool = False,
     ) -> Forward:
-        return forward(
-            self._recipe.model,
-            module,
-            data,
-            positions,
-            next(module.parameters()).device,
-            "float32",  # an autocast of the training's own is in the module's forward already
-            capture=capture,
-            progress=progress,
-        )
+        with used_precision(module) as used:
+            seen = forward(
+                self._recipe.model,
+                module,
+                data,
+                positions,
+                next(module.parameters()).device,
+                "float32",  # an autocast of the training's own is in the module's forward already
+                capture=capture,
+                progress=progress,
+            )
+        return replace(seen, precision=used[-1])
 
     def _write_weights(self, module: nn.Module, name: str) -> None:
         file, weights, config = _kept_weights(module)
@@ -242,11 +217,11 @@ class Recorder:
     def _course(self) -> Course:
         course = read_course(self._run)
         if course is None:
-            raise StoreError(f"{self._run.path} has lost its {_COURSE} while it was recorded")
+            raise StoreError(f"{self._run.path} has lost its {COURSE} while it was recorded")
         return course
 
     def _write(self, course: Course) -> None:
-        self._run.write_json(_COURSE, dataclasses.asdict(course))
+        self._run.write_json(COURSE, dataclasses.asdict(course))
 
     def _check_blocks(self, module: nn.Module) -> None:
         found = self._recipe.model.layer_names(module)
@@ -326,19 +301,12 @@ def _kept_weights(module: nn.Module) -> tuple[str, dict[str, Tensor], dict[str, 
     adapter = getattr(module, "active_adapter", None)
     if not hasattr(module, "get_base_model") or not isinstance(adapter, str):
         return "weights", _trained(module), None
-    from peft import get_peft_model_state_dict
-
-    from memowidgets.models.lora import quiet_peft
+    from memowidgets.models.lora import adapter_weights
 
     peft: Any = module
-    with quiet_peft():
-        weights = get_peft_model_state_dict(
-            peft,
-            adapter_name=adapter,
-            save_embedding_layers=False,  # else peft may ask the hub what the vocabulary was
-        )
+    weights = adapter_weights(peft, adapter)
     config = {**peft.peft_config[adapter].to_dict(), "inference_mode": True}
-    return "adapter_model", dict(weights), json.loads(json.dumps(config, default=_plain))
+    return "adapter_model", weights, json.loads(json.dumps(config, default=_plain))
 
 
 def _plain(value: Any) -> Any:

@@ -12,20 +12,45 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RandomStates", "derived_seed", "preserved"]
+__all__ = ["RandomStates", "derived_seed", "epoch_seed", "preserved"]
 
+# SeedSequence takes [0, 4, 0] for [0, 4]. The streams that runs on disk were drawn from keep their
+# seeds, each at the one length of path at which it is used; any other path has seeds of its own.
+_LENGTHS = {0: 1, 1: 1, 2: 2, 3: 1, 4: 2, 5: 1, 6: 2}
 _ONE_AT_A_TIME = threading.RLock()  # the generators belong to the whole process
 
 
 def derived_seed(seed: int, *path: int) -> int:
-    """An independent 32-bit seed for each path below a seed.
+    """Return an independent 32-bit seed for each path below a seed.
+
+    Parameters
+    ----------
+    seed : int
+        From 0.
+    path : int
+        From 0 to 2³² − 1 each: a stream, and numbers within it.
 
     Examples
     --------
     >>> derived_seed(0, 1) == derived_seed(0, 1), derived_seed(0, 1) == derived_seed(0, 2)
     (True, False)
+    >>> derived_seed(0, 4, 0) == derived_seed(0, 4)
+    False
     """
-    return int(np.random.SeedSequence([seed, *path]).generate_state(1)[0])
+    if any(not 0 <= part < 2**32 for part in path):
+        raise ValueError(f"each part of a path is from 0 to 2**32 - 1, not {path}")
+    if path and len(path) == _LENGTHS.get(path[0]):
+        return _first_word(np.random.SeedSequence([seed, *path]))
+    return _first_word(np.random.SeedSequence(seed, spawn_key=(len(path), *path)))
+
+
+def epoch_seed(seed: int, epoch: int) -> int:
+    """Return the seed of the order of the samples in an epoch of a training that has a seed."""
+    return _first_word(np.random.SeedSequence([seed, epoch]))
+
+
+def _first_word(sequence: np.random.SeedSequence) -> int:
+    return int(sequence.generate_state(1)[0])
 
 
 class RandomStates:

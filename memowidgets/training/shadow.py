@@ -87,12 +87,15 @@ class TrainedShadow:
     forward : dict of array of shape (n_members, …), float32
         ``logits``, ``losses`` and ``layer.<name>`` of its own members, in the pool's order, where
         they were asked for.
+    precision : str
+        In which it was trained: "float32" or "bfloat16".
     """
 
     members: NDArray[np.bool_]
     gaps: dict[str, NDArray[np.float32]]
     seconds: float
     forward: dict[str, NDArray[Any]] = field(default_factory=dict)
+    precision: str = "float32"
 
 
 def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShadow:
@@ -112,7 +115,7 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShado
             gaps[name] = logit_gap(seen.logits, labels).astype(np.float32)
         if job.forward is not None and name == job.forward.checkpoint:
             kept = _forward(learner, own, job.forward.layers)
-    return TrainedShadow(members, gaps, time.monotonic() - start, kept)
+    return TrainedShadow(members, gaps, time.monotonic() - start, kept, learner.precision)
 
 
 def _forward(

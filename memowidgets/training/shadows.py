@@ -17,6 +17,7 @@ from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.engine.claims import Claims
 from memowidgets.training.engine.filling import Filling, Pace
 from memowidgets.training.engine.workers import Workers, default_processes, opened
+from memowidgets.training.made_in import are_rounded
 from memowidgets.training.shadow import KeptForward, ShadowJob, TrainedShadow, train_shadow
 
 __all__ = ["KeptForward", "ShadowJob", "ShadowSet", "Shadows", "TrainedShadow", "train_shadow"]
@@ -61,10 +62,23 @@ class ShadowSet:
         Of the design; that of random halves is "halves".
     config : str
         Digest of model, data and training; a file of another is refused. Empty: not checked.
+    precision : str
+        Of the target; a file of another is refused. Empty: not checked.
+    rounds : bool
+        Whether logits of bfloat16 were surely rounded to it in files that lack their precision.
     """
 
-    def __init__(self, run: RunDirectory, key: str = "halves", config: str = "") -> None:
+    def __init__(
+        self,
+        run: RunDirectory,
+        key: str = "halves",
+        config: str = "",
+        precision: str = "",
+        *,
+        rounds: bool = False,
+    ) -> None:
         self._run, self.key, self._config = run, key, config
+        self._precision, self._rounds = precision, rounds
         self._folder = "shadows" if key == "halves" else f"shadows/{key}"
 
     def __len__(self) -> int:
@@ -81,7 +95,7 @@ class ShadowSet:
         Raises
         ------
         StoreError
-            If it is not there, broken, or of another configuration.
+            If it is not there, broken, or of another configuration or precision.
         """
         file = self._run.read_tensors(self._name(index))
         found = file.metadata.get("config", self._config)
@@ -91,6 +105,7 @@ class ShadowSet:
                 f"model, data or configuration ({found}, here {self._config}): move it away, or "
                 "delete it and call run_shadows again"
             )
+        self._check_precision(index, file.metadata.get("precision", self._precision))
         return file
 
     def checkpoints(self) -> tuple[str, ...]:
@@ -107,7 +122,8 @@ class ShadowSet:
         Raises
         ------
         StoreError
-            If there are none, none at that checkpoint, or one is of another configuration.
+            If there are none, none at that checkpoint, or one is of another configuration or
+            precision.
         """
         indices = self.indices()
         if not indices:
@@ -119,11 +135,11 @@ class ShadowSet:
                 f"run_shadows(…, checkpoints=[{checkpoint!r}]) trains them again for it"
             )
         files = [self.file(index) for index in indices]
-        return Shadows(
-            np.stack([file["members"] for file in files]),
-            np.stack([file[f"gap.{checkpoint}"] for file in files]),
-            np.array(indices),
-        )
+        gaps = np.stack([file[f"gap.{checkpoint}"] for file in files])
+        for index, file, own in zip(indices, files, gaps, strict=True):
+            if "precision" not in file.metadata:
+                self._check_unmarked(index, own)
+        return Shadows(np.stack([file["members"] for file in files]), gaps, np.array(indices))
 
     def fill(
         self,
@@ -162,6 +178,22 @@ class ShadowSet:
             finally:
                 with suppress(OSError):
                     beacon.unlink()
+
+    def _check_precision(self, index: int, found: str) -> None:
+        if self._precision and found != self._precision:
+            raise StoreError(
+                f"{self._run.path / self._name(index)}.safetensors was trained in {found}, and the "
+                f"target in {self._precision}, so their logit gaps can't be compared: move it "
+                "away, or delete it and call run_shadows again"
+            )
+
+    def _check_unmarked(self, index: int, gaps: NDArray[np.float32]) -> None:
+        """Refuse a file without a precision where its gaps show another one than the target's."""
+        rounded = are_rounded(gaps, gaps=True)
+        if rounded:
+            self._check_precision(index, "bfloat16")
+        elif rounded is not None and self._rounds:
+            self._check_precision(index, "float32")
 
     def _filling(
         self, job: ShadowJob, claims: Claims, workers: Workers, beacon: Path, progress: Progress
@@ -213,6 +245,7 @@ class ShadowSet:
             "index": str(index),
             "config": job.config,
             "design": self.key,
+            "precision": trained.precision,
             "seconds": f"{trained.seconds:.1f}",
             "finished": str(int(time.time())),
         }

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
+from memowidgets.models.precision import COMPUTED, PRECISIONS
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.design import Design
 from memowidgets.training.forward import Allocate, Forward
 from memowidgets.training.learner import Learner, Recipe, state_of_weights
+from memowidgets.training.made_in import precision_at
 from memowidgets.training.rho import Record, StopRule
 from memowidgets.training.seeds import derived_seed
 
@@ -96,17 +98,14 @@ class TargetTraining:
 
     def forward(self, name: str, progress: Progress, allocate: Allocate) -> Forward:
         """One pass of a checkpoint over the members, every layer captured where `allocate` says."""
-        learner = self._learner()
-        learner.load_weights(self._run.read_tensors(self._weights(name)))
+        learner = self._trained(name)
         return learner.look_at(
             self._design.members, capture=True, progress=progress, allocate=allocate
         )
 
     def look(self, name: str, positions: NDArray[np.int64], data: Dataset | None = None) -> Forward:
         """One pass of a checkpoint over any samples, without their representations."""
-        learner = self._learner()
-        learner.load_weights(self._run.read_tensors(self._weights(name)))
-        return learner.look_at(positions, data=data)
+        return self._trained(name).look_at(positions, data=data)
 
     def start_from(self, parent: RunDirectory, last: Record) -> None:
         """Begin with another run's checkpoints up to one of them, and go on from there.
@@ -159,6 +158,23 @@ class TargetTraining:
 
     def _learner(self) -> Learner:
         return Learner(self._recipe, self._design.members, self._seed)
+
+    def _trained(self, name: str) -> Learner:
+        """The module of a checkpoint, in the precision of the pass that its record is from."""
+        settings = self._recipe.settings
+        record = next(record for record in read_records(self._run) if record.name == name)
+        made_in = precision_at(self._run, record, settings.precision)
+        if made_in not in PRECISIONS:
+            raise StoreError(
+                f"the pass at {name} was made in {made_in}, and an audit computes in "
+                f"{' or '.join(COMPUTED)}: it can't be made again"
+            )
+        recipe = dataclasses.replace(
+            self._recipe, settings=dataclasses.replace(settings, precision=made_in)
+        )
+        learner = Learner(recipe, self._design.members, self._seed)
+        learner.load_weights(self._run.read_tensors(self._weights(name)))
+        return learner
 
     def _resumed(self, records: Sequence[Record]) -> Learner:
         learner = self._learner()
@@ -224,6 +240,7 @@ def record_of(
         train_accuracy=train_accuracy,
         test_loss=test_loss,
         test_accuracy=test_accuracy,
+        precision=train.precision,
     )
 
 

@@ -101,7 +101,8 @@ def data():
 
 
 def taught(model, data, epochs=6, **settings):
-    resolved = mw.TrainingConfig(epochs=epochs, batch_size=10, **settings).resolved(
+    fixed = {"precision": "float32"} | settings
+    resolved = mw.TrainingConfig(epochs=epochs, batch_size=10, **fixed).resolved(
         model.training_defaults
     )
     learner = Learner(Recipe(model, data, resolved, "cpu"), np.arange(len(data)), 1)
@@ -158,7 +159,9 @@ class Mine(nn.Module):
     with pytest.raises(ValueError, match=r"source of .*Mine.* can't be read.*version="):
         mw.models.TorchClassifier(cell.Mine).describe(data)
     model = mw.models.TorchClassifier(cell.Mine, version="1")
-    training = mw.TrainingConfig(epochs=2, optimizer=sgd, schedule=lambda done: 1 - done / 2)
+    training = mw.TrainingConfig(
+        epochs=2, optimizer=sgd, schedule=lambda done: 1 - done / 2, precision="float32"
+    )
     audit = mw.Audit(model, data, tmp_path / "run", training, device="cpu")
     audit.train()
     assert audit.score("loss", checkpoint="final").notna().all()
@@ -174,7 +177,11 @@ def sgd(parameters):
 def test_a_given_optimizer_is_used_scaled_by_the_schedule_and_resumed(data):
     model = mw.models.TorchClassifier(ResNet)
     settings = mw.TrainingConfig(
-        epochs=2, batch_size=10, optimizer=sgd, schedule=lambda done: 0.5 if done >= 0.5 else 1.0
+        epochs=2,
+        batch_size=10,
+        optimizer=sgd,
+        schedule=lambda done: 0.5 if done >= 0.5 else 1.0,
+        precision="float32",
     ).resolved(model.training_defaults)
     recipe = Recipe(model, data, settings, "cpu")
     whole, first, second = (Learner(recipe, np.arange(60), 1) for _ in range(3))
@@ -197,7 +204,7 @@ def test_optimizers_with_other_than_tensors_in_their_state_resume(data):
         functools.partial(torch.optim.SGD, lr=1e-2),
         functools.partial(torch.optim.Adadelta, lr=1e-2),
     ):
-        settings = mw.TrainingConfig(epochs=1, batch_size=30, optimizer=make)
+        settings = mw.TrainingConfig(epochs=1, batch_size=30, optimizer=make, precision="float32")
         recipe = Recipe(model, data, settings.resolved(model.training_defaults), "cpu")
         whole, first, second = (Learner(recipe, np.arange(60), 1) for _ in range(3))
         whole.advance(2, Progress(), "")
@@ -211,7 +218,9 @@ def test_runs_with_other_functions_are_other_runs(data, tmp_path):
     model = mw.models.TorchClassifier(ResNet)
 
     def audit(rate):
-        training = mw.TrainingConfig(epochs=1, optimizer=functools.partial(_adam, rate=rate))
+        training = mw.TrainingConfig(
+            epochs=1, optimizer=functools.partial(_adam, rate=rate), precision="float32"
+        )
         return mw.Audit(model, data, tmp_path / "run", training, device="cpu")
 
     audit(0.1)
@@ -342,7 +351,9 @@ def test_a_last_batch_of_one_says_what_to_do(data):
         return nn.Sequential(nn.Flatten(), nn.Linear(768, 8), nn.BatchNorm1d(8), nn.Linear(8, n))
 
     model = mw.models.TorchClassifier(normalised, version="1")
-    settings = mw.TrainingConfig(epochs=1, batch_size=10).resolved(model.training_defaults)
+    settings = mw.TrainingConfig(epochs=1, batch_size=10, precision="float32").resolved(
+        model.training_defaults
+    )
     learner = Learner(Recipe(model, data, settings, "cpu"), np.arange(21), 0)
     with pytest.raises(ValueError, match="of 21 samples in batches of 10 the last is alone: take"):
         learner.advance(3, Progress(), "training")

@@ -21,7 +21,8 @@ def pictures(n=20, side=32, channels=3, classes=10):
 
 def learner(data, seed=3, model=None, **settings):
     model = model or mw.models.WideResNet(10, 1)
-    resolved = mw.TrainingConfig(**settings).resolved(model.training_defaults)
+    fixed = {"precision": "float32"} | settings
+    resolved = mw.TrainingConfig(**fixed).resolved(model.training_defaults)
     return Learner(Recipe(model, data, resolved, "cpu"), np.arange(len(data)), seed)
 
 

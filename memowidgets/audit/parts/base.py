@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -17,20 +18,24 @@ from memowidgets.audit.catalogue import Catalogue
 from memowidgets.audit.decisions import RunKeeper
 from memowidgets.audit.forking import fork_note
 from memowidgets.audit.guard import guard_warnings
+from memowidgets.audit.precisions import is_settled, settled_precision
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.models import Model
+from memowidgets.models.precision import check_available
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design
-from memowidgets.training.device import device_status, resolve_device
+from memowidgets.training.device import device_status, resolve_device, torch_device
 from memowidgets.training.learner import Recipe
+from memowidgets.training.made_in import precision_at
+from memowidgets.training.noise import draw_noise
 from memowidgets.training.recorder import read_course
 from memowidgets.training.rho import Prediction, Record
 from memowidgets.training.target import TargetTraining
 
-__all__ = ["METRICS", "AuditBase"]
+__all__ = ["METRICS", "AuditBase", "device_of"]
 
 METRICS = (*scoring.METRICS, "baseline")
 _PATIENCE_SECONDS = 0.2
@@ -38,6 +43,8 @@ _PATIENCE_SECONDS = 0.2
 
 class AuditBase:
     """Knows its run."""
+
+    _precision = "float32"  # of those that compute nothing
 
     def _set_up(
         self,
@@ -52,10 +59,10 @@ class AuditBase:
         self._run, self._manifest, self._model, self._data = run, manifest, model, data
         self._design = design
         self._held_out = held_out if held_out is not None else data.take(design.held_out)
-        preferred = model.device if model is not None and device == "auto" else None
-        self._device = resolve_device(preferred or device)
+        self._device = device_of(model, device)
+        self._precision = settled_precision(run, manifest, self._device)
         self._catalogue = Catalogue(run, manifest, len(design.members))
-        self._shadows = shadowing.current_set(run)
+        self._shadows = shadowing.current_set(run, self._precision)
         self._decision_log = DecisionLog(RunKeeper(run), outside=run.path)
         self._lock = threading.RLock()
         self._log_lira: dict[tuple[str, str, str, str, int, bool], pd.DataFrame] = {}
@@ -101,8 +108,12 @@ class AuditBase:
 
     @property
     def training(self) -> Settings:
-        """How the target and the shadow models are trained."""
-        return Settings.read(self._manifest["training"])
+        """How the target and the shadow models are trained, on whatever machine.
+
+        `precision` is the one that ``"auto"`` meant where the run was made.
+        """
+        asked = Settings.read(self._manifest["training"])
+        return replace(asked, precision=self._precision)
 
     @property
     def checkpoints(self) -> pd.DataFrame:
@@ -154,7 +165,7 @@ class AuditBase:
             return False
         if final.name not in self._shadows.checkpoints():
             return False
-        return scoring.Pass(self._run, final.name).exists or self._can_compute
+        return self._stored_pass(final).exists or self._can_compute
 
     @property
     def truth_version(self) -> tuple[str, int]:
@@ -188,7 +199,24 @@ class AuditBase:
                 f"this needs the model and the data of {self.path}: "
                 "Audit.open(path, data=…, model=…)"
             )
+        check_available(torch_device(self._device), self._precision)
+        self._keep_precision()
         return Recipe(self._model, self._data, self.training, self._device)
+
+    def _keep_precision(self) -> None:
+        """Write the precision into the manifest of a run from before it was there."""
+        if is_settled(self._manifest):
+            return
+        self._manifest = {**self._manifest, "precision": self._precision}
+        with suppress(StoreError):  # where nothing can be written, nothing is trained
+            stored = self._run.read_manifest()
+            self._run.write_manifest({**stored, "precision": self._precision})
+        warnings.warn(
+            f'{self.path} was made with precision="auto" and does not say what that meant: it '
+            f"goes on in {self._precision}, here and on any other machine",
+            UserWarning,
+            stacklevel=3,
+        )
 
     def _refuse_outside(self, instead: str) -> None:
         """Refuse to train where a Trainer does: the two would not go on from each other."""
@@ -202,7 +230,7 @@ class AuditBase:
 
     def _pass(self, record: Record, progress: Progress | None) -> scoring.Pass:
         """The forward pass of a checkpoint, made if it was not."""
-        made = scoring.Pass(self._run, record.name)
+        made = self._stored_pass(record)
         if made.exists:
             return made
         with self._alone(progress):
@@ -210,6 +238,11 @@ class AuditBase:
                 with made.filling() as allocate:
                     self._target().forward(record.name, progress or Progress(), allocate)
             return made
+
+    def _stored_pass(self, record: Record) -> scoring.Pass:
+        """The forward pass of a checkpoint as the run directory holds it, or will."""
+        made_in = precision_at(self._run, record, self._precision)
+        return scoring.Pass(self._run, record.name, made_in)
 
     @contextmanager
     def _alone(self, progress: Progress | None) -> Iterator[None]:
@@ -230,10 +263,32 @@ class AuditBase:
         share = self.training.label_noise
         if not share:
             return ()
-        return (f"label noise is on: {share:.1%} of the pool's labels were flipped at random",)
+        note = f"label noise is on: {share:.1%} of the pool's labels were flipped at random"
+        fell_on = self._flipped_canaries()
+        if fell_on:
+            note += (
+                f", {fell_on} canaries among them (an earlier version did not spare them): what is "
+                "measured on canaries is wrong, so make the run again at another path"
+            )
+        return (note,)
+
+    def _flipped_canaries(self) -> int:
+        """How many canaries have lost the wrong label that they were given."""
+        canaries, draw = self._data.canaries, self._manifest.get("noise_draw", 1)
+        if canaries is None or draw > 1:
+            return 0
+        share, seed = self.training.label_noise, self._manifest["seed"]
+        noise = draw_noise(self._data, self._design.pool, share, seed, draw)
+        return int(canaries[noise.positions].sum())
 
     def _guard(self, record: Record) -> tuple[str, ...]:
         return guard_warnings(record, len(self._data.class_names), self._held_out.labels)
+
+
+def device_of(model: Model | None, device: str) -> str:
+    """The device to compute on: the one asked for, or where the model prefers to be."""
+    preferred = model.device if model is not None and device == "auto" else None
+    return resolve_device(preferred or device)
 
 
 _COLUMNS = (

@@ -117,7 +117,7 @@ class ScoredAudit(JudgedAudit):
     ) -> bool:
         """Whether `score` answers from disk."""
         record, name = self._catalogue.record(checkpoint), self._catalogue.layer(layer)
-        if not scoring.Pass(self._run, record.name).exists:
+        if not self._stored_pass(record).exists:
             return False
         stored = scoring.stored_name(metric, name, record.name)
         return metric not in scoring.PER_LAYER or self._run.has(stored)
@@ -134,7 +134,7 @@ class ScoredAudit(JudgedAudit):
             not.
         """
         record = self._catalogue.record(checkpoint)
-        made = scoring.Pass(self._run, record.name)
+        made = self._stored_pass(record)
         if not made.exists:
             raise StoreError(f"nothing was scored at {record.name} yet: call score() there first")
         return made.representation(self._catalogue.layer(layer))

@@ -172,7 +172,7 @@ class TrainedAudit(AuditBase):
                 plan,
                 keep_forward,
             )
-            self._shadows = shadowing.use_set(self._run, plan.key)
+            self._shadows = shadowing.use_set(self._run, plan.key, self._precision)
         with shown(progress) as report:
             self._shadows.fill(n, job, processes, report, executor)
             for record in records:  # what log-LiRA needs of the target
@@ -198,7 +198,7 @@ class TrainedAudit(AuditBase):
         """
         key = shadowing.set_of_design(self._run, design).key
         with self._lock:
-            self._shadows = shadowing.use_set(self._run, key)
+            self._shadows = shadowing.use_set(self._run, key, self._precision)
 
     def clear_cache(self) -> None:
         """Delete what was kept of frozen blocks' output, for this run and all others.

@@ -1,0 +1,82 @@
+"""In which precision the numbers of a run directory were computed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.course import read_course
+
+if TYPE_CHECKING:
+    from memowidgets.training.rho import Record
+
+__all__ = ["are_rounded", "precision_at", "rounded_on_disk"]
+
+_LOOKED_AT = 512  # samples
+_FEWEST = 8  # values that tell
+_LOW_BITS_OF_A_LOGIT = 0xFFFF  # 0 in every bfloat16
+_LOW_BITS_OF_A_GAP = 0xFF  # 0 in a difference of two bfloat16 of like size
+_MOST = 0.9  # share of the gaps; of those of float32 about 0.004
+
+
+def precision_at(run: RunDirectory, record: Record, trained_in: str) -> str:
+    """Return the precision of the pass over the members at a checkpoint.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        The run.
+    record : Record
+        Of the checkpoint.
+    trained_in : str
+        The run's precision. A checkpoint of a training elsewhere has a precision of its own.
+
+    Raises
+    ------
+    StoreError
+        If the run's own training has made the checkpoint in another precision.
+    """
+    elsewhere = read_course(run) is not None
+    if record.precision is None:  # from before it was recorded
+        if not elsewhere:
+            return trained_in
+        return "bfloat16" if rounded_on_disk(run, "forward") else "float32"
+    if not elsewhere and record.precision != trained_in:
+        raise StoreError(
+            f"{run.path / 'checkpoints' / record.name} was trained in {record.precision}, and the "
+            f"run computes in {trained_in}: delete the folder checkpoints and train again"
+        )
+    return record.precision
+
+
+def are_rounded(values: NDArray[np.float32], *, gaps: bool) -> bool | None:
+    """Whether logits, or gaps between two of them, were rounded to bfloat16; None: can't tell."""
+    flat = np.asarray(values[:_LOOKED_AT], dtype=np.float32).ravel()
+    bits = flat[np.isfinite(flat) & (flat != 0)].view(np.uint32)
+    if len(bits) < _FEWEST:
+        return None
+    low, share = (_LOW_BITS_OF_A_GAP, _MOST) if gaps else (_LOW_BITS_OF_A_LOGIT, 1.0)
+    return bool(np.mean((bits & low) == 0) >= share)
+
+
+def rounded_on_disk(run: RunDirectory, *folders: str) -> bool | None:
+    """Whether the first numbers without a precision in these folders are rounded to bfloat16.
+
+    Only bfloat16 runs from before the precision was recorded have such numbers.
+    """
+    for folder in folders:
+        for file in sorted((run.path / folder).rglob("*.safetensors")):
+            name = str(file.relative_to(run.path).with_suffix(""))
+            if not run.has(name):
+                continue
+            kept = run.read_tensors(name)
+            values = next((key for key in kept if key == "logits" or key.startswith("gap.")), None)
+            if values is None or "precision" in kept.metadata:
+                continue
+            found = are_rounded(kept[values], gaps=values != "logits")
+            if found is not None:
+                return found
+    return None

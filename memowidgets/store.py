@@ -69,7 +69,7 @@ class Tensors(Mapping[str, NDArray[Any]]):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        header, self._start = _header(path)
+        header, self._start, self._state = _header(path)
         self.metadata: dict[str, str] = header.pop("__metadata__", {})
         self._entries: dict[str, dict[str, Any]] = header
 
@@ -79,7 +79,10 @@ class Tensors(Mapping[str, NDArray[Any]]):
         if 0 in shape:
             return np.empty(shape, dtype)
         offset = self._start + entry["data_offsets"][0]
-        return np.memmap(self._path, dtype, mode="r", offset=offset, shape=shape)
+        with self._path.open("rb") as file:  # the header of another file would be read wrongly
+            if _state(os.fstat(file.fileno())) != self._state:
+                raise StoreError(f"{self._path} was replaced while it was read: call again")
+            return np.memmap(file, dtype, mode="r", offset=offset, shape=shape)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -235,6 +238,16 @@ class RunDirectory:
             return False
         return True
 
+    def state(self, name: str) -> tuple[int, ...]:
+        """Numbers that differ once the tensors of that name are written again; empty without any.
+
+        They hold as long as the file stays on its disk: a copy has others.
+        """
+        try:
+            return _state(self._tensor_path(name).stat())
+        except OSError:
+            return ()
+
     def names(self, folder: str) -> list[str]:
         """Names of the tensor files in a folder of the run, sorted."""
         return sorted(p.stem for p in self._place(folder).glob("*.safetensors"))
@@ -384,10 +397,16 @@ def _mapped(
     }
 
 
-def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """What a safetensors file holds, and where its data start; checked against its size."""
-    size = path.stat().st_size
+def _state(found: os.stat_result) -> tuple[int, ...]:
+    """What differs whenever a file was written: each time it is a new one."""
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:
+    """What a safetensors file holds, where its data start, and its state; checked by its size."""
     with path.open("rb") as file:
+        state = _state(os.fstat(file.fileno()))
+        size = state[-1]
         start = file.read(8)
         if len(start) < 8:
             raise ValueError("it is too short")
@@ -400,7 +419,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
     ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
     if 8 + length + max(ends, default=0) > size:
         raise ValueError("it ends before its data do")
-    return header, 8 + length
+    return header, 8 + length, state
 
 
 def _make_private(folder: Path) -> None:

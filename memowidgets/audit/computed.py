@@ -207,7 +207,7 @@ class Computed:
         audit = self.audit
         if isinstance(audit, ShadowAudit):  # the first target is one of its shadow models
             asks_the_model = audit._can_compute  # noqa: SLF001 - the same room
-            return not asks_the_model or audit._run.has(f"targets/first/{name}")  # noqa: SLF001
+            return not asks_the_model or audit._first_is_known(name)  # noqa: SLF001
         return self._passed(name)
 
     def _why_no_truth(self) -> str | None:

@@ -157,8 +157,8 @@ class ArraysAudit(Audit):
     ) -> bool:
         """Whether `score` answers at once."""
         record, name = self._catalogue.record(checkpoint), self._catalogue.layer(layer)
-        stored = scoring.stored_name(metric, name, record.name)
-        return metric not in scoring.PER_LAYER or self._run.has(stored)
+        made = self._pass(record, None)
+        return metric not in scoring.PER_LAYER or made.stored(metric, name) is not None
 
     def representation(
         self, layer: str | int = "last", checkpoint: str | float = "prediction"
@@ -324,6 +324,10 @@ class _GivenShadows(ShadowSet):
         super().__init__(run)
         self._given = given
 
+    def state(self) -> tuple[tuple[int, ...], ...]:
+        """Empty: what was given stays as it is."""
+        return ()
+
     @property
     def suffice(self) -> bool:
         """Whether some sample is in two shadow models and out of two others."""
@@ -416,6 +420,11 @@ class _Memory(RunDirectory):
     def has(self, name: str) -> bool:
         """Whether the tensors of that name were kept."""
         return name in self._held
+
+    def state(self, name: str) -> tuple[int, ...]:
+        """Empty: nothing that is kept is replaced."""
+        del name
+        return ()
 
     def write_tensors(
         self,

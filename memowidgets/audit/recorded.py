@@ -27,7 +27,7 @@ _COPIED = (
     "checkpoints/*/record.json",
     "scores",
     "targets/first",
-    "targets/*/scores",
+    "targets/*/*/scores",
 )
 
 

@@ -123,9 +123,25 @@ class Pass:
         states = kept[f"layer.{layer}"]
         return states.astype(np.float32) if states.dtype == np.float16 else states
 
+    def stored(self, metric: str, layer: str) -> Tensors | None:
+        """The scores of this pass by a metric at a layer; None where they were not computed."""
+        name = self._place_of(metric, layer)
+        return self._run.read_tensors(name) if self._run.has(name) else None
+
+    def store(self, metric: str, layer: str, scores: Scores) -> None:
+        """Keep the scores of this pass by a metric at a layer."""
+        tensors = {"rows": scores.rows, "score": scores.mu}
+        if scores.errors is not None:
+            tensors["error"] = scores.errors
+        notes = {"notes": json.dumps(scores.notes)}
+        self._run.write_tensors(self._place_of(metric, layer), tensors, notes)
+
     @property
     def _name(self) -> str:
         return f"forward/{self.checkpoint}"
+
+    def _place_of(self, metric: str, layer: str) -> str:
+        return f"scores/{self.checkpoint}/{layer}/{metric}"
 
     def _tensors(self) -> Tensors:
         kept = self._run.read_tensors(self._name)
@@ -142,7 +158,6 @@ class Pass:
 
 
 def score_pass(
-    run: RunDirectory,
     made: Pass,
     metric: str,
     layer: str,
@@ -154,21 +169,16 @@ def score_pass(
     if metric not in PER_LAYER:
         values = -made.losses() if metric == "loss" else made.gaps(labels)
         return Scores(np.arange(len(labels)), values.astype(np.float64))
-    name = stored_name(metric, layer, made.checkpoint)
-    if not run.has(name):
-        progress.report(0, 1, f"computing {metric} at {layer}")
-        scores = _computed(metric, made.representation(layer), labels, seed)
-        try:
-            _write(run, name, scores)
-        except StoreError as error:
-            warnings.warn(f"the scores are not kept: {error}", UserWarning, stacklevel=2)
-        return scores
-    return _read(run.read_tensors(name))
-
-
-def stored_name(metric: str, layer: str, checkpoint: str) -> str:
-    """Where the scores of a metric at a layer and checkpoint are kept."""
-    return f"scores/{checkpoint}/{layer}/{metric}"
+    kept = made.stored(metric, layer)
+    if kept is not None:
+        return _read(kept)
+    progress.report(0, 1, f"computing {metric} at {layer}")
+    scores = _computed(metric, made.representation(layer), labels, seed)
+    try:
+        made.store(metric, layer, scores)
+    except StoreError as error:
+        warnings.warn(f"the scores are not kept: {error}", UserWarning, stacklevel=2)
+    return scores
 
 
 def scorable(labels: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -194,13 +204,6 @@ def _computed(
     psmi = PSMI(random_state=seed).fit(x, y)
     values, errors = psmi.score_samples(x, y, return_std=True)
     return Scores(rows, values, errors, psmi.warnings_)
-
-
-def _write(run: RunDirectory, name: str, scores: Scores) -> None:
-    tensors = {"rows": scores.rows, "score": scores.mu}
-    if scores.errors is not None:
-        tensors["error"] = scores.errors
-    run.write_tensors(name, tensors, {"notes": json.dumps(scores.notes)})
 
 
 def _read(kept: Tensors) -> Scores:

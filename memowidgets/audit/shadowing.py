@@ -21,6 +21,7 @@ from memowidgets.training.shadows import KeptForward, ShadowJob, ShadowSet
 __all__ = [
     "check_request",
     "current_set",
+    "keys_with_forward",
     "make_job",
     "planned",
     "set_of_design",
@@ -123,9 +124,23 @@ def use_set(run: RunDirectory, key: str, precision: str = "") -> ShadowSet:
 
 def shadow_sets(run: RunDirectory) -> dict[str, ShadowSet]:
     """Sets with at least one shadow model, by key."""
-    folders = sorted(p.name for p in (run.path / "shadows").glob("*") if p.is_dir())
-    found = {key: _set(run, key, "") for key in ("halves", *folders)}
+    found = {key: _set(run, key, "") for key in _keys(run)}
     return {key: kept for key, kept in found.items() if len(kept)}
+
+
+def keys_with_forward(run: RunDirectory, index: int, checkpoint: str) -> list[str]:
+    """Sets whose shadow model of that index kept its forward pass at a checkpoint, by key."""
+    found = {key: ShadowSet(run, key).state_of(index) for key in _keys(run)}
+    return [
+        key
+        for key, state in found.items()
+        if state and ShadowSet(run, key).file(index).metadata.get("forward") == checkpoint
+    ]
+
+
+def _keys(run: RunDirectory) -> list[str]:
+    folders = (run.path / "shadows").glob("*")
+    return ["halves", *sorted(folder.name for folder in folders if folder.is_dir())]
 
 
 def set_of_design(run: RunDirectory, design: str) -> ShadowSet:

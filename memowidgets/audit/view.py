@@ -45,7 +45,7 @@ class AuditView:
         self._audit = audit
         self._details = Details(audit)
         self._log_lira_of: tuple[object, NDArray[np.float64]] | None = None
-        self._probabilities_at: tuple[str, NDArray[np.float64]] | None = None
+        self._probabilities_at: tuple[object, NDArray[np.float64]] | None = None
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints after step 0, with epoch and drop."""
@@ -140,8 +140,9 @@ class AuditView:
         if "loss" not in self._audit.metrics:
             return None
         kept = self._probabilities_at  # another thread may let go of it meanwhile
-        if kept is None or kept[0] != checkpoint:
-            kept = self._probabilities_at = checkpoint, self._audit.probabilities(checkpoint)
+        asked = self._audit._pass_state(checkpoint)  # noqa: SLF001 - the same room
+        if kept is None or kept[0] != asked:
+            kept = self._probabilities_at = asked, self._audit.probabilities(checkpoint)
         return kept[1]
 
     def _log_lira(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:

@@ -89,6 +89,14 @@ class ShadowSet:
         names = self._run.names(self._folder)
         return [int(name) for name in names if name.isdigit() and self._run.has(self._name(name))]
 
+    def state(self) -> tuple[tuple[int, ...], ...]:
+        """What differs once a shadow model is there, gone, or trained again."""
+        return tuple((index, *self.state_of(index)) for index in self.indices())
+
+    def state_of(self, index: int) -> tuple[int, ...]:
+        """What differs once one shadow model is trained again; empty where there is none."""
+        return self._run.state(self._name(index))
+
     def file(self, index: int) -> Tensors:
         """What one shadow model left.
 

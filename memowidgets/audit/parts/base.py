@@ -38,6 +38,7 @@ from memowidgets.training.target import TargetTraining
 __all__ = ["METRICS", "AuditBase", "device_of"]
 
 METRICS = (*scoring.METRICS, "baseline")
+GapsState = tuple[str, tuple[tuple[int, ...], ...]]
 _PATIENCE_SECONDS = 0.2
 
 
@@ -65,7 +66,7 @@ class AuditBase:
         self._shadows = shadowing.current_set(run, self._precision)
         self._decision_log = DecisionLog(RunKeeper(run), outside=run.path)
         self._lock = threading.RLock()
-        self._log_lira: dict[tuple[str, str, str, str, int, bool], pd.DataFrame] = {}
+        self._log_lira: dict[tuple[str, str, str, bool], tuple[GapsState, pd.DataFrame]] = {}
 
     @property
     def path(self) -> str:
@@ -169,8 +170,10 @@ class AuditBase:
 
     @property
     def truth_version(self) -> tuple[str, int]:
-        """Differs once log-LiRA at the end may: the set of shadow models, and how many."""
-        return self._shadows.key, len(self._shadows)
+        """Differs once log-LiRA at the end may: the set of shadow models, and their files."""
+        final = self._catalogue.final()
+        key, files = self._gaps_state("" if final is None else final.name)
+        return key, hash(files)
 
     @property
     def truth_in_words(self) -> str:
@@ -192,6 +195,19 @@ class AuditBase:
     def device_status(self) -> str:
         """The device and its memory in a few words."""
         return device_status(self._device)
+
+    def _gaps_state(self, checkpoint: str) -> GapsState:
+        """What differs once log-LiRA at a checkpoint may.
+
+        The number of shadow models would not do: another model may take the place of one.
+        """
+        target = self._run.state(f"forward/{checkpoint}")
+        return self._shadows.key, (*self._shadows.state(), target)
+
+    def _pass_state(self, checkpoint: str | float) -> tuple[object, ...]:
+        """What differs once the forward pass of a checkpoint is another one."""
+        name = self._catalogue.record(checkpoint).name
+        return name, self._run.state(f"forward/{name}")
 
     def _recipe(self) -> Recipe:
         if self._model is None or not self._can_compute:

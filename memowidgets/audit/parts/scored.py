@@ -117,10 +117,10 @@ class ScoredAudit(JudgedAudit):
     ) -> bool:
         """Whether `score` answers from disk."""
         record, name = self._catalogue.record(checkpoint), self._catalogue.layer(layer)
-        if not self._stored_pass(record).exists:
+        made = self._stored_pass(record)
+        if not made.exists:
             return False
-        stored = scoring.stored_name(metric, name, record.name)
-        return metric not in scoring.PER_LAYER or self._run.has(stored)
+        return metric not in scoring.PER_LAYER or made.stored(metric, name) is not None
 
     def representation(
         self, layer: str | int = "last", checkpoint: str | float = "prediction"
@@ -201,7 +201,7 @@ class ScoredAudit(JudgedAudit):
     ) -> scoring.Scores:
         made, seed = self._pass(record, progress), self._manifest["seed"]
         report = progress or Progress()
-        return scoring.score_pass(self._run, made, metric, layer, self.labels, seed, report)
+        return scoring.score_pass(made, metric, layer, self.labels, seed, report)
 
     def _baseline(self, record: Record) -> scoring.Scores:
         values = self.log_lira(record.name)

@@ -1,0 +1,246 @@
+"""Nothing that is kept, on disk or in memory, is the answer for another model or another set."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from memowidgets.audit import recorded
+from memowidgets.audit.view import AuditView
+from memowidgets.store import RunDirectory, StoreError
+from tests.training.small import tiny_audit, trained
+
+ABOUT = {"title": "digits", "data": "mw.data.load_digits()", "command": "none"}
+N = 4
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """A run whose two sets of shadow models have kept their forward passes."""
+    audit = trained(tmp_path_factory.mktemp("identity") / "run")
+    with ThreadPoolExecutor(1) as threads:
+        audit.run_shadows(N, threads, keep_forward=True)
+        audit.run_shadows(N, threads, design="balanced", keep_forward=True)
+    return audit
+
+
+@pytest.fixture
+def audit(both, tmp_path):
+    """A copy of it in which nothing was scored yet."""
+    shutil.copytree(both.path, tmp_path / "run")
+    return tiny_audit(tmp_path / "run")
+
+
+def alone(audit, design, path):
+    """The same run with one set of shadow models: there is nothing to mix it up with."""
+    shutil.copytree(audit.path, path, ignore=shutil.ignore_patterns("targets"))
+    for file in (path / "shadows").glob("*.safetensors" if design != "halves" else "balanced"):
+        shutil.rmtree(file) if file.is_dir() else file.unlink()
+    (path / "shadows.json").unlink(missing_ok=True)
+    made = tiny_audit(path)
+    made.use_shadows(design)
+    return made
+
+
+def test_each_set_of_shadow_models_has_targets_of_its_own(audit, tmp_path):
+    with ThreadPoolExecutor(1) as threads:
+        audit.run_shadows(N, threads, keep_forward=True)
+        first = audit.as_target(1).score("psmi")
+        audit.run_shadows(N, threads, design="balanced", keep_forward=True)
+    target = audit.as_target(1)
+    scores = target.score("psmi")
+    assert set(scores.index) <= set(target.members)
+    assert set(first.index) != set(scores.index)
+    here, there = (
+        a.evaluate_pooled("psmi", truth="canaries")
+        for a in (audit, alone(audit, "balanced", tmp_path / "alone"))
+    )
+    assert (here.auc, here.n, here.n_memorized) == (there.auc, there.n, there.n_memorized)
+    audit.use_shadows("halves")
+    assert audit.as_target(1).score("psmi").equals(first)
+
+
+def test_decisions_on_one_target_are_not_those_on_another(audit):
+    audit.use_shadows("halves")
+    name = str(audit.as_target(1).members[0])
+    audit.as_target(1).decision_log.decide([name], "remove")
+    assert len(audit.as_target(1).decisions) == 1
+    assert audit.as_target(2).decisions.empty
+    audit.use_shadows("balanced")
+    assert audit.as_target(1).decisions.empty
+    assert audit.decisions.empty
+
+
+def trained_otherwise(audit, index):
+    """Put a shadow model that was trained otherwise in the place of one."""
+    shadows = audit._shadows
+    file, name = shadows.file(index), shadows._name(index)
+    arrays = {key: np.array(file[key]) for key in file}
+    moved = {
+        key: values + np.linspace(-3, 3, values.size, dtype=np.float32).reshape(values.shape)
+        for key, values in arrays.items()
+        if key != "members"
+    }
+    metadata = {**file.metadata, "finished": str(int(file.metadata["finished"]) + 60)}
+    RunDirectory(audit.path).write_tensors(name, arrays | moved, metadata)
+
+
+def test_a_shadow_model_that_was_trained_again_is_scored_again(audit):
+    target = audit.as_target(1)
+    before = target.score("psmi")
+    trained_otherwise(audit, 1)
+    assert not target.is_computed("psmi")
+    after = target.score("psmi")
+    assert not np.allclose(after, before)
+    assert audit.as_target(1).score("psmi").equals(after)
+
+
+def test_a_layer_more_moves_the_arrays_in_the_file_of_an_open_target(audit):
+    target = audit.as_target(1)
+    before = target.score("logit_gap"), target.score("psmi")
+    with ThreadPoolExecutor(1) as threads:
+        audit.run_shadows(N, threads, design="balanced", keep_forward="all")
+    np.testing.assert_array_equal(target.score("logit_gap"), before[0])
+    np.testing.assert_array_equal(target.score("psmi"), before[1])
+    assert len(target.score("psmi", layer=1))
+
+
+def test_arrays_of_a_file_that_was_replaced_are_not_read_with_the_old_header(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.write_tensors("shadows/0000", {"gap": np.zeros(4)})
+    opened = run.read_tensors("shadows/0000")
+    run.write_tensors("shadows/0000", {"a layer": np.ones(9), "gap": np.zeros(4)})
+    with pytest.raises(StoreError, match="was replaced while it was read: call again"):
+        opened["gap"]
+    assert run.read_tensors("shadows/0000")["gap"].tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("of_target", [False, True])
+def test_log_lira_follows_a_shadow_model_that_was_replaced(audit, of_target):
+    judged = audit.as_target(0) if of_target else audit
+    view = AuditView(judged)
+    place = "psmi", judged.layers[-1], judged.prediction.record.name
+    before, seen = judged.log_lira(), view.view(*place)
+    revision = view.revision()
+    member = view.detail(0, *place).shadows.target, view.detail(0, *place).shadows.log_lira
+    trained_otherwise(audit, 1)
+    assert audit.n_shadows == N
+    after = judged.log_lira()
+    fresh = tiny_audit(audit.path)
+    assert after.equals((fresh.as_target(0) if of_target else fresh).log_lira())
+    assert not np.allclose(after, before)
+    assert view.revision() != revision
+    assert not np.allclose(view.view(*place).log_lira, seen.log_lira)
+    assert view.detail(0, *place).shadows.log_lira != member[1]
+
+
+def test_log_lira_follows_a_forward_pass_of_the_target_that_was_replaced(audit):
+    before = audit.log_lira()
+    view = AuditView(audit)
+    place = "psmi", audit.layers[-1], audit.prediction.record.name
+    seen = view.view(*place).probabilities
+    run, name = RunDirectory(audit.path), f"forward/{audit._catalogue.final().name}"
+    made = run.read_tensors(name)
+    arrays = {key: np.array(made[key]) for key in made}
+    run.write_tensors(name, arrays | {"logits": arrays["logits"] * 2})
+    assert not np.allclose(audit.log_lira(), before)
+    assert not np.allclose(view.view(*place).probabilities, seen)
+
+
+def test_the_first_targets_gaps_are_those_of_the_model_it_is(audit):
+    judged = audit.as_target(0)
+    before = judged.log_lira()
+    run, name = RunDirectory(audit.path), f"targets/first/{audit._catalogue.final().name}"
+    kept = run.read_tensors(name)
+    assert kept.metadata["target"]
+    stale = np.array(kept["gap"])[::-1]
+    for metadata in ({}, {"target": "of another model"}):
+        run.write_tensors(name, {"gap": stale}, metadata)
+        assert tiny_audit(audit.path).as_target(0).log_lira().equals(before)
+        np.testing.assert_array_equal(run.read_tensors(name)["gap"], kept_first(audit))
+    run.write_tensors(name, {"gap": kept_first(audit)}, {})  # as runs have them from before
+    written = (run.path / f"{name}.safetensors").stat().st_mtime_ns
+    assert tiny_audit(audit.path).as_target(0).log_lira().equals(before)
+    assert (run.path / f"{name}.safetensors").stat().st_mtime_ns == written
+
+
+def kept_first(audit):
+    record = audit._catalogue.final()
+    return audit._gaps_of(record, audit._design.pool)
+
+
+def test_the_number_of_shadow_models_counts_the_first_target(audit):
+    target = audit.as_target(2)
+    _, members, gaps, _ = target.member_gaps()
+    assert target.n_shadows == len(gaps) == len(members) == N
+    assert target.truth_in_words == f"log-LiRA from {N} shadow models, variance shrunk"
+    assert f'<td style="text-align:left">{N}</td>' in target._repr_html_()
+
+
+def old_layout(audit, path):
+    """A recording as it was written while all sets of shadow models shared a folder."""
+    recorded.export(audit, path, ABOUT, {})
+    for folder in sorted((path / "targets").glob("*/[0-9]*")):
+        for scores in (folder / "scores").iterdir():
+            place = path / "targets" / folder.name / "scores"
+            place.parent.mkdir(exist_ok=True)
+            shutil.move(scores, place)
+    shutil.rmtree(path / "targets" / audit._shadows.key)
+    return recorded.open_recording(path)
+
+
+def test_a_recording_serves_each_set_its_own_scores(audit, both, tmp_path):
+    wanted = {}
+    for design in ("halves", "balanced"):
+        audit.use_shadows(design)
+        audit.evaluate_pooled("psmi", truth="canaries")
+        unmixed = alone(both, design, tmp_path / design)
+        wanted[design] = unmixed.evaluate_pooled("psmi", truth="canaries").auc
+    recorded.export(audit, tmp_path / "recording", ABOUT, {})
+    again = recorded.open_recording(tmp_path / "recording")
+    for design, auc in wanted.items():
+        again.use_shadows(design)
+        assert again.evaluate_pooled("psmi", truth="canaries").auc == auc
+
+
+def test_an_old_recording_opens_where_one_set_alone_kept_forward_passes(both, tmp_path):
+    made = alone(both, "balanced", tmp_path / "run")
+    wanted = made.evaluate_pooled("psmi", truth="canaries").auc
+    again = old_layout(made, tmp_path / "recording")
+    assert again.evaluate_pooled("psmi", truth="canaries").auc == wanted
+    assert again.as_target(1).is_computed("psmi")
+
+
+def test_an_old_recording_is_refused_where_its_scores_may_be_of_either_set(audit, tmp_path):
+    audit.evaluate_pooled("psmi", truth="canaries")
+    again = old_layout(audit, tmp_path / "recording")
+    for design in ("halves", "balanced"):
+        again.use_shadows(design)
+        assert not again.as_target(1).is_computed("psmi")
+        with pytest.raises(StoreError, match="keeps logit gaps and losses of shadow models only"):
+            again.as_target(1).score("psmi")
+
+
+def test_scores_and_decisions_from_before_sets_were_told_apart(audit, both, tmp_path):
+    place = "targets/0001"
+    wrong = {"rows": np.arange(3), "score": np.zeros(3), "error": np.zeros(3)}
+    name = f"{place}/scores/{audit.prediction.record.name}/{audit.layers[-1]}/psmi"
+    member = str(audit.members[0])
+    lines = f'id,decision,note\n"{member}","remove",""\n'
+    RunDirectory(audit.path).write_tensors(name, wrong)
+    RunDirectory(audit.path).write_text(f"{place}/decisions.csv", lines)
+    with pytest.warns(UserWarning, match="does not say to which set of shadow models"):
+        target = audit.as_target(1)
+    assert len(target.score("psmi")) > 3
+    assert target.decisions.empty
+
+    one = alone(both, "balanced", tmp_path / "alone")
+    RunDirectory(one.path).write_text(f"{place}/decisions.csv", lines)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert one.as_target(1).decisions["id"].tolist() == [member]
+        assert one.as_target(1).decisions["id"].tolist() == [member]  # moved once

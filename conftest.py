@@ -65,10 +65,14 @@ def _needs_browser(item: pytest.Item) -> bool:
     return "chromium" in getattr(item, "fixturenames", ())
 
 
-def _place(item: pytest.Item, in_browser: set[str]) -> tuple[bool, int, bool]:
-    """Browser tests come last: Playwright keeps an event loop running that others trip over."""
+def _place(item: pytest.Item, in_browser: set[str]) -> tuple[bool, int, str]:
+    """Browser tests come last: Playwright keeps an event loop running that others trip over.
+
+    Those of a file that want the same notebook follow each other: it is open already.
+    """
     place = [i for i, name in enumerate(LONGEST) if name in item.nodeid]
-    return _file(item) in in_browser, min(place, default=len(LONGEST)), _needs_browser(item)
+    wanted = ",".join(sorted(item.fixturenames)) if _needs_browser(item) else ""
+    return _file(item) in in_browser, min(place, default=len(LONGEST)), wanted
 
 
 def _open_widgets() -> set[str]:

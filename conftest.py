@@ -1,10 +1,11 @@
-"""What all tests share, the doctests of the package too: their order, and no silent skips in CI."""
+"""What all tests share, the doctests of the package too: their threads, order and CI's rules."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,65 @@ ALLOWED_SKIPS = ("no CUDA device", "no MPS device", "no shared data", "no git ch
 
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
 
+# Before torch and NumPy are loaded: each core has a worker, and what a worker starts inherits it.
+for library in ("OMP", "MKL", "OPENBLAS"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Browser tests come last: Playwright keeps an event loop running that others trip over."""
-    items.sort(key=lambda item: "chromium" in getattr(item, "fixturenames", ()))
+# What takes longest goes first, so that at the end no worker is left alone with it.
+LONGEST: tuple[str, ...] = ()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What is left out unless asked for."""
+    parser.addoption(
+        "--slow", action="store_true", help="run what takes half a minute or more, too"
+    )
+    parser.addoption(
+        "--screenshots",
+        nargs="?",
+        const=".screenshots",
+        metavar="FOLDER",
+        help="take browser tests' pictures of the widgets (in .screenshots, if no folder is named)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell the browser tests where pictures go."""
+    if folder := config.getoption("--screenshots"):
+        os.environ["MEMOWIDGETS_SCREENSHOTS"] = str(Path(folder).absolute())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave slow tests out, keep a file's tests in one worker, and put them in order."""
+    if not config.getoption("--slow"):
+        left_out = [item for item in items if item.get_closest_marker("slow")]
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=left_out)
+    for item in items:
+        if not item.get_closest_marker("xdist_group"):
+            group = _file(item).removeprefix("tests/").removesuffix(".py")
+            item.add_marker(pytest.mark.xdist_group(group))
+    in_browser = {_file(item) for item in items if _needs_browser(item)}
+    items.sort(key=lambda item: _place(item, in_browser))
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def _needs_browser(item: pytest.Item) -> bool:
+    return "chromium" in getattr(item, "fixturenames", ())
+
+
+def _place(item: pytest.Item, in_browser: set[str]) -> tuple[bool, int, str]:
+    """Browser tests come last: Playwright keeps an event loop running that others trip over.
+
+    Those of a file that want the same notebook follow each other: it is open already.
+    """
+    place = [i for i, name in enumerate(LONGEST) if name in item.nodeid]
+    wanted = ",".join(sorted(item.fixturenames)) if _needs_browser(item) else ""
+    return _file(item) in in_browser, min(place, default=len(LONGEST)), wanted
 
 
 def _open_widgets() -> set[str]:

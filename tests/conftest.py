@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.browser.harness import chromium, lab, notebook_page, voila_page
+from tests.browser.harness import chromium, kept, lab, notebook_page, voila_page
 from tests.javascript import node
 
-__all__ = ["chromium", "lab", "node", "notebook_page", "voila_page"]
+__all__ = ["chromium", "kept", "lab", "node", "notebook_page", "voila_page"]

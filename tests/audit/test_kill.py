@@ -71,7 +71,7 @@ def test_a_training_killed_at_any_moment_ends_like_an_undisturbed_one(tmp_path):
     undisturbed = audit_of(tmp_path / "straight", 12)
     undisturbed.train()
     killed = tmp_path / "killed"
-    rng = np.random.default_rng(int(time.time()))
+    rng = np.random.default_rng(0)
     for epoch in (1, 5, 9):
         process = start(killed, epochs=12, shadows=1)
         wait_for((killed / f"checkpoints/epoch-{epoch}/record.json").exists, process)

@@ -18,9 +18,13 @@ import ``tests.…``, so fake data may live beside the tests.
 ``app="notebook"`` opens it in Notebook 7. `voila_page` takes the same cells and shows what they
 show in Voila; there only `VoilaPage.python` reaches the kernel. One server serves all three.
 
-`WatchedPage.screenshots` writes ``NAME-1400-light.png`` and its three sisters (600 pixels, dark)
-to ``$MEMOWIDGETS_SCREENSHOTS``, or to ``.screenshots/`` in the checkout. Tests are skipped with a
-reason where Chromium is missing; in CI that is a failure.
+JupyterLab is loaded once: the next test's notebook is opened in the window of the last one, and
+one with the same cells is run again, in the same kernel. After a failure, or where a test wants a
+window or a kernel of another kind, there is a new window.
+
+With ``--screenshots``, `WatchedPage.screenshots` writes ``NAME-1400-light.png`` and its three
+sisters (600 pixels, dark) to ``.screenshots/``, or to the folder that is named; without, it does
+nothing. Tests are skipped with a reason where Chromium is missing; in CI that is a failure.
 """
 
 from __future__ import annotations
@@ -57,6 +61,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, WebSocket
 
+    Cells = Sequence[str] | str | Path
     OpenNotebook = Callable[..., "NotebookPage"]
     OpenVoila = Callable[..., "VoilaPage"]
 
@@ -67,6 +72,7 @@ __all__ = [
     "WatchedPage",
     "chromium",
     "find_chromium",
+    "kept",
     "lab",
     "notebook_page",
     "open_notebook",
@@ -95,6 +101,8 @@ CHROMES = (
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )
 PATIENCE = 60_000  # milliseconds; nothing is measured here, and a busy machine takes its time
+COMMAND = "([name, options]) => window.jupyterapp.commands.execute(name, options)"
+CLOSE_ALL = "() => { for (const w of [...window.jupyterapp.shell.widgets('main')]) w.dispose(); }"
 FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
@@ -370,7 +378,7 @@ class WatchedPage:
         widths: Sequence[int] = WIDTHS,
         themes: Sequence[str] = tuple(THEMES),
     ) -> list[Path]:
-        """Take a picture at every width in every theme.
+        """Take a picture at every width in every theme, if pictures were asked for.
 
         Parameters
         ----------
@@ -379,7 +387,9 @@ class WatchedPage:
         of : str or Locator, optional
             The element to show, in full whatever its height; without it, the window.
         """
-        folder = Path(os.environ.get("MEMOWIDGETS_SCREENSHOTS") or ROOT / ".screenshots")
+        if not (named := os.environ.get("MEMOWIDGETS_SCREENSHOTS")):
+            return []
+        folder = Path(named)
         folder.mkdir(parents=True, exist_ok=True)
         before, theme_before = self.page.viewport_size, self.theme_shown
         taken = []
@@ -438,6 +448,8 @@ class WatchedPage:
 class NotebookPage(WatchedPage):
     """A notebook that is open in JupyterLab (``app="lab"``) or Notebook 7 (``"notebook"``)."""
 
+    cells: Cells = ()
+
     @property
     def kernel(self) -> str:
         """The kernel's id."""
@@ -451,6 +463,33 @@ class NotebookPage(WatchedPage):
         self.page.goto(address)
         self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
         self.page.evaluate("() => window.jupyterapp.restored")
+        self._make_ready(theme)
+
+    def turn_to(self, cells: Cells, path: Path, *, width: int, height: int, theme: str) -> None:
+        """Show another notebook in the same JupyterLab, or the same one without its outputs."""
+        self.problems.clear()
+        self.allowed.clear()
+        self.page.set_default_timeout(PATIENCE)
+        self.page.emulate_media(reduced_motion="null")
+        self.page.mouse.move(0, 0)
+        self.page.set_viewport_size({"width": width, "height": height})
+        if cells == self.cells:
+            self.page.evaluate(COMMAND, ["notebook:clear-all-cell-outputs", {}])
+        else:
+            self.page.evaluate(CLOSE_ALL)
+            _end_kernels(self.lab)
+            self.cells, self.path = cells, path
+            self.page.evaluate(COMMAND, ["docmanager:open", {"path": path.name}])
+            self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
+        self._make_ready(theme)
+
+    @property
+    def can_be_kept(self) -> bool:
+        """Whether the next test may use the window: nothing went wrong, and nothing is asked."""
+        is_lab = self.app == "lab" and not self.page.is_closed() and not self.unexpected()
+        return is_lab and self.page.locator(".jp-Dialog").count() == 0
+
+    def _make_ready(self, theme: str) -> None:
         self.page.evaluate("() => window.jupyterapp.shell.collapseLeft?.()")
         self.theme(theme)
         self.wait_until_idle()
@@ -550,7 +589,7 @@ class VoilaPage(WatchedPage):
 def open_notebook(
     lab: Lab,
     chromium: Browser,
-    cells: Sequence[str] | str | Path,
+    cells: Cells,
     *,
     name: str = "notebook",
     width: int = WIDTHS[0],
@@ -567,7 +606,7 @@ def open_notebook(
     It is watched from the start, unless what watching costs would be measured too.
     """
     path = _write(lab, cells, name, kernel)
-    notebook = NotebookPage(_window(chromium, width, height, scale), lab, path, app)
+    notebook = NotebookPage(_window(chromium, width, height, scale), lab, path, app, cells=cells)
     if watched:
         notebook.watch()
     notebook.page.add_init_script(script)
@@ -592,67 +631,100 @@ def _window(chromium: Browser, width: int, height: int, scale: float = 1) -> Pag
     return page
 
 
-def _write(lab: Lab, cells: Sequence[str] | str | Path, name: str, kernel: str) -> Path:
+def _write(lab: Lab, cells: Cells, name: str, kernel: str = "python3") -> Path:
     path = lab.root / f"{name}.ipynb"
     nbformat.write(_notebook(cells, kernel), path)
     return path
 
 
+@pytest.fixture(scope="session")
+def kept() -> list[NotebookPage]:
+    """The window that the last test left, if the next one may use it."""
+    return []
+
+
 @pytest.fixture
 def notebook_page(
-    chromium: Browser, lab: Lab, request: pytest.FixtureRequest
+    chromium: Browser, lab: Lab, kept: list[NotebookPage], request: pytest.FixtureRequest
 ) -> Iterator[OpenNotebook]:
     """Open notebooks in JupyterLab; see the top of this module."""
     opened: list[NotebookPage] = []
     test = re.sub(r"\W+", "-", request.node.name)
+    failed_before = request.session.testsfailed
 
-    def opening(
-        cells: Sequence[str] | str | Path, *, run: bool = True, timeout: float = 120, **window: Any
-    ) -> NotebookPage:
-        notebook = open_notebook(lab, chromium, cells, name=f"{test}-{len(opened)}", **window)
+    def opening(cells: Cells, *, run: bool = True, timeout: float = 120, **window: Any) -> Any:
+        name = f"{test}-{len(opened)}"
+        plain = {"width": WIDTHS[0], "height": 900, "theme": "light"}
+        if kept and not opened and window.keys() <= plain.keys():
+            notebook = kept[0]
+            notebook.turn_to(cells, _write(lab, cells, name), **(plain | window))
+        else:
+            _close(lab, kept)
+            notebook = open_notebook(lab, chromium, cells, name=name, **window)
         opened.append(notebook)
         if run:
             notebook.run_all(timeout)
         return notebook
 
     yield opening
-    _leave(lab, opened)
+    unexpected = _problems(opened)
+    well = request.session.testsfailed == failed_before
+    if well and len(opened) == 1 and opened[0].can_be_kept:
+        kept[:] = opened
+    elif opened:
+        kept.clear()
+        _close(lab, opened)
+    _fail_on(unexpected)
 
 
 @pytest.fixture
-def voila_page(chromium: Browser, lab: Lab, request: pytest.FixtureRequest) -> Iterator[OpenVoila]:
+def voila_page(
+    chromium: Browser, lab: Lab, kept: list[NotebookPage], request: pytest.FixtureRequest
+) -> Iterator[OpenVoila]:
     """Open notebooks in Voila; see the top of this module."""
     pytest.importorskip("voila", reason="no Voila: pip install 'memowidgets[lab]'")
     opened: list[VoilaPage] = []
     test = re.sub(r"\W+", "-", request.node.name)
 
-    def opening(
-        cells: Sequence[str] | str | Path, *, theme: str = "light", fragment: str = ""
-    ) -> VoilaPage:
-        path = _write(lab, cells, f"{test}-{len(opened)}", "python3")
+    def opening(cells: Cells, *, theme: str = "light", fragment: str = "") -> VoilaPage:
+        _close(lab, kept)
+        path = _write(lab, cells, f"{test}-{len(opened)}")
         opened.append(VoilaPage(_window(chromium, WIDTHS[0], 900), lab, path))
         opened[-1].watch()
         opened[-1].open(theme, fragment)
         return opened[-1]
 
     yield opening
-    _leave(lab, opened)
+    unexpected = _problems(opened)
+    _close(lab, opened)
+    _fail_on(unexpected)
 
 
-def _leave(lab: Lab, opened: Sequence[WatchedPage]) -> None:
-    """Close windows, end kernels, and fail if something went wrong on the way."""
+def _close(lab: Lab, opened: list[Any]) -> None:
+    """Close windows and end kernels."""
     for one in opened:
         one.page.context.close()
+    opened.clear()
+    _end_kernels(lab)
+
+
+def _end_kernels(lab: Lab) -> None:
     for session in lab.api("sessions"):
         lab.api(f"sessions/{session['id']}", method="DELETE")
     for kernel in lab.api("kernels"):
         lab.api(f"kernels/{kernel['id']}", method="DELETE")
-    unexpected = [problem for one in opened for problem in one.unexpected()]
-    if unexpected:
-        pytest.fail("in the browser:\n" + "\n".join(dict.fromkeys(unexpected)))
 
 
-def _notebook(cells: Sequence[str] | str | Path, kernel: str = "python3") -> nbformat.NotebookNode:
+def _problems(opened: Sequence[WatchedPage]) -> list[str]:
+    return [problem for one in opened for problem in one.unexpected()]
+
+
+def _fail_on(problems: Sequence[str]) -> None:
+    if problems:
+        pytest.fail("in the browser:\n" + "\n".join(dict.fromkeys(problems)))
+
+
+def _notebook(cells: Cells, kernel: str = "python3") -> nbformat.NotebookNode:
     if isinstance(cells, str | Path):
         return nbformat.read(Path(cells), as_version=4)
     notebook = nbformat.v4.new_notebook(

@@ -29,7 +29,8 @@ counter
 '''
 
 
-def test_a_widget_is_shown_and_answers(notebook_page):
+def test_a_widget_is_shown_and_answers(notebook_page, monkeypatch, tmp_path):
+    monkeypatch.setenv("MEMOWIDGETS_SCREENSHOTS", str(tmp_path))
     notebook = notebook_page([COUNTER])
     button = notebook.page.locator("button.counter")
     button.click()
@@ -45,6 +46,23 @@ def test_a_widget_is_shown_and_answers(notebook_page):
     ]
     assert all(f.stat().st_size for f in files)
     assert "Counter" in json.dumps(notebook.save())
+    monkeypatch.delenv("MEMOWIDGETS_SCREENSHOTS")
+    assert notebook.screenshots("not-asked-for") == []
+
+
+@pytest.mark.parametrize("then", ["again", "other"])
+def test_the_next_notebook_begins_afresh(notebook_page, then):
+    """In the window of the last one: run again with the same cells, in a new kernel with others."""
+    notebook = notebook_page([COUNTER] if then == "again" else ["counter = None"])
+    assert notebook.page.locator("button.counter").count() == (then == "again")
+    assert len(notebook.lab.api("kernels")) == 1
+    if then == "again":
+        assert notebook.python("counter.count") == 0
+        notebook.page.locator("button.counter").click()
+        notebook.eventually("counter.count", 1)
+        notebook.python("globals().setdefault('left', 1)")
+    else:
+        assert "left" not in notebook.python("sorted(globals())")
 
 
 def test_python_says_what_went_wrong(notebook_page):

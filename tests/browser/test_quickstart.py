@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_notebooks import check_quiet
+
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "01_quickstart.ipynb"
 
 # The digits are scored too fast to be cancelled by hand.
@@ -48,10 +50,9 @@ def assert_both_sides_agree(notebook):
 def test_the_quickstart_in_a_real_jupyterlab(notebook_page):
     notebook = notebook_page(NOTEBOOK, run=False)
     page = notebook.page
-    started = time.monotonic()
     notebook.run_all(timeout=700)
     page.locator(".mw-dashboard .mw-card").first.wait_for()
-    print(f"quickstart: {time.monotonic() - started:.0f} s from Run All to the dashboard")
+    check_quiet(notebook.save())
     notebook.screenshots("quickstart-lab")
     notebook.screenshots("quickstart-dashboard", of=".mw-dashboard")
 

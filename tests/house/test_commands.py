@@ -87,7 +87,7 @@ def test_a_skip_fails_in_ci_unless_it_is_allowed(tmp_path):
         "import pytest\npytest.skip('no make', allow_module_level=True)\n"
     )
 
-    def outcome(**env):
+    def outcome(*options, **env):
         clean = {k: v for k, v in os.environ.items() if k not in {"CI", "PYTEST_ADDOPTS"}}
         command = [
             sys.executable,
@@ -99,6 +99,7 @@ def test_a_skip_fails_in_ci_unless_it_is_allowed(tmp_path):
             "-c",
             os.devnull,
             str(tmp_path),
+            *options,
         ]
         result = subprocess.run(
             command, cwd=ROOT, env=clean | {"PYTHONPATH": str(ROOT)} | env,
@@ -109,7 +110,7 @@ def test_a_skip_fails_in_ci_unless_it_is_allowed(tmp_path):
     code, line = outcome()
     assert code == 0
     assert "4 skipped, 1 xfailed" in line
-    code, line = outcome(CI="1", PYTEST_ADDOPTS="--continue-on-collection-errors")
+    code, line = outcome("-n1", CI="1", PYTEST_ADDOPTS="--continue-on-collection-errors")
     assert code == 1
     assert "1 failed, 1 skipped, 1 xfailed, 2 errors" in line
 

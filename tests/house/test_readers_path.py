@@ -1,4 +1,4 @@
-"""A newcomer's way: a fresh clone, the README's lines, the first notebook; timed."""
+"""A newcomer's way: a fresh clone, the README's lines, the first notebook."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.house.test_readme import blocks
-from tests.test_notebooks import check_quiet, execute
 
 ROOT = Path(__file__).parents[2]
-MOST_SECONDS = 300  # on a busy machine; docs/performance.md has the notebook's own time
 
 
 @pytest.fixture
@@ -32,13 +29,14 @@ def clone(tmp_path):
 
 
 @pytest.mark.timeout(900)
-def test_the_readmes_lines_and_the_first_notebook_in_a_fresh_clone(clone, monkeypatch):
+def test_the_readmes_lines_run_in_a_fresh_clone(clone, monkeypatch):
+    """The first notebook, which goes on from them, is run by tests/browser/test_quickstart.py."""
+    assert (clone / "notebooks" / "01_quickstart.ipynb").exists()
     monkeypatch.setenv("PYTHONPATH", str(clone))
-    started = time.monotonic()
     (code,) = blocks("python")
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
-    code = code.replace("run_shadows(64)", "run_shadows(12)")  # the notebook trains them all
-    assert "run_shadows(12)" in code
+    code = code.replace("run_shadows(64)", "run_shadows(4, processes=1)")  # not 64
+    assert "run_shadows(4" in code
     said = "\nimport memowidgets; print(memowidgets.__file__)"
     command = [sys.executable, "-W", "error", "-c", code + said]
     lines = subprocess.run(
@@ -46,9 +44,3 @@ def test_the_readmes_lines_and_the_first_notebook_in_a_fresh_clone(clone, monkey
     )
     assert lines.returncode == 0, lines.stderr[-4000:]
     assert lines.stdout.splitlines()[-1] == str(clone / "memowidgets" / "__init__.py")
-    executed = execute(clone / "notebooks" / "01_quickstart.ipynb")
-    seconds = time.monotonic() - started
-    print(f"the README's lines and the first notebook: {seconds:.0f} s")
-    check_quiet(executed)
-    assert all(cell.execution_count for cell in executed.cells if cell.cell_type == "code")
-    assert seconds < MOST_SECONDS

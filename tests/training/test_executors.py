@@ -358,9 +358,7 @@ def strike(rng, leader):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(source, tmp_path):
-    seed = int(time.time())
-    print(f"seed {seed}")
-    rng = random.Random(seed)
+    rng = random.Random(0)
     shutil.copytree(source, tmp_path / "killed")
     shutil.copytree(source, tmp_path / "straight")
     server, there = KillServer(), set()

@@ -39,7 +39,7 @@ class ShadowAudit(Audit):
         self._design = replace(design, members=design.pool[np.array(file["members"])])
         self._shadows = _Others(audit, index)
         self._run = RunDirectory(
-            audit._run.path / "targets" / f"{index:04d}",  # noqa: SLF001
+            audit._run.place(f"targets/{index:04d}"),  # noqa: SLF001
             read_only=audit._run.read_only,  # noqa: SLF001
         )
         self._decision_log = DecisionLog(RunKeeper(self._run), outside=audit._run.path)  # noqa: SLF001

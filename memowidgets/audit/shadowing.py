@@ -123,7 +123,7 @@ def use_set(run: RunDirectory, key: str) -> ShadowSet:
 def shadow_sets(run: RunDirectory) -> dict[str, ShadowSet]:
     """Sets with at least one shadow model, by key."""
     digest = config_digest(run.read_manifest())
-    folders = sorted(p.name for p in (run.path / "shadows").glob("*") if p.is_dir())
+    folders = sorted(p.name for p in run.place("shadows").glob("*") if p.is_dir())
     found = {key: ShadowSet(run, key, digest) for key in ("halves", *folders)}
     return {key: kept for key, kept in found.items() if len(kept)}
 

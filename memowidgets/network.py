@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 import threading
@@ -62,7 +63,7 @@ class _Offline:
         with cls._mutex:
             cls._blocks += 1
             if importlib.util.find_spec("huggingface_hub") is not None:
-                import huggingface_hub.constants
+                importlib.import_module(cls._libraries[0])
             if cls._blocks == 1:
                 constants = sys.modules.get(cls._libraries[0])
                 cls._before = bool(getattr(constants, "HF_HUB_OFFLINE", False))

@@ -87,6 +87,8 @@ class DecisionLog:
     ----------
     problem : str
         Why they are in memory alone; empty where they are kept.
+    unread : str
+        Why the decisions that were kept before could not be read; empty where they could.
     version : int
         Goes up with every change.
 
@@ -113,7 +115,7 @@ class DecisionLog:
         self._steps: list[_Step] = []
         self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
         self._lock = threading.RLock()
-        self.problem, self.version = "", 0
+        self.problem, self.unread, self.version = "", "", 0
 
     # What is decided
 
@@ -288,6 +290,7 @@ class DecisionLog:
 
     def _read(self) -> Table:
         found = self._tried(lambda keeper: keeper.read(), writing=False)
+        self.unread = self.problem if found is None and self._keeper is not None else ""
         return _applied(found if found is not None else self._table or {}, self._unkept)
 
     def _tried(self, work: Callable[[Keeper], Table], *, writing: bool = True) -> Table | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memowidgets.files import write_whole
+from memowidgets.files import make_private, write_whole
 
 __all__ = ["Edit", "EditsFile"]
 
@@ -99,8 +99,8 @@ class EditsFile:
             If it cannot be written.
         """
         self._check_place()
-        with suppress(FileExistsError):
-            self.path.parent.mkdir(mode=0o700, parents=True)
+        with suppress(FileExistsError):  # a file there: the lock says so
+            make_private(self.path.parent)
         with self._locked():
             edits = self.read()
             for name, edit in changes.items():

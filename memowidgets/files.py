@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["UNFINISHED", "fill", "replaced", "write_whole"]
+__all__ = ["UNFINISHED", "fill", "make_private", "replaced", "write_whole"]
 
 UNFINISHED = ".unfinished-"  # how the names of temporary files begin: what a kill leaves
 _PRIVATE = 0o600
@@ -30,6 +30,15 @@ def replaced(target: Path, mode: int = _PRIVATE) -> Iterator[Path]:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder and those above it; each new one is its owner's alone, whatever the umask."""
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def fill(path: Path, content: bytes) -> None:

@@ -17,9 +17,10 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.files import UNFINISHED, replaced, write_whole
+from memowidgets.files import UNFINISHED, make_private, replaced, write_whole
+from memowidgets.visible import quoted
 
-__all__ = ["LockedError", "RunDirectory", "StoreError", "Tensors"]
+__all__ = ["LockedError", "OutsideError", "RunDirectory", "StoreError", "Tensors"]
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
@@ -51,6 +52,10 @@ class StoreError(RuntimeError):
 
 class LockedError(StoreError):
     """Another process holds the lock."""
+
+
+class OutsideError(StoreError):
+    """A symbolic link leads outside of the run directory."""
 
 
 class Tensors(Mapping[str, NDArray[Any]]):
@@ -123,7 +128,7 @@ class RunDirectory:
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self.path, self.read_only = Path(path).expanduser().absolute(), read_only
         with _explained(self.path, self.path):
-            _make_private(self.path)
+            make_private(self.path)
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str], *, read_only: bool = False) -> Self:
@@ -164,6 +169,27 @@ class RunDirectory:
             )
         return True
 
+    def place(self, name: str) -> Path:
+        """Return where a file or folder of the run is.
+
+        Names may come from files that anyone wrote, and a link may have been put anywhere below
+        the run. The run directory itself may be reached through a link.
+
+        Raises
+        ------
+        StoreError
+            If the name leads outside of the run directory, or a link on the way to it does.
+        """
+        parts = PurePosixPath(name).parts
+        if not parts or parts[0] == "/" or ".." in parts or "\\" in name or "\0" in name:
+            raise StoreError(f"{quoted(name)} is no name inside of {self.path}: the run is broken")
+        found, run = self.path / name, os.path.realpath(self.path)
+        if not Path(os.path.realpath(found)).is_relative_to(run):
+            raise OutsideError(
+                f"{found} leads outside of the run through a symbolic link: remove the link"
+            )
+        return found
+
     def read_manifest(self) -> dict[str, Any]:
         """What the run is: seeds, hashes, versions, ids.
 
@@ -194,7 +220,7 @@ class RunDirectory:
         StoreError
             If the file is not there or not JSON.
         """
-        path = self._place(name)
+        path = self.place(name)
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -216,7 +242,7 @@ class RunDirectory:
         StoreError
             If the file cannot be read.
         """
-        path = self._place(name)
+        path = self.place(name)
         try:
             return path.read_bytes().decode()
         except FileNotFoundError:
@@ -231,9 +257,17 @@ class RunDirectory:
         self._write(name, content.encode())
 
     def has(self, name: str) -> bool:
-        """Whether the tensors of that name were written, and are whole."""
+        """Whether the tensors of that name were written, and are whole.
+
+        Raises
+        ------
+        OutsideError
+            If a symbolic link leads outside of the run directory.
+        """
         try:
             self.read_tensors(name)
+        except OutsideError:
+            raise
         except StoreError:
             return False
         return True
@@ -250,7 +284,7 @@ class RunDirectory:
 
     def names(self, folder: str) -> list[str]:
         """Names of the tensor files in a folder of the run, sorted."""
-        return sorted(p.stem for p in self._place(folder).glob("*.safetensors"))
+        return sorted(p.stem for p in self.place(folder).glob("*.safetensors"))
 
     def write_tensors(
         self,
@@ -278,7 +312,7 @@ class RunDirectory:
         target = self._tensor_path(name)
         self._check_writable()
         with _explained(target, self.path):
-            _make_private(target.parent)
+            make_private(target.parent)
             with replaced(target) as temporary:
                 arrays = _mapped(temporary, shapes, metadata or {})
                 yield arrays
@@ -305,7 +339,7 @@ class RunDirectory:
         """Delete the tensors, or the folders of them, of these names, where they are there."""
         for name in names:
             self._tensor_path(name).unlink(missing_ok=True)
-            shutil.rmtree(self._place(name), ignore_errors=True)
+            shutil.rmtree(self.place(name), ignore_errors=True)
 
     @contextmanager
     def lock(self, what: str) -> Iterator[None]:
@@ -319,7 +353,7 @@ class RunDirectory:
         from filelock import FileLock, Timeout
 
         self._check_writable()
-        path = self.path / f".{what}.lock"
+        path = self.place(f".{what}.lock")
         lock = FileLock(path, timeout=0, mode=0o600)
         with _explained(path, self.path):
             try:
@@ -342,15 +376,8 @@ class RunDirectory:
         with _explained(path, self.path):
             yield
 
-    def _place(self, name: str) -> Path:
-        """Where a file or folder of that name is: names may come from files that anyone wrote."""
-        parts = PurePosixPath(name).parts
-        if not parts or parts[0] == "/" or ".." in parts or "\\" in name or "\0" in name:
-            raise StoreError(f"{name!r} is no name inside of {self.path}: the run is broken")
-        return self.path / name
-
     def _tensor_path(self, name: str) -> Path:
-        return self._place(f"{name}.safetensors")
+        return self.place(f"{name}.safetensors")
 
     def _check_writable(self) -> None:
         if self.read_only:
@@ -358,9 +385,9 @@ class RunDirectory:
 
     def _write(self, name: str, content: bytes) -> None:
         self._check_writable()
-        target = self._place(name)
+        target = self.place(name)
         with _explained(target, self.path):
-            _make_private(target.parent)
+            make_private(target.parent)
             write_whole(target, content)
 
     def _sweep(self, what: str) -> None:
@@ -420,14 +447,6 @@ def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:
     if 8 + length + max(ends, default=0) > size:
         raise ValueError("it ends before its data do")
     return header, 8 + length, state
-
-
-def _make_private(folder: Path) -> None:
-    """Make a folder and those above it; those that are new are its owner's alone."""
-    if folder.exists():
-        return
-    _make_private(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 @contextmanager

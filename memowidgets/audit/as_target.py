@@ -46,9 +46,9 @@ class ShadowAudit(Audit):
         self.index, self._first, self._set = index, audit, own
         self._design = replace(design, members=design.pool[members])
         self._shadows: _Others = _Others(audit, index)
-        folder = run.path / "targets" / own.key / f"{index:04d}"
+        folder = run.place(f"targets/{own.key}/{index:04d}")
         self._run = RunDirectory(folder, read_only=run.read_only)
-        self._take_over_decisions(run.path / _before(index) / FILE)
+        self._take_over_decisions(run.place(_before(index)) / FILE)
         self._decision_log = DecisionLog(RunKeeper(self._run), outside=run.path)
         self._lock, self._log_lira = threading.RLock(), {}
 

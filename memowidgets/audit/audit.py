@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -493,8 +494,15 @@ class Audit(EvaluatedAudit):
         DataFrame
             ``id``, ``decision`` ("keep", "anonymise" or "remove"; "undecided" where there is
             a note alone) and ``note``.
+
+        Warns
+        -----
+        UserWarning
+            If ``decisions.csv`` cannot be read; then only decisions of this session are there.
         """
         self._decision_log.refresh()
+        if self._decision_log.unread:
+            warnings.warn(self._decision_log.unread, UserWarning, stacklevel=2)
         return self._decision_log.frame()
 
     @property
@@ -528,7 +536,7 @@ class Audit(EvaluatedAudit):
         Raises
         ------
         StoreError
-            If the samples are not at hand.
+            If the samples are not at hand, or ``decisions.csv`` cannot be read.
         ValueError
             If a sample is to be anonymised but `edits_file` holds no text for it, or nothing
             would be left.
@@ -539,6 +547,8 @@ class Audit(EvaluatedAudit):
             If duplicates of removed or anonymised samples stay.
         """
         self._decision_log.refresh()
+        if self._decision_log.unread:
+            raise StoreError(self._decision_log.unread)
         settings, seed = self.training, self._manifest["seed"]
         draw = self._manifest.get("noise_draw", 1)
         noise = draw_noise(self._data, self._design.pool, settings.label_noise, seed, draw)

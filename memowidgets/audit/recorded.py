@@ -11,6 +11,7 @@ import numpy as np
 
 from memowidgets.audit.audit import Audit
 from memowidgets.data import Dataset
+from memowidgets.files import make_private
 from memowidgets.store import RunDirectory, StoreError, Tensors
 
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ def export(
     run = RunDirectory(target)
     for pattern in _COPIED:
         for path in source.path.glob(pattern):
-            _copy(path, run.path / path.relative_to(source.path))
-    for place in (source.path / "shadows").rglob("*.safetensors"):
+            _copy(source, path.relative_to(source.path), run.path)
+    for place in source.place("shadows").rglob("*.safetensors"):
         name = str(place.relative_to(source.path).with_suffix(""))
         run.write_tensors(name, *_gaps_of(source.read_tensors(name)))
     for name in source.names("forward"):
@@ -124,12 +125,16 @@ def _kept(
     return kept, made.metadata
 
 
-def _copy(path: Path, place: Path) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
+def _copy(source: RunDirectory, name: Path, target: Path) -> None:
+    """Copy a file, or a folder without its hidden files, from a run; no link leads outside."""
+    path = source.place(name.as_posix())
     if path.is_dir():
-        shutil.copytree(path, place, ignore=shutil.ignore_patterns(".*"))
-    else:
-        shutil.copyfile(path, place)
+        for child in path.iterdir():
+            if not child.name.startswith("."):
+                _copy(source, name / child.name, target)
+        return
+    make_private((target / name).parent)
+    shutil.copyfile(path, target / name)
 
 
 def _selected(manifest: Mapping[str, Any], data: Dataset) -> Dataset:

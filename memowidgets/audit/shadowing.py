@@ -139,7 +139,7 @@ def keys_with_forward(run: RunDirectory, index: int, checkpoint: str) -> list[st
 
 
 def _keys(run: RunDirectory) -> list[str]:
-    folders = (run.path / "shadows").glob("*")
+    folders = run.place("shadows").glob("*")
     return ["halves", *sorted(folder.name for folder in folders if folder.is_dir())]
 
 

@@ -99,7 +99,8 @@ class AuditView:
     def revision(self) -> frozenset[tuple[str, int]]:
         """Differs once there is another checkpoint, score or shadow model, or another truth."""
         run = Path(self._audit.path)
-        files = (file for part in _GROWING for file in (run / part).rglob("*.safetensors"))
+        folders = [run / part for part in _GROWING if not (run / part).is_symlink()]
+        files = (file for folder in folders for file in folder.rglob("*.safetensors"))
         there = {(str(file.relative_to(run)), _written(file)) for file in files}
         return frozenset(there | {self._audit.truth_version})
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from memowidgets.files import replaced
+from memowidgets.files import make_private, replaced
 from memowidgets.models.encoding import Encoded
 from memowidgets.models.lora import blocks_of
 
@@ -100,7 +100,7 @@ class Prefix:
         """
         if self._file.exists():
             return
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._folder)
         with replaced(self._file) as temporary:
             self._compute(load().eval(), first, device, temporary)
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
-from memowidgets.network import hub_may_be_asked, without_the_hub
+from memowidgets.network import hub_may_be_asked, without_the_hub, without_the_hub_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -135,7 +135,8 @@ def _explained(name: str, load: Callable[[], Any]) -> Any:
     from huggingface_hub.errors import GatedRepoError
 
     try:
-        return load()
+        with without_the_hub_for(name):
+            return load()
     except (OSError, ValueError) as error:
         causes = _chain(error)
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]

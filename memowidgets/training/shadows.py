@@ -176,7 +176,7 @@ class ShadowSet:
         if executor is None:
             processes = min(processes or default_processes(job.recipe.device), len(missing))
         self._sweep()
-        beacon = self._run.path / ".claims" / f"{uuid.uuid4().hex}.wanted"
+        beacon = self._run.place(f".claims/{uuid.uuid4().hex}.wanted")
         with Claims(self._run, f".claims/{self.key}") as claims:
             with self._run.explained(beacon):
                 beacon.touch(mode=0o600)
@@ -270,10 +270,10 @@ class ShadowSet:
 
     def _sweep(self) -> None:
         """Remove what killed processes left half-written; by the disk's own clock."""
-        folder = self._run.path / self._folder
+        folder = self._run.place(self._folder)
         with suppress(OSError):
             probe = folder / f".clock-{uuid.uuid4().hex}"
-            probe.touch()
+            probe.touch(mode=0o600)
             now = probe.stat().st_mtime
             probe.unlink()
             for left_over in folder.glob(".unfinished-*"):

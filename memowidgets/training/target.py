@@ -30,7 +30,7 @@ _TARGET_STREAM = 3
 
 def read_records(run: RunDirectory) -> list[Record]:
     """The checkpoints that a run directory holds, in the order of training."""
-    files = (run.path / "checkpoints").glob("*/record.json")
+    files = run.place("checkpoints").glob("*/record.json")
     records = [_record(run, str(file.relative_to(run.path))) for file in files]
     records.sort(key=lambda record: record.step)
     if records and records[0].step != 0:
@@ -206,9 +206,9 @@ class TargetTraining:
         self._run.write_tensors(self._weights(name), learner.weights(), {"format": "pt"})
         self._run.write_json(f"checkpoints/{name}/record.json", dataclasses.asdict(record))
         self._run.write_tensors(f"checkpoints/{name}/resume", *learner.state())
-        for other in (self._run.path / "checkpoints").glob("*/resume.safetensors"):
+        for other in self._run.place("checkpoints").glob("*/resume.safetensors"):
             if other.parent.name != name:
-                _forget(other)
+                self._run.forget(f"checkpoints/{other.parent.name}/resume")
         return record
 
     def _record(self, learner: Learner, epoch: float) -> Record:
@@ -259,7 +259,3 @@ def _is_done(records: Sequence[Record], plan: dict[int, float], stop: StopRule |
     if steps != list(plan)[: len(steps)]:
         return False
     return len(steps) == len(plan) or (stop is not None and stop.is_reached(records))
-
-
-def _forget(state: Path) -> None:
-    state.unlink(missing_ok=True)

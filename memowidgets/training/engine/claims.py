@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from memowidgets.store import RunDirectory
+from memowidgets.files import make_private
+from memowidgets.store import RunDirectory, StoreError
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -55,7 +56,7 @@ class Claims:
     """
 
     def __init__(self, run: RunDirectory, folder: str, lease: float = _LEASE_SECONDS) -> None:
-        self._run, self._path, self._lease = run, run.path / folder, lease
+        self._run, self._folder, self._lease = run, folder, lease
         self._owner = uuid.uuid4().hex
         self._held: dict[int, _Held] = {}
         self._seen: dict[int, tuple[bytes, float]] = {}
@@ -64,8 +65,9 @@ class Claims:
         self._heart: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        with self._run.explained(self._path):
-            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = self._run.place(self._folder)
+        with self._run.explained(folder):
+            make_private(folder)
         self._heart = threading.Thread(target=self._beat, name="claims", daemon=True)
         self._heart.start()
         return self
@@ -103,7 +105,7 @@ class Claims:
             held = self._held.pop(index, None)
         if held is None:
             return
-        with suppress(OSError):  # a read-only directory keeps its claims; their lock is open
+        with suppress(OSError, StoreError):  # a read-only directory keeps its claims; locks open
             if self._is_ours(index):
                 self._file(index).unlink()
         if held.lock is not None:
@@ -112,17 +114,20 @@ class Claims:
     def forget(self, index: int) -> None:
         """Release a claim on a shadow model that is there now; nothing of it stays."""
         self.release(index)
-        with suppress(OSError):
-            self._file(index).with_suffix(".lock").unlink()
+        with suppress(OSError, StoreError):
+            self._lock_file(index).unlink()
 
     def _file(self, index: int) -> Path:
-        return self._path / f"{index:04d}.claim"
+        return self._run.place(f"{self._folder}/{index:04d}.claim")
+
+    def _lock_file(self, index: int) -> Path:
+        return self._run.place(f"{self._folder}/{index:04d}.lock")
 
     def _lock(self, index: int) -> tuple[bool, BaseFileLock | None]:
         """Whether no living process has the lock, and the lock, taken, where there are locks."""
         from filelock import FileLock, Timeout
 
-        lock = FileLock(self._file(index).with_suffix(".lock"), timeout=0, mode=0o600)
+        lock = FileLock(self._lock_file(index), timeout=0, mode=0o600)
         try:
             lock.acquire()
         except Timeout:
@@ -180,7 +185,7 @@ class Claims:
                 held = dict(self._held)
             for index, claim in held.items():
                 claim.beats += 1
-                with suppress(OSError):  # the work goes on; others may do it too
+                with suppress(OSError, StoreError):  # the work goes on; others may do it too
                     if self._is_ours(index):
                         self._file(index).write_bytes(self._words(claim.beats))
 

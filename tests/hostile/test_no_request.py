@@ -1,0 +1,220 @@
+"""Whatever lies on disk is used without a request: neither a name looked up nor a connection."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+import memowidgets as mw
+from memowidgets.network import hub_may_be_asked, without_the_hub
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# As sitecustomize it is in every Python process below the test: workers, Voila, its kernel.
+GUARD = """
+import ipaddress, os, sys
+
+def refused(what):
+    with open(os.environ["ASKED"], "a") as log:
+        print(what, file=log)
+    raise OSError(what)
+
+def is_here(host):
+    try:
+        return host in (None, "", "localhost") or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+def guard(event, args):
+    if event == "socket.getaddrinfo" and not is_here(args[0]):
+        refused(f"the name {args[0]!r} was looked up")
+    if event == "socket.connect" and isinstance(args[1], tuple) and not is_here(args[1][0]):
+        refused(f"{args[1]} was connected to")
+
+sys.addaudithook(guard)
+"""
+
+STEPS = """
+import json, os, warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+folder = Path.cwd()
+os.environ["HF_HOME"] = str(folder / "hub")  # nothing that was fetched before helps
+os.environ["MEMOWIDGETS_CACHE"] = str(folder / "cache")
+import memowidgets as mw
+
+# the quickstart's lines, smaller
+data = mw.data.load_digits(canaries=0.05, seed=0).take(range(200))
+training = mw.TrainingConfig(epochs=2)
+audit = mw.Audit(mw.models.ConvNet(8), data, folder / "digits", training=training, device="cpu")
+audit.train()
+audit.score("psmi")
+with ThreadPoolExecutor(1) as executor:
+    audit.run_shadows(4, executor=executor)
+audit.dashboard().close()
+audit.report(folder / "digits.html")
+mw.Audit.open(folder / "digits").score("loss")
+mw.open_recorded("mmlu-field-smollm2").score("psmi")
+
+# a language model in a folder, questions in a file
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+words = ["<pad>", "<unk>", "A", "B", "C", "D", "Which", "star", "moon", "?", "Answer", ":", "."]
+tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
+tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+PreTrainedTokenizerFast(
+    tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", eos_token="."
+).save_pretrained(folder / "model")
+config = LlamaConfig(
+    vocab_size=len(words), hidden_size=16, intermediate_size=16, num_hidden_layers=2,
+    num_attention_heads=2, num_key_value_heads=2, pad_token_id=0, eos_token_id=10,
+)
+LlamaForCausalLM(config).save_pretrained(folder / "model")
+lines = [f'"Which {w} {i} ?",x,y,z,w,{"ABCD"[i % 4]}' for i in range(20) for w in ("star", "moon")]
+(folder / "astronomy_test.csv").write_text("\\n".join(lines))
+questions = mw.data.fetch_mcq("mmlu", source=folder)
+model = mw.models.CausalLM.from_pretrained(folder / "model", lora=mw.models.LoRA(layers="top:1"))
+lm = mw.Audit(model, questions, folder / "lm", training=mw.TrainingConfig(epochs=1), device="cpu")
+lm.train()
+lm.score("loss")
+again = mw.Audit.open(folder / "lm", data=questions, model=model)
+again.score("loss", checkpoint="final")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    mw.Audit.open(folder / "lm")
+
+# the same run, as if its model and its questions had been named on the hub
+manifest = json.loads((folder / "lm" / "manifest.json").read_text())
+manifest["model_source"]["arguments"]["name_or_path"] = "somebody/a-model"
+manifest["data"]["source"]["arguments"]["source"] = "hub"
+(folder / "lm" / "manifest.json").write_text(json.dumps(manifest))
+mw.Audit.open(folder / "lm").score("loss")
+mw.Audit.open(folder / "lm", data=questions).score("loss")
+
+from memowidgets.__main__ import main
+
+main(["doctor"])
+assert main(["audits", "."]) == 0
+assert main(["report", "digits", "again.html"]) == 0
+"""
+
+
+def processes(folder):
+    """The environment of guarded processes, and where they note what they asked for."""
+    (folder / "guard").mkdir()
+    (folder / "guard" / "sitecustomize.py").write_text(GUARD)
+    environment = os.environ | {
+        "PYTHONPATH": f"{folder / 'guard'}{os.pathsep}{ROOT}",
+        "ASKED": str(folder / "asked"),
+        "OMP_NUM_THREADS": "1",
+    }
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        environment.pop(name, None)
+    (folder / "asked").write_text("")
+    return environment, folder / "asked"
+
+
+def run(code, folder, environment):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+    )
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    return processes(tmp_path)
+
+
+@pytest.mark.slow
+def test_every_step_on_local_files_works_without_a_request(tmp_path, guarded):
+    environment, asked = guarded
+    done = run(STEPS, tmp_path, environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert asked.read_text() == ""
+
+
+@pytest.mark.slow
+def test_a_dashboard_is_served_without_a_request(tmp_path, guarded):
+    """Voila starts a kernel, which makes the dashboard, once the page is asked for."""
+    pytest.importorskip("voila", reason="no Voila: pip install 'memowidgets[lab]'")
+    environment, asked = guarded
+    recording = Path(mw.__file__).parent / "audit" / "recordings" / "mmlu-field-smollm2"
+    command = [sys.executable, "-m", "memowidgets", "view", str(recording), "--no-browser"]
+    view = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    try:
+        address = re.search(r"http://127\S+", view.stdout.readline())[0]
+        with urllib.request.urlopen(address, timeout=200) as page:
+            assert b"application/vnd.jupyter.widget" in page.read()
+    finally:
+        view.send_signal(signal.SIGINT)
+        view.communicate(timeout=60)
+    assert asked.read_text() == ""
+
+
+def test_the_guard_of_this_test_sees_a_request(tmp_path, guarded):
+    environment, asked = guarded
+    look_up = (
+        "import socket\ntry:\n socket.getaddrinfo('hf.co', 443)\nexcept OSError: pass"
+    )
+    assert run(look_up, tmp_path, environment).returncode == 0
+    assert "hf.co" in asked.read_text()
+
+
+def test_the_hub_is_offline_within_the_block_and_as_before_after_it():
+    constants = pytest.importorskip("huggingface_hub.constants")
+    before = constants.HF_HUB_OFFLINE
+    with without_the_hub():
+        assert constants.HF_HUB_OFFLINE
+        assert not hub_may_be_asked()
+        with without_the_hub():
+            pass
+        assert constants.HF_HUB_OFFLINE, "an inner block has ended the outer one"
+    assert constants.HF_HUB_OFFLINE is before
+    assert hub_may_be_asked()
+
+
+def test_blocks_of_several_threads_end_in_any_order():
+    constants = pytest.importorskip("huggingface_hub.constants")
+    before = constants.HF_HUB_OFFLINE
+    inside, leave = threading.Barrier(2), threading.Event()
+
+    def stay():
+        with without_the_hub():
+            inside.wait(30)
+            leave.wait(30)
+
+    other = threading.Thread(target=stay)
+    other.start()
+    with without_the_hub():
+        inside.wait(30)
+    assert constants.HF_HUB_OFFLINE, "the other thread's block is still open"
+    leave.set()
+    other.join(30)
+    assert constants.HF_HUB_OFFLINE is before
+
+
+def test_a_block_that_fails_ends_like_any_other():
+    constants = pytest.importorskip("huggingface_hub.constants")
+    before = constants.HF_HUB_OFFLINE
+    with pytest.raises(KeyError), without_the_hub():
+        raise KeyError
+    assert constants.HF_HUB_OFFLINE is before

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from memowidgets.evaluation.groups import Groups
-from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe
+from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe, wider
 
 __all__ = [
     "FEW_POSITIVES",
@@ -397,8 +397,10 @@ def roc(
     k being 1, ½ or 0: the AUC is their ratio, TPR and FPR likewise are ratios of means. So a
     sample near η counts half on each side, where a hard label would count it, at random, on the
     wrong one, which draws the AUC to ½. The AUC's interval is from a bootstrap in which every
-    draw takes a sample and then its label, and so has the doubt of the labels in it; rates have
-    Clopper and Pearson's at the expected counts.
+    draw takes a sample and then its label, and so has the doubt of the labels in it; it is never
+    narrower than Newcombe's at the expected counts. Rates have Clopper and Pearson's at the
+    expected counts. Probabilities must be those given the score too: where they leave it out, a
+    doubtful sample has the same label whatever its score, and the AUC is drawn to ½.
 
     Examples
     --------
@@ -455,8 +457,9 @@ def _uncertain(scores: ArrayLike, memorized: ArrayLike | None, probability: Floa
     auc = _expected_auc(ladder, probability)
     doubtful = int(((probability > 0.05) & (probability < 0.95)).sum())
     doubt = f"{doubtful} of {len(values)} labels are uncertain (5 to 95 % probable)"
-    notes = (f"{doubt}: counts are expected ones", *_warnings(ladder.hits[-1].item(), ladder.false_alarms[-1].item()))
-    interval = _bootstrapped_auc(ladder, auc)
+    expected = ladder.hits[-1].item(), ladder.false_alarms[-1].item()
+    notes = (f"{doubt}: counts are expected ones", *_warnings(*expected))
+    interval = wider(_bootstrapped_auc(ladder, auc), newcombe(auc, *expected))
     return Evaluation(values, truth, auc, interval, notes, probability, _ladder=ladder)
 
 

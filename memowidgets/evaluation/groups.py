@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe
+from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe, wider
 
 __all__ = ["Groups"]
 
@@ -116,7 +116,7 @@ class Groups:
         if min(self.distinct(among & counted), self.distinct(among & ~counted)) >= _FEW:
             return interval
         distinct = self.distinct(among)
-        return _wider(interval, clopper_pearson(counted[among].mean() * distinct, distinct))
+        return wider(interval, clopper_pearson(counted[among].mean() * distinct, distinct))
 
     def areas(self, scores: Floats, memorized: Mask) -> Floats:
         """The AUC of every resample, (resamples,); NaN where it lacks a kind."""
@@ -137,7 +137,7 @@ class Groups:
         positives, negatives = self.distinct(memorized), self.distinct(~memorized)
         if min(positives, negatives) >= _FEW and interval[0] < interval[1]:
             return interval
-        return _wider(interval, newcombe(auc, positives, negatives))
+        return wider(interval, newcombe(auc, positives, negatives))
 
     def curves(self, scores: Floats, memorized: Mask) -> tuple[Floats, Floats]:
         """TPR and FPR of every resample along the rising scores, each (resamples, 1 + steps)."""
@@ -168,7 +168,8 @@ class Groups:
         """
         at = (self._models[kind], self.of_row[kind])
         table = csr_array((np.ones(len(at[0])), at), shape=(self.n_models, self.count))
-        return np.asarray(((table @ self._per_sample).T * self._model_weights).sum(axis=1))
+        drawn = np.asarray(table @ self._per_sample, dtype=np.float64).T
+        return np.asarray((drawn * self._model_weights).sum(axis=1))
 
     @cached_property
     def _per_sample(self) -> Floats:
@@ -197,10 +198,6 @@ def _numbered(names: ArrayLike, n: int, what: str) -> tuple[Ints, int]:
 def _drawn(count: int, times: int, seed: int) -> Floats:
     rng = np.random.default_rng(seed)
     return rng.multinomial(count, np.full(count, 1 / count), size=times).astype(np.float64)
-
-
-def _wider(one: Interval, other: Interval) -> Interval:
-    return min(one[0], other[0]), max(one[1], other[1])
 
 
 def _rungs(scores: Floats) -> Ints:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from scipy.special import betaincinv
 
-__all__ = ["Interval", "clopper_pearson", "newcombe"]
+__all__ = ["Interval", "clopper_pearson", "newcombe", "wider"]
 
 Interval = tuple[float, float]
 
@@ -63,7 +63,7 @@ def newcombe(auc: float, n_positives: float, n_negatives: float) -> Interval:
     --------
     >>> low, high = newcombe(1.0, 20, 1000)
     >>> round(low, 3), high
-    (0.912, 1.0)
+    (0.95, 1.0)
     """
     mean = (n_positives + n_negatives) / 2
     pairs = n_positives * n_negatives
@@ -76,6 +76,11 @@ def newcombe(auc: float, n_positives: float, n_negatives: float) -> Interval:
     low = _bisected(excluded, 0.0, auc) if auc > 0 else 0.0
     high = _bisected(excluded, 1.0, auc) if auc < 1 else 1.0
     return low, high
+
+
+def wider(one: Interval, other: Interval) -> Interval:
+    """The least interval that holds both."""
+    return min(one[0], other[0]), max(one[1], other[1])
 
 
 def _bisected(excluded: Callable[[float], bool], outside: float, inside: float) -> float:

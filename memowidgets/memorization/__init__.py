@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from memowidgets.memorization.counterfactual import counterfactual
 from memowidgets.memorization.global_lira import attack_success_rate
-from memowidgets.memorization.lira import log_lira, probability_memorized
+from memowidgets.memorization.lira import log_lira
+from memowidgets.memorization.posterior import probability_memorized
 from memowidgets.memorization.robust import rmia
 from memowidgets.memorization.saved import SavedGaps, load_gaps
 

@@ -66,6 +66,13 @@ class Densities:
         enough = self.outside.count >= self.fewest
         return enough if self.offline else enough & (self.inside.count >= self.fewest)
 
+    def gaussians(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Mean and variance of each sample, inside and outside."""
+        return (
+            (self.inside.mean, np.maximum(self.spread_in.of(self.inside), self.least)),
+            (self.outside.mean, np.maximum(self.spread_out.of(self.outside), self.least)),
+        )
+
     def ratio(self, gaps: Floats) -> Floats:
         """Log-LiRA of each sample's gap; NaN where it is not defined."""
         found = self._outside(gaps, self.outside)

@@ -6,7 +6,6 @@ from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
 from memowidgets.memorization.density import Densities, check_sides, checked_mode, warn_if_few
 from memowidgets.memorization.gaps import (
@@ -130,48 +129,6 @@ def log_lira(
         return ratio
     errors = _flat(densities.errors(target, gaps, members), equal)
     return ratio, np.where(np.isnan(ratio), np.nan, errors)
-
-
-def probability_memorized(log_lira: ArrayLike, errors: ArrayLike, eta: float = 4.0) -> Floats:
-    """How probable it is that a sample is truly memorised, given the error of its log-LiRA.
-
-    Parameters
-    ----------
-    log_lira, errors : (n_samples,) array_like
-        As `log_lira` returns them with ``return_std=True``, in nats.
-    eta : float
-        A sample is memorised from this log-LiRA on.
-
-    Returns
-    -------
-    (n_samples,) float64
-        Φ((log-LiRA − η) / error): the share of repetitions of the shadow models, if the errors
-        are Gaussian, in which a sample of this true log-LiRA would be found on this side of η.
-        NaN where either is.
-
-    Raises
-    ------
-    ValueError
-        Shapes differ, an error is negative, or η is NaN.
-
-    Examples
-    --------
-    >>> probability_memorized([2.0, 4.0, 9.0], [1.0, 1.0, 0.0]).round(3)
-    array([0.023, 0.5  , 1.   ])
-    """
-    values, spread = np.asarray(log_lira, np.float64), np.asarray(errors, np.float64)
-    if values.shape != spread.shape:
-        raise ValueError(
-            "log_lira and errors must have the same shape, but have "
-            f"{values.shape} and {spread.shape}"
-        )
-    if (spread < 0).any() or np.isnan(eta):
-        raise ValueError("errors must be 0 or more and eta a number")
-    distance = values - eta
-    with np.errstate(divide="ignore", invalid="ignore"):
-        probability = ndtr(distance / spread)
-    certain = (spread == 0) & ~np.isnan(values)
-    return np.asarray(np.where(certain, distance >= 0, probability))
 
 
 def _flat(values: Floats, equal: Mask) -> Floats:

@@ -60,7 +60,7 @@ def estimate(side: Side, variance: str) -> Estimate:
     """How the variances of this side are estimated, fitted on all its samples."""
     if variance == "per-sample":
         return Estimate()
-    prior = _fit_prior(side) if variance == "shrunk" else None
+    prior = fitted_prior(side) if variance == "shrunk" else None
     if prior is None:
         return Estimate(shared=pooled(side))
     freedom, scale = prior  # the posterior mean has count − 1 + freedom − 2 models
@@ -86,7 +86,7 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _fit_prior(side: Side) -> tuple[float, float] | None:
+def fitted_prior(side: Side) -> tuple[float, float] | None:
     """Degrees of freedom (> 2) and scale of the prior, by marginal likelihood.
 
     Given the prior, squares / (count − 1) is scale times an F-distributed variable. None where

@@ -70,7 +70,8 @@ def test_uncertain_labels(audit):
     assert (errors > 0).all()
     eta = float(values.quantile(0.8))
     found = audit.evaluate("loss", checkpoint="final", eta=eta, uncertain=True)
-    probability = mw.memorization.probability_memorized(values, errors, eta)
+    scores = audit.score("loss", checkpoint="final")[values.index]
+    probability = mw.memorization.probability_memorized(values, errors, eta, scores)
     assert found.n_memorized == pytest.approx(probability.sum())
     assert any("labels are uncertain" in note for note in found.warnings)
     with pytest.raises(ValueError, match='only truth="log_lira"'):

@@ -103,7 +103,9 @@ def test_one_model_is_drawn_by_sample_alone_and_says_so():
     scores, truth, samples, _ = crossed(60, 1)
     one = roc(scores, truth, groups=samples, models=np.zeros(60))
     assert one.auc_interval == roc(scores, truth, groups=samples).auc_interval
-    assert "60 rows of 60 samples and 1 model: intervals are a bootstrap's by sample" in one.warnings
+    assert (
+        "60 rows of 60 samples and 1 model: intervals are a bootstrap's by sample" in one.warnings
+    )
     assert any(note.startswith("all rows are of one model") for note in one.warnings)
 
 

@@ -107,17 +107,6 @@ def test_certain_and_undefined_errors():
     assert ((probability[3:] >= 0) & (probability[3:] <= 1)).all()
 
 
-def test_probability_of_truly_being_above_eta():
-    np.testing.assert_allclose(
-        probability_memorized([1.0, 4.0, 7.0], [2.0, 2.0, 2.0]), norm.cdf([-1.5, 0, 1.5])
-    )
-    assert probability_memorized([4.0], [0.0], eta=4.0) == 1
-    with pytest.raises(ValueError, match="same shape"):
-        probability_memorized([1.0], [1.0, 2.0])
-    with pytest.raises(ValueError, match="0 or more"):
-        probability_memorized([1.0], [-1.0])
-
-
 def test_attack_on_noise_is_a_coin_toss():
     rng = np.random.default_rng(1)
     gaps, members = rng.normal(size=(64, 4000)), halves(rng, 64, 4000)

@@ -39,7 +39,9 @@ class EvaluatedAudit(ScoredAudit):
             What counts as memorised.
         uncertain : bool
             Whether a member counts as memorised with the probability that its log-LiRA is truly
-            above η, given the error of the shadow models, instead of all or nothing.
+            above η, instead of all or nothing. The probability follows from its log-LiRA, from
+            how rare large values are among members of a similar score, and from the error of the
+            shadow models: see `memowidgets.memorization.probability_memorized`.
 
         Returns
         -------
@@ -48,8 +50,13 @@ class EvaluatedAudit(ScoredAudit):
             task at the checkpoint (then no score predicts anything), a ρ that was not reached.
         """
         scores = self.raw_scores(metric, layer, checkpoint)
-        memorized = self._probably(truth, eta) if uncertain else self._truth(truth, eta)
         values = pd.Series(scores.mu, self.members[scores.rows])
+        if uncertain and metric != "baseline":
+            memorized = self._probably(truth, eta, values)
+        elif uncertain:  # it owes its values to the shadow models, as the truth does
+            memorized = self._probably(truth, eta)
+        else:
+            memorized = self._truth(truth, eta)
         both = values.index.intersection(memorized.index, sort=False)
         notes = [*self.warnings_at(checkpoint), *scores.notes]
         left_out = len(self._design.members) - len(both)
@@ -165,12 +172,18 @@ class EvaluatedAudit(ScoredAudit):
             pairs=self._shadows.key != "halves",
         )
 
-    def _probably(self, truth: str | ArrayLike, eta: float) -> pd.Series:
-        """How probable it is that each member is memorised."""
+    def _probably(
+        self, truth: str | ArrayLike, eta: float, scores: pd.Series | None = None
+    ) -> pd.Series:
+        """How probable it is that each member is memorised; of those with a score, if given."""
         if not isinstance(truth, str) or truth != "log_lira":
             raise ValueError('only truth="log_lira" can be uncertain: no other has an error')
         values, errors = self.log_lira(return_std=True)
-        probability = memorization.probability_memorized(values, errors, eta)
+        given = None
+        if scores is not None:
+            both = values.index.intersection(scores.index, sort=False)
+            values, errors, given = values[both], errors[both], scores[both].to_numpy()
+        probability = memorization.probability_memorized(values, errors, eta, given)
         return pd.Series(probability, values.index).dropna()
 
     def _truth(self, truth: str | ArrayLike, eta: float) -> pd.Series:

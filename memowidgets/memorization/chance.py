@@ -1,0 +1,93 @@
+"""How many samples count as memorised although nothing is: the false alarms of log-LiRA."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr
+
+from memowidgets.memorization.density import Densities, check_sides
+from memowidgets.memorization.gaps import Floats, Side, checked_models, moments
+from memowidgets.memorization.variance import checked_variance, fitted_prior
+
+_SIMULATED = 20_000  # samples; the target's gap is integrated out exactly
+
+
+@dataclass(frozen=True)
+class ByChance:
+    """Samples of which none is memorised, as this many shadow models see them.
+
+    Attributes
+    ----------
+    inside, outside : (means, variances), each (n,) float64
+        Of the fitted Gaussians.
+    deviation : (n,) float64
+        True standard deviation of each sample's gaps, inside and outside; their mean is 0.
+    """
+
+    inside: tuple[Floats, Floats]
+    outside: tuple[Floats, Floats]
+    deviation: Floats
+
+    @classmethod
+    def of(
+        cls, shadow_gaps: ArrayLike, shadow_members: ArrayLike, variance: str = "shrunk"
+    ) -> ByChance:
+        """Simulate the shadow models of a design where nothing is memorised.
+
+        Parameters
+        ----------
+        shadow_gaps : (n_models, n_samples) array_like
+            Logit gaps; only how much their variance differs between samples is used.
+        shadow_members : (n_models, n_samples) array_like of bool
+            Which shadow model trained on which sample: the simulation has the same counts.
+        variance : {"per-sample", "global", "shrunk"}
+            As in `log_lira`.
+        """
+        checked_variance(variance)
+        found = moments(*checked_models(shadow_gaps, shadow_members, "shadow_gaps"))
+        check_sides(found)
+        usable = np.flatnonzero((found.inside.count > 1) & (found.outside.count > 1))
+        rng = np.random.default_rng(0)
+        chosen = usable[rng.permutation(np.arange(_SIMULATED) % len(usable))]
+        prior = fitted_prior(found.outside)
+        freedom = np.inf if prior is None else prior[0]
+        deviation = np.ones(_SIMULATED)
+        if np.isfinite(freedom):
+            deviation = np.sqrt(freedom / rng.chisquare(freedom, size=_SIMULATED))
+        sides = [
+            _side(rng, side.count[chosen], deviation) for side in (found.inside, found.outside)
+        ]
+        fitted = Densities.fit(*sides, variance)
+        return cls(*fitted.gaussians(), deviation)
+
+    def share(self, eta: float) -> float:
+        """Share of samples with log-LiRA of at least `eta`."""
+        (mean_in, var_in), (mean_out, var_out) = self.inside, self.outside
+        square = 0.5 / var_out - 0.5 / var_in
+        linear = mean_in / var_in - mean_out / var_out
+        constant = 0.5 * np.log(var_out / var_in) - eta
+        constant += 0.5 * mean_out**2 / var_out - 0.5 * mean_in**2 / var_in
+        return float(_above_zero(square, linear, constant, self.deviation).mean())
+
+
+def _side(rng: np.random.Generator, count: Floats, deviation: Floats) -> Side:
+    """Moments of the gaps of so many models, drawn without drawing the gaps."""
+    mean = deviation * rng.normal(size=len(count)) / np.sqrt(count)
+    return Side(count, mean, deviation**2 * rng.chisquare(count - 1))
+
+
+def _above_zero(square: Floats, linear: Floats, constant: Floats, deviation: Floats) -> Floats:
+    """Probability that square · g² + linear · g + constant ≥ 0 for g ~ N(0, deviation²)."""
+    discriminant = linear**2 - 4 * square * constant
+    real = discriminant >= 0
+    root = np.sqrt(np.where(real, discriminant, 0))
+    q = -0.5 * (linear + np.where(linear < 0, -root, root))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        roots = np.sort([q / square, constant / q], axis=0) / deviation
+        low, high = ndtr(roots)
+    outside = np.where(real, low + 1 - high, 1.0)
+    between = np.where(real, high - low, 0.0)
+    return np.nan_to_num(np.where(square >= 0, outside, between))

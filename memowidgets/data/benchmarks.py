@@ -123,8 +123,8 @@ def _lettered_question(row: Row) -> Row:
         )
     if labels.count(key) != 1:
         raise ValueError(
-            f"{row.where}: the answer {short(key)} is none of the options' labels {', '.join(labels)}, "
-            "or more than one"
+            f"{row.where}: the answer {short(key)} is none of the options' labels "
+            f"{', '.join(labels)}, or more than one"
         )
     extra = {
         name: value

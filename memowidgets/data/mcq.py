@@ -552,8 +552,8 @@ class MCQDataset(Dataset):
         for i, value in enumerate(values):
             if value not in position:
                 raise ValueError(
-                    f"the question {str(self.ids[i])!r} has {by!r} {short(value)}, which is none of "
-                    f"the options {', '.join(map(short, names))}"
+                    f"the question {str(self.ids[i])!r} has {by!r} {short(value)}, which is none "
+                    f"of the options {', '.join(map(short, names))}"
                 )
         labels = np.array([position[value] for value in values], dtype=np.int64)
         data = replace(

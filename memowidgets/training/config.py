@@ -55,7 +55,8 @@ class TrainingConfig:
         As the optimizer defines it.
     precision : {"auto", "float32", "bfloat16"}, optional
         bfloat16 is autocast, what is trained stays float32. ``"auto"`` takes it where the hardware
-        multiplies matrices in it (GPUs, CPUs with AMX), and float32 elsewhere.
+        multiplies matrices in it (GPUs, CPUs with AMX), and float32 elsewhere. That is settled when
+        an audit is made, written into its manifest, and the same on every machine from then on.
     label_noise : float, optional
         Share of the pool's labels that are flipped at random, alike for every model; none by
         default. The paper's reference code flips 0.033, which its text does not mention.

@@ -49,7 +49,7 @@ def draw_noise(
 ) -> LabelNoise:
     """Flip a share of the pool's labels to another of the sample's own classes, drawn evenly.
 
-    Canaries keep their label, which is wrong on purpose: the share is of the pool's other samples.
+    Canaries keep their label, which is wrong on purpose.
 
     Parameters
     ----------
@@ -65,9 +65,10 @@ def draw_noise(
         Which way to draw, as the run's manifest says: 1 of runs from before canaries were spared.
     """
     rng = np.random.default_rng(derived_seed(seed, _NOISE_STREAM))
+    wanted = round(share * len(pool))
     if draw > 1 and data.canaries is not None:
         pool = pool[~data.canaries[pool]]
-    positions = np.sort(rng.choice(pool, size=round(share * len(pool)), replace=False))
+    positions = np.sort(rng.choice(pool, size=min(wanted, len(pool)), replace=False))
     n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[positions]
     shift = rng.integers(1, n_classes)
     return LabelNoise(positions, (data.labels[positions] + shift) % n_classes)

@@ -1,0 +1,64 @@
+"""Label noise leaves canaries alone; runs from before that keep the labels they were trained on."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import memowidgets as mw
+from memowidgets.training.design import draw_design
+from memowidgets.training.noise import draw_noise
+
+NOISE = 0.3
+
+
+@pytest.fixture
+def data():
+    return mw.data.load_digits().take(range(200)).with_canaries(40, seed=0)
+
+
+def audit_of(data, path):
+    training = mw.TrainingConfig(epochs=1, label_noise=NOISE)
+    return mw.Audit(mw.models.ConvNet(4), data, path=path, training=training)
+
+
+def test_canaries_keep_their_label(data, tmp_path):
+    audit = audit_of(data, tmp_path / "run")
+    flipped = audit.data.labels != data.labels
+    assert not flipped[data.canaries].any()
+    assert flipped.sum() == round(NOISE * len(audit._design.pool))
+    assert (audit.kept().labels == data.labels).all()
+    again = mw.Audit.open(tmp_path / "run", data=data)
+    np.testing.assert_array_equal(again.data.labels, audit.data.labels)
+
+
+def test_without_canaries_nothing_is_drawn_otherwise(data):
+    plain = mw.data.load_digits().take(range(200))
+    pool = draw_design(plain, "half", 1 / 9, 0).pool
+    now, then = (draw_noise(plain, pool, NOISE, 0, draw) for draw in (2, 1))
+    np.testing.assert_array_equal(now.positions, then.positions)
+    np.testing.assert_array_equal(now.labels, then.labels)
+
+
+def test_a_share_that_leaves_too_few_others_takes_all_of_them(data):
+    noise = draw_noise(data, np.arange(200), 0.99, 0)
+    assert len(noise.positions) == 160
+
+
+def test_an_old_run_keeps_its_labels_and_says_what_is_wrong(data, tmp_path):
+    new = audit_of(data, tmp_path / "run")
+    place = tmp_path / "run/manifest.json"
+    manifest = json.loads(place.read_text())
+    del manifest["noise_draw"]
+    place.write_text(json.dumps(manifest))
+    before = draw_noise(data, new._design.pool, NOISE, 0, draw=1).applied(data).labels
+    for old in (audit_of(data, tmp_path / "run"), mw.Audit.open(tmp_path / "run", data=data)):
+        np.testing.assert_array_equal(old.data.labels, before)
+        np.testing.assert_array_equal(old.kept().labels, data.labels)
+    fell_on = int((before != data.labels)[data.canaries].sum())
+    assert fell_on > 0
+    old.train()
+    note = next(note for note in old.warnings_at("final") if "label noise" in note)
+    assert f"{fell_on} canaries among them" in note

@@ -1,0 +1,310 @@
+"""A run has one precision: whatever machine opens it, trains its shadow models, or forks it."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+import memowidgets as mw
+from memowidgets.models import precision as precision_room
+from memowidgets.store import RunDirectory, StoreError
+
+BOTH = ["float32", "bfloat16"]
+
+
+@pytest.fixture
+def processor(monkeypatch):
+    """Pretend that this processor multiplies in bfloat16, or that it does not."""
+
+    def has_bfloat16(name):
+        monkeypatch.setattr(precision_room, "runs_bfloat16", lambda _device: name == "bfloat16")
+
+    return has_bfloat16
+
+
+def other(precision):
+    return BOTH[1 - BOTH.index(precision)]
+
+
+def small_data():
+    return mw.data.load_digits().take(range(120)).with_canaries(12, seed=0)
+
+
+def audit_at(path, precision="auto", **changes):
+    training = mw.TrainingConfig(epochs=2, batch_size=16, precision=precision)
+    settings = {"training": training, "device": "cpu"} | changes
+    return mw.Audit(mw.models.ConvNet(4), small_data(), path=path, **settings)
+
+
+def opened(path):
+    return mw.Audit.open(path, data=small_data(), device="cpu")
+
+
+def train_shadows(audit, n):
+    with ThreadPoolExecutor(1) as executor:  # in this process: its processor is the one set here
+        audit.run_shadows(n, executor)
+
+
+def manifest_of(path):
+    return json.loads((path / "manifest.json").read_text())
+
+
+def change_manifest(path, **changes):
+    manifest = manifest_of(path) | changes
+    kept = {k: v for k, v in manifest.items() if v is not None or k not in changes}
+    (path / "manifest.json").write_text(json.dumps(kept))
+
+
+def rewrite(path, change, precision=None):
+    """Write every pass and shadow model anew, its arrays changed, with or without a precision."""
+    run = RunDirectory(path)
+    for file in [*path.glob("forward/*.safetensors"), *path.rglob("shadows/**/*.safetensors")]:
+        name = str(file.relative_to(path).with_suffix(""))
+        kept = run.read_tensors(name)
+        metadata = {k: v for k, v in kept.metadata.items() if k != "precision"}
+        if precision is not None:
+            metadata["precision"] = precision
+        arrays = {key: change(key, np.array(kept[key])) for key in kept}
+        run.write_tensors(name, arrays, metadata)
+
+
+def made_old(path, precision):
+    """Turn a run into what it would be without the fields that name a precision.
+
+    Earlier versions rounded logits of bfloat16, and so gaps were differences of rounded ones.
+    """
+
+    def rounded(key, array):
+        if precision == "float32" or not (key == "logits" or key.startswith("gap.")):
+            return array
+        if key == "logits":
+            return torch.from_numpy(array).bfloat16().float().numpy()
+        half = torch.from_numpy(array / 2).bfloat16().float().numpy()
+        return half + half
+
+    change_manifest(path, precision=None)
+    for file in path.glob("checkpoints/*/record.json"):
+        record = json.loads(file.read_text())
+        del record["precision"]
+        file.write_text(json.dumps(record))
+    rewrite(path, rounded)
+
+
+@pytest.mark.parametrize("here", BOTH)
+def test_auto_is_settled_when_the_run_is_made(here, processor, tmp_path):
+    processor(here)
+    audit = audit_at(tmp_path / "run")
+    assert manifest_of(tmp_path / "run")["precision"] == here
+    assert manifest_of(tmp_path / "run")["training"]["precision"] == "auto"
+    assert audit.training.precision == here
+
+
+@pytest.mark.parametrize("here", BOTH)
+def test_another_processor_goes_on_in_the_precision_of_the_run(here, processor, tmp_path):
+    processor(here)
+    first = audit_at(tmp_path / "run")
+    first.train(stop_at_drop=1e-9)
+    expected = first.score("loss", checkpoint=1)
+    whole = audit_at(tmp_path / "whole", here)
+    whole.train()
+    (tmp_path / "run/forward/epoch-1.safetensors").unlink()
+    processor(other(here))
+    for again in (audit_at(tmp_path / "run"), opened(tmp_path / "run")):
+        assert again.training.precision == here
+    np.testing.assert_array_equal(again.score("loss", checkpoint=1), expected)
+    again.train()
+    weights = [a._run.read_tensors("checkpoints/epoch-2/weights") for a in (again, whole)]
+    for name in weights[0]:
+        np.testing.assert_array_equal(weights[0][name], weights[1][name])
+
+
+@pytest.mark.parametrize("here", BOTH)
+def test_shadow_models_have_the_targets_precision_on_any_processor(here, processor, tmp_path):
+    processor(here)
+    there, alike = audit_at(tmp_path / "run"), audit_at(tmp_path / "alike", here)
+    for audit in (there, alike):
+        audit.train()
+    train_shadows(alike, 2)
+    processor(other(here))
+    train_shadows(there, 2)
+    for index in range(2):
+        assert there._shadows.file(index).metadata["precision"] == here
+    some, others = (audit._shadows.read("epoch-2").gaps for audit in (there, alike))
+    np.testing.assert_allclose(some, others, atol=1e-5)
+
+
+def test_the_two_precisions_differ(processor, tmp_path):
+    losses = []
+    for here in BOTH:
+        processor(here)
+        audit = audit_at(tmp_path / here)
+        audit.train()
+        losses.append(audit.score("loss", checkpoint="final").to_numpy())
+    assert np.abs(losses[0] - losses[1]).max() > 1e-5
+
+
+@pytest.mark.parametrize("here", BOTH)
+def test_a_fork_has_the_precision_of_its_parent(here, processor, tmp_path):
+    processor(here)
+    parent = audit_at(tmp_path / "run")
+    parent.train()
+    processor(other(here))
+    fork = parent.fork(tmp_path / "fork", data=parent.data.take(range(100)))
+    assert fork.training.precision == here
+    assert manifest_of(tmp_path / "fork")["precision"] == here
+    fork.train()
+    again = parent.fork(tmp_path / "fork", data=parent.data.take(range(100)))
+    assert len(again.checkpoints) == 3
+
+
+def test_an_explicit_precision_that_differs_is_another_run(processor, tmp_path):
+    processor("bfloat16")
+    audit_at(tmp_path / "run")
+    audit_at(tmp_path / "run", "bfloat16")
+    with pytest.raises(ValueError, match="training precision is bfloat16 there and float32 here"):
+        audit_at(tmp_path / "run", "float32")
+    audit_at(tmp_path / "fixed", "float32")
+    with pytest.raises(ValueError, match="training precision is float32 there and bfloat16 here"):
+        audit_at(tmp_path / "fixed", "bfloat16")
+
+
+def test_the_resolved_precision_is_no_part_of_a_runs_digests(processor, tmp_path):
+    from memowidgets.audit.identity import config_digest, run_digest
+
+    processor("bfloat16")
+    audit_at(tmp_path / "run")
+    manifest = manifest_of(tmp_path / "run")
+    old = {key: value for key, value in manifest.items() if key != "precision"}
+    assert "precision" in manifest
+    assert config_digest(manifest) == config_digest(old)
+    assert run_digest(manifest) == run_digest(old)
+
+
+@pytest.mark.parametrize("here", BOTH)
+def test_a_shadow_model_of_another_precision_is_refused(here, processor, tmp_path):
+    processor(here)
+    audit = audit_at(tmp_path / "run")
+    audit.train()
+    train_shadows(audit, 4)
+    run, name = RunDirectory(tmp_path / "run"), "shadows/0002"
+    kept = run.read_tensors(name)
+    arrays = {key: np.array(kept[key]) for key in kept}
+    run.write_tensors(name, arrays, dict(kept.metadata) | {"precision": other(here)})
+    words = rf"0002\.safetensors was trained in {other(here)}, and the target in {here}"
+    with pytest.raises(StoreError, match=words):
+        opened(tmp_path / "run").log_lira()
+    with pytest.raises(StoreError, match=words):
+        train_shadows(opened(tmp_path / "run"), 5)
+
+
+@pytest.mark.parametrize("here", BOTH)
+def test_a_pass_of_another_precision_is_refused(here, processor, tmp_path):
+    processor(here)
+    audit = audit_at(tmp_path / "run")
+    audit.train()
+    audit.score("loss", checkpoint="final")
+    rewrite(tmp_path / "run", lambda _key, array: array, other(here))
+    words = rf"epoch-2\.safetensors was computed in {other(here)}, and epoch-2 was trained in"
+    with pytest.raises(StoreError, match=words):
+        audit.score("loss", checkpoint="final")
+    (tmp_path / "run/forward/epoch-2.safetensors").unlink()
+    audit.score("loss", checkpoint="final")
+
+
+def test_a_checkpoint_of_another_precision_is_refused(processor, tmp_path):
+    processor("float32")
+    audit = audit_at(tmp_path / "run")
+    audit.train()
+    change_manifest(tmp_path / "run", precision="bfloat16")
+    with pytest.raises(StoreError, match="epoch-2 was trained in float32, and the run computes in"):
+        opened(tmp_path / "run").score("loss", checkpoint="final")
+
+
+@pytest.mark.parametrize("place", ["precision", "training"])
+def test_a_manifest_with_an_unknown_precision_is_named(place, tmp_path):
+    audit_at(tmp_path / "run")
+    manifest = manifest_of(tmp_path / "run")
+    if place == "precision":
+        change_manifest(tmp_path / "run", precision="float8")
+    else:
+        training = manifest["training"] | {"precision": "float8"}
+        change_manifest(tmp_path / "run", precision=None, training=training)
+    with pytest.raises(StoreError, match=r"manifest\.json names the precision 'float8'; valid: "):
+        opened(tmp_path / "run")
+
+
+def test_a_device_without_the_precision_says_so(monkeypatch, tmp_path):
+    audit = audit_at(tmp_path / "run", "bfloat16")
+    monkeypatch.setattr(torch.amp, "is_autocast_available", lambda _device: False)
+    with pytest.raises(ValueError, match=r"device cpu can't compute in bfloat16.*pass device="):
+        audit.train()
+
+
+# Runs from before the precision was written down
+
+
+@pytest.mark.parametrize("was", BOTH)
+def test_an_old_run_goes_on_in_the_precision_that_its_numbers_show(was, processor, tmp_path):
+    processor(was)
+    audit = audit_at(tmp_path / "run")
+    audit.train()
+    train_shadows(audit, 4)
+    made_old(tmp_path / "run", was)
+    processor(other(was))
+    old = opened(tmp_path / "run")
+    assert old.training.precision == was
+    assert len(old.log_lira()) > 0
+    with pytest.warns(UserWarning, match=f'made with precision="auto".*goes on in {was}'):
+        old.score("loss", checkpoint=1)
+    assert manifest_of(tmp_path / "run")["precision"] == was
+    train_shadows(opened(tmp_path / "run"), 5)  # told once
+    again = audit_at(tmp_path / "run")
+    assert again.training.precision == was
+    assert again.n_shadows == 5
+    assert again._shadows.file(4).metadata["precision"] == was
+
+
+@pytest.mark.parametrize("here", BOTH)
+def test_an_old_run_without_numbers_is_settled_by_this_machine(here, processor, tmp_path):
+    audit_at(tmp_path / "run")
+    change_manifest(tmp_path / "run", precision=None)
+    processor(here)
+    audit = audit_at(tmp_path / "run")
+    assert "precision" not in manifest_of(tmp_path / "run")
+    with pytest.warns(UserWarning, match=f"goes on in {here}"):
+        audit.train()
+    assert manifest_of(tmp_path / "run")["precision"] == here
+
+
+@pytest.mark.parametrize("was", BOTH)
+def test_an_old_run_whose_shadow_models_differ_from_its_target_is_refused(was, processor, tmp_path):
+    processor(was)
+    audit = audit_at(tmp_path / "run")
+    audit.train()
+    train_shadows(audit, 4)
+    made_old(tmp_path / "run", was)
+    run, name = RunDirectory(tmp_path / "run"), "shadows/0001"
+    kept = run.read_tensors(name)
+    arrays = {key: np.array(kept[key]) for key in kept}
+    for key in [key for key in arrays if key.startswith("gap.")]:
+        gaps = arrays[key]
+        noise = np.random.default_rng(0).normal(scale=1e-3, size=gaps.shape).astype(np.float32)
+        rounded = torch.from_numpy(gaps).bfloat16().float().numpy()
+        arrays[key] = gaps + noise if was == "bfloat16" else rounded  # as another machine's
+    run.write_tensors(name, arrays, dict(kept.metadata))
+    words = rf"0001\.safetensors was trained in {other(was)}, and the target in {was}"
+    with pytest.raises(StoreError, match=words):
+        opened(tmp_path / "run").log_lira()
+
+
+@pytest.mark.parametrize("name", ["cifar10-wrn", "mmlu-field-smollm2"])
+@pytest.mark.parametrize("here", BOTH)
+def test_recorded_audits_open_on_any_processor(name, here, processor):
+    processor(here)
+    audit = mw.open_recorded(name)
+    assert audit.training.precision == "float32"
+    assert len(audit.log_lira()) > 0

@@ -1,0 +1,101 @@
+"""Logits come from a layer in float32, whatever the precision below it."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import linear
+
+import memowidgets as mw
+from memowidgets.metrics import logit_gap
+from memowidgets.models import exact_head
+from memowidgets.models.exact_head import head_in_float32
+from memowidgets.progress import Progress
+from memowidgets.training.learner import Learner, Recipe
+
+N = 300
+
+
+def images():
+    return mw.data.load_digits().take(range(N))
+
+
+def questions():
+    return mw.data.make_mcqs(N, seed=1)
+
+
+def gaps(model, data, precision):
+    settings = mw.TrainingConfig(precision=precision, batch_size=16, epochs=1)
+    resolved = settings.resolved(model.training_defaults)
+    learner = Learner(Recipe(model, data, resolved, "cpu"), np.arange(N), 0)
+    learner.advance(3, Progress(), "training")
+    return logit_gap(learner.look_at(np.arange(N)).logits, data.labels)
+
+
+MODELS = {
+    "CausalLM": (questions, lambda data: mw.models.CausalLM.from_scratch(data, 1, 32)),
+    "ConvNet": (images, lambda _data: mw.models.ConvNet(4)),
+    "WideResNet": (images, lambda _data: mw.models.WideResNet(10, 1)),
+}
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_nearly_every_sample_has_a_gap_of_its_own(name, precision):
+    make_data, make_model = MODELS[name]
+    data = make_data()
+    found = gaps(make_model(data), data, precision)
+    assert len(np.unique(found)) > 0.95 * N
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_float32_is_what_it_was_without_it(name, monkeypatch):
+    make_data, make_model = MODELS[name]
+    data = make_data()
+    now = gaps(make_model(data), data, "float32")
+    monkeypatch.setattr(exact_head, "_is_plain", lambda _part: False)
+    np.testing.assert_array_equal(gaps(make_model(data), data, "float32"), now)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("trained", [True, False])
+def test_values_and_gradients_are_those_of_float32(bias, trained, monkeypatch):
+    monkeypatch.setattr(exact_head, "_MOST_VALUES", 3 * 8)  # several parts, the last smaller
+    torch.manual_seed(0)
+    head = nn.Linear(8, 7, bias=bias).bfloat16().requires_grad_(trained)
+    hidden = torch.randn(5, 8, dtype=torch.bfloat16, requires_grad=True)
+    weight = head.weight.detach().float()
+    shift = head.bias.detach().float() if bias else None
+    exact = hidden.detach().float().requires_grad_()
+    factors = torch.randn(5, 7)
+    expected = linear(exact, weight, shift)
+    (expected * factors).sum().backward()
+    with torch.autocast("cpu", torch.bfloat16), head_in_float32(head):
+        logits = head(hidden)
+    assert logits.dtype == torch.float32
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-6)
+    (logits * factors).sum().backward()
+    torch.testing.assert_close(hidden.grad, exact.grad.bfloat16(), rtol=0.01, atol=0.01)
+    if trained:
+        torch.testing.assert_close(
+            head.weight.grad.float(), factors.T @ exact.detach(), rtol=0.02, atol=0.02
+        )
+    else:
+        assert head.weight.grad is None
+
+
+def test_the_head_is_left_as_it_was():
+    head = nn.Linear(4, 3)
+    before = copy.copy(vars(head))
+    with pytest.raises(RuntimeError, match="stop"), head_in_float32(head):
+        raise RuntimeError("stop")
+    assert vars(head) == before
+    with head_in_float32(head), head_in_float32(head):
+        pass
+    assert vars(head) == before
+    with head_in_float32(None):
+        pass

@@ -1,0 +1,109 @@
+"""What a model named by a hub asks of that hub: nothing that its user did not ask for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LIFE = """
+import sys, tempfile, torch
+import memowidgets as mw
+from transformers import LlamaConfig, LlamaForCausalLM
+from memowidgets.models.scratch import word_tokenizer
+
+folder = tempfile.mkdtemp()
+data = mw.data.make_mcqs(40, seed=0)
+tokenizer = word_tokenizer(data)
+tokenizer.name_or_path = "someone/private"
+config = LlamaConfig(vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64,
+    num_hidden_layers=2, num_attention_heads=2, pad_token_id=0)
+base = LlamaForCausalLM(config)
+base.name_or_path = base.config._name_or_path = "someone/private"
+
+def model():
+    return mw.models.CausalLM.from_model(base, tokenizer, lora=mw.models.LoRA(r=2, layers=LAYERS))
+
+training = mw.TrainingConfig(epochs=1, checkpoint_every=0.5, precision="float32")
+audit = mw.Audit(model(), data, path=folder + "/run", training=training)
+audit.train(stop_at_drop=1e-9)
+audit.score("loss")
+audit.train()
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(1) as executor:
+    audit.run_shadows(1, executor)
+opened = mw.Audit.open(folder + "/run", data=data, model=model())
+opened.score("loss", checkpoint="final")
+mw.Audit.open(folder + "/run")
+fork = opened.fork(folder + "/fork", data=data.take(range(36)))
+fork.train()
+print("lived")
+"""
+
+
+@pytest.fixture
+def hub():
+    """A hub on this machine that has nothing and remembers what it was asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self):
+            asked.append(f"{self.command} {self.path}")
+            self.send_response(404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_HEAD = do_POST = answer  # noqa: N815 - the library's names
+
+        def log_message(self, *_args):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    server.server_close()
+
+
+def run(code, address, tmp_path):
+    gone = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HOME", "HF_HUB_CACHE")
+    environment = {k: v for k, v in os.environ.items() if k not in gone} | {
+        "HF_ENDPOINT": address,
+        "HF_HOME": str(tmp_path / "hf"),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "MEMOWIDGETS_CACHE": str(tmp_path / "cache"),
+        "OMP_NUM_THREADS": "1",
+        "NO_PROXY": "127.0.0.1",
+        "PYTHONPATH": str(ROOT),
+    }
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+
+
+@pytest.mark.parametrize("layers", ["all", "top:1"])
+def test_a_run_asks_the_hub_nothing(hub, tmp_path, layers):
+    address, asked = hub
+    ended = run(f"LAYERS = {layers!r}\n{LIFE}", address, tmp_path)
+    assert ended.stdout.endswith("lived\n"), ended.stderr
+    assert asked == []
+
+
+def test_the_hub_of_this_test_hears_what_is_asked(hub, tmp_path):
+    address, asked = hub
+    ask = "import memowidgets as mw; mw.models.CausalLM.from_pretrained('someone/private')"
+    ended = run(ask, address, tmp_path)
+    assert "ConnectionError" in ended.stderr
+    assert any("someone/private" in line for line in asked)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from memowidgets import evaluation
 from memowidgets.audit import scoring
+from memowidgets.audit.parts.evaluated import check_both_kinds, lacking, positives
 from memowidgets.progress import Progress
 
 if TYPE_CHECKING:
@@ -46,12 +47,13 @@ def pooled_evaluation(
         pairs.append(_pairs(target, found, memorized))
         left_out += len(target.members) - len(pairs[-1])
     everything = pd.concat(pairs)
+    check_both_kinds(everything["memorized"].to_numpy(), truth)
     result = evaluation.roc(
         everything["score"].to_numpy(), everything["memorized"].to_numpy(), groups=everything.index
     )
     if left_out:
-        notes[f"{left_out} pairs are left out: they have no score or no log-LiRA"] = None
-    return result.with_warnings(*audit.warnings_at("prediction"), *notes)
+        notes[f"{left_out} pairs are left out: they have {lacking(truth)}"] = None
+    return result.called(positives(truth)).with_warnings(*audit.warnings_at("prediction"), *notes)
 
 
 def _pairs(target: Audit, found: scoring.Scores, memorized: pd.Series) -> pd.DataFrame:

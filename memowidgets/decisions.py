@@ -9,10 +9,12 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from memowidgets.edits import Edit, EditsFile
+from memowidgets.visible import visible
 
 if TYPE_CHECKING:
     import os
@@ -29,6 +31,7 @@ NO_FILE = (
 HEADER = ["id", "decision", "note"]
 MOST_CHARACTERS = 10_000
 MOST_STEPS = 1000
+_MOST_SHOWN = 40  # characters of an id in an error
 
 # What a spreadsheet would run, at the start of a cell or of what it may take for a cell: after a
 # line break, a tab, or the semicolon that separates cells in half of the world.
@@ -82,6 +85,9 @@ class DecisionLog:
         Where they are kept; in memory alone by default.
     outside : path-like, optional
         The run directory, in which `edits_file` must not lie.
+    known : iterable of str, optional
+        Ids of the samples that can be decided on; any by default. Decisions that `keeper` has on
+        other samples stay, and can be changed.
 
     Attributes
     ----------
@@ -106,9 +112,12 @@ class DecisionLog:
     """
 
     def __init__(
-        self, keeper: Keeper | None = None, outside: str | os.PathLike[str] | None = None
+        self,
+        keeper: Keeper | None = None,
+        outside: str | os.PathLike[str] | None = None,
+        known: Iterable[str] | None = None,
     ) -> None:
-        self._keeper, self._outside = keeper, outside
+        self._keeper, self._outside, self._ids = keeper, outside, known
         self._edits: EditsFile | None = None
         self._table: Table | None = None
         self._unkept: Table = {}
@@ -122,7 +131,8 @@ class DecisionLog:
     @property
     def kept(self) -> bool:
         """Whether decisions go into a file by now, not into memory alone."""
-        return self._keeper is not None and not self.problem
+        written = not getattr(self._keeper, "read_only", False)
+        return self._keeper is not None and written and not self.problem
 
     def __getitem__(self, name: str) -> Decision:
         return self.table().get(name, UNDECIDED)
@@ -165,7 +175,7 @@ class DecisionLog:
         Parameters
         ----------
         names : iterable of str
-            Ids.
+            Ids; one id is a list of one.
         decision : {"keep", "anonymise", "remove", "undecided"}, optional
             Theirs so far by default.
         note : str, optional
@@ -178,16 +188,21 @@ class DecisionLog:
 
         Raises
         ------
+        TypeError
+            If `names` is a single text, or an id is not a text.
         ValueError
-            If the decision is unknown, an id cannot be written, or a note is too long.
+            If the decision or an id is unknown, an id cannot be written, or a note is too long.
+            Nothing is decided then.
         """
+        if isinstance(names, str | bytes):
+            raise TypeError(f"names must be a list of ids, not one text: give [{_shown(names)}]")
         if decision is not None and decision not in CHOICES:
             valid = ", ".join(map(repr, CHOICES))
             raise ValueError(f"unknown decision {decision!r}; valid: {valid}")
         note = None if note is None else _checked_note(note)
         with self._lock:
             changes = {}
-            for name in map(_checked_id, names):
+            for name in map(self._checked, names):
                 made = self[name]
                 made = made if decision is None else replace(made, decision=decision)
                 made = made if note is None else replace(made, note=note)
@@ -201,15 +216,16 @@ class DecisionLog:
         Raises
         ------
         ValueError
-            If there is no such file yet, or it holds something else.
+            If there is no such file yet, it holds something else, or the id is unknown.
         OSError
             If it cannot be written.
         """
         if self._edits is None:
             raise ValueError(NO_FILE)
         with self._lock:
+            name = self._checked(name)
             before = self._edits.read().get(name)
-            self._edits.change({_checked_id(name): edit})
+            self._edits.change({name: edit})
             made = replace(self[name], decision="anonymise")
             self._step({name: made}, {name: (before, edit)})
 
@@ -264,6 +280,17 @@ class DecisionLog:
         self._listeners.discard(listener)
 
     # Inside
+
+    def _checked(self, name: str) -> str:
+        """An id that can be decided on."""
+        name = _checked_id(name)
+        if self._known is not None and name not in self._known and name not in self.table():
+            raise ValueError(f"unknown id {_shown(name)}: no sample of the data has it")
+        return name
+
+    @cached_property
+    def _known(self) -> frozenset[str] | None:
+        return None if self._ids is None else frozenset(map(str, self._ids))
 
     def _step(self, changes: Table, edits: EditChanges | None = None) -> int:
         if not changes and not edits:
@@ -409,7 +436,16 @@ def _restored(field: str) -> str:
     return _TO_RESTORE.sub("", field)
 
 
+def _shown(name: str | bytes) -> str:
+    """An id as an error names it: short, and nothing in it hidden."""
+    return (
+        repr(name[:_MOST_SHOWN]) if isinstance(name, bytes) else f"'{visible(name, _MOST_SHOWN)}'"
+    )
+
+
 def _checked_id(name: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"an id must be a text, not {visible(repr(name), _MOST_SHOWN)}")
     shown = repr(name) if len(name) <= 60 else f"{name[:57]!r} …"
     if _HALF_CHARACTERS.search(name):
         raise ValueError(

@@ -49,7 +49,7 @@ class ShadowAudit(Audit):
         folder = run.place(f"targets/{own.key}/{index:04d}")
         self._run = RunDirectory(folder, read_only=run.read_only)
         self._take_over_decisions(run.place(_before(index)) / FILE)
-        self._decision_log = DecisionLog(RunKeeper(self._run), outside=run.path)
+        self._decision_log = DecisionLog(RunKeeper(self._run), run.path, self._data.ids)
         self._lock, self._log_lira = threading.RLock(), {}
 
     def __repr__(self) -> str:
@@ -156,6 +156,10 @@ class ShadowAudit(Audit):
     def _first_is_known(self, checkpoint: str) -> bool:
         """Whether the first target's logit gaps are on disk."""
         return self._shadows.kept_first(checkpoint) is not None
+
+    @property
+    def _asks_model_for_others(self) -> bool:
+        return False
 
     def _gaps_of(self, record: Record, positions: NDArray[np.int64]) -> NDArray[np.float32] | None:
         gaps: NDArray[np.float32] = np.array(self._file[f"gap.{record.name}"])

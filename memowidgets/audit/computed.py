@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from memowidgets.audit.parts.evaluated import positives
 from memowidgets.store import StoreError
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Computed:
         """What counts as memorised, as a reader says it."""
         if self._by_lira:
             return "memorised at the end"
-        return "canaries" if isinstance(self.truth, str) else "memorised as given"
+        return "canaries" if isinstance(self.truth, str) else positives(self.truth)
 
     def name(self, checkpoint: str) -> str:
         """A checkpoint's own name."""

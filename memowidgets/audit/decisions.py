@@ -40,6 +40,11 @@ class RunKeeper:
         self._run = run
         self._seen: tuple[Any, dict[str, Decision]] = (None, {})
 
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing can be kept here, as in a recording."""
+        return self._run.read_only
+
     def read(self) -> dict[str, Decision]:
         """All decisions there; the file is read again only if it is another one."""
         state = self._state()

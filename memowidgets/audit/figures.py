@@ -318,16 +318,18 @@ class _Desk(_Drawn):
 
     def roc_by_eta(self, etas: Sequence[float]) -> None:
         """A panel for each η, and one for the canaries."""
+        pairs = "pairs " if self.pooled else ""
 
         def curves(found: Mapping[str, Evaluation], eta: float) -> pd.DataFrame:
             n = next(iter(found.values())).n_memorized
-            return charts.roc_table(found, panel=f"η = {eta:g}, {n} memorised")
+            return charts.roc_table(found, panel=f"η = {eta:g}, {n} {pairs}memorised")
 
         rows, notes = self._by_eta(etas, curves)
         planted = self._of_canaries()
         if planted:
             n = next(iter(planted.values())).n_memorized
-            rows.append(charts.roc_table(planted, panel=f"{n} canaries"))
+            of = "pairs of " if self.pooled else ""
+            rows.append(charts.roc_table(planted, panel=f"{n} {of}canaries"))
         self.add("roc_by_eta", charts.roc_panels, rows, notes)
 
     def _by_eta(
@@ -400,14 +402,25 @@ class _Desk(_Drawn):
         if reason:
             raise NotThereError(reason)
         audit = self.audit
-        _, members, gaps, target = audit.member_gaps("final")
-        found = compared_definitions(audit.members, gaps, members, target, None, "shrunk", 500, 0)
+        name, members, gaps, target = audit.member_gaps("final")
+        asks = audit._asks_model_for_others  # noqa: SLF001 - the same room
+        others = None if asks else audit._others(audit._catalogue.record(name))  # noqa: SLF001
+        found = compared_definitions(audit.members, gaps, members, target, others, "shrunk", 500, 0)
+        values, spearman = found.values, found.spearman  # noqa: PD011 - its attribute
+        notes: list[Reason] = []
+        if asks:
+            values = values.drop(columns="rmia")
+            spearman = spearman[~spearman[["a", "b"]].isin(["rmia"]).any(axis=1)]
+            notes.append(
+                "RMIA is left out: it needs a forward pass over the samples that the target did "
+                "not train on, which audit.compare_memorization() makes"
+            )
         self.add(
             "definitions",
             charts.memorization_scatter,
-            [found.values.reset_index()],  # noqa: PD011 - its attribute
-            [],
-            spearman=found.spearman,
+            [values.reset_index()],
+            notes,
+            spearman=spearman,
         )
 
 

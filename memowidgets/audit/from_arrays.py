@@ -75,7 +75,7 @@ class ArraysAudit(Audit):
         self._catalogue = _OneCheckpoint(self._run, self._manifest, self._record)
         self._shadows = self._gaps = _GivenShadows(self._run, given)
         self._place = path
-        self._decision_log = DecisionLog() if path is None else _decisions_at(path, given.data)
+        self._decision_log = _decisions_at(path, given.data)
         self._lock = threading.RLock()
         self._log_lira = {}
 
@@ -475,14 +475,16 @@ def _n_options(data: Dataset) -> int:
     return len(data.class_names)
 
 
-def _decisions_at(path: str | os.PathLike[str], data: Dataset) -> DecisionLog:
-    """Decisions on these very samples, in a folder of their own.
+def _decisions_at(path: str | os.PathLike[str] | None, data: Dataset) -> DecisionLog:
+    """Decisions on these very samples, in a folder of their own; in memory alone without one.
 
     Raises
     ------
     ValueError
         If the folder holds a run, or decisions on other samples.
     """
+    if path is None:
+        return DecisionLog(known=data.ids)
     run = RunDirectory(path)
     if (run.path / "manifest.json").exists():
         raise ValueError(
@@ -497,7 +499,7 @@ def _decisions_at(path: str | os.PathLike[str], data: Dataset) -> DecisionLog:
             f"{run.path} holds decisions on other samples (ids or labels differ): choose another "
             "folder"
         )
-    return DecisionLog(RunKeeper(run), outside=run.path)
+    return DecisionLog(RunKeeper(run), run.path, data.ids)
 
 
 def _no_run(what: str) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from memowidgets import evaluation
 from memowidgets.audit import scoring
+from memowidgets.audit.parts.evaluated import check_both_kinds, lacking, positives
 from memowidgets.progress import Progress
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def pooled_evaluation(
             f"none of the {len(everything)} pairs of a sample and a model is {what}: "
             f"{more}pool more targets"
         )
+    check_both_kinds(everything["memorized"].to_numpy(), truth)
     result = evaluation.roc(
         everything["score"].to_numpy(),
         everything["memorized"].to_numpy(),
@@ -60,8 +62,8 @@ def pooled_evaluation(
         models=everything["model"].to_numpy(),
     )
     if left_out:
-        notes[f"{left_out} pairs are left out: they have no score or no log-LiRA"] = None
-    return result.with_warnings(*audit.warnings_at("prediction"), *notes)
+        notes[f"{left_out} pairs are left out: they have {lacking(truth)}"] = None
+    return result.called(positives(truth)).with_warnings(*audit.warnings_at("prediction"), *notes)
 
 
 def _pairs(target: Audit, found: scoring.Scores, memorized: pd.Series) -> pd.DataFrame:

@@ -250,6 +250,7 @@ class _Gathering:
             self._miss("checkpoints", "the target is not trained yet: audit.train() trains it")
             return []
         there = [name for name in _CHECKPOINT if name in table]
+        table = table.assign(prediction=table["prediction"] & table["epoch"].notna())  # by ρ
         rows = table[there].to_dict("records")
         return [
             {"name": str(name), **{str(k): _plain(v) for k, v in row.items()}}

@@ -33,6 +33,7 @@ Mask = NDArray[np.bool_]
 FEW_POSITIVES = 20
 _Z95 = 1.959963984540054
 _RESAMPLES = 1000
+_MEMORISED = re.compile(r"\bmemorised\b")
 _ROUNDING = 1e-12  # of a share: expected numbers are sums of many
 _RULES = '"youden", "tpr>=0.75", "fpr<=0.01" or "flagged<=0.05" (with any number from 0 to 1)'
 
@@ -182,6 +183,8 @@ class Evaluation:
     groups : Groups or None
         Which rows are of one sample, and which of one model, where several models are pooled:
         then every interval is a bootstrap's by both.
+    positives : str
+        What a positive sample is: memorised, unless `called` says otherwise.
     """
 
     scores: Floats = field(repr=False)
@@ -191,6 +194,7 @@ class Evaluation:
     warnings: tuple[str, ...] = ()
     probability: Floats | None = field(default=None, repr=False)
     groups: Groups | None = field(default=None, repr=False)
+    positives: str = field(default="memorised", kw_only=True)
     _ladder: _Ladder = field(repr=False, kw_only=True)
 
     @property
@@ -313,6 +317,25 @@ class Evaluation:
         """The same evaluation with `more` warnings added."""
         return replace(self, warnings=(*self.warnings, *more))
 
+    def called(self, positives: str) -> Evaluation:
+        """The same evaluation where the truth is something else than memorisation.
+
+        Parameters
+        ----------
+        positives : str
+            What a positive sample is, as in "87 of 4444 samples are …".
+
+        Examples
+        --------
+        >>> found = roc([0.0, 1.0, 2.0, 3.0], [1, 0, 1, 0]).called("planted")
+        >>> repr(found).splitlines()[0].split(", ")[-1]
+        '2 of 4 samples planted'
+        >>> found.warnings[0]
+        'only 2 samples are planted: intervals are wide'
+        """
+        notes = tuple(_MEMORISED.sub(positives, note) for note in self.warnings)
+        return replace(self, positives=positives, warnings=notes)
+
     def _flagged_shares(self) -> Floats:
         flagged = np.round(self._ladder.hits + self._ladder.false_alarms)
         return np.append(0.0, flagged / self.n)
@@ -325,7 +348,8 @@ class Evaluation:
 
     def __repr__(self) -> str:
         low, high = self.auc_interval
-        counted = f"{self._counted} of {self.n} samples memorised"
+        rows = "samples" if self.groups is None else "rows"
+        counted = f"{self._counted} of {self.n} {rows} {self.positives}"
         head = f"Evaluation: AUC {self.auc:.3f} ({low:.3f} to {high:.3f}), {counted}"
         return "\n".join([head, *(f"  note: {text}" for text in self.warnings)])
 
@@ -333,7 +357,7 @@ class Evaluation:
         low, high = self.auc_interval
         rows = {
             "AUC (95 %)": f"{self.auc:.3f} ({low:.3f} to {high:.3f})",
-            "memorised": f"{self._counted} of {self.n}",
+            html.escape(self.positives): f"{self._counted} of {self.n}",
             "TPR at 1 % FPR": f"{self.tpr_at_fpr(0.01):.3f}",
             "TPR at 0.1 % FPR": f"{self.tpr_at_fpr(0.001):.3f}",
         }

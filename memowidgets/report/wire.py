@@ -12,7 +12,7 @@ from memowidgets.evaluation import compare, roc
 from memowidgets.report.content import CHOICES, Decided
 from memowidgets.report.packing import Parcel, planes, rising, thousandths
 from memowidgets.visible import visible
-from memowidgets.widgets.arrays import ErrorLevels, SortedScores, thinned_curve
+from memowidgets.widgets.arrays import ErrorLevels, SortedScores, eta_range, thinned_curve
 from memowidgets.widgets.items import Items, digits_for, short_title
 from memowidgets.widgets.pages import Rows, classes_in
 from memowidgets.widgets.samples import readable, reader_for
@@ -88,14 +88,7 @@ def _truth(
     packed.add("log_lira", planes(in_order if short is None else short))
     for name, found in scores.packed_truth(scored.memorized(content.eta)).items():
         packed.add(name, found or b"")
-    return {"thousandths": short is not None, "eta_range": _eta_range(log_lira)}
-
-
-def _eta_range(log_lira: Floats) -> list[float]:
-    """Where the slider of η begins and ends: from 0 to beyond nearly all samples."""
-    finite = log_lira[np.isfinite(log_lira)]
-    highest = float(np.quantile(finite, 0.999)) if len(finite) else 0.0
-    return [0.0, float(np.ceil(min(max(highest, 12.0), 100.0)))]
+    return {"thousandths": short is not None, "eta_range": eta_range(log_lira)}
 
 
 def _late(content: Content, scored: Scored, packed: Parcel) -> dict[str, Any]:

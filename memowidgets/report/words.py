@@ -140,8 +140,10 @@ def _how_sure(content: Content) -> str:
             f"By log-LiRA at η = {content.eta:g}, {whole(found)} of {whole(n)} samples are "
             "memorised: with one kind alone there are no rates of hits and false alarms."
         )
+    shadows = content.numbers["shadow_models"]
+    reason = "no log-LiRA at the end of training" if shadows else "no shadow models"
     return (
-        "This is a prediction. There is no ground truth beside it (no shadow models), so how many "
+        f"This is a prediction. There is no ground truth beside it ({reason}), so how many "
         "of the flagged samples the finished model will really memorise, and how many it will "
         "memorise that are not flagged, is not known; no rate is given."
     )

@@ -23,6 +23,7 @@ __all__ = [
     "checked_floats",
     "checked_log_lira",
     "checked_tau",
+    "eta_range",
     "packed_log_lira",
     "thinned_curve",
 ]
@@ -219,6 +220,29 @@ class ErrorLevels:
         """``levels`` as float64 and ``codes`` in the order of the scores."""
         codes = scores.rising(self.codes)
         return {"levels": self.levels.tobytes(), "codes": _smallest(codes, len(self.levels) - 1)}
+
+
+def eta_range(log_lira: Floats) -> list[float]:
+    """Ends of the slider of η: 0, and what is beyond all but a thousandth of the samples.
+
+    Parameters
+    ----------
+    log_lira : array of shape (n,)
+        In nats; what is not finite does not count.
+
+    Returns
+    -------
+    list of two float
+        The upper end is a whole number from 12 to 100.
+
+    Examples
+    --------
+    >>> eta_range(np.array([-3.0, 2.5, 30.2, np.nan]))
+    [0.0, 31.0]
+    """
+    finite = log_lira[np.isfinite(log_lira)]
+    highest = float(np.quantile(finite, 0.999)) if len(finite) else 0.0
+    return [0.0, float(np.ceil(min(max(highest, 12.0), 100.0)))]
 
 
 def packed_log_lira(rising: Floats) -> tuple[bytes, bool]:

@@ -22,6 +22,7 @@ from memowidgets.widgets.arrays import (
     checked_floats,
     checked_log_lira,
     checked_tau,
+    eta_range,
     packed_log_lira,
     thinned_curve,
 )
@@ -391,7 +392,7 @@ class _Given:
             "title": self.title,
             "truth": self.truth,
             "has_log_lira": self.log_lira is not None,
-            "eta_range": None if self.log_lira is None else _eta_range(self.log_lira),
+            "eta_range": None if self.log_lira is None else eta_range(self.log_lira),
             "note": self.note,
             **errors,
             **self.sorted.packed(),
@@ -525,14 +526,6 @@ def _checked_mapping(others: Mapping[str, ArrayLike], given: _Given) -> Mapping[
         str(name): checked_floats(f"others[{name!r}]", scores, n)[given.counting]
         for name, scores in others.items()
     }
-
-
-def _eta_range(log_lira: Floats) -> list[float]:
-    """Where a slider of η begins and ends: from 0 to beyond nearly all samples."""
-    some = log_lira[:: max(1, len(log_lira) // 10_000)]
-    finite = some[np.isfinite(some)]
-    highest = float(np.quantile(finite, 0.999)) if len(finite) else 0.0
-    return [0.0, float(np.ceil(min(max(highest, 12.0), 100.0)))]
 
 
 def _counts(scores: Floats, memorized: Bools | None, tau: float) -> dict[str, int]:

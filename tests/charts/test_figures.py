@@ -222,6 +222,7 @@ def test_definitions_are_those_of_the_comparison(audit, figures):
     pair = found.spearman[(found.spearman["a"] == "attack_success_rate")].iloc[0]
     title = figures["definitions"].to_dict()["title"]["text"]
     assert title.startswith(f"Spearman's ρ {rho:.3f} ({pair.low:.3f} to {pair.high:.3f})")
+    np.testing.assert_array_equal(figures.data["definitions"]["rmia"], found.values["rmia"])
 
 
 # What they look like

@@ -161,6 +161,17 @@ def the_gaps(notebook):
     agree(notebook, "lira", "log-lira", "lira.log_lira", rel=1e-6)
     page.get_by_label("half of them trained on the sample").press("Home")
     eventually(notebook, "lira.n_shadows == 4")
+    what_is_spoken_follows_python(notebook, "lira", "n_shadows", 64, "log-LiRA {}", "lira.log_lira")
+
+
+def what_is_spoken_follows_python(notebook, view, trait, value, words, number):
+    """The page speaks the number that follows from what the kernel has set."""
+    notebook.python(f"{view}.set_trait('{trait}', {value})")
+    spoken = words.format(notebook.python(f"f'{{{number}:.1f}}'").replace("-", "−"))
+    status = notebook.page.locator(f".mw-play-{view} .mw-spoken").element_handle()
+    notebook.page.wait_for_function(
+        "([node, text]) => node.textContent.includes(text)", arg=[status, spoken]
+    )
 
 
 def the_mixture(notebook):
@@ -171,6 +182,7 @@ def the_mixture(notebook):
     width = histogram.bounding_box()["width"]
     drag(page, histogram, (0.7 * width, 150), (0.5 * width, 150))
     eventually(notebook, "theorem.tau < -0.5")
+    what_is_spoken_follows_python(notebook, "theorem", "tau", -1.5, "τ {}", "theorem.tau")
     agree(notebook, "theorem", "tpr", "theorem.rates['tpr']", abs=0.03)
     view.get_by_role("button", name="τ = 0").click()
     eventually(notebook, "theorem.tau == 0")

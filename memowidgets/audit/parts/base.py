@@ -64,7 +64,7 @@ class AuditBase:
         self._precision = settled_precision(run, manifest, self._device)
         self._catalogue = Catalogue(run, manifest, len(design.members))
         self._shadows = shadowing.current_set(run, self._precision)
-        self._decision_log = DecisionLog(RunKeeper(run), outside=run.path)
+        self._decision_log = DecisionLog(RunKeeper(run), run.path, data.ids)
         self._lock = threading.RLock()
         self._log_lira: dict[tuple[str, str, str, bool], tuple[GapsState, pd.DataFrame]] = {}
 

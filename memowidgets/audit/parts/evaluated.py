@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation, memorization
 from memowidgets.audit import scoring
 from memowidgets.audit.parts.scored import ScoredAudit
 
-__all__ = ["EvaluatedAudit"]
+__all__ = ["EvaluatedAudit", "check_both_kinds", "lacking", "positives"]
 
 
 class EvaluatedAudit(ScoredAudit):
@@ -61,13 +61,14 @@ class EvaluatedAudit(ScoredAudit):
         notes = [*self.warnings_at(checkpoint), *scores.notes]
         left_out = len(self._design.members) - len(both)
         if left_out:
-            notes.append(f"{left_out} members are left out: they have no score or no log-LiRA")
+            notes.append(f"{left_out} members are left out: they have {lacking(truth)}")
         labels = memorized[both].to_numpy()
         if uncertain:
             result = evaluation.roc(values[both].to_numpy(), None, labels)
         else:
+            check_both_kinds(labels, truth)
             result = evaluation.roc(values[both].to_numpy(), labels)
-        return result.with_warnings(*notes)
+        return result.called(positives(truth)).with_warnings(*notes)
 
     def compare(
         self,
@@ -213,3 +214,32 @@ class EvaluatedAudit(ScoredAudit):
                 f"{len(unknown)} of its ids are no members'"
             )
         return truth.reindex([i for i in self.members if i in truth.index])
+
+
+def positives(truth: str | ArrayLike) -> str:
+    """What the positives of a truth are, as in "87 of 4444 samples are …"."""
+    if not isinstance(truth, str):
+        return "positive as given"
+    return "memorised" if truth == "log_lira" else "planted (canaries)"
+
+
+def lacking(truth: str | ArrayLike) -> str:
+    """What members that are left out lack."""
+    if isinstance(truth, str):
+        return "no score or no log-LiRA" if truth == "log_lira" else "no score"
+    return "no score or no place in the truth that was given"
+
+
+def check_both_kinds(labels: NDArray[np.bool_], truth: str | ArrayLike) -> None:
+    """Refuse samples of one kind.
+
+    Raises
+    ------
+    ValueError
+        In the words of the truth.
+    """
+    if labels.all() or not labels.any():
+        kind = "every sample is" if len(labels) and labels.all() else "no sample is"
+        raise ValueError(
+            f"the AUC is undefined: {kind} {positives(truth)}, and it needs samples of both kinds"
+        )

@@ -182,6 +182,11 @@ class JudgedAudit(TrainedAudit):
         shadows = self._shadows.read(record.name)
         return shadows.gaps[:, columns], shadows.members[:, columns], target
 
+    @property
+    def _asks_model_for_others(self) -> bool:
+        """Whether `_others` makes a forward pass."""
+        return self._can_compute and len(self._design.pool) - len(self._design.members) > 1
+
     def _gaps_of(self, record: Record, positions: NDArray[np.int64]) -> NDArray[np.float32] | None:
         """The target's gaps of any samples; None without its model or data."""
         if not self._can_compute:

@@ -530,7 +530,7 @@ export class Playground {
 
   /** @param {string} words */
   speak(words) {
-    this.spoken.textContent = words;
+    if (this.spoken.textContent !== words) this.spoken.textContent = words;
   }
 
   destroy() {

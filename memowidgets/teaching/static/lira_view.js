@@ -221,6 +221,7 @@ class LiRAView extends Playground {
     this.load();
     this.showControls();
     this.later();
+    this.say();
   }
 
   /** @returns {Parts} */

@@ -280,7 +280,9 @@ class PSMIView extends Playground {
     });
     this.onTrait("selected", () => this.choose(this.trait("selected"), false));
     this.onTrait("angle", () => {
-      if (!this.turning && this.trait("angle") !== this.now.angle) this.turnTo(this.trait("angle"), false);
+      if (this.turning || this.trait("angle") === this.now.angle) return;
+      this.turnTo(this.trait("angle"), false);
+      this.say();
     });
     this.onTrait("dimension", () => this.widen(this.trait("dimension")));
     this.onTrait("_official", () => {

@@ -165,6 +165,7 @@ class TheoremView extends Playground {
     if (this.dragging || this.sliding) return;
     this.load();
     this.showControls();
+    this.say();
   }
 
   /** Draws and scores all samples again. */

@@ -1,0 +1,179 @@
+"""What an audit says of its numbers is true of them, and ids are those of its samples."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import memowidgets as mw
+from memowidgets.audit import recorded
+from memowidgets.decisions import DecisionLog
+from memowidgets.report import wire
+from memowidgets.widgets import ThresholdExplorer
+from memowidgets.widgets.arrays import eta_range
+from tests.training.small import trained
+
+ABOUT = {"title": "digits", "data": "mw.data.load_digits()", "command": "none"}
+
+
+@pytest.fixture(scope="module")
+def audit(tmp_path_factory):
+    made = trained(tmp_path_factory.mktemp("statements") / "run")
+    with ThreadPoolExecutor(1) as threads:
+        made.run_shadows(6, threads, keep_forward=True)
+    made.score("psmi")
+    return made
+
+
+@pytest.fixture(scope="module")
+def recording(audit, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recordings") / "digits"
+    recorded.export(audit, folder, ABOUT, {})
+    return recorded.open_recording(folder)
+
+
+# Decisions
+
+
+def test_one_text_is_not_a_list_of_ids(audit):
+    name = str(audit.members[0])
+    for text in (name, name.encode()):
+        with pytest.raises(TypeError, match=r"must be a list of ids, not one text: give \["):
+            audit.decision_log.decide(text, "remove")
+    with pytest.raises(TypeError, match="an id must be a text, not 7"):
+        audit.decision_log.decide([7], "remove")
+    assert audit.decisions.empty
+    assert audit.decision_log.decide([name], "remove") == 1
+    audit.decision_log.undo()
+
+
+def test_an_unknown_id_is_named_and_nothing_is_decided(audit, recording):
+    wrong = "x\u202e" + "y" * 60
+    shown = "x⟨U[+]202E⟩" + "y" * 37 + "…"
+    arrays = mw.Audit.from_arrays([0, 1, 0, 1], np.eye(4), ids=list("abcd"))
+    for log in (a.decision_log for a in (audit, audit.as_target(1), recording, arrays)):
+        good = "a" if log is arrays.decision_log else str(audit.members[0])
+        with pytest.raises(ValueError, match=f"unknown id '{shown}': no sample of the data"):
+            log.decide([good, wrong], "remove")
+        assert not log.table()
+    assert DecisionLog().decide(["anything"], "keep") == 1
+
+
+def test_samples_that_are_no_members_can_be_decided_on(audit):
+    other = next(name for name in audit.data.ids.tolist() if name not in set(audit.members))
+    assert audit.decision_log.decide([other], "remove") == 1
+    assert audit.decision_log.undo() == 1
+
+
+def test_a_decision_on_a_stranger_in_the_file_can_be_taken_back(tmp_path):
+    audit = trained(tmp_path / "run")
+    (tmp_path / "run" / "decisions.csv").write_text('id,decision,note\n"gone","remove",""\n')
+    assert audit.decisions["id"].tolist() == ["gone"]
+    assert audit.decision_log.decide(["gone"], "undecided") == 1
+    assert audit.decisions.empty
+
+
+def test_a_recording_does_not_say_that_notes_are_kept(audit, recording):
+    assert audit.decision_log.kept
+    assert not recording.decision_log.kept
+    assert not recording.as_target(1).decision_log.kept
+
+
+# Figures and sliders
+
+
+def test_the_figure_has_the_rmia_of_the_comparison_or_none(audit, recording):
+    for one in (audit, recording, audit.as_target(2)):
+        found, figures = one.compare_memorization().values, one.figures()
+        drawn = figures.data["definitions"]
+        if "rmia" in drawn:
+            np.testing.assert_array_equal(drawn["rmia"], found["rmia"])
+        else:
+            assert "audit.compare_memorization() makes" in figures.notes["definitions"][0]
+    assert "rmia" not in audit.figures().data["definitions"]
+    assert "rmia" in audit.as_target(2).figures().data["definitions"]
+    assert "rmia" in recording.figures().data["definitions"]
+
+
+def test_sliders_of_dashboard_and_report_have_the_same_ends():
+    rng = np.random.default_rng(0)
+    log_lira = rng.normal(scale=2, size=25_000)
+    log_lira[rng.choice(25_000, 40, replace=False)] = rng.uniform(20, 60, 40)
+    explorer = ThresholdExplorer(rng.normal(size=25_000), log_lira=log_lira)
+    assert explorer._data["eta_range"] == eta_range(log_lira)
+    explorer.close()
+    assert wire.eta_range is eta_range
+
+
+# What the positives are
+
+
+def test_canaries_are_not_called_memorised(audit):
+    found = audit.evaluate("psmi", truth="canaries")
+    assert f"{found.n_memorized} of {found.n} samples planted (canaries)" in repr(found)
+    assert f"<th>planted (canaries)</th><td>{found.n_memorized} of {found.n}</td>" in (
+        found._repr_html_()
+    )
+    assert "samples are planted (canaries): intervals are wide" in repr(found)
+    pooled = audit.evaluate_pooled("psmi", truth="canaries")
+    assert f"{pooled.n_memorized} of {pooled.n} rows planted (canaries)" in repr(pooled)
+    for one in (found, pooled):
+        assert "memorised" not in repr(one) + one._repr_html_()
+
+
+def test_a_mask_of_the_user_is_not_called_memorised(audit):
+    mask = np.arange(len(audit.members)) % 2 == 0
+    found = audit.evaluate("psmi", truth=mask)
+    assert f"of {found.n} samples positive as given" in repr(found)
+    some = pd.Series(mask, audit.members).iloc[5:]
+    found = audit.evaluate("psmi", truth=some)
+    assert "no score or no place in the truth that was given" in repr(found)
+    assert "memorised" not in repr(found)
+    with pytest.raises(ValueError, match="no sample is positive as given"):
+        audit.evaluate("psmi", truth=np.zeros(len(audit.members), dtype=bool))
+
+
+def test_log_lira_says_what_is_memorised(audit):
+    eta = float(audit.log_lira().median())
+    assert "samples memorised" in repr(audit.evaluate("psmi", eta=eta))
+    with pytest.raises(ValueError, match="no sample is memorised"):
+        audit.evaluate("psmi", eta=1e6)
+
+
+def test_panels_of_pooled_figures_count_pairs(audit):
+    eta = float(audit.log_lira().median())
+    panels = audit.figures(eta=eta, etas=[eta], targets="all").data["roc_by_eta"]["panel"].unique()
+    pooled = audit.evaluate_pooled("psmi", eta=eta, with_canaries=False).n_memorized
+    planted = audit.evaluate_pooled("psmi", truth="canaries").n_memorized
+    assert list(panels) == [
+        f"η = {eta:g}, {pooled} pairs memorised",
+        f"{planted} pairs of canaries",
+    ]
+
+
+# Reports
+
+
+def test_no_rule_chose_the_checkpoint_of_arrays(audit, tmp_path):
+    rng = np.random.default_rng(0)
+    arrays = mw.Audit.from_arrays(np.arange(40) % 2, logits=rng.normal(size=(40, 2)))
+    for name, one, chosen in (("arrays", arrays, 0), ("run", audit, 1)):
+        page = one.report(tmp_path / f"{name}.html")
+        rows = json.loads(page.with_suffix(".json").read_text("utf-8"))["checkpoints"]
+        assert sum(row["prediction"] for row in rows) == chosen
+        lines = page.with_suffix(".md").read_text("utf-8").splitlines()
+        assert sum(line.endswith("| yes |") for line in lines) == chosen
+        assert page.read_text("utf-8").count("<td>chosen by ρ</td>") == chosen
+
+
+def test_a_report_without_truth_does_not_deny_the_shadow_models(tmp_path):
+    few = trained(tmp_path / "run")
+    with ThreadPoolExecutor(1) as threads:
+        few.run_shadows(2, threads)
+    words = few.report(tmp_path / "few.html").with_suffix(".md").read_text("utf-8")
+    assert "(no log-LiRA at the end of training)" in words
+    assert "(no shadow models)" not in words

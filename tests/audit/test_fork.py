@@ -19,6 +19,7 @@ from memowidgets.edits import Edit
 from memowidgets.store import StoreError
 from tests.audit.conftest import TRAINING, small_audit, small_data
 from tests.audit.test_kill import ROOT, same_files, wait_for
+from tests.training.small import Inline
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +130,7 @@ def test_shadow_models_are_its_own(finished, tmp_path):
     fork = finished.fork(tmp_path, data=kept)
     fork.train()
     assert fork.n_shadows == 0
-    fork.run_shadows(8, processes=1)
+    fork.run_shadows(8, Inline())
     assert finished.n_shadows == 20
     assert set(fork.log_lira().index) <= set(fork.members)
     assert fork._shadows.read("epoch-4").gaps.shape == (8, len(pool) - 5)

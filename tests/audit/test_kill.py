@@ -17,6 +17,7 @@ import memowidgets as mw
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from tests.audit.conftest import small_audit
+from tests.training.small import Inline
 
 ROOT = Path(__file__).parents[2]
 _SCRIPT = """
@@ -90,7 +91,7 @@ def test_a_training_killed_at_any_moment_ends_like_an_undisturbed_one(tmp_path):
 def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
     undisturbed = audit_of(tmp_path / "straight", 2)
     undisturbed.train()
-    undisturbed.run_shadows(8)
+    undisturbed.run_shadows(8, Inline())
     killed = tmp_path / "killed"
 
     process = start(killed, epochs=2, shadows=8)  # a worker dies
@@ -116,7 +117,7 @@ def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
     assert not alive, "workers outlive their parent"
 
     resumed = audit_of(killed, 2)
-    resumed.run_shadows(8)
+    resumed.run_shadows(8, Inline())
     read = resumed._shadows.read("epoch-2"), undisturbed._shadows.read("epoch-2")
     np.testing.assert_array_equal(read[0].members, read[1].members)
     np.testing.assert_array_equal(read[0].gaps, read[1].gaps)
@@ -125,12 +126,12 @@ def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
 def test_more_shadow_models_can_be_added_later(tmp_path):
     audit = audit_of(tmp_path / "a", 1)
     audit.train()
-    audit.run_shadows(1)
+    audit.run_shadows(1, Inline())
     first = (tmp_path / "a/shadows/0000.safetensors").read_bytes()
-    audit.run_shadows(3)
+    audit.run_shadows(3, Inline())
     assert audit.n_shadows == 3
     assert (tmp_path / "a/shadows/0000.safetensors").read_bytes() == first
-    audit.run_shadows(2)
+    audit.run_shadows(2, Inline())
     assert audit.n_shadows == 3
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import multiprocessing
 import subprocess
 import sys
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,22 @@ audit.run_shadows({shadows})
 """
 
 
+# Forks processes that train, from one that has loaded all they need, which takes seconds.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.audit.warm"])
+
+
+def forked(target, *arguments) -> BaseProcess:
+    """A process that runs a function of a test module, to be killed."""
+    process = FORKS.Process(target=target, args=arguments)
+    process.start()
+    return process
+
+
+def train(path: Path, epochs: int) -> None:
+    audit_of(path, epochs).train()
+
+
 def start(path: Path, epochs: int, shadows: int) -> subprocess.Popen[str]:
     script = _SCRIPT.format(path=str(path), epochs=epochs, shadows=shadows)
     return subprocess.Popen(
@@ -48,7 +64,10 @@ def audit_of(path: Path, epochs: int):
 def wait_for(condition, process, seconds: float = 90) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert process.poll() is None, process.stderr.read()
+        if isinstance(process, BaseProcess):
+            assert process.exitcode is None, "it ended before it was killed; stderr says why"
+        else:
+            assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.002)
 
@@ -74,12 +93,11 @@ def test_a_training_killed_at_any_moment_ends_like_an_undisturbed_one(tmp_path):
     killed = tmp_path / "killed"
     rng = np.random.default_rng(0)
     for epoch in (1, 5, 9):
-        process = start(killed, epochs=12, shadows=1)
+        process = forked(train, killed, 12)
         wait_for((killed / f"checkpoints/epoch-{epoch}/record.json").exists, process)
         time.sleep(rng.uniform(0, 0.03))
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        process.communicate()
+        process.kill()
+        process.join()
     resumed = audit_of(killed, 12)
     assert len(resumed.checkpoints) >= 10  # nothing that was finished is lost
     resumed.train()
@@ -149,12 +167,12 @@ def test_cancel_keeps_what_is_finished(tmp_path):
 
 
 def test_two_processes_cannot_train_one_target(tmp_path):
-    process = start(tmp_path, epochs=400, shadows=1)
+    process = forked(train, tmp_path, 400)
     try:
         wait_for((tmp_path / "checkpoints/epoch-1/record.json").exists, process)
         audit = audit_of(tmp_path, 400)
         with pytest.raises(StoreError, match="another process is working on the checkpoints"):
             audit.train()
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.kill()
+        process.join()

@@ -17,6 +17,7 @@ os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
 # Before torch and NumPy are loaded: each core has a worker, and what a worker starts inherits it.
 for library in ("OMP", "MKL", "OPENBLAS"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+os.environ.setdefault("LOKY_MAX_CPU_COUNT", "2")  # shadow models: two processes, a thread each
 
 # What takes longest goes first, so that at the end no worker is left alone with it.
 LONGEST: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import memowidgets as mw
+from tests.training.small import Inline
 
 TRAINING = mw.TrainingConfig(epochs=4, batch_size=8, lr=6e-3)
 
@@ -27,5 +28,5 @@ def finished(tmp_path_factory) -> mw.Audit:
     audit.train(stop_at_drop=0.5)
     audit.score("psmi")
     audit.train()
-    audit.run_shadows(20)
+    audit.run_shadows(20, Inline())
     return audit

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -18,7 +14,8 @@ import memowidgets as mw
 from memowidgets.edits import Edit
 from memowidgets.store import StoreError
 from tests.audit.conftest import TRAINING, small_audit, small_data
-from tests.audit.test_kill import ROOT, same_files, wait_for
+from tests.audit.test_kill import forked, same_files, wait_for
+from tests.training.small import Inline
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +126,7 @@ def test_shadow_models_are_its_own(finished, tmp_path):
     fork = finished.fork(tmp_path, data=kept)
     fork.train()
     assert fork.n_shadows == 0
-    fork.run_shadows(8, processes=1)
+    fork.run_shadows(8, Inline())
     assert finished.n_shadows == 20
     assert set(fork.log_lira().index) <= set(fork.members)
     assert fork._shadows.read("epoch-4").gaps.shape == (8, len(pool) - 5)
@@ -219,20 +216,16 @@ def test_lost_weights_are_not_replaced_by_fresh_ones(stopped, going_on):
         stopped.fork(going_on.path, start="prediction").train()
 
 
-_SCRIPT = """
-import warnings
-import memowidgets as mw
-from tests.audit.test_fork import long_parent
-warnings.simplefilter("ignore")
-long_parent({parent!r}).fork({path!r}, start="prediction").train()
-"""
-
-
 def long_parent(path) -> mw.Audit:
     audit = small_audit(path, training=mw.TrainingConfig(epochs=12, batch_size=8))
     audit.train(stop_at_drop=0.5)
     audit.decision_log.decide(audit.score("psmi").nsmallest(10).index, "remove")
     return audit
+
+
+def fork_and_train(parent: str, path: Path) -> None:
+    warnings.simplefilter("ignore")
+    long_parent(parent).fork(path, start="prediction").train()
 
 
 def test_killed_at_any_moment_it_ends_like_an_undisturbed_one(tmp_path):
@@ -241,15 +234,11 @@ def test_killed_at_any_moment_it_ends_like_an_undisturbed_one(tmp_path):
         undisturbed = parent.fork(tmp_path / "straight", start="prediction")
     undisturbed.train()
     killed = tmp_path / "killed"
-    script = _SCRIPT.format(parent=parent.path, path=str(killed))
     for sign in ("start/epoch-1.safetensors", "checkpoints/epoch-1", "checkpoints/epoch-8"):
-        process = subprocess.Popen(
-            [sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE, text=True,
-            start_new_session=True,
-        )  # fmt: skip
+        process = forked(fork_and_train, parent.path, killed)
         wait_for((killed / sign).exists, process)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.kill()
+        process.join()
     with pytest.warns(UserWarning, match="already seen"):
         resumed = parent.fork(killed, start="prediction")
     resumed.train()

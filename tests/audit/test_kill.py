@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import multiprocessing
 import subprocess
 import sys
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ import memowidgets as mw
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from tests.audit.conftest import small_audit
+from tests.training.small import Inline
 
 ROOT = Path(__file__).parents[2]
 _SCRIPT = """
@@ -26,6 +27,22 @@ audit.train()
 print("trained", flush=True)
 audit.run_shadows({shadows})
 """
+
+
+# Forks processes that train, from one that has loaded all they need, which takes seconds.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.audit.warm"])
+
+
+def forked(target, *arguments) -> BaseProcess:
+    """A process that runs a function of a test module, to be killed."""
+    process = FORKS.Process(target=target, args=arguments)
+    process.start()
+    return process
+
+
+def train(path: Path, epochs: int) -> None:
+    audit_of(path, epochs).train()
 
 
 def start(path: Path, epochs: int, shadows: int) -> subprocess.Popen[str]:
@@ -47,7 +64,10 @@ def audit_of(path: Path, epochs: int):
 def wait_for(condition, process, seconds: float = 90) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert process.poll() is None, process.stderr.read()
+        if isinstance(process, BaseProcess):
+            assert process.exitcode is None, "it ended before it was killed; stderr says why"
+        else:
+            assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.002)
 
@@ -73,12 +93,11 @@ def test_a_training_killed_at_any_moment_ends_like_an_undisturbed_one(tmp_path):
     killed = tmp_path / "killed"
     rng = np.random.default_rng(0)
     for epoch in (1, 5, 9):
-        process = start(killed, epochs=12, shadows=1)
+        process = forked(train, killed, 12)
         wait_for((killed / f"checkpoints/epoch-{epoch}/record.json").exists, process)
         time.sleep(rng.uniform(0, 0.03))
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        process.communicate()
+        process.kill()
+        process.join()
     resumed = audit_of(killed, 12)
     assert len(resumed.checkpoints) >= 10  # nothing that was finished is lost
     resumed.train()
@@ -90,7 +109,7 @@ def test_a_training_killed_at_any_moment_ends_like_an_undisturbed_one(tmp_path):
 def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
     undisturbed = audit_of(tmp_path / "straight", 2)
     undisturbed.train()
-    undisturbed.run_shadows(8)
+    undisturbed.run_shadows(8, Inline())
     killed = tmp_path / "killed"
 
     process = start(killed, epochs=2, shadows=8)  # a worker dies
@@ -116,7 +135,7 @@ def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
     assert not alive, "workers outlive their parent"
 
     resumed = audit_of(killed, 2)
-    resumed.run_shadows(8)
+    resumed.run_shadows(8, Inline())
     read = resumed._shadows.read("epoch-2"), undisturbed._shadows.read("epoch-2")
     np.testing.assert_array_equal(read[0].members, read[1].members)
     np.testing.assert_array_equal(read[0].gaps, read[1].gaps)
@@ -125,12 +144,12 @@ def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
 def test_more_shadow_models_can_be_added_later(tmp_path):
     audit = audit_of(tmp_path / "a", 1)
     audit.train()
-    audit.run_shadows(1)
+    audit.run_shadows(1, Inline())
     first = (tmp_path / "a/shadows/0000.safetensors").read_bytes()
-    audit.run_shadows(3)
+    audit.run_shadows(3, Inline())
     assert audit.n_shadows == 3
     assert (tmp_path / "a/shadows/0000.safetensors").read_bytes() == first
-    audit.run_shadows(2)
+    audit.run_shadows(2, Inline())
     assert audit.n_shadows == 3
 
 
@@ -148,12 +167,12 @@ def test_cancel_keeps_what_is_finished(tmp_path):
 
 
 def test_two_processes_cannot_train_one_target(tmp_path):
-    process = start(tmp_path, epochs=400, shadows=1)
+    process = forked(train, tmp_path, 400)
     try:
         wait_for((tmp_path / "checkpoints/epoch-1/record.json").exists, process)
         audit = audit_of(tmp_path, 400)
         with pytest.raises(StoreError, match="another process is working on the checkpoints"):
             audit.train()
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.kill()
+        process.join()

@@ -15,6 +15,7 @@ from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from memowidgets.training.seeds import RandomStates
 from tests.audit.conftest import small_audit, small_data
+from tests.training.small import Inline
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_broken_scores_passes_and_shadows_are_made_again(copied, finished):
         (copied / f"{name}.safetensors").write_bytes(b"")
     audit = small_audit(copied)
     assert audit.n_shadows == 19
-    audit.run_shadows(20)
+    audit.run_shadows(20, Inline())
     assert audit.score("psmi", checkpoint="final").equals(known[0])
     assert audit.log_lira().equals(known[1])
 
@@ -61,9 +62,9 @@ def test_broken_scores_passes_and_shadows_are_made_again(copied, finished):
 def test_shadow_models_are_trained_again_for_a_checkpoint_they_lack(tmp_path):
     audit = small_audit(tmp_path)
     audit.train()
-    audit.run_shadows(4, checkpoints=[1], processes=1)
+    audit.run_shadows(4, Inline(), checkpoints=[1])
     assert not audit.has_ground_truth
-    audit.run_shadows(4, checkpoints="final", processes=1)
+    audit.run_shadows(4, Inline(), checkpoints="final")
     assert audit._shadows.checkpoints() == ("epoch-1", "epoch-4")
     assert audit.has_ground_truth
     with pytest.raises(ValueError, match="checkpoints is empty"):

@@ -7,6 +7,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.store import StoreError
+from tests.training.small import Inline
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,7 @@ def audit(tmp_path_factory):
     path = tmp_path_factory.mktemp("questions") / "run"
     made = mw.Audit(model, data, path=path, training=mw.TrainingConfig(epochs=8, lr=1e-2))
     made.train()
-    made.run_shadows(2)
+    made.run_shadows(2, Inline())
     return made
 
 
@@ -33,7 +34,7 @@ def test_a_run_opens_with_data_and_model_made_again(audit):
     again = mw.Audit.open(audit.path)
     assert isinstance(again.data, mw.data.MCQDataset)
     assert again.score("psmi", checkpoint=5).equals(audit.score("psmi", checkpoint=5))
-    again.run_shadows(3)
+    again.run_shadows(3, Inline())
     assert again.n_shadows == 3
 
 

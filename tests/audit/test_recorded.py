@@ -10,6 +10,7 @@ import memowidgets as mw
 from benchmarks.recorded_cifar import METRICS, tables
 from memowidgets.audit import recorded
 from memowidgets.store import StoreError
+from tests.training.small import Inline
 
 ABOUT = {"title": "wards", "data": "mw.data.make_mcqs(80, seed=5)", "command": "none"}
 
@@ -26,7 +27,7 @@ def audit(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("run")
     audit = mw.Audit(model, data, path=path, training=training)
     audit.train()
-    audit.run_shadows(4, processes=1)
+    audit.run_shadows(4, Inline())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         any_truth = np.arange(len(audit.members)) % 3 == 0  # to have every score computed
@@ -76,7 +77,7 @@ def test_hidden_states_are_there_where_they_were_kept(audit, folder):
 
 def test_every_design_and_every_shadow_as_the_target_come_back(audit, data, tmp_path):
     chosen = np.arange(len(data)) % 2 == 0
-    audit.run_shadows(4, processes=1, design="canaries", audited=chosen, keep_forward=True)
+    audit.run_shadows(4, Inline(), design="canaries", audited=chosen, keep_forward=True)
     eta = float(audit.as_target(0).log_lira().median())
     pooled = {m: audit.evaluate_pooled(m, eta=eta) for m in ("psmi", "loss", "logit_gap")}
     recorded.export(audit, tmp_path / "both", ABOUT, {})
@@ -132,6 +133,7 @@ def test_an_unknown_name_lists_the_recordings():
         mw.open_recorded("nothing")
 
 
+@pytest.mark.slow
 def test_the_vision_recording_says_what_its_page_says():
     audit = mw.open_recorded("cifar10-wrn")
     assert sorted(audit.shadow_sets.values()) == [32, 32]

@@ -8,11 +8,12 @@ SMALL = """
 import warnings
 warnings.simplefilter("ignore")
 import memowidgets as mw
+from tests.training.small import Inline
 data = mw.data.make_mcqs(80, seed=4)
 model = mw.models.CausalLM.from_scratch(data, layers=1, width=16)
 audit = mw.Audit(model, data, path="runs/small", training=mw.TrainingConfig(epochs=4))
 audit.train()
-audit.run_shadows(4, processes=1)
+audit.run_shadows(4, Inline())
 audit.score("psmi")
 first = audit.dashboard()
 first

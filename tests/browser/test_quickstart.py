@@ -11,6 +11,7 @@ import pytest
 from tests.test_notebooks import check_quiet
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "01_quickstart.ipynb"
+FEWER = 12
 
 # The digits are scored too fast to be cancelled by hand.
 SLOWER = """exec('''
@@ -46,9 +47,20 @@ def assert_both_sides_agree(notebook):
     assert at_tau == shown["flagged"]
 
 
+@pytest.fixture
+def quickstart(pytestconfig, tmp_path):
+    """The notebook; it trains fewer shadow models, unless slow tests are run."""
+    text = NOTEBOOK.read_text("utf-8")
+    assert text.count("run_shadows(64)") == 1
+    n = 64 if pytestconfig.getoption("--slow") else FEWER
+    copy = tmp_path / NOTEBOOK.name
+    copy.write_text(text.replace("run_shadows(64)", f"run_shadows({n})"), "utf-8")
+    return copy
+
+
 @pytest.mark.timeout(900)
-def test_the_quickstart_in_a_real_jupyterlab(notebook_page):
-    notebook = notebook_page(NOTEBOOK, run=False)
+def test_the_quickstart_in_a_real_jupyterlab(notebook_page, quickstart):
+    notebook = notebook_page(quickstart, run=False)
     page = notebook.page
     notebook.run_all(timeout=700)
     page.locator(".mw-dashboard .mw-card").first.wait_for()

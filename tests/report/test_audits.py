@@ -49,9 +49,16 @@ def recorded():
     return mw.open_recorded("mmlu-field-smollm2")
 
 
-def test_a_recorded_audit(recorded, tmp_path):
+@pytest.fixture(scope="module")
+def of_the_recorded(recorded, tmp_path_factory):
+    """Its report, asked for with samples."""
+    place = tmp_path_factory.mktemp("recorded") / "a.html"
+    return reported(recorded, place, tau=-0.02, include_samples=True)
+
+
+def test_a_recorded_audit(recorded, of_the_recorded):
     audit = recorded
-    found, head = reported(audit, tmp_path / "a.html", tau=-0.02)
+    found, head = of_the_recorded
     point = audit.evaluate("psmi").at(-0.02)
     assert found["truth"]["at_tau"]["hits"] == point.hits
     assert found["truth"]["at_tau"]["fpr_interval"] == list(point.fpr_interval)
@@ -63,8 +70,8 @@ def test_a_recorded_audit(recorded, tmp_path):
     assert found["samples"] is None
 
 
-def test_samples_that_are_not_at_hand_are_missing(recorded, tmp_path):
-    found, head = reported(recorded, tmp_path / "a.html", include_samples=True)
+def test_samples_that_are_not_at_hand_are_missing(of_the_recorded):
+    found, head = of_the_recorded
     assert "samples: they are not at hand: open the audit with data=" in missing(found)
     assert head["inspector"]["items"] is None
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from memowidgets.models import ConvNet
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training.engine import filling, worker
-from tests.training.small import assert_same, tiny_audit, trained
+from tests.training.small import Inline, assert_same, tiny_audit, trained
 
 ROOT = Path(__file__).parents[2]
 KILLS = 20
@@ -50,23 +50,6 @@ def undisturbed(source, path, n):
 
 
 # Executors of other people
-
-
-class Inline(Executor):
-    """Does the work at once, in this process."""
-
-    _max_workers = 1
-
-    def submit(self, fn, /, *args, **kwargs):
-        future = Future()
-        try:
-            future.set_result(self.work(fn, *args, **kwargs))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-    def work(self, fn, *args):
-        return fn(*args)
 
 
 class Forgetful(Inline):

@@ -13,7 +13,7 @@ import pytest
 from memowidgets.models import ConvNet
 from memowidgets.training.engine import sharing
 from memowidgets.training.engine.sharing import SharedSamples
-from tests.training.small import assert_same, trained
+from tests.training.small import Inline, assert_same, trained
 
 
 @pytest.fixture
@@ -43,15 +43,15 @@ def test_workers_map_the_images_and_the_folder_goes(tmp_path, place):
 
 
 def test_without_room_the_samples_are_sent(tmp_path, place, monkeypatch):
-    mapped, sent = trained(tmp_path / "mapped"), trained(tmp_path / "sent")
-    mapped.run_shadows(2, checkpoints="final", processes=2)
+    here, sent = trained(tmp_path / "here"), trained(tmp_path / "sent")
+    here.run_shadows(2, Inline(), checkpoints="final")
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(type(sent.data), "shared", full)
     sent.run_shadows(2, checkpoints="final", processes=2)
-    assert_same(mapped, sent)
+    assert_same(here, sent)
 
 
 def test_what_dead_processes_left_is_removed_and_what_lives_stays(place):

@@ -5,19 +5,23 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import os
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from memowidgets import data as data_room
+from memowidgets.audit.origin import Origin, PathLike
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.models import CausalLM, ConvNet, LoRA, Model, WideResNet
 from memowidgets.network import without_the_hub
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design
+from memowidgets.visible import visible
 
 __all__ = [
     "check_same",
@@ -43,6 +47,7 @@ _MODELS: dict[str, Callable[..., Model]] = {
     "CausalLM.from_scratch": CausalLM.from_scratch,
     "CausalLM.from_pretrained": lambda _data, **settings: _pretrained(**settings),
 }
+_T = TypeVar("_T")
 _LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 
 
@@ -181,38 +186,92 @@ def read_data(run: RunDirectory, manifest: Mapping[str, Any]) -> WithheldDataset
         hashes=tuple(manifest["content"]),
         canaries=np.array(kept["canaries"]) if "canaries" in kept else None,
         source=manifest["data"]["source"],
-        hint=f"data={recording['data'] if recording else '…'}",
+        hint=f"data={recording['data']}" if recording else _data_origin(run, manifest).hint,
     )
 
 
-def _made_again(manifest: Mapping[str, Any], data: Dataset | None) -> Dataset | None:
-    """The data given, or those from where they came; None for what only the user can give."""
-    source = manifest["data"]["source"]
-    if data is not None or not source:
-        return data
+def _made_again(run: RunDirectory, manifest: Mapping[str, Any]) -> Dataset | None:
+    """The data from where they came; None for what only the user can give."""
+    origin = _data_origin(run, manifest)
+    if origin.path is not None or origin.arguments.get("n", len(manifest["ids"])) != len(
+        manifest["ids"]
+    ):
+        return None
     with suppress(OSError, ImportError, ValueError):  # out of reach, or changed since
-        made = _LOADERS[source["loader"]](**source["arguments"])
-        if not _data_differences(manifest, _described(made)):
+        made = _called(run, _LOADERS, origin.maker, **origin.arguments)
+        if made is not None and not _data_differences(manifest, _described(made)):
             return made
     return None
 
 
-def _model_again(manifest: Mapping[str, Any], data: Dataset | None) -> Model | None:
+def _model_again(
+    run: RunDirectory, manifest: Mapping[str, Any], data: Dataset | None
+) -> Model | None:
     """The model as it was made; None for what only the user can give."""
-    recipe = manifest["model_source"]
-    if not recipe or (data is None and recipe["model"] == "CausalLM.from_scratch"):
+    origin = _model_origin(run, manifest)
+    if origin.path is not None or (data is None and origin.maker == "CausalLM.from_scratch"):
         return None
     with suppress(OSError, ImportError, ValueError):
-        return _MODELS[recipe["model"]](data, **recipe["arguments"])
+        return _called(run, _MODELS, origin.maker, data, **origin.arguments)
     return None
+
+
+def _loaded(run: RunDirectory, manifest: Mapping[str, Any], path: PathLike) -> Dataset | None:
+    """The data, from a path that the caller names."""
+    origin = _data_origin(run, manifest)
+    return _called(run, _LOADERS, origin.maker, **origin.at(path))
+
+
+def _model_at(run: RunDirectory, manifest: Mapping[str, Any], path: PathLike) -> Model | None:
+    """The model, from a path that the caller names."""
+    origin = _model_origin(run, manifest)
+    return _called(run, _MODELS, origin.maker, None, **origin.at(path))
+
+
+def _called(
+    run: RunDirectory, makers: Mapping[str, Callable[..., _T]], name: str, *data: Any, **how: Any
+) -> _T | None:
+    """What a loader or model class gives for the arguments of a manifest; None for no such one."""
+    if name not in makers:  # of a subclass, or of a newer version
+        return None
+    try:
+        return makers[name](*data, **how)
+    except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        raise StoreError(
+            f"{run.path / MANIFEST} is broken: {name} can't be called as it says "
+            f"({visible(str(error), 200)})"
+        ) from None
+
+
+def _data_origin(run: RunDirectory, manifest: Mapping[str, Any]) -> Origin:
+    return Origin(manifest["data"]["source"], "loader", str(run.path / MANIFEST))
+
+
+def _model_origin(run: RunDirectory, manifest: Mapping[str, Any]) -> Origin:
+    return Origin(manifest["model_source"], "model", str(run.path / MANIFEST))
+
+
+def _warn_of_paths(
+    run: RunDirectory, manifest: Mapping[str, Any], *, data: bool, model: bool
+) -> None:
+    """Say what is not at hand because only its path is known."""
+    origins = [_data_origin(run, manifest)] * data + [_model_origin(run, manifest)] * model
+    hints = [origin.hint for origin in origins if origin.path is not None]
+    if hints:
+        warnings.warn(
+            f"{run.path} names paths outside of itself, which are not read: pass "
+            f"{' and '.join(hints)} to Audit.open to have them",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def reopened(
     run: RunDirectory,
     manifest: Mapping[str, Any],
     design: Design,
-    data: Dataset | None,
-    model: Model | None,
+    data: Dataset | PathLike | None,
+    model: Model | PathLike | None,
     held_out: Dataset | None,
 ) -> tuple[Dataset | None, Model | None]:
     """Data and model of a run: those given, checked, or those made again, if they are the same.
@@ -222,14 +281,19 @@ def reopened(
     StoreError, ValueError
         If what was given is not the run's.
     """
+    if isinstance(data, str | os.PathLike):
+        data = _loaded(run, manifest, data)
+    if isinstance(model, str | os.PathLike):
+        model = _model_at(run, manifest, model)
     if data is not None:
         check_data(run, manifest, data)
     if held_out is not None and held_out_digest(held_out) != manifest["held_out"]:
         raise ValueError(f"these are not the held-out samples of {run.path}")
     with without_the_hub():  # what a run names was asked for when it was made, if ever
-        data = _made_again(manifest, data)
-        made = _model_again(manifest, data) if model is None else None
+        data = _made_again(run, manifest) if data is None else data
+        made = _model_again(run, manifest, data) if model is None else None
     candidate = model or made
+    _warn_of_paths(run, manifest, data=data is None, model=candidate is None)
     if data is None or candidate is None:
         return data, candidate
     settings = Settings.read(manifest["training"])

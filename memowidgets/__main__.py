@@ -9,6 +9,8 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from memowidgets.visible import visible
+
 FAILED = 2
 
 
@@ -100,7 +102,6 @@ def _view(chosen: argparse.Namespace) -> int:
 def _report(chosen: argparse.Namespace) -> int:
     from memowidgets.commands import opened
     from memowidgets.commands.runs import refusing
-    from memowidgets.visible import visible
 
     audit = opened(chosen.run_dir, chosen.data, chosen.model)
     with refusing(chosen.run_dir):

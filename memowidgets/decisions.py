@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from memowidgets.edits import Edit, EditsFile
+from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
     import os
@@ -390,7 +391,7 @@ def _parsed(cells: list[str], where: str) -> tuple[str, Decision]:
     name, decision, note = _restored(cells[0]), cells[1].strip(), _restored(cells[2])
     if decision not in CHOICES:
         raise ValueError(
-            f"{where}: unknown decision {decision!r}; valid: {', '.join(map(repr, CHOICES))}"
+            f"{where}: unknown decision {quoted(decision)}; valid: {', '.join(map(repr, CHOICES))}"
         )
     return name, Decision(decision, note)
 
@@ -410,7 +411,7 @@ def _restored(field: str) -> str:
 
 
 def _checked_id(name: str) -> str:
-    shown = repr(name) if len(name) <= 60 else f"{name[:57]!r} …"
+    shown = quoted(name)
     if _HALF_CHARACTERS.search(name):
         raise ValueError(
             f"the id {shown} holds half a character (a lone surrogate), which no file can hold: "

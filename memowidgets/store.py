@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.files import UNFINISHED, make_private, replaced, write_whole
-from memowidgets.visible import quoted
+from memowidgets.visible import quoted, visible
 
 __all__ = ["MANIFEST", "LockedError", "OutsideError", "RunDirectory", "StoreError", "Tensors"]
 
@@ -47,7 +47,16 @@ _MENDS = {
 
 
 class StoreError(RuntimeError):
-    """A run directory that cannot be read, written or locked; the message says why."""
+    """A run directory that cannot be read, written or locked; the message says why.
+
+    Parameters
+    ----------
+    message : str
+        May hold names out of files that anyone wrote: what can't be seen shows as its number.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(visible(message))
 
 
 class LockedError(StoreError):

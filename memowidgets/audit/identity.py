@@ -21,7 +21,7 @@ from memowidgets.network import without_the_hub
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design
-from memowidgets.visible import visible
+from memowidgets.visible import listed, quoted, visible
 
 __all__ = [
     "check_same",
@@ -348,8 +348,8 @@ def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
     """
     if held_out.class_names != data.class_names:
         raise ValueError(
-            f"the held-out samples have the classes {', '.join(held_out.class_names)}; the data "
-            f"have {', '.join(data.class_names)}"
+            f"the held-out samples have the classes {listed(held_out.class_names)}; the data "
+            f"have {listed(data.class_names)}"
         )
     hashes = data.content_hashes()
     members = {hashes[i] for i in design.members}
@@ -357,7 +357,7 @@ def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
     if shared:
         raise ValueError(
             f"{len(shared)} held-out samples are members too, the first is "
-            f"{str(held_out.ids[shared[0]])!r}: nothing would be held out"
+            f"{quoted(held_out.ids[shared[0]])}: nothing would be held out"
         )
 
 
@@ -376,7 +376,7 @@ def _data_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> li
         ]
         if other:
             first = given["ids"][other[0]]
-            return [f"{len(other)} samples have another {what}, the first is {first!r}"]
+            return [f"{len(other)} samples have another {what}, the first is {quoted(first)}"]
     return [
         f"the data's {what} differ"
         for what, key in _PARTS.items()
@@ -394,7 +394,8 @@ _PARTS = {
 
 def _field_differences(what: str, stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     return [
-        f"{what} {key} is {stored.get(key)} there and {given.get(key)} here"
+        f"{what} {visible(key, 40)} is {_short(stored.get(key), key)} there and "
+        f"{_short(given.get(key), key)} here"
         for key in sorted(stored.keys() | given.keys())
         if stored.get(key) != given.get(key)
     ]
@@ -413,13 +414,18 @@ def _plain_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> l
     return found
 
 
+def _short(value: Any, key: str = "") -> str:
+    """A setting of a run that anybody may have made."""
+    return visible(str(value), 300 if key == "settings" else 60)
+
+
 def _forked(manifest: Mapping[str, Any]) -> str:
     """How a run began, so that two of them can be told apart."""
     fork = manifest.get("fork")
     if not fork:
         return "it is no fork"
     start = fork["checkpoint"] or fork["start"]
-    return f"it is a fork, from {start}, of the run {fork['parent']}"
+    return f"it is a fork, from {_short(start)}, of the run {_short(fork['parent'])}"
 
 
 def _digest(content: Any) -> str:

@@ -17,6 +17,7 @@ from memowidgets.metrics import PSMI, Mahalanobis, logit_gap
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.forward import Allocate, Forward
+from memowidgets.visible import listed, quoted
 
 __all__ = ["METRICS", "Metric", "Pass", "Scores", "score_pass"]
 
@@ -111,8 +112,9 @@ class Pass:
         if f"layer.{layer}" not in kept:
             there = [name.removeprefix("layer.") for name in kept if name.startswith("layer.")]
             raise StoreError(
-                f"the hidden states of layer {layer} at {self.checkpoint} were not kept; those of "
-                f"{', '.join(there) or 'no layer'} are there"
+                f"the hidden states of layer {quoted(layer)} at {self.checkpoint} were not kept; "
+                "those of "
+                f"{listed(there) or 'no layer'} are there"
             )
         states = kept[f"layer.{layer}"]
         return states.astype(np.float32) if states.dtype == np.float16 else states

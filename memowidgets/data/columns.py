@@ -10,9 +10,11 @@ from typing import Any
 
 from memowidgets.data.questions import LETTERS
 from memowidgets.data.rows import Cells, Row, read_csv_cells
+from memowidgets.visible import quoted
 
 __all__ = ["read_csv_rows"]
 
+_A_NAME = 40  # characters
 _KEYS = ("question", "choices", "answer", "id", "attributes")
 
 
@@ -62,7 +64,7 @@ def _by_number(mapping: Mapping[str, Any]) -> bool:
 def _located(mapping: Mapping[str, Any], header: Sequence[str], path: Path) -> _Columns:
     twice = [name for name in header if header.count(name) > 1]
     if twice:
-        raise ValueError(f"{path}: the column {twice[0]!r} stands twice in the header")
+        raise ValueError(f"{path}: the column {_shown(twice[0])} stands twice in the header")
     choices = _as_list(mapping.get("choices", _default_choices(header)))
     question = _position(mapping.get("question", "question"), "question", header, path)
     answer = _position(mapping.get("answer", "answer"), "answer", header, path)
@@ -102,10 +104,17 @@ def _position(column: str | int, what: str, header: Sequence[str], path: Path) -
         return column
     if column not in header:
         raise ValueError(
-            f"{path} has no column {column!r} for {what!r}; its columns: "
-            f"{', '.join(map(repr, header))}. Say which is which with columns={{{what!r}: …}}"
+            f"{path} has no column {quoted(column)} for {what!r}; its columns: "
+            f"{', '.join(map(_shown, header))}. Say which is which with columns={{{what!r}: …}}"
         )
     return header.index(column)
+
+
+def _shown(name: str) -> str:
+    """A column's name; of a longer text only its length: the first line may be a sample."""
+    if len(name) <= _A_NAME:
+        return quoted(name)
+    return f"a text of {len(name)} characters"
 
 
 def _row(line: Cells, columns: _Columns, width: int) -> Row:

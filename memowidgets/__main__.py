@@ -9,6 +9,8 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from memowidgets.visible import visible
+
 FAILED = 2
 
 
@@ -37,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     view.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="the run directory")
     view.add_argument("--port", type=_port, default=0, help="any that is free by default")
     view.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
+    _add_places(view)
     view.set_defaults(run=_view)
     _add_report(commands.add_parser("report", help="write a run's report: one page, offline"))
     audits = commands.add_parser("audits", help="list the runs in a folder")
@@ -53,7 +56,15 @@ def _add_report(report: argparse.ArgumentParser) -> None:
     samples = "show the samples most at risk, with labels and ids"
     report.add_argument("--include-samples", action="store_true", help=samples)
     report.add_argument("--overwrite", action="store_true", help="replace files that are there")
+    _add_places(report)
     report.set_defaults(run=_report)
+
+
+def _add_places(command: argparse.ArgumentParser) -> None:
+    """Where data and model are that lie on this machine: a run names them, but may be anybody's."""
+    said = "the file or folder that the run's {} loaded from"
+    command.add_argument("--data", type=Path, metavar="PATH", help=said.format("data were"))
+    command.add_argument("--model", type=Path, metavar="PATH", help=said.format("model was"))
 
 
 def _port(text: str) -> int:
@@ -77,16 +88,22 @@ def _view(chosen: argparse.Namespace) -> int:
     from memowidgets.commands import view
 
     say = partial(print, flush=True)
-    view(chosen.run_dir, say, chosen.port, browser=not chosen.no_browser)
+    view(
+        chosen.run_dir,
+        say,
+        chosen.port,
+        browser=not chosen.no_browser,
+        data=chosen.data,
+        model=chosen.model,
+    )
     return 0
 
 
 def _report(chosen: argparse.Namespace) -> int:
     from memowidgets.commands import opened
     from memowidgets.commands.runs import refusing
-    from memowidgets.visible import visible
 
-    audit = opened(chosen.run_dir)
+    audit = opened(chosen.run_dir, chosen.data, chosen.model)
     with refusing(chosen.run_dir):
         page = audit.report(
             chosen.page,

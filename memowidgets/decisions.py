@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from memowidgets.edits import Edit, EditsFile
-from memowidgets.visible import visible
+from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
     import os
@@ -31,7 +31,6 @@ NO_FILE = (
 HEADER = ["id", "decision", "note"]
 MOST_CHARACTERS = 10_000
 MOST_STEPS = 1000
-_MOST_SHOWN = 40  # characters of an id in an error
 
 # What a spreadsheet would run, at the start of a cell or of what it may take for a cell: after a
 # line break, a tab, or the semicolon that separates cells in half of the world.
@@ -195,7 +194,7 @@ class DecisionLog:
             Nothing is decided then.
         """
         if isinstance(names, str | bytes):
-            raise TypeError(f"names must be a list of ids, not one text: give [{_shown(names)}]")
+            raise TypeError(f"names must be a list of ids, not one text: give [{quoted(names)}]")
         if decision is not None and decision not in CHOICES:
             valid = ", ".join(map(repr, CHOICES))
             raise ValueError(f"unknown decision {decision!r}; valid: {valid}")
@@ -285,7 +284,7 @@ class DecisionLog:
         """An id that can be decided on."""
         name = _checked_id(name)
         if self._known is not None and name not in self._known and name not in self.table():
-            raise ValueError(f"unknown id {_shown(name)}: no sample of the data has it")
+            raise ValueError(f"unknown id {quoted(name)}: no sample of the data has it")
         return name
 
     @cached_property
@@ -417,7 +416,7 @@ def _parsed(cells: list[str], where: str) -> tuple[str, Decision]:
     name, decision, note = _restored(cells[0]), cells[1].strip(), _restored(cells[2])
     if decision not in CHOICES:
         raise ValueError(
-            f"{where}: unknown decision {decision!r}; valid: {', '.join(map(repr, CHOICES))}"
+            f"{where}: unknown decision {quoted(decision)}; valid: {', '.join(map(repr, CHOICES))}"
         )
     return name, Decision(decision, note)
 
@@ -436,17 +435,10 @@ def _restored(field: str) -> str:
     return _TO_RESTORE.sub("", field)
 
 
-def _shown(name: str | bytes) -> str:
-    """An id as an error names it: short, and nothing in it hidden."""
-    return (
-        repr(name[:_MOST_SHOWN]) if isinstance(name, bytes) else f"'{visible(name, _MOST_SHOWN)}'"
-    )
-
-
 def _checked_id(name: str) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"an id must be a text, not {visible(repr(name), _MOST_SHOWN)}")
-    shown = repr(name) if len(name) <= 60 else f"{name[:57]!r} …"
+        raise TypeError(f"an id must be a text, not {quoted(repr(name))}")
+    shown = quoted(name)
     if _HALF_CHARACTERS.search(name):
         raise ValueError(
             f"the id {shown} holds half a character (a lone surrogate), which no file can hold: "

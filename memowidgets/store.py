@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.files import UNFINISHED, make_private, replaced, write_whole
-from memowidgets.visible import quoted
+from memowidgets.visible import quoted, visible
 
-__all__ = ["LockedError", "OutsideError", "RunDirectory", "StoreError", "Tensors"]
+__all__ = ["MANIFEST", "LockedError", "OutsideError", "RunDirectory", "StoreError", "Tensors"]
 
 FORMAT = 1
-_MANIFEST = "manifest.json"
+MANIFEST = "manifest.json"
 _PARTS = ("design.safetensors", "checkpoints", "forward", "scores", "shadows")
 _OLD_SECONDS = 3600
 _DTYPES = {
@@ -47,7 +47,16 @@ _MENDS = {
 
 
 class StoreError(RuntimeError):
-    """A run directory that cannot be read, written or locked; the message says why."""
+    """A run directory that cannot be read, written or locked; the message says why.
+
+    Parameters
+    ----------
+    message : str
+        May hold names out of files that anyone wrote: what can't be seen shows as its number.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(visible(message))
 
 
 class LockedError(StoreError):
@@ -140,11 +149,11 @@ class RunDirectory:
             If there is no run.
         """
         try:
-            found = (Path(path).expanduser() / _MANIFEST).is_file()
+            found = (Path(path).expanduser() / MANIFEST).is_file()
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from None
         if not found:
-            raise StoreError(f"{path} is not a run directory: it has no {_MANIFEST}")
+            raise StoreError(f"{path} is not a run directory: it has no {MANIFEST}")
         return cls(path, read_only=read_only)
 
     def __repr__(self) -> str:
@@ -159,12 +168,12 @@ class RunDirectory:
         StoreError
             If the folder holds parts of a run but not its manifest.
         """
-        if (self.path / _MANIFEST).exists():
+        if (self.path / MANIFEST).exists():
             return False
         parts = [name for name in _PARTS if (self.path / name).exists()]
         if parts:
             raise StoreError(
-                f"{self.path} holds {', '.join(parts)} of a run but no {_MANIFEST}: choose another "
+                f"{self.path} holds {', '.join(parts)} of a run but no {MANIFEST}: choose another "
                 "path, or delete the folder"
             )
         return True
@@ -198,9 +207,9 @@ class RunDirectory:
         StoreError
             If there is none, it is broken, or a newer version of the package wrote it.
         """
-        manifest = self.read_json(_MANIFEST)
+        manifest = self.read_json(MANIFEST)
         if not isinstance(manifest, dict) or "format" not in manifest:
-            raise StoreError(f"{self.path / _MANIFEST} is not the manifest of a run")
+            raise StoreError(f"{self.path / MANIFEST} is not the manifest of a run")
         if manifest["format"] > FORMAT:
             raise StoreError(
                 f"{self.path} was written in format {manifest['format']}; this version of "
@@ -210,7 +219,7 @@ class RunDirectory:
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest."""
-        self.write_json(_MANIFEST, {"format": FORMAT, **manifest})
+        self.write_json(MANIFEST, {"format": FORMAT, **manifest})
 
     def read_json(self, name: str) -> Any:
         """The content of a JSON file.

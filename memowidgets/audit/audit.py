@@ -126,8 +126,8 @@ class Audit(EvaluatedAudit):
     def open(
         cls,
         path: str | os.PathLike[str],
-        data: Dataset | None = None,
-        model: Model | None = None,
+        data: Dataset | str | os.PathLike[str] | None = None,
+        model: Model | str | os.PathLike[str] | None = None,
         held_out: Dataset | None = None,
         device: str = "auto",
     ) -> Self:
@@ -137,11 +137,13 @@ class Audit(EvaluatedAudit):
         ----------
         path : path-like
             The run directory.
-        data : Dataset, optional
-            The run's data, where they can't be loaded from their source again. Without them
-            all that was computed is there, but nothing new is, and samples show as ids.
-        model : Model, optional
-            The run's model, where it can't be made from its source again.
+        data : Dataset or path-like, optional
+            The run's data, or the file or folder that they were loaded from. Bundled and
+            generated data, and those of the hub that lie on this machine, are made again
+            without it; a path that the run names is never read unless you pass it. Without
+            data all that was computed is there, but nothing new is, and samples show as ids.
+        model : Model or path-like, optional
+            The run's model, or the folder that it was loaded from; the same holds for it.
         held_out : Dataset, optional
             The held-out samples, where they were a dataset of their own.
         device : str
@@ -157,6 +159,11 @@ class Audit(EvaluatedAudit):
             If there is no run, it is broken, or the data are not the run's.
         ValueError
             If the model is not the run's.
+
+        Warns
+        -----
+        UserWarning
+            If the run names a path for its data or model; the message says what to pass.
         """
         return cls.from_run(RunDirectory.existing(path), data, model, held_out, device)
 
@@ -164,21 +171,22 @@ class Audit(EvaluatedAudit):
     def from_run(
         cls,
         run: RunDirectory,
-        data: Dataset | None = None,
-        model: Model | None = None,
+        data: Dataset | str | os.PathLike[str] | None = None,
+        model: Model | str | os.PathLike[str] | None = None,
         held_out: Dataset | None = None,
         device: str = "auto",
     ) -> Self:
         """As `open`, for a run directory that is open already."""
         manifest = run.read_manifest()
         design = identity.read_design(run)
-        data, model = identity.reopened(run, manifest, design, data, model, held_out)
-        if data is not None:
+        found, made = identity.reopened(run, manifest, design, data, model, held_out)
+        if found is not None:
             share = Settings.read(manifest["training"]).label_noise
             draw = manifest.get("noise_draw", 1)
-            data = draw_noise(data, design.pool, share, manifest["seed"], draw).applied(data)
-        known = data or identity.read_data(run, manifest)
-        return cls._of(run, manifest, model, known, held_out, design, device)
+            noise = draw_noise(found, design.pool, share, manifest["seed"], draw)
+            found = noise.applied(found)
+        known = found or identity.read_data(run, manifest)
+        return cls._of(run, manifest, made, known, held_out, design, device)
 
     @classmethod
     def _of(cls, *parts: Any) -> Self:

@@ -14,6 +14,7 @@ from memowidgets.training.config import Settings
 from memowidgets.training.recorder import read_course
 from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.target import read_records
+from memowidgets.visible import listed, quoted
 
 __all__ = ["Catalogue"]
 
@@ -94,9 +95,10 @@ class Catalogue:
         for record in records:
             if checkpoint == record.name or _is_epoch(checkpoint, record.epoch):
                 return record
-        names = ", ".join(record.name for record in records) or "none yet: call train() first"
+        names = listed(record.name for record in records) or "none yet: call train() first"
         raise ValueError(
-            f"unknown checkpoint {checkpoint!r}; valid: prediction, final, an epoch, or a name "
+            f"unknown checkpoint {quoted(checkpoint)}; valid: prediction, final, an epoch, or a "
+            "name "
             f"of {names}"
         )
 
@@ -125,8 +127,8 @@ class Catalogue:
         if numbered and not names[0].isdigit() and 1 <= int(layer) <= len(names):
             return names[int(layer) - 1]
         raise ValueError(
-            f"unknown layer {layer!r}; valid: last, 1 to {len(names)}, or a name of "
-            f"{', '.join(names)}"
+            f"unknown layer {quoted(layer)}; valid: last, 1 to {len(names)}, or a name of "
+            f"{listed(names)}"
         )
 
     def some_layers(self, layers: str | int | Iterable[str | int]) -> list[str]:

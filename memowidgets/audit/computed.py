@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from memowidgets.audit.parts.evaluated import positives
 from memowidgets.store import StoreError
+from memowidgets.visible import listed
 
 if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit
@@ -254,6 +255,5 @@ def said(reasons: Iterable[Reason]) -> list[str]:
 def named(names: Sequence[str]) -> str:
     """Some of them, and how many more."""
     if len(names) <= _MOST_NAMED:
-        return ", ".join(names)
-    first = names[: _MOST_NAMED - 1]
-    return f"{', '.join(first)} and {len(names) - len(first)} more"
+        return listed(names)
+    return listed(names, _MOST_NAMED - 1)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from memowidgets.progress import Progress, Step
+from memowidgets.visible import visible
 
 __all__ = ["shown"]
 
@@ -26,6 +27,7 @@ def shown(progress: Progress | None) -> Iterator[Progress]:
             if step.total != bar.total:
                 bar.reset(step.total)
             words = f"{step.what} ({step.detail})" if step.detail else step.what
+            words = visible(words)  # a layer's name is from a file
             if step.done != bar.n or bar.desc != f"{words}: ":
                 bar.set_description(words, refresh=step.done == bar.n)
                 bar.update(step.done - bar.n)

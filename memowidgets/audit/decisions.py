@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from memowidgets.data import Dataset, MCQDataset, TextDataset, WithheldDataset
 from memowidgets.decisions import Decision, from_csv, to_csv
 from memowidgets.store import LockedError, RunDirectory, StoreError
+from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
     from memowidgets.decisions import DecisionLog
@@ -180,8 +181,12 @@ def _warn_of_duplicates(data: Dataset, changed: set[str]) -> None:
 
 
 def _some(names: list[str]) -> str:
-    return f"{len(names)} samples ({_listed(names)}) are" if len(names) > 1 else f"{names[0]!r} is"
+    return (
+        f"{len(names)} samples ({_listed(names)}) are"
+        if len(names) > 1
+        else f"{quoted(names[0])} is"
+    )
 
 
 def _listed(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:5])) + (" …" if len(names) > 5 else "")
+    return listed(names, 5)

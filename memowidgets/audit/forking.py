@@ -19,6 +19,7 @@ from memowidgets.training.config import Settings
 from memowidgets.training.design import Design, follow_design
 from memowidgets.training.learner import Recipe
 from memowidgets.training.target import TargetTraining, start_of
+from memowidgets.visible import listed, visible
 
 if TYPE_CHECKING:
     import os
@@ -90,7 +91,8 @@ def fork_note(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     if not fork or not fork["seen"]:
         return ()
     note = (
-        f"this run goes on from {fork['checkpoint']} of another one: its weights have already "
+        f"this run goes on from {visible(str(fork['checkpoint']), 40)} of another one: its "
+        "weights have already "
         f"seen {fork['seen']} samples that were removed or changed since, and what those left in "
         'them is not undone; fork with start="scratch" to be rid of it'
     )
@@ -137,8 +139,8 @@ def _check_request(parent: Audit, path: str | os.PathLike[str], data: Dataset, s
         )
     if data.class_names != parent.data.class_names:
         raise ValueError(
-            f"the data have the classes {', '.join(data.class_names)}; those of the run to fork "
-            f"are {', '.join(parent.data.class_names)}"
+            f"the data have the classes {listed(data.class_names)}; those of the run to fork "
+            f"are {listed(parent.data.class_names)}"
         )
 
 

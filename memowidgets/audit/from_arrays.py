@@ -25,6 +25,7 @@ from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.design import Design
 from memowidgets.training.rho import Prediction, Record
 from memowidgets.training.shadows import Shadows, ShadowSet
+from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
     import os
@@ -94,7 +95,7 @@ class ArraysAudit(Audit):
         facts = [
             ("samples", f"{len(self._data)}, all of them members"),
             ("classes", str(len(self._data.class_names))),
-            ("layers", ", ".join(self.layers) or "no representations"),
+            ("layers", listed(self.layers) or "no representations"),
             ("scores", ", ".join(self.metrics)),
             ("ground truth", self.truth_in_words),
             *[("warning", note) for note in self.warnings_at(CHECKPOINT)],
@@ -405,7 +406,8 @@ class _OneCheckpoint(Catalogue):
         if layer in ("last", ""):
             return ""
         raise NotGivenError(
-            f"there is no layer {layer!r}: give Audit.from_arrays representations={{layer: array}}"
+            f"there is no layer {quoted(layer)}: give Audit.from_arrays representations={{layer: "
+            "array}}"
         )
 
 

@@ -18,6 +18,7 @@ from memowidgets.data.base import checked_ids, checked_labels
 from memowidgets.memorization.gaps import checked_mask
 from memowidgets.metrics import logit_gap, loss
 from memowidgets.metrics.arrays import is_tensor, to_numpy
+from memowidgets.visible import listed, quoted
 
 __all__ = ["Given", "checked"]
 
@@ -128,7 +129,7 @@ def _layers(representations: Any, n: int) -> dict[str, Numbers]:
     names = [str(key) for key in keys]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise ValueError(f"two layers have the name {twice[0]!r}: names must differ")
+        raise ValueError(f"two layers have the name {quoted(twice[0])}: names must differ")
     where = "representations[{!r}]".format
     return {
         name: _representation(where(key), representations[key], n)
@@ -194,17 +195,15 @@ def _class_names(
     known = samples.class_names if isinstance(samples, Dataset) else None
     if class_names is not None and known is not None and tuple(class_names) != known:
         raise ValueError(
-            f"class_names are {', '.join(map(str, class_names))}; those of the samples are "
-            f"{', '.join(known)}: leave class_names out"
+            f"class_names are {listed(class_names)}; those of the samples are "
+            f"{listed(known)}: leave class_names out"
         )
     names = class_names if known is None else known
     if logits is None:
         return names
     columns = logits.shape[1]
     if names is not None and len(names) != columns:
-        raise ValueError(
-            f"logits has {columns} columns for {len(names)} classes ({', '.join(map(str, names))})"
-        )
+        raise ValueError(f"logits has {columns} columns for {len(names)} classes ({listed(names)})")
     return [str(c) for c in range(columns)] if names is None else names
 
 
@@ -252,7 +251,8 @@ def _by_id(values: pd.Series, ids: list[str]) -> Any:
     if unknown or len(set(names)) < len(names):
         wrong = unknown[0] if unknown else next(n for n in names if names.count(n) > 1)
         raise ValueError(
-            f"log_lira is indexed by {wrong!r}, which is no sample's id or stands there twice: "
+            f"log_lira is indexed by {quoted(wrong)}, which is no sample's id or stands there "
+            "twice: "
             "give ids=, or an array in the order of the labels"
         )
     return pd.Series(np.asarray(values, dtype=np.float64), names).reindex(ids).to_numpy()

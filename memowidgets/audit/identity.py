@@ -5,21 +5,25 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import os
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from memowidgets import data as data_room
+from memowidgets.audit.origin import Origin, PathLike
 from memowidgets.audit.precisions import settled_precision
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.models import CausalLM, ConvNet, LoRA, Model, WideResNet
 from memowidgets.network import without_the_hub
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design
 from memowidgets.training.noise import NOISE_DRAW
+from memowidgets.visible import listed, quoted, visible
 
 __all__ = [
     "check_same",
@@ -47,6 +51,7 @@ _MODELS: dict[str, Callable[..., Model]] = {
     "CausalLM.from_pretrained": lambda _data, **settings: _pretrained(**settings),
 }
 _SETTLED = ("training", "precision", "noise_draw")  # once for all, when a run is made
+_T = TypeVar("_T")
 _LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 
 
@@ -216,38 +221,92 @@ def read_data(run: RunDirectory, manifest: Mapping[str, Any]) -> WithheldDataset
         hashes=tuple(manifest["content"]),
         canaries=np.array(kept["canaries"]) if "canaries" in kept else None,
         source=manifest["data"]["source"],
-        hint=f"data={recording['data'] if recording else '…'}",
+        hint=f"data={recording['data']}" if recording else _data_origin(run, manifest).hint,
     )
 
 
-def _made_again(manifest: Mapping[str, Any], data: Dataset | None) -> Dataset | None:
-    """The data given, or those from where they came; None for what only the user can give."""
-    source = manifest["data"]["source"]
-    if data is not None or not source:
-        return data
+def _made_again(run: RunDirectory, manifest: Mapping[str, Any]) -> Dataset | None:
+    """The data from where they came; None for what only the user can give."""
+    origin = _data_origin(run, manifest)
+    if origin.path is not None or origin.arguments.get("n", len(manifest["ids"])) != len(
+        manifest["ids"]
+    ):
+        return None
     with suppress(OSError, ImportError, ValueError):  # out of reach, or changed since
-        made = _LOADERS[source["loader"]](**source["arguments"])
-        if not _data_differences(manifest, _described(made)):
+        made = _called(run, _LOADERS, origin.maker, **origin.arguments)
+        if made is not None and not _data_differences(manifest, _described(made)):
             return made
     return None
 
 
-def _model_again(manifest: Mapping[str, Any], data: Dataset | None) -> Model | None:
+def _model_again(
+    run: RunDirectory, manifest: Mapping[str, Any], data: Dataset | None
+) -> Model | None:
     """The model as it was made; None for what only the user can give."""
-    recipe = manifest["model_source"]
-    if not recipe or (data is None and recipe["model"] == "CausalLM.from_scratch"):
+    origin = _model_origin(run, manifest)
+    if origin.path is not None or (data is None and origin.maker == "CausalLM.from_scratch"):
         return None
     with suppress(OSError, ImportError, ValueError):
-        return _MODELS[recipe["model"]](data, **recipe["arguments"])
+        return _called(run, _MODELS, origin.maker, data, **origin.arguments)
     return None
+
+
+def _loaded(run: RunDirectory, manifest: Mapping[str, Any], path: PathLike) -> Dataset | None:
+    """The data, from a path that the caller names."""
+    origin = _data_origin(run, manifest)
+    return _called(run, _LOADERS, origin.maker, **origin.at(path))
+
+
+def _model_at(run: RunDirectory, manifest: Mapping[str, Any], path: PathLike) -> Model | None:
+    """The model, from a path that the caller names."""
+    origin = _model_origin(run, manifest)
+    return _called(run, _MODELS, origin.maker, None, **origin.at(path))
+
+
+def _called(
+    run: RunDirectory, makers: Mapping[str, Callable[..., _T]], name: str, *data: Any, **how: Any
+) -> _T | None:
+    """What a loader or model class gives for the arguments of a manifest; None for no such one."""
+    if name not in makers:  # of a subclass, or of a newer version
+        return None
+    try:
+        return makers[name](*data, **how)
+    except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        raise StoreError(
+            f"{run.path / MANIFEST} is broken: {name} can't be called as it says "
+            f"({visible(str(error), 200)})"
+        ) from None
+
+
+def _data_origin(run: RunDirectory, manifest: Mapping[str, Any]) -> Origin:
+    return Origin(manifest["data"]["source"], "loader", str(run.path / MANIFEST))
+
+
+def _model_origin(run: RunDirectory, manifest: Mapping[str, Any]) -> Origin:
+    return Origin(manifest["model_source"], "model", str(run.path / MANIFEST))
+
+
+def _warn_of_paths(
+    run: RunDirectory, manifest: Mapping[str, Any], *, data: bool, model: bool
+) -> None:
+    """Say what is not at hand because only its path is known."""
+    origins = [_data_origin(run, manifest)] * data + [_model_origin(run, manifest)] * model
+    hints = [origin.hint for origin in origins if origin.path is not None]
+    if hints:
+        warnings.warn(
+            f"{run.path} names paths outside of itself, which are not read: pass "
+            f"{' and '.join(hints)} to Audit.open to have them",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def reopened(
     run: RunDirectory,
     manifest: Mapping[str, Any],
     design: Design,
-    data: Dataset | None,
-    model: Model | None,
+    data: Dataset | PathLike | None,
+    model: Model | PathLike | None,
     held_out: Dataset | None,
 ) -> tuple[Dataset | None, Model | None]:
     """Data and model of a run: those given, checked, or those made again, if they are the same.
@@ -257,14 +316,19 @@ def reopened(
     StoreError, ValueError
         If what was given is not the run's.
     """
+    if isinstance(data, str | os.PathLike):
+        data = _loaded(run, manifest, data)
+    if isinstance(model, str | os.PathLike):
+        model = _model_at(run, manifest, model)
     if data is not None:
         check_data(run, manifest, data)
     if held_out is not None and held_out_digest(held_out) != manifest["held_out"]:
         raise ValueError(f"these are not the held-out samples of {run.path}")
     with without_the_hub():  # what a run names was asked for when it was made, if ever
-        data = _made_again(manifest, data)
-        made = _model_again(manifest, data) if model is None else None
+        data = _made_again(run, manifest) if data is None else data
+        made = _model_again(run, manifest, data) if model is None else None
     candidate = model or made
+    _warn_of_paths(run, manifest, data=data is None, model=candidate is None)
     if data is None or candidate is None:
         return data, candidate
     settings = Settings.read(manifest["training"])
@@ -319,8 +383,8 @@ def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
     """
     if held_out.class_names != data.class_names:
         raise ValueError(
-            f"the held-out samples have the classes {', '.join(held_out.class_names)}; the data "
-            f"have {', '.join(data.class_names)}"
+            f"the held-out samples have the classes {listed(held_out.class_names)}; the data "
+            f"have {listed(data.class_names)}"
         )
     hashes = data.content_hashes()
     members = {hashes[i] for i in design.members}
@@ -328,7 +392,7 @@ def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
     if shared:
         raise ValueError(
             f"{len(shared)} held-out samples are members too, the first is "
-            f"{str(held_out.ids[shared[0]])!r}: nothing would be held out"
+            f"{quoted(held_out.ids[shared[0]])}: nothing would be held out"
         )
 
 
@@ -347,7 +411,7 @@ def _data_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> li
         ]
         if other:
             first = given["ids"][other[0]]
-            return [f"{len(other)} samples have another {what}, the first is {first!r}"]
+            return [f"{len(other)} samples have another {what}, the first is {quoted(first)}"]
     return [
         f"the data's {what} differ"
         for what, key in _PARTS.items()
@@ -365,7 +429,8 @@ _PARTS = {
 
 def _field_differences(what: str, stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     return [
-        f"{what} {key} is {stored.get(key)} there and {given.get(key)} here"
+        f"{what} {visible(key, 40)} is {_short(stored.get(key), key)} there and "
+        f"{_short(given.get(key), key)} here"
         for key in sorted(stored.keys() | given.keys())
         if stored.get(key) != given.get(key)
     ]
@@ -384,13 +449,18 @@ def _plain_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> l
     return found
 
 
+def _short(value: Any, key: str = "") -> str:
+    """A setting of a run that anybody may have made."""
+    return visible(str(value), 300 if key == "settings" else 60)
+
+
 def _forked(manifest: Mapping[str, Any]) -> str:
     """How a run began, so that two of them can be told apart."""
     fork = manifest.get("fork")
     if not fork:
         return "it is no fork"
     start = fork["checkpoint"] or fork["start"]
-    return f"it is a fork, from {start}, of the run {fork['parent']}"
+    return f"it is a fork, from {_short(start)}, of the run {_short(fork['parent'])}"
 
 
 def _digest(content: Any) -> str:

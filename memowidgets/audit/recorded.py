@@ -13,6 +13,7 @@ from memowidgets.audit.audit import Audit
 from memowidgets.data import Dataset
 from memowidgets.files import make_private
 from memowidgets.store import RunDirectory, StoreError, Tensors
+from memowidgets.visible import quoted, visible
 
 if TYPE_CHECKING:
     import os
@@ -144,6 +145,7 @@ def _selected(manifest: Mapping[str, Any], data: Dataset) -> Dataset:
     if missing:
         raise ValueError(
             f"{len(missing)} of the {len(manifest['ids'])} recorded samples are not in these "
-            f"data, the first is {missing[0]!r}: give {manifest['recording']['data']}"
+            f"data, the first is {quoted(missing[0])}: give "
+            f"{visible(str(manifest['recording']['data']), 300)}"
         )
     return data.take([positions[name] for name in manifest["ids"]])

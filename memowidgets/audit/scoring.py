@@ -18,6 +18,7 @@ from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.forward import Allocate, Forward
 from memowidgets.training.made_in import are_rounded
+from memowidgets.visible import listed, quoted
 
 __all__ = ["METRICS", "Metric", "Pass", "Scores", "score_pass"]
 
@@ -117,8 +118,9 @@ class Pass:
         if f"layer.{layer}" not in kept:
             there = [name.removeprefix("layer.") for name in kept if name.startswith("layer.")]
             raise StoreError(
-                f"the hidden states of layer {layer} at {self.checkpoint} were not kept; those of "
-                f"{', '.join(there) or 'no layer'} are there"
+                f"the hidden states of layer {quoted(layer)} at {self.checkpoint} were not kept; "
+                "those of "
+                f"{listed(there) or 'no layer'} are there"
             )
         states = kept[f"layer.{layer}"]
         return states.astype(np.float32) if states.dtype == np.float16 else states

@@ -17,6 +17,7 @@ from memowidgets.store import RunDirectory
 from memowidgets.training.design import Design, ShadowDesign, audited_samples
 from memowidgets.training.learner import Recipe
 from memowidgets.training.shadows import KeptForward, ShadowJob, ShadowSet
+from memowidgets.visible import quoted
 
 __all__ = [
     "check_request",
@@ -155,7 +156,7 @@ def set_of_design(run: RunDirectory, design: str) -> ShadowSet:
     named = [key for key in sets if design in (key, key.split("-")[0])]
     if design in sets or len(named) == 1:
         return sets[design if design in sets else named[0]]
-    there = ", ".join(f"{key!r} ({len(kept)})" for key, kept in sets.items()) or "none yet"
+    there = ", ".join(f"{quoted(key)} ({len(kept)})" for key, kept in sets.items()) or "none yet"
     what = f"{len(named)} sets of shadow models are" if named else "no set of shadow models is"
     raise ValueError(f"{what} of the design {design!r}; there are {there}")
 

@@ -6,10 +6,14 @@ from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
+from memowidgets.visible import listed, visible
+
 if TYPE_CHECKING:
     from memowidgets.audit.audit import Audit
 
 __all__ = ["facts_html", "summary_html"]
+
+_MOST = 1000  # characters of a value
 
 
 def summary_html(audit: Audit) -> str:
@@ -20,11 +24,11 @@ def summary_html(audit: Audit) -> str:
 def facts_html(caption: str, facts: Iterable[tuple[str, str]]) -> str:
     """Names and values as a small table of escaped text."""
     rows = "".join(
-        f'<tr><th style="text-align:left">{escape(what)}</th>'
-        f'<td style="text-align:left">{escape(value)}</td></tr>'
+        f'<tr><th style="text-align:left">{escape(visible(what))}</th>'
+        f'<td style="text-align:left">{escape(visible(value, _MOST))}</td></tr>'
         for what, value in facts
     )
-    return f"<table><caption>{escape(caption)}</caption><tbody>{rows}</tbody></table>"
+    return f"<table><caption>{escape(visible(caption))}</caption><tbody>{rows}</tbody></table>"
 
 
 def _facts(audit: Audit) -> list[tuple[str, str]]:
@@ -32,7 +36,7 @@ def _facts(audit: Audit) -> list[tuple[str, str]]:
     facts = [
         ("members", f"{len(audit.members)} of {len(audit.data)} samples"),
         ("classes", str(len(audit.data.class_names))),
-        ("layers", ", ".join(audit.layers)),
+        ("layers", listed(audit.layers)),
         ("checkpoints", str(len(table))),
     ]
     if audit.forked is not None:

@@ -14,6 +14,7 @@ from memowidgets.audit import scoring
 from memowidgets.audit.details import Details
 from memowidgets.data import Dataset
 from memowidgets.progress import Progress
+from memowidgets.visible import visible
 from memowidgets.widgets.protocol import Choice, SampleDetail, ScoreView
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ class AuditView:
             return [Choice("last", "none", marked=True)]
         return [
             Choice(
-                name, f"{i} · {name}" + (" (last)" if i == len(layers) else ""), i == len(layers)
+                name,
+                f"{i} · {visible(name, 60)}" + (" (last)" if i == len(layers) else ""),
+                i == len(layers),
             )
             for i, name in enumerate(layers, start=1)
         ]
@@ -133,8 +136,8 @@ class AuditView:
         return self._audit.device_status()
 
     def _title(self, score: str, layer: str, checkpoint: str) -> str:
-        place = f", {layer}" if score in scoring.PER_LAYER else ""
-        return f"{TITLES[score]}{place}, {checkpoint.replace('-', ' ')}"
+        place = f", {visible(layer, 60)}" if score in scoring.PER_LAYER else ""
+        return f"{TITLES[score]}{place}, {visible(checkpoint.replace('-', ' '), 60)}"
 
     def _probabilities(self, checkpoint: str) -> NDArray[np.float64] | None:
         """Those of all members at a checkpoint, kept while it is looked at."""

@@ -9,6 +9,7 @@ import pandas as pd
 
 from memowidgets.charts.look import Theme, finished, spoken, styled, theme_named
 from memowidgets.charts.tables import MOST_ROWS, checked, thinned
+from memowidgets.visible import listed
 
 if TYPE_CHECKING:
     import altair as alt
@@ -191,7 +192,7 @@ def auc_by_eta(
 def _refuse_many(table: pd.DataFrame, by: list[str]) -> None:
     twice = table.duplicated(by)
     if twice.any():
-        first = ", ".join(str(value) for value in table.loc[twice, by].iloc[0])
+        first = listed(table.loc[twice, by].iloc[0])
         raise ValueError(f"{_WHAT} holds {first} twice: give one row for each {' and '.join(by)}")
     if len(table) > MOST_ROWS // 2:
         raise ValueError(f"{_WHAT} has {len(table)} rows, more than a figure can show: choose some")

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from memowidgets.visible import listed
+
 __all__ = ["MOST_ROWS", "checked", "thinned"]
 
 MOST_ROWS = 2000
@@ -45,7 +47,7 @@ def checked(
     numbers = list(numbers)
     missing = [name for name in dict.fromkeys((*columns, *numbers)) if name not in table]
     if missing:
-        there = ", ".join(map(str, table.columns)) or "none"
+        there = listed(table.columns) or "none"
         said = "the columns " if len(missing) > 1 else ""
         raise ValueError(f"{what} lacks {said}{', '.join(missing)}; it has {there}")
     if table.empty:

@@ -155,8 +155,15 @@ def refusing(path: Path) -> Iterator[None]:
         ) from None
 
 
-def opened(path: Path) -> Audit:
+def opened(path: Path, data: Path | None = None, model: Path | None = None) -> Audit:
     """The audit in a run directory; what it warns of is said by its report.
+
+    Parameters
+    ----------
+    path : Path
+        The run directory.
+    data, model : Path, optional
+        Where its data and model were loaded from: read only if it is given.
 
     Raises
     ------
@@ -168,7 +175,7 @@ def opened(path: Path) -> Audit:
         warnings.simplefilter("ignore", UserWarning)
         from memowidgets.audit import Audit
 
-        return Audit.open(path)
+        return Audit.open(path, data=data, model=model)
 
 
 def model_name(manifest: Mapping[str, Any]) -> str:

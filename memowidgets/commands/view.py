@@ -33,7 +33,7 @@ from pathlib import Path
 from memowidgets.commands import CommandError, opened, refusing
 try:
     with refusing(Path({path!r})):
-        shown = opened(Path({path!r})).dashboard()
+        shown = opened(Path({path!r}), {data!r}, {model!r}).dashboard()
 except CommandError as error:
     print("The run can't be opened:", error)
 else:
@@ -45,7 +45,15 @@ class _Stopped(Exception):  # noqa: N818 - a wish, not an error
     """Somebody asks the command to end."""
 
 
-def view(path: Path, say: Callable[[str], None], port: int = 0, *, browser: bool = True) -> None:
+def view(
+    path: Path,
+    say: Callable[[str], None],
+    port: int = 0,
+    *,
+    browser: bool = True,
+    data: Path | None = None,
+    model: Path | None = None,
+) -> None:
     """Serve the dashboard until the command is stopped.
 
     The notebook that Voila shows, its settings and its sockets are in a private temporary folder,
@@ -61,6 +69,8 @@ def view(path: Path, say: Callable[[str], None], port: int = 0, *, browser: bool
         0 for any that is free.
     browser : bool
         Whether to open a browser; the address is printed in any case.
+    data, model : Path, optional
+        Where the run's data and model were loaded from.
 
     Raises
     ------
@@ -73,7 +83,7 @@ def view(path: Path, say: Callable[[str], None], port: int = 0, *, browser: bool
     with (
         _stoppable(),
         tempfile.TemporaryDirectory(prefix="memowidgets-view-") as folder,
-        _served(Path(folder), path.absolute(), port) as (server, address),
+        _served(Path(folder), _cell(path, data, model), port) as (server, address),
     ):
         say(f"{visible(path.name)} is shown at {address}")
         say("Stop it with Ctrl-C.")
@@ -104,10 +114,10 @@ def _stoppable() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _served(folder: Path, run: Path, port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def _served(folder: Path, cell: str, port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A Voila server of our own and the address that it answers to."""
     port, token = _free_port(port), secrets.token_urlsafe(24)
-    notebook = _write_notebook(folder, run)
+    notebook = _write_notebook(folder, cell)
     log = folder / "server.log"
     server_module = [sys.executable, "-m", "memowidgets.commands.serve", str(folder)]
     command = [*server_module, "--no-browser", "--template=memowidgets", str(notebook)]
@@ -130,14 +140,21 @@ def _served(folder: Path, run: Path, port: int) -> Iterator[tuple[subprocess.Pop
                 server.stdin.close()
 
 
-def _write_notebook(folder: Path, run: Path) -> Path:
+def _cell(path: Path, data: Path | None, model: Path | None) -> str:
+    """The code that shows a run's dashboard."""
+    places = {"path": path, "data": data, "model": model}
+    named = {name: place and str(place.absolute()) for name, place in places.items()}
+    return _CELL.format(**named)
+
+
+def _write_notebook(folder: Path, code: str) -> Path:
     cell: dict[str, Any] = {
         "cell_type": "code",
         "id": "dashboard",
         "execution_count": None,
         "metadata": {},
         "outputs": [],
-        "source": _CELL.format(path=str(run)),
+        "source": code,
     }
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = {

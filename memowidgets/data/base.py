@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memowidgets.visible import quoted
+
 if TYPE_CHECKING:
     import os
 
@@ -107,7 +109,7 @@ def checked_ids(ids: Sequence[str] | NDArray[Any] | None, n: int) -> NDArray[np.
     unique, counts = np.unique(array, return_counts=True)
     if (counts > 1).any():
         twice = unique[np.argmax(counts > 1)]
-        raise ValueError(f"ids must be unique; {str(twice)!r} stands more than once")
+        raise ValueError(f"ids must be unique; {quoted(twice)} stands more than once")
     return array
 
 
@@ -123,7 +125,7 @@ def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> 
     names = tuple(str(name) for name in class_names)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"class_names must be unique; {twice!r} stands more than once")
+        raise ValueError(f"class_names must be unique; {quoted(twice)} stands more than once")
     return names
 
 

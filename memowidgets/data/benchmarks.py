@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from memowidgets.data.mmlu_fields import MMLU_SUBJECTS
-from memowidgets.data.questions import short
+from memowidgets.data.questions import described
 from memowidgets.data.rows import Row, read_csv_cells, read_jsonl, read_parquet
+from memowidgets.visible import listed, quoted
 
 __all__ = ["BENCHMARKS", "Benchmark", "Split"]
 
@@ -123,8 +124,9 @@ def _lettered_question(row: Row) -> Row:
         )
     if labels.count(key) != 1:
         raise ValueError(
-            f"{row.where}: the answer {short(key)} is none of the options' labels "
-            f"{', '.join(labels)}, or more than one"
+            f"{row.where}: the answer {quoted(key)} is none of the options' labels "
+            f"{listed(labels, each=10)}, "
+            "or more than one"
         )
     extra = {
         name: value
@@ -172,7 +174,7 @@ def _letter(cell: str, where: str) -> int:
     """The position a letter means: here an answer is never the text of an option."""
     letter = cell.strip()
     if letter not in ("A", "B", "C", "D"):
-        raise ValueError(f"{where}: the answer must be a letter from A to D, not {short(cell)}")
+        raise ValueError(f"{where}: the answer must be a letter from A to D, not {described(cell)}")
     return "ABCD".index(letter)
 
 
@@ -183,7 +185,7 @@ def _ethics_question(row: Row) -> Row:
     label = str(row.fields.get("label", "")).strip()
     if label not in ("0", "1"):
         raise ValueError(
-            f"{row.where}: the label must be 0 (not wrong) or 1 (wrong), not {short(label)}"
+            f"{row.where}: the label must be 0 (not wrong) or 1 (wrong), not {described(label)}"
         )
     extra = {name: value for name, value in row.fields.items() if name not in ("label", "input")}
     own = {"question": row.fields.get("input"), "choices": _MORAL, "answer": int(label)}

@@ -22,6 +22,7 @@ from memowidgets.data.folders import (
 )
 from memowidgets.data.images import ImageDataset
 from memowidgets.network import hub_may_be_asked
+from memowidgets.visible import quoted, visible
 
 __all__ = ["fetch_cifar10"]
 
@@ -147,7 +148,8 @@ def _from_tree(path: Path, split: str) -> Pictures:
     strange = sorted(set(pictures.class_names) - set(CLASSES))
     if strange:
         raise ValueError(
-            f"{path} is not CIFAR-10: there is a class folder {strange[0]!r}; for other pictures "
+            f"{path} is not CIFAR-10: there is a class folder {quoted(strange[0])}; for other "
+            "pictures "
             "take ImageDataset.from_folder"
         )
     if pictures.images.shape[1:3] != (_SIDE, _SIDE):
@@ -180,14 +182,17 @@ def _from_batches(batches: Sequence[tuple[str, bytes]], split: str, path: Path) 
 def _records(name: str, raw: bytes) -> NDArray[np.uint8]:
     if not raw or len(raw) % _RECORD:
         raise ValueError(
-            f"{name} is no binary batch of CIFAR-10: its {len(raw)} bytes are not records of "
+            f"{visible(name)} is no binary batch of CIFAR-10: its {len(raw)} bytes are not "
+            "records of "
             f"{_RECORD}, a label and 32×32 pixels in three colours"
         )
     records = np.frombuffer(raw, dtype=np.uint8).reshape(-1, _RECORD)
     wrong = records[:, 0] >= len(CLASSES)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise ValueError(f"{name}, record {row}: the label is {records[row, 0]}, not 0 to 9")
+        raise ValueError(
+            f"{visible(name)}, record {row}: the label is {records[row, 0]}, not 0 to 9"
+        )
     return records
 
 

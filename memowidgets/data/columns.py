@@ -10,11 +10,11 @@ from typing import Any
 
 from memowidgets.data.questions import LETTERS
 from memowidgets.data.rows import Cells, Row, read_csv_cells
-from memowidgets.visible import visible
+from memowidgets.visible import quoted
 
 __all__ = ["read_csv_rows"]
 
-_MOST_CHARACTERS, _MOST_COLUMNS = 40, 12  # of the header, in an error
+_A_NAME, _MOST_COLUMNS = 40, 12  # characters, and columns of the header in an error
 _KEYS = ("question", "choices", "answer", "id", "attributes")
 
 
@@ -64,7 +64,7 @@ def _by_number(mapping: Mapping[str, Any]) -> bool:
 def _located(mapping: Mapping[str, Any], header: Sequence[str], path: Path) -> _Columns:
     twice = [name for name in header if header.count(name) > 1]
     if twice:
-        raise ValueError(f"{path}: the column {_short(twice[0])} stands twice in the header")
+        raise ValueError(f"{path}: the column {_shown(twice[0])} stands twice in the header")
     choices = _as_list(mapping.get("choices", _default_choices(header)))
     question = _position(mapping.get("question", "question"), "question", header, path)
     answer = _position(mapping.get("answer", "answer"), "answer", header, path)
@@ -104,7 +104,7 @@ def _position(column: str | int, what: str, header: Sequence[str], path: Path) -
         return column
     if column not in header:
         raise ValueError(
-            f"{path} has no column {column!r} for {what!r}; its columns: "
+            f"{path} has no column {quoted(column)} for {what!r}; its columns: "
             f"{_listed(header)}. Say which is which with columns={{{what!r}: …}}, by number if "
             "the first line is not a header"
         )
@@ -112,14 +112,17 @@ def _position(column: str | int, what: str, header: Sequence[str], path: Path) -
 
 
 def _listed(header: Sequence[str]) -> str:
-    """The first columns, each short: without a header they are the texts of a sample."""
+    """The first columns; without a header they are the texts of a sample."""
     more = len(header) - _MOST_COLUMNS
-    names = ", ".join(map(_short, header[:_MOST_COLUMNS]))
+    names = ", ".join(map(_shown, header[:_MOST_COLUMNS]))
     return f"{names} and {more} more" if more > 0 else names
 
 
-def _short(name: str) -> str:
-    return f"'{visible(name, most=_MOST_CHARACTERS)}'"
+def _shown(name: str) -> str:
+    """A column's name; of a longer text only its length: the first line may be a sample."""
+    if len(name) <= _A_NAME:
+        return quoted(name)
+    return f"a text of {len(name)} characters"
 
 
 def _row(line: Cells, columns: _Columns, width: int) -> Row:

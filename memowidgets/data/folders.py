@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.visible import listed, quoted, visible
+
 if TYPE_CHECKING:
     from PIL import Image
 
@@ -235,7 +237,7 @@ class _Reader:
         self._say()
         names = sorted(set(self._classes))
         if len(names) < 2:
-            found = f"one class folder with pictures, {names[0]!r}" if names else "no picture"
+            found = f"one class folder with pictures, {quoted(names[0])}" if names else "no picture"
             raise ValueError(
                 f"{self._where} holds {found}: a classifier needs at least two class folders, as "
                 "in cats/1.png and dogs/2.png"
@@ -260,8 +262,10 @@ class _Reader:
             return
         sizes = [f"{i.shape[0]}×{i.shape[1]}" for i in (self._images[0], image)]
         raise ValueError(
-            f"the pictures of {self._where} have different sizes: {self._ids[0]!r} is {sizes[0]} "
-            f"(height×width), {name!r} is {sizes[1]}: give resize=64, or resize=(height, width)"
+            f"the pictures of {self._where} have different sizes: {quoted(self._ids[0])} is "
+            f"{sizes[0]} "
+            f"(height×width), {quoted(readable(name))} is {sizes[1]}: give resize=64, or "
+            "resize=(height, width)"
         )
 
     def _say(self) -> None:
@@ -289,31 +293,42 @@ def _check_classes(files: Sequence[PictureFile], depth: int, where: str) -> None
     if len(inner) > 1 and len(set(map(frozenset, inner.values()))) == 1:
         names = sorted(inner)
         raise ValueError(
-            f"{where} holds {' and '.join(names[:2])}, each with the same folders in it: give one "
-            f"of them, as in {Path(where) / names[0]}"
+            f"{where} holds {visible(names[0], 40)} and {visible(names[1], 40)}, each with the "
+            "same "
+            "folders in it: give one "
+            f"of them, as in {visible(str(Path(where) / names[0]))}"
         )
 
 
 def _files_below(folder: Path) -> list[PictureFile]:
-    files = []
-    for top, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not _hidden(name)]
-        linked = [name for name in folders if (Path(top) / name).is_symlink()]
-        if linked and Path(top) == folder:  # class folders may be links, one level deep
-            files += [found for name in linked for found in _below_link(folder / name, name)]
-        for name in names:
-            path = Path(top) / name
-            if not _hidden(name) and path.is_file():
-                files.append(_on_disk(path, path.relative_to(folder).as_posix()))
+    """The files of a tree; class folders may be links, one level deep, other folders may not."""
+    files, links = _walked(folder)
+    classes = [name for name in links if "/" not in name and (folder / name).is_dir()]
+    skipped = [name for name in links if name not in classes]
+    for name in classes:
+        found, deeper = _walked(folder / name, f"{name}/")
+        files, skipped = [*files, *found], [*skipped, *deeper]
+    if skipped:
+        _warn(
+            f"{len(skipped)} links of {folder} are not followed ({_some(sorted(skipped))}): put "
+            "the folders themselves there"
+        )
     return sorted(files, key=lambda file: file.name)
 
 
-def _below_link(folder: Path, name: str) -> list[PictureFile]:
-    return [
-        _on_disk(path, f"{name}/{path.relative_to(folder).as_posix()}")
-        for path in folder.rglob("*")
-        if path.is_file() and not any(map(_hidden, path.relative_to(folder).parts))
-    ]
+def _walked(folder: Path, prefix: str = "") -> tuple[list[PictureFile], list[str]]:
+    """The files below a folder, and the links that lead to a folder or to nothing."""
+    files, links = [], []
+    for top, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not _hidden(name)]
+        for name in [*folders, *(name for name in names if not _hidden(name))]:
+            path = Path(top) / name
+            shown = prefix + path.relative_to(folder).as_posix()
+            if path.is_symlink() and not path.is_file():
+                links.append(shown)
+            elif path.is_file():
+                files.append(_on_disk(path, shown))
+    return files, links
 
 
 def _on_disk(path: Path, name: str) -> PictureFile:
@@ -342,11 +357,11 @@ def _check_entry(info: zipfile.ZipInfo, path: Path) -> None:
     name = info.orig_filename.replace("\\", "/")
     parts = PurePosixPath(name).parts
     if name.startswith("/") or ".." in parts or (parts and parts[0].endswith(":")):
-        raise ValueError(f"{path} holds the path {readable(name)!r}, which climbs out of it")
+        raise ValueError(f"{path} holds the path {quoted(readable(name))}, which climbs out of it")
     swells = info.file_size > _MOST_RATIO * max(1, info.compress_size)
     if info.file_size > MOST_BYTES or (swells and info.file_size > MOST_BYTES // 100):
         raise ValueError(
-            f"{path} looks like a decompression bomb: {readable(name)!r} swells from "
+            f"{path} looks like a decompression bomb: {quoted(readable(name))} swells from "
             f"{info.compress_size} to {info.file_size} bytes"
         )
 
@@ -363,7 +378,9 @@ def _entry_reader(
         except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError):
             raise UnreadableError("broken") from None
         if len(raw) > MOST_BYTES:
-            raise ValueError(f"{path} is a decompression bomb: {info.filename!r} never ends")
+            raise ValueError(
+                f"{path} is a decompression bomb: {quoted(readable(info.filename))} never ends"
+            )
         return raw
 
     return read
@@ -425,12 +442,11 @@ def _listed(reasons: dict[str, list[str]]) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(readable(name) for name in names[:_NAMED])
-    return shown if len(names) <= _NAMED else f"{shown}, …"
+    return listed(map(readable, names), _NAMED)
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, UserWarning, stacklevel=2)
+    warnings.warn(visible(text), UserWarning, stacklevel=2)
 
 
 def common_root(files: Sequence[PictureFile]) -> int:

@@ -30,14 +30,9 @@ from memowidgets.data.prompts import (
     label_gap,
     render,
 )
-from memowidgets.data.questions import (
-    LETTERS,
-    Question,
-    checked_questions,
-    checked_texts,
-    short,
-)
+from memowidgets.data.questions import LETTERS, Question, checked_questions, checked_texts
 from memowidgets.data.rows import Row, read_jsonl, rows_of_table
+from memowidgets.visible import quoted
 
 __all__ = ["Duplicates", "MCQDataset", "MCQSample"]
 
@@ -461,7 +456,7 @@ class MCQDataset(Dataset):
         position = {str(name): i for i, name in enumerate(self.ids)}
         unknown = [name for name in texts if name not in position]
         if unknown:
-            raise ValueError(f"no question has the id {unknown[0]!r}: give ids out of .ids")
+            raise ValueError(f"no question has the id {quoted(unknown[0])}: give ids out of .ids")
         questions, choices = list(self.questions), list(self.choices)
         for name, words in texts.items():
             row = position[name]
@@ -545,15 +540,16 @@ class MCQDataset(Dataset):
         names = tuple(sorted(set(values)) if options is None else map(str, options))
         if not 2 <= len(names) <= len(LETTERS) or len(set(names)) < len(names):
             raise ValueError(
-                f"the attribute {by!r} gives {len(set(names))} different options: a question must "
+                f"the attribute {quoted(by)} gives {len(set(names))} different options: a "
+                "question must "
                 f"have 2 to {len(LETTERS)}"
             )
         position = {name: i for i, name in enumerate(names)}
         for i, value in enumerate(values):
             if value not in position:
                 raise ValueError(
-                    f"the question {str(self.ids[i])!r} has {by!r} {short(value)}, which is none "
-                    f"of the options {', '.join(map(short, names))}"
+                    f"the value of {quoted(by)} of the question {quoted(self.ids[i])} is none of "
+                    f"the {len(names)} options"
                 )
         labels = np.array([position[value] for value in values], dtype=np.int64)
         data = replace(
@@ -567,12 +563,13 @@ class MCQDataset(Dataset):
 
     def _values_of(self, attribute: str) -> list[str]:
         if attribute not in self.attributes:
-            known = ", ".join(map(repr, self.attributes)) or "none"
+            known = ", ".join(map(quoted, self.attributes)) or "none"
             raise ValueError(f"unknown attribute {attribute!r}; valid: {known}")
         values = [str(value) for value in self.attributes[attribute]]
         if "" in values:
             raise ValueError(
-                f"the question {str(self.ids[values.index('')])!r} has no {attribute!r}: give it a "
+                f"the question {quoted(self.ids[values.index('')])} has no {quoted(attribute)}: "
+                "give it a "
                 "value or leave it out"
             )
         return values
@@ -626,7 +623,7 @@ def _reworded(
     name: str, words: tuple[str, Sequence[str]], before: tuple[str, ...]
 ) -> tuple[str, tuple[str, ...]]:
     """New words for a question; options that were equal before may stay so."""
-    where = f"the question {name!r}"
+    where = f"the question {quoted(name)}"
     equal = "keep" if len(set(before)) < len(before) else "error"
     question, choices = checked_texts(*words, where, equal)
     if len(choices) != len(before):

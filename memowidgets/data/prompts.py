@@ -8,6 +8,7 @@ from string import Formatter
 from typing import Any
 
 from memowidgets.data.questions import LETTERS, MOST_CHARACTERS
+from memowidgets.visible import listed, quoted
 
 __all__ = ["TEMPLATES"]
 
@@ -51,13 +52,13 @@ def check_fit(
             known = [f"{{{field}}}" for field in ("question", "options", *letters, *attributes)]
             raise ValueError(
                 f"the template asks for {{{name}}}, which not every question has; it can use "
-                f"{', '.join(known)}"
+                f"{listed(known)}"
             )
         for position, value in enumerate(attributes[name]):
             if not value:
                 raise ValueError(
                     f"the template asks for {{{name}}}, but the question "
-                    f"{str(ids[position])!r} has none"
+                    f"{quoted(ids[position])} has none"
                 )
 
 

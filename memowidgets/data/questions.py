@@ -12,11 +12,20 @@ from typing import Any
 import numpy as np
 
 from memowidgets.data.rows import Row
+from memowidgets.visible import quoted, visible
 
-__all__ = ["LETTERS", "MOST_CHARACTERS", "Question", "checked_questions", "checked_texts"]
+__all__ = [
+    "LETTERS",
+    "MOST_CHARACTERS",
+    "Question",
+    "checked_questions",
+    "checked_texts",
+    "described",
+]
 
 LETTERS = "ABCDEFGHIJ"
 MOST_CHARACTERS = 20_000
+_A_LETTER, _A_NUMBER = 2, 40  # characters
 _ANSWERS = ("auto", "index", "letter", "text")
 _EQUAL_OPTIONS = ("error", "keep")
 _OWN_FIELDS = ("id", "question", "choices", "answer")
@@ -63,10 +72,16 @@ def checked_texts(
     return _text(question, "question", where), options
 
 
-def short(value: object) -> str:
-    """A value for an error message, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+def described(value: object) -> str:
+    """A wrong value for an error message: a number or letter as it is, of a text only its length.
+
+    A notebook keeps its errors, so they quote nothing that could be a sample's.
+    """
+    if isinstance(value, str):
+        return quoted(value) if len(value) <= _A_LETTER else f"a text of {len(value)} characters"
+    if isinstance(value, int | float | np.number):
+        return visible(str(value), _A_NUMBER)
+    return f"of type {type(value).__name__}"
 
 
 def _checked(row: Row, answers: str, equal_options: str) -> Question:
@@ -98,7 +113,7 @@ def _check_ids(questions: Sequence[Question]) -> None:
     for question in given:
         if question.id in seen:
             raise ValueError(
-                f"{question.where}: the id {short(question.id)} already stands in "
+                f"{question.where}: the id {quoted(question.id)} already stands in "
                 f"{seen[question.id]}; ids must be unique"
             )
         seen[question.id] = question.where
@@ -113,7 +128,7 @@ def _text(value: Any, what: str, where: str) -> str:
         raise ValueError(f"{where}: there is no {what}")
     if not isinstance(value, str):
         raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
-            f"{where}: the {what} must be a text, not {short(value)}"
+            f"{where}: the {what} must be a text, not {described(value)}"
         )
     if not value.strip():
         raise ValueError(f"{where}: the {what} is empty")
@@ -135,7 +150,7 @@ def _choices(value: Any, where: str) -> tuple[str, ...]:
         raise ValueError(f"{where}: there are no choices")
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
-            f"{where}: choices must be a list of texts, not {short(value)}"
+            f"{where}: choices must be a list of texts, not {described(value)}"
         )
     options = list(value)
     if not 2 <= len(options) <= len(LETTERS):
@@ -162,8 +177,8 @@ def _check_distinct(choices: tuple[str, ...], where: str) -> None:
         first = choices.index(choice)
         if first < position:
             raise ValueError(
-                f"{where}: options {LETTERS[first]} and {LETTERS[position]} are identical "
-                f"({short(choice)}): mend the question, or pass equal_options='keep'"
+                f"{where}: options {LETTERS[first]} and {LETTERS[position]} are identical: "
+                "mend the question, or pass equal_options='keep'"
             )
 
 
@@ -173,12 +188,12 @@ def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> i
     if isinstance(answer, bool | np.bool_) or not isinstance(answer, str | int | float | np.number):
         raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
             f"{where}: the answer must be an option's position from 0, its letter or its text, not "
-            f"{short(answer)}"
+            f"{described(answer)}"
         )
     readings = _readings(answer, choices, answers)
     positions = sorted({position for _, position in readings})
     if len(positions) > 1:
-        raise ValueError(f"{where}: {_ambiguous(answer, readings, choices)}")
+        raise ValueError(f"{where}: {_ambiguous(answer, readings)}")
     if not positions:
         raise ValueError(f"{where}: {_outside(answer, choices, answers)}")
     return positions[0]
@@ -210,18 +225,15 @@ def _as_letter(answer: Any) -> int | None:
     return LETTERS.index(letter) if len(letter) == 1 and letter in LETTERS else None
 
 
-def _ambiguous(answer: Any, readings: list[tuple[str, int]], choices: tuple[str, ...]) -> str:
+def _ambiguous(answer: Any, readings: list[tuple[str, int]]) -> str:
     kinds = list(dict(readings))
-    meanings = " and ".join(
-        f"as {kind} option {LETTERS[position]} ({short(choices[position])})"
-        for kind, position in readings
-    )
+    meanings = " and ".join(f"as {kind} option {LETTERS[position]}" for kind, position in readings)
     advice = (
         f"pass answers={' or answers='.join(map(repr, kinds))}"
         if len(kinds) > 1
         else "give its position or letter"
     )
-    return f"the answer {short(answer)} is ambiguous, it means {meanings}: {advice}"
+    return f"the answer {_named(answer)}is ambiguous, it means {meanings}: {advice}"
 
 
 def _outside(answer: Any, choices: tuple[str, ...], answers: str) -> str:
@@ -232,7 +244,13 @@ def _outside(answer: Any, choices: tuple[str, ...], answers: str) -> str:
         "text": "the text of an option",
     }
     valid = ", ".join(meant.values()) if answers == "auto" else meant[answers]
-    return f"the answer {short(answer)} is none of the {len(choices)} options: give {valid}"
+    return f"the answer {_named(answer)}is none of the {len(choices)} options: give {valid}"
+
+
+def _named(answer: Any) -> str:
+    """An answer that is a number or a letter; nothing of one that is a text."""
+    is_text = isinstance(answer, str) and len(answer) > _A_LETTER
+    return "" if is_text else f"{described(answer)} "
 
 
 def attribute_text(value: Any) -> str:

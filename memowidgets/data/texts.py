@@ -18,6 +18,7 @@ from memowidgets.data.base import (
     checked_ids,
     checked_labels,
 )
+from memowidgets.visible import quoted
 
 __all__ = ["TextDataset"]
 
@@ -129,10 +130,12 @@ class TextDataset(Dataset):
         """
         unknown = [name for name in texts if name not in set(self.ids.tolist())]
         if unknown:
-            raise ValueError(f"no text has the id {unknown[0]!r}: give ids out of .ids")
+            raise ValueError(f"no text has the id {quoted(unknown[0])}: give ids out of .ids")
         empty = [name for name, (text, _) in texts.items() if not text.strip()]
         if empty:
-            raise ValueError(f"the new text of {empty[0]!r} is empty: write one, or remove it")
+            raise ValueError(
+                f"the new text of {quoted(empty[0])} is empty: write one, or remove it"
+            )
         pairs = zip(self.ids.tolist(), self.texts, strict=True)
         words = tuple(texts[name][0] if name in texts else text for name, text in pairs)
         return replace(self, texts=words, source=None)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.memorization.gaps import Mask, Table, checked_models, checked_target, moments
+from memowidgets.visible import listed, quoted
 
 _NAMES = {
     "gaps": ("gaps", "shadow_gaps"),
@@ -141,7 +142,7 @@ def _required(arrays: Mapping[str, NDArray[Any]], wanted: str, file: str) -> Any
     if found is None:
         raise ValueError(
             f"{file} holds no {wanted}: it must be called {' or '.join(_NAMES[wanted])}, but "
-            f"the file holds {', '.join(sorted(arrays)) or 'nothing'}"
+            f"the file holds {listed(sorted(arrays)) or 'nothing'}"
         )
     return found
 
@@ -213,7 +214,8 @@ def _parquet(file: Path) -> dict[str, NDArray[Any]]:
     for row, column in np.argwhere(counts != 1)[:1]:
         raise ValueError(
             f"{file.name} must hold one row for each model and sample, but has "
-            f"{counts[row, column]} for model {models[row]}, sample {samples[column]}"
+            f"{counts[row, column]} for model {quoted(models[row])}, sample "
+            f"{quoted(samples[column])}"
         )
     names = {"gap": "gaps", "member": "members"}
     found = {kept: _wide(table[name], rows, columns, counts.shape) for name, kept in names.items()}

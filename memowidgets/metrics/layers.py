@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from memowidgets.metrics.arrays import Floats
 from memowidgets.metrics.mahalanobis import Mahalanobis
 from memowidgets.metrics.psmi import PSMI
+from memowidgets.visible import quoted
 
 
 def score_layers(
@@ -57,4 +58,4 @@ def _scored(metric: PSMI | Mahalanobis, layer: Any, X: Any, y: Any) -> Floats:
             return metric.fit(X).score_samples(X)
         return metric.fit(X, y).score_samples(X, y)
     except ValueError as error:
-        raise ValueError(f"layer {layer!r}: {error}") from error
+        raise ValueError(f"layer {quoted(layer)}: {error}") from error

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.visible import quoted
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -119,18 +121,19 @@ def _label_tokens(tokenizer: Any, prompt: str, labels: Sequence[str]) -> NDArray
         tokens = _continuation(tokenizer, prompt, label)
         if len(tokens) != 1:
             raise ValueError(
-                f"the label {label!r} is {len(tokens)} tokens for this tokenizer ({tokens}); "
+                f"the label {quoted(label)} is {len(tokens)} tokens for this tokenizer ({tokens}); "
                 "every label must be one"
             )
         if tokens[0] in found:
             raise ValueError(
-                f"the labels {found[tokens[0]]!r} and {label!r} are the same token for this "
+                f"the labels {quoted(found[tokens[0]])} and {quoted(label)} are the same token "
+                "for this "
                 "tokenizer; they must be distinct"
             )
         found[tokens[0]] = label
     if tokenizer.unk_token_id in found:
         label = found[tokenizer.unk_token_id]
-        raise ValueError(f"this tokenizer does not know the label {label!r}")
+        raise ValueError(f"this tokenizer does not know the label {quoted(label)}")
     return np.array(list(found), dtype=np.int64)
 
 
@@ -140,7 +143,7 @@ def _continuation(tokenizer: Any, prompt: str, label: str) -> list[int]:
     both = tokenizer(prompt + label, add_special_tokens=False)["input_ids"]
     if both[: len(alone)] != alone:
         raise ValueError(
-            f"this tokenizer joins the label {label!r} with the prompt's end, {prompt[-20:]!r}: "
+            f"this tokenizer joins the label {quoted(label)} with the prompt's end: "
             "end the template otherwise"
         )
     return list(both[len(alone) :])

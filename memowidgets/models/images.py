@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ConvNet", "ImageModel", "check_pool", "images_of"]
 
+_WIDEST = 4096
+
 
 class ImageModel(Model):
     """An image classifier: feeds uint8 images as centred floats, cross-entropy on the label."""
@@ -113,8 +115,8 @@ class ConvNet(ImageModel):
     version: str | None = "1"
 
     def __init__(self, width: int = 24) -> None:
-        if width != int(width) or width < 1:
-            raise ValueError(f"width is the number of channels, at least 1, not {width}")
+        if width != int(width) or not 1 <= width <= _WIDEST:
+            raise ValueError(f"width is the number of channels, from 1 to {_WIDEST}, not {width}")
         width = int(width)
         self.width = width
         if type(self) is ConvNet:  # a subclass is its owner's

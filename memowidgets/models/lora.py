@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from memowidgets.visible import listed
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -101,7 +103,7 @@ class LoRA:
             linear = sorted(
                 {n.rsplit(".", 1)[-1] for n, m in blocks[0].named_modules() if _is_linear(m)}
             )
-            raise ValueError(f"no projection ends in {self.targets}; there are {', '.join(linear)}")
+            raise ValueError(f"no projection ends in {self.targets}; there are {listed(linear)}")
         return names
 
     def _wants(self, name: str) -> bool:

@@ -9,6 +9,7 @@ from memowidgets.models.encoding import Questions
 
 __all__ = ["small_llama", "word_tokenizer"]
 
+_MOST_LAYERS, _WIDEST = 128, 8192
 _UNKNOWN, _PADDING = "<unknown>", "<padding>"
 
 
@@ -43,9 +44,10 @@ def small_llama(vocabulary: int, layers: int, width: int) -> Any:
     """
     from transformers import LlamaConfig
 
-    if layers < 1 or width < 16 or width % 16:
+    if not 1 <= layers <= _MOST_LAYERS or not 16 <= width <= _WIDEST or width % 16:
         raise ValueError(
-            f"layers must be at least 1 and width a multiple of 16, not {layers} and {width}"
+            f"layers must be from 1 to {_MOST_LAYERS} and width a multiple of 16 up to {_WIDEST}, "
+            f"not {layers} and {width}"
         )
     return LlamaConfig(
         vocab_size=vocabulary,

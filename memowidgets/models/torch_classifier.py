@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from memowidgets.data import Dataset
 from memowidgets.models.images import ImageModel, check_pool, images_of
+from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -155,7 +156,7 @@ class TorchClassifier(ImageModel):
         known = [name for name, _ in module.named_modules() if name]
         for layer in self.layers:
             if layer not in known:
-                raise ValueError(f"unknown layer {layer!r}; valid: {', '.join(known)}")
+                raise ValueError(f"unknown layer {quoted(layer)}; valid: {listed(known)}")
         return self.layers
 
     @contextmanager
@@ -188,7 +189,8 @@ class TorchClassifier(ImageModel):
         for name, values in kept.items():
             if len(values) != 2:
                 raise ValueError(
-                    f"layer {name!r} gives {len(values)} rows for 2 images, so its first axis is "
+                    f"layer {quoted(name)} gives {len(values)} rows for 2 images, so its first "
+                    "axis is "
                     "not the batch (batch_first=True?): choose others with layers="
                 )
 
@@ -264,8 +266,8 @@ def _check_all_ran(kept: Mapping[str, Tensor], names: Sequence[str]) -> None:
     silent = [name for name in names if name not in kept]
     if silent:
         raise ValueError(
-            f"the forward pass does not run {', '.join(map(repr, silent))}, or they give no "
-            f"tensor: choose with layers= out of {', '.join(kept) or 'others'}"
+            f"the forward pass does not run {listed(silent)}, or they give no "
+            f"tensor: choose with layers= out of {listed(kept) or 'others'}"
         )
 
 

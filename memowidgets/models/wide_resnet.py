@@ -16,6 +16,7 @@ __all__ = ["WideResNet"]
 
 _FIRST = 16
 _GROUPS = 3
+_DEEPEST, _WIDEST = 1024, 64  # also of a run that anybody made: its layers are listed
 
 
 class WideResNet(ImageModel):
@@ -69,10 +70,12 @@ class WideResNet(ImageModel):
     less_memory: ClassVar[str] = ": give the model pool=4"
 
     def __init__(self, depth: int = 16, width: int = 4, pool: str | int | None = "auto") -> None:
-        if depth != int(depth) or depth < 10 or (depth - 4) % 6:
-            raise ValueError(f"depth is 6 n + 4 (10, 16, 22, 28, 40, …), not {depth}")
-        if width != int(width) or width < 1:
-            raise ValueError(f"width is a factor on the channels, at least 1, not {width}")
+        if depth != int(depth) or not 10 <= depth <= _DEEPEST or (depth - 4) % 6:
+            raise ValueError(
+                f"depth is 6 n + 4 (10, 16, 22, 28, 40, …), at most {_DEEPEST}, not {depth}"
+            )
+        if width != int(width) or not 1 <= width <= _WIDEST:
+            raise ValueError(f"width is a factor on the channels, from 1 to {_WIDEST}, not {width}")
         check_pool(pool)
         self.depth, self.width, self.pool = int(depth), int(width), pool
         if type(self) is WideResNet:  # a subclass is its owner's

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.training.seeds import derived_seed
+from memowidgets.visible import quoted
 
 __all__ = [
     "SHADOW_DESIGNS",
@@ -237,7 +238,8 @@ def _named_members(data: Dataset, members: ArrayLike) -> NDArray[np.int64]:
     unknown = [str(m) for m in array if str(m) not in positions]
     if unknown:
         raise ValueError(
-            f"{len(unknown)} ids of members are not in the dataset, the first is {unknown[0]!r}"
+            f"{len(unknown)} ids of members are not in the dataset, the first is "
+            f"{quoted(unknown[0])}"
         )
     return np.unique([positions[str(m)] for m in array]).astype(np.int64)
 

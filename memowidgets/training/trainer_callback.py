@@ -208,7 +208,7 @@ class MemorizationCallback(TrainerCallback):
                 f"{reason}: whether it encodes the members of this audit alike was not checked"
             )
         else:
-            note = check_encodings(rows, self._members(), _decoder(kwargs))
+            note = check_encodings(rows, self._members())
         if note is not None:
             warnings.warn(note, UserWarning, stacklevel=2)
 
@@ -244,11 +244,6 @@ def _agreed(args: TrainingArguments, *, stop: bool) -> bool:
     decided = [stop]
     dist.broadcast_object_list(decided, src=0)
     return decided[0]
-
-
-def _decoder(kwargs: dict[str, Any]) -> Any:
-    decode = getattr(kwargs.get("processing_class"), "decode", None)
-    return decode if decode is not None else lambda _ids: ""
 
 
 def _say(text: str) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from memowidgets.visible import quoted
 
 __all__ = ["Member", "Row", "Unreadable", "check_encodings", "read_rows"]
 
@@ -74,9 +76,7 @@ def read_rows(loader: Any) -> list[Row]:
         ) from error
 
 
-def check_encodings(
-    rows: Sequence[Row], members: Sequence[Member], text_of: Callable[[Sequence[int]], str]
-) -> str | None:
+def check_encodings(rows: Sequence[Row], members: Sequence[Member]) -> str | None:
     """Find each member's tokens at the start of a row, in any order.
 
     Parameters
@@ -85,8 +85,6 @@ def check_encodings(
         Of the Trainer.
     members : sequence of Member
         Of the audit.
-    text_of : callable
-        Decodes tokens.
 
     Returns
     -------
@@ -110,11 +108,11 @@ def check_encodings(
             missing.append(position)
         elif not any(_is_counted(rows[i], len(member.ids) - 1) for i in found):
             raise ValueError(
-                f"the Trainer's loss leaves out the label of {member.name!r} (its labels are "
+                f"the Trainer's loss leaves out the label of {quoted(member.name)} (its labels are "
                 f"{_MASKED} there), so what it trains is not what this audit looks at"
             )
     if missing and not (used and _may_be_packed(rows, members)):
-        raise ValueError(_difference(rows, members, missing, ordered, order, text_of))
+        raise ValueError(_difference(rows, members, missing, ordered, order))
     if missing:
         return (
             f"{len(missing)} of {len(members)} members were not found at the start of a row, which "
@@ -168,7 +166,6 @@ def _difference(
     missing: Sequence[int],
     ordered: Sequence[bytes],
     order: Sequence[int],
-    text_of: Callable[[Sequence[int]], str],
 ) -> str:
     member = members[missing[0]]
     at = bisect_left(ordered, _key(member.ids))
@@ -183,9 +180,10 @@ def _difference(
     theirs, ours = (ids[shown].tolist() for ids in (row.ids, member.ids))
     return (
         f"{len(missing)} of {len(members)} members are in no row of the Trainer as this audit "
-        f"encodes them; for {member.name!r} the nearest row differs from token {start} on:\n"
-        f"  Trainer  {theirs} {text_of(theirs)!r}\n"
-        f"  audit    {ours} {text_of(ours)!r}\n"
+        f"encodes them; for {quoted(member.name)} the nearest row differs from token {start} on:\n"
+        f"  Trainer  {len(row.ids)} tokens: {theirs}\n"
+        f"  audit    {len(member.ids)} tokens: {ours}\n"
+        "tokenizer.decode shows them as text, which an error does not, for a notebook keeps it. "
         "Members must be what the Trainer trains on, in its words: give the script's own prompt "
         "as template, and make the audit of its training rows alone"
     )

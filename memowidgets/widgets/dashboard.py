@@ -12,6 +12,7 @@ import numpy as np
 import traitlets
 
 from memowidgets.progress import Cancelled, Progress
+from memowidgets.visible import visible
 from memowidgets.widgets.bar import Bar
 from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.explorer import MOST_OTHERS, ThresholdExplorer
@@ -455,7 +456,7 @@ class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no typ
 
     def __repr__(self) -> str:
         score, layer, checkpoint = self.bar.choice
-        chosen = f"{score}, layer {layer}, checkpoint {checkpoint}"
+        chosen = f"{score}, layer {visible(layer, 40)}, checkpoint {visible(checkpoint, 40)}"
         return f"Dashboard({chosen}: {self.explorer!r})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:

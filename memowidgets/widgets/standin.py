@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any
 
+from memowidgets.visible import visible
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -14,11 +16,11 @@ __all__ = ["bundle", "table", "with_interval"]
 def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
     """A table of two columns as HTML, its text escaped."""
     body = "".join(
-        f'<tr><th scope="row" style="text-align:left">{html.escape(name)}</th>'
-        f'<td style="text-align:right">{html.escape(value)}</td></tr>'
+        f'<tr><th scope="row" style="text-align:left">{html.escape(visible(name))}</th>'
+        f'<td style="text-align:right">{html.escape(visible(value))}</td></tr>'
         for name, value in rows
     )
-    return f"<table><caption>{html.escape(title)}</caption><tbody>{body}</tbody></table>"
+    return f"<table><caption>{html.escape(visible(title))}</caption><tbody>{body}</tbody></table>"
 
 
 def with_interval(value: float | None, interval: tuple[float, float] | None) -> str:

@@ -397,9 +397,13 @@ def test_a_run_opens_though_its_folder_has_changed(tmp_path):
     audit = small_audit(tmp_path / "run", data=data, training=mw.TrainingConfig(epochs=1))
     audit.train()
     scores = audit.score("psmi", checkpoint="final")
-    assert isinstance(mw.Audit.open(audit.path).data, mw.data.ImageDataset)
+    opened = mw.Audit.open(audit.path, data=tmp_path / "pictures")
+    assert isinstance(opened.data, mw.data.ImageDataset)
     Image.fromarray(np.zeros((9, 9), np.uint8)).save(tmp_path / "pictures/class 0/other.png")
-    again = mw.Audit.open(audit.path)
+    with pytest.raises(ValueError, match="different sizes"):
+        mw.Audit.open(audit.path, data=tmp_path / "pictures")
+    with pytest.warns(UserWarning, match="pass data='.*pictures'"):
+        again = mw.Audit.open(audit.path)
     assert not isinstance(again.data, mw.data.ImageDataset)  # ids, and all that was computed
     pd.testing.assert_series_equal(again.score("psmi", checkpoint="final"), scores)
     given = mw.Audit.open(audit.path, data=data)

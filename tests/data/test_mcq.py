@@ -83,7 +83,7 @@ def test_an_answer_that_means_two_options_is_refused_until_its_kind_is_said():
         ({"answer": -1}, "answer -1 is none of the 3 options"),
         ({"answer": 10**400}, "is none of the 3 options"),
         ({"answer": "D"}, "answer 'D' is none of the 3 options.* a letter from A to C"),
-        ({"answer": "mauve"}, "answer 'mauve' is none of the 3 options"),
+        ({"answer": "mauve"}, "the answer is none of the 3 options"),
         ({"answer": 0.5}, "answer 0.5 is none"),
         ({"answer": float("inf")}, "answer inf is none"),
         ({"answer": True}, "must be an option's position"),
@@ -276,7 +276,7 @@ def test_relabel_asks_for_an_attribute():
         ("one", None, "gives 1 different options"),
         ("many", None, "gives 12 different options"),
         ("gap", None, "the question '00' has no 'gap'"),
-        ("field", ["a", "c"], "the question '01' has 'field' 'b', which is none of"),
+        ("field", ["a", "c"], "the value of 'field' of the question '01' is none of the 2 options"),
         ("field", ["a", "a"], "gives 1 different options"),
     ],
 )

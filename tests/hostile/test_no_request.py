@@ -88,8 +88,9 @@ model = mw.models.CausalLM.from_pretrained(folder / "model", lora=mw.models.LoRA
 lm = mw.Audit(model, questions, folder / "lm", training=mw.TrainingConfig(epochs=1), device="cpu")
 lm.train()
 lm.score("loss")
-again = mw.Audit.open(folder / "lm", data=questions, model=model)
-again.score("loss", checkpoint="final")
+for known in ((questions, model), (folder, folder / "model")):
+    again = mw.Audit.open(folder / "lm", data=known[0], model=known[1])
+    again.score("loss", checkpoint="final")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     mw.Audit.open(folder / "lm")
@@ -172,9 +173,7 @@ def test_a_dashboard_is_served_without_a_request(tmp_path, guarded):
 
 def test_the_guard_of_this_test_sees_a_request(tmp_path, guarded):
     environment, asked = guarded
-    look_up = (
-        "import socket\ntry:\n socket.getaddrinfo('hf.co', 443)\nexcept OSError: pass"
-    )
+    look_up = "import socket\ntry:\n socket.getaddrinfo('hf.co', 443)\nexcept OSError: pass"
     assert run(look_up, tmp_path, environment).returncode == 0
     assert "hf.co" in asked.read_text()
 

@@ -233,7 +233,7 @@ def test_what_the_page_of_a_hostile_run_says(run, tmp_path, capsys, changes):
     if "data" in changes:
         changes = {"data": manifest["data"] | changes["data"]}
     evil = changed(run, tmp_path / "run", **changes)
-    exec(_CELL.format(path=str(evil)), {"display": lambda _: print("shown")})
+    exec(_CELL.format(path=str(evil), data=None, model=None), {"display": lambda _: print("shown")})
     out, err = capsys.readouterr()
     assert (out.startswith("The run can't be opened:"), err) == (True, "")
     assert len(out.splitlines()) == 1

@@ -527,8 +527,8 @@ def test_other_prompts_are_an_error_that_shows_both(fresh, data, tokenizer, tmp_
     other = data.with_template("{question} {options} Ward:")
     with pytest.raises(ValueError, match="36 of 36 members are in no row of the Trainer") as error:
         begin(audit, script_rows(other, tokenizer), tmp_path, model)
-    assert "\n  Trainer  [" in str(error.value)
-    assert "\n  audit    [" in str(error.value)
+    assert "\n  Trainer  " in str(error.value)
+    assert "\n  audit    " in str(error.value)
     ours, theirs = (tokenizer(d.prompt(0))["input_ids"] for d in (data, other))
     first = next(i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1])
     assert f"from token {first} on" in str(error.value)
@@ -536,15 +536,16 @@ def test_other_prompts_are_an_error_that_shows_both(fresh, data, tokenizer, tmp_
     assert not (tmp_path / "run/checkpoints").exists()
 
 
-def test_decoded_texts_are_shown_where_the_trainer_has_a_tokenizer(
+def test_no_text_of_a_sample_is_in_the_error_though_the_trainer_has_a_tokenizer(
     fresh, data, tokenizer, tmp_path
 ):
     audit, model = fresh
     rows = script_rows(data.with_template("{question} {options} Ward:"), tokenizer)
     made = trainer(model, rows, tmp_path / "out", mw.training.MemorizationCallback(audit))
     made.callback_handler.processing_class = tokenizer
-    with pytest.raises(ValueError, match=r"Trainer  .* '. Which ward \? A"):
+    with pytest.raises(ValueError, match=r"tokenizer\.decode shows them") as error:
         made.train()
+    assert "Which ward" not in str(error.value)
 
 
 def test_a_special_token_more_is_found(fresh, data, tokenizer, tmp_path):

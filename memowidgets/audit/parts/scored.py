@@ -16,6 +16,7 @@ from memowidgets.audit.parts.truths import JudgedAudit
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training.rho import Record
+from memowidgets.visible import listed, quoted
 
 __all__ = ["ScoredAudit"]
 
@@ -75,8 +76,7 @@ class ScoredAudit(JudgedAudit):
                 else "their class has fewer than two"
             )
             warnings.warn(
-                f"{missing} members have no score, {reason}: "
-                f"{', '.join(self.members[left_out[:5]])}{' …' if missing > 5 else ''}",
+                f"{missing} members have no score, {reason}: {listed(self.members[left_out], 5)}",
                 UserWarning,
                 stacklevel=2,
             )
@@ -228,7 +228,7 @@ class ScoredAudit(JudgedAudit):
         if wrong.any():
             raise ValueError(
                 f"the metric returned {int(wrong.sum())} values that are not finite, the first "
-                f"for {str(self.members[int(np.argmax(wrong))])!r}"
+                f"for {quoted(self.members[int(np.argmax(wrong))])}"
             )
         return scoring.Scores(np.arange(len(values)), values)
 

@@ -294,7 +294,7 @@ def test_duplicates_of_what_goes_are_named(tmp_path):
     twins = mw.data.ImageDataset.from_arrays(images, data.labels, data.class_names)
     audit = small_audit(tmp_path / "run", data=twins)
     audit.decision_log.decide([str(twins.ids[0])], "remove")
-    with pytest.warns(UserWarning, match=f"1 duplicates .* stay: '{twins.ids[1]}'"):
+    with pytest.warns(UserWarning, match=f"1 duplicates .* stay: {twins.ids[1]};"):
         audit.kept()
     audit.decision_log.decide([str(twins.ids[1])], "remove")
     assert len(audit.kept()) == len(twins) - 2
@@ -303,7 +303,7 @@ def test_duplicates_of_what_goes_are_named(tmp_path):
 def test_anonymised_questions_take_the_place_of_the_original(question_audit, tmp_path):
     audit = question_audit
     audit.decision_log.decide(["p0", "p1"], "anonymise")
-    with pytest.raises(ValueError, match=r"2 samples \('p0', 'p1'\) are .* set edits_file"):
+    with pytest.raises(ValueError, match=r"2 samples \(p0, p1\) are .* set edits_file"):
         audit.kept()
     audit.edits_file = tmp_path / "edits.jsonl"
     audit.decision_log.edit("p0", Edit("Someone?", ("x", "z")))
@@ -353,7 +353,7 @@ def test_images_cannot_be_anonymised_and_strangers_are_named(audit):
         audit.kept()
     audit.decision_log.decide([str(audit.members[0])], "undecided")
     RunKeeper(RunDirectory(audit.path)).change({"a stranger": Decision("remove")})
-    with pytest.warns(UserWarning, match="the data lack: 'a stranger'"):
+    with pytest.warns(UserWarning, match="the data lack: a stranger"):
         assert len(audit.kept()) == len(audit.data)
 
 

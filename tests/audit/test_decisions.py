@@ -316,7 +316,7 @@ def test_anonymised_questions_take_the_place_of_the_original(question_audit, tmp
     assert left.content_hashes()[2:] == audit.data.content_hashes()[2:]
     assert left.labels.tolist() == audit.data.labels.tolist()
     audit.decision_log.decide(["p1"], "undecided")
-    with pytest.warns(UserWarning, match="'p1'"):  # it holds the text that p0 lost
+    with pytest.warns(UserWarning, match="stay: p1;"):  # it holds the text that p0 lost
         assert audit.kept()[1].question == "Ms Smith 0?"
 
 

@@ -61,7 +61,10 @@ def pooled_evaluation(
     )
     if left_out:
         notes[f"{left_out} pairs are left out: they have no score or no log-LiRA"] = None
-    return result.with_warnings(*audit.warnings_at("prediction"), *notes)
+    result = result.with_warnings(*audit.warnings_at("prediction"), *notes)
+    first = audit.as_target(targets[0])  # all have as many shadow models
+    chance = first._share_by_chance(eta) if truth == "log_lira" else None  # noqa: SLF001
+    return result if chance is None else result.with_chance(chance * result.n, first.n_shadows)
 
 
 def _pairs(target: Audit, found: scoring.Scores, memorized: pd.Series) -> pd.DataFrame:

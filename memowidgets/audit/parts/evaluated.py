@@ -48,6 +48,8 @@ class EvaluatedAudit(ScoredAudit):
         Evaluation
             With warnings: few positives, members left out, a model that has not learned its
             task at the checkpoint (then no score predicts anything), a ρ that was not reached.
+            Where log-LiRA from shadow models is the truth, `by_chance` and a note say how many
+            members would count as memorised by chance alone.
         """
         scores = self.raw_scores(metric, layer, checkpoint)
         values = pd.Series(scores.mu, self.members[scores.rows])
@@ -67,7 +69,11 @@ class EvaluatedAudit(ScoredAudit):
             result = evaluation.roc(values[both].to_numpy(), None, labels)
         else:
             result = evaluation.roc(values[both].to_numpy(), labels)
-        return result.with_warnings(*notes)
+        result = result.with_warnings(*notes)
+        chance = self._share_by_chance(eta) if _is_log_lira(truth) else None
+        if chance is None:
+            return result
+        return result.with_chance(chance * result.n, self.n_shadows)
 
     def compare(
         self,
@@ -213,3 +219,7 @@ class EvaluatedAudit(ScoredAudit):
                 f"{len(unknown)} of its ids are no members'"
             )
         return truth.reindex([i for i in self.members if i in truth.index])
+
+
+def _is_log_lira(truth: str | ArrayLike) -> bool:
+    return isinstance(truth, str) and truth == "log_lira"

@@ -253,6 +253,9 @@ class ArraysAudit(Audit):
             )
         return super()._computed_log_lira(record, variance, mode, return_std)
 
+    def _share_by_chance(self, eta: float) -> float | None:
+        return None if self._given.log_lira is not None else super()._share_by_chance(eta)
+
     def _truth(self, truth: str | ArrayLike, eta: float) -> pd.Series:
         if isinstance(truth, str) and truth == "canaries" and self._data.canaries is None:
             raise NotGivenError(

@@ -11,7 +11,12 @@ from numpy.typing import ArrayLike
 
 from memowidgets import evaluation
 from memowidgets.audit import scoring
-from memowidgets.audit.parts.evaluated import check_both_kinds, lacking, positives
+from memowidgets.audit.parts.evaluated import (
+    check_both_kinds,
+    is_log_lira,
+    lacking,
+    positives,
+)
 from memowidgets.progress import Progress
 
 if TYPE_CHECKING:
@@ -63,7 +68,11 @@ def pooled_evaluation(
     )
     if left_out:
         notes[f"{left_out} pairs are left out: they have {lacking(truth)}"] = None
-    return result.called(positives(truth)).with_warnings(*audit.warnings_at("prediction"), *notes)
+    result = result.called(positives(truth))
+    result = result.with_warnings(*audit.warnings_at("prediction"), *notes)
+    first = audit.as_target(targets[0])  # all have as many shadow models
+    chance = first._share_by_chance(eta) if is_log_lira(truth) else None  # noqa: SLF001
+    return result if chance is None else result.with_chance(chance * result.n, first.n_shadows)
 
 
 def _pairs(target: Audit, found: scoring.Scores, memorized: pd.Series) -> pd.DataFrame:

@@ -277,7 +277,8 @@ class _Gathering:
 
     def _warnings(self) -> tuple[str, ...]:
         found = self._tried("warnings", lambda: self._audit.warnings_at("prediction"))
-        return tuple(map(self._unplaced, found or ()))
+        chance = self._tried("false alarms", lambda: self._audit._notes_on_chance(ETA))  # noqa: SLF001
+        return tuple(map(self._unplaced, (*(found or ()), *(chance or ()))))
 
     # ------------------------------------------------------------ figures
 

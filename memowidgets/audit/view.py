@@ -30,6 +30,7 @@ TITLES = {
     "mahalanobis": "Mahalanobis",
     "baseline": "Baseline",
 }
+_ETA = 4.0  # where the dashboard's η stands at first
 _GROWING = ("checkpoints", "forward", "scores", "shadows")
 
 
@@ -96,7 +97,7 @@ class AuditView:
             errors=scores.errors,
             log_lira=self._log_lira(scores.rows),
             probabilities=None if probabilities is None else probabilities[scores.rows],
-            warnings=audit.warnings_at(checkpoint),
+            warnings=(*audit.warnings_at(checkpoint), *audit._notes_on_chance(_ETA)),  # noqa: SLF001
         )
 
     def revision(self) -> frozenset[tuple[str, int]]:

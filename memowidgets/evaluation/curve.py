@@ -21,6 +21,7 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "OperatingPoint",
+    "chance_note",
     "clopper_pearson",
     "compare",
     "roc",
@@ -34,6 +35,7 @@ FEW_POSITIVES = 20
 _Z95 = 1.959963984540054
 _RESAMPLES = 1000
 _MEMORISED = re.compile(r"\bmemorised\b")
+_MANY_BY_CHANCE = 0.25
 _ROUNDING = 1e-12  # of a share: expected numbers are sums of many
 _RULES = '"youden", "tpr>=0.75", "fpr<=0.01" or "flagged<=0.05" (with any number from 0 to 1)'
 
@@ -185,6 +187,9 @@ class Evaluation:
         then every interval is a bootstrap's by both.
     positives : str
         What a positive sample is: memorised, unless `called` says otherwise.
+    by_chance : float or None
+        Number of samples that would count as memorised by chance alone with the shadow models at
+        hand, if nothing were memorised. None where the truth is not from shadow models.
     """
 
     scores: Floats = field(repr=False)
@@ -195,6 +200,7 @@ class Evaluation:
     probability: Floats | None = field(default=None, repr=False)
     groups: Groups | None = field(default=None, repr=False)
     positives: str = field(default="memorised", kw_only=True)
+    by_chance: float | None = field(default=None, kw_only=True)
     _ladder: _Ladder = field(repr=False, kw_only=True)
 
     @property
@@ -336,6 +342,19 @@ class Evaluation:
         notes = tuple(_MEMORISED.sub(positives, note) for note in self.warnings)
         return replace(self, positives=positives, warnings=notes)
 
+    def with_chance(self, expected: float, n_shadows: int) -> Evaluation:
+        """The same evaluation with the positives that chance alone would give, and a note on it.
+
+        Parameters
+        ----------
+        expected : float
+            Number of samples that would count as memorised if nothing were memorised.
+        n_shadows : int
+            Number of shadow models that the truth is from.
+        """
+        note = chance_note(expected, self.n_memorized, n_shadows)
+        return replace(self.with_warnings(note), by_chance=expected)
+
     def _flagged_shares(self) -> Floats:
         flagged = np.round(self._ladder.hits + self._ladder.false_alarms)
         return np.append(0.0, flagged / self.n)
@@ -364,6 +383,17 @@ class Evaluation:
         cells = "".join(f"<tr><th>{name}</th><td>{text}</td></tr>" for name, text in rows.items())
         notes = "".join(f"<li>{html.escape(text)}</li>" for text in self.warnings)
         return f"<table>{cells}</table>" + (f"<ul>{notes}</ul>" if notes else "")
+
+
+def chance_note(expected: float, found: float, n_shadows: int) -> str:
+    """How many of the memorised samples chance alone would give; a warning if many."""
+    text = (
+        f"with {n_shadows} shadow models, chance alone would give {expected:.1f} of the "
+        f"{found:.4g} memorised"
+    )
+    if expected <= _MANY_BY_CHANCE * found:
+        return text
+    return f"{text}, which is more than a quarter: train more shadow models or raise η"
 
 
 def roc(

@@ -57,10 +57,10 @@ class ByChance:
         deviation = np.ones(_SIMULATED)
         if np.isfinite(freedom):
             deviation = np.sqrt(freedom / rng.chisquare(freedom, size=_SIMULATED))
-        sides = [
+        inside, outside = (
             _side(rng, side.count[chosen], deviation) for side in (found.inside, found.outside)
-        ]
-        fitted = Densities.fit(*sides, variance)
+        )
+        fitted = Densities.fit(inside, outside, variance)
         return cls(*fitted.gaussians(), deviation)
 
     def share(self, eta: float) -> float:

@@ -8,7 +8,7 @@ from scipy.stats import norm, spearmanr
 
 from memowidgets.memorization import attack_success_rate, counterfactual, log_lira
 from memowidgets.memorization.gaps import moments
-from memowidgets.memorization.variance import _fit_prior
+from memowidgets.memorization.variance import fitted_prior
 
 
 def made(m=40, n=200, seed=0, effect=2.0):
@@ -85,7 +85,7 @@ def test_the_prior_is_found():
     n, m, freedom, scale = 20_000, 10, 6.0, 2.0
     variance = freedom * scale / rng.chisquare(freedom, size=n)
     gaps = rng.normal(size=(2 * m, n)) * np.sqrt(variance)
-    found = _fit_prior(moments(gaps, np.arange(2 * m)[:, None] % 2 == np.zeros(n)).inside)
+    found = fitted_prior(moments(gaps, np.arange(2 * m)[:, None] % 2 == np.zeros(n)).inside)
     assert found == pytest.approx((freedom, scale), rel=0.15)
 
 

@@ -48,6 +48,8 @@ class EvaluatedAudit(ScoredAudit):
         Evaluation
             With warnings: few positives, members left out, a model that has not learned its
             task at the checkpoint (then no score predicts anything), a ρ that was not reached.
+            Where log-LiRA from shadow models is the truth, `by_chance` and a note say how many
+            members would count as memorised by chance alone.
         """
         scores = self.raw_scores(metric, layer, checkpoint)
         values = pd.Series(scores.mu, self.members[scores.rows])
@@ -68,7 +70,11 @@ class EvaluatedAudit(ScoredAudit):
         else:
             check_both_kinds(labels, truth)
             result = evaluation.roc(values[both].to_numpy(), labels)
-        return result.called(positives(truth)).with_warnings(*notes)
+        result = result.called(positives(truth)).with_warnings(*notes)
+        chance = self._share_by_chance(eta) if is_log_lira(truth) else None
+        if chance is None:
+            return result
+        return result.with_chance(chance * result.n, self.n_shadows)
 
     def compare(
         self,
@@ -214,6 +220,11 @@ class EvaluatedAudit(ScoredAudit):
                 f"{len(unknown)} of its ids are no members'"
             )
         return truth.reindex([i for i in self.members if i in truth.index])
+
+
+def is_log_lira(truth: str | ArrayLike) -> bool:
+    """Whether the truth is from shadow models."""
+    return isinstance(truth, str) and truth == "log_lira"
 
 
 def positives(truth: str | ArrayLike) -> str:

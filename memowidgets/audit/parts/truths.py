@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 
 from memowidgets import memorization
 from memowidgets.audit.parts.trained import TrainedAudit
+from memowidgets.evaluation import chance_note
+from memowidgets.memorization.chance import ByChance
 from memowidgets.metrics import logit_gap
 from memowidgets.training.rho import Record
 
@@ -163,6 +166,34 @@ class JudgedAudit(TrainedAudit):
         else:
             table["log_lira"] = memorization.log_lira(gaps, members, target, variance, mode)
         return table.dropna(subset="log_lira")
+
+    def _share_by_chance(self, eta: float) -> float | None:
+        """Share of members with log-LiRA of at least η if nothing were memorised.
+
+        None where log-LiRA was given as it is, without shadow models.
+        """
+        if not len(self._shadows):
+            return None
+        name, members, gaps, _ = self.member_gaps("final")
+        of = self._design.members.tobytes()
+        key = (name, self._shadows.key, self.n_shadows, of)
+        if key not in self._chance:
+            self._chance[key] = ByChance.of(gaps, members)
+        return self._chance[key].share(eta)
+
+    def _notes_on_chance(self, eta: float) -> tuple[str, ...]:
+        """How many members chance alone would make memorised, for dashboard and report."""
+        share = self._share_by_chance(eta) if self.has_ground_truth else None
+        if share is None:
+            return ()
+        values = self.log_lira()
+        found = int((values >= eta).sum())
+        note = chance_note(share * len(values), found, self.n_shadows)
+        return (f"At η = {eta:g}, {note}",)
+
+    @cached_property
+    def _chance(self) -> dict[tuple[Any, ...], ByChance]:
+        return {}
 
     def _target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
         return logit_gap(self._pass(record, None).logits(), self.labels)

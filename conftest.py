@@ -25,7 +25,27 @@ for library in ("OMP", "MKL", "OPENBLAS"):
 os.environ.setdefault("LOKY_MAX_CPU_COUNT", "2")  # shadow models: two processes, a thread each
 
 # What takes longest goes first, so that at the end no worker is left alone with it.
-LONGEST: tuple[str, ...] = ()
+LONGEST = (
+    "test_notebooks",
+    "training/test_executors",
+    "test_psmi",
+    "test_trainer_callback",
+    "test_kill",
+    "audit/test_audit",
+    "test_figures",
+    "test_package",
+    "test_readers_path",
+    "test_commands",
+    "test_docs",
+    "test_command_line",
+    "test_everywhere",
+    "test_quickstart",
+    "test_inspector_browser",
+    "widgets/test_browser",
+    "test_explorer_browser",
+    "teaching/test_browser",
+    "test_kernels",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,17 +68,12 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["MEMOWIDGETS_SCREENSHOTS"] = str(Path(folder).absolute())
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave slow tests out, keep a file's tests in one worker, and put them in order."""
+    """Leave slow tests out, and put the others in order; a worker takes file after file."""
     if not config.getoption("--slow"):
         left_out = [item for item in items if item.get_closest_marker("slow")]
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=left_out)
-    for item in items:
-        if not item.get_closest_marker("xdist_group"):
-            group = _file(item).removeprefix("tests/").removesuffix(".py")
-            item.add_marker(pytest.mark.xdist_group(group))
     in_browser = {_file(item) for item in items if _needs_browser(item)}
     items.sort(key=lambda item: _place(item, in_browser))
 
@@ -74,9 +89,9 @@ def _needs_browser(item: pytest.Item) -> bool:
 def _place(item: pytest.Item, in_browser: set[str]) -> tuple[bool, int, str]:
     """Browser tests come last: Playwright keeps an event loop running that others trip over.
 
-    Those of a file that want the same notebook follow each other: it is open already.
+    Those that want the same notebook follow each other: it is open already.
     """
-    place = [i for i, name in enumerate(LONGEST) if name in item.nodeid]
+    place = [i for i, name in enumerate(LONGEST) if f"{name}.py" in item.nodeid]
     wanted = ",".join(sorted(item.fixturenames)) if _needs_browser(item) else ""
     return _file(item) in in_browser, min(place, default=len(LONGEST)), wanted
 

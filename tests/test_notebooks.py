@@ -21,10 +21,9 @@ def test_there_are_notebooks():
 
 
 def each(notebooks):
-    """A notebook to a worker, the slow ones marked so."""
+    """The notebooks, the slow ones marked so."""
     for path in notebooks:
-        marks = [pytest.mark.xdist_group(path.stem)]
-        marks += [pytest.mark.slow] if path.stem in SLOW else []
+        marks = [pytest.mark.slow] if path.stem in SLOW else []
         yield pytest.param(path, id=path.stem, marks=marks)
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 __all__ = ["HERE", "node_modules"]
 
 HERE = Path(__file__).parent
 LOCK = HERE / "package-lock.json"
+ALONE = Path(
+    tempfile.gettempdir(), f"memowidgets-npm-{hashlib.sha256(bytes(HERE)).hexdigest()[:8]}"
+)
 INSTALLED = HERE / "node_modules" / ".package-lock.json"
 
 
@@ -20,6 +26,12 @@ def node_modules() -> Path:
     npm = shutil.which("npm")
     if shutil.which("node") is None or npm is None:
         pytest.skip("no npm: install nodejs and npm")
+    with FileLock(ALONE):  # tests run in several processes
+        _install(npm)
+    return INSTALLED.parent
+
+
+def _install(npm: str) -> None:
     if not INSTALLED.exists() or INSTALLED.stat().st_mtime < LOCK.stat().st_mtime:
         done = subprocess.run(
             [npm, "ci"], cwd=HERE, capture_output=True, text=True, check=False, timeout=240
@@ -27,4 +39,3 @@ def node_modules() -> Path:
         if done.returncode:
             pytest.skip(f"no package index: npm ci failed: {done.stderr[-500:]}")
         INSTALLED.touch()
-    return INSTALLED.parent

@@ -371,7 +371,6 @@ def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(source, 
     assert_same(tiny_audit(tmp_path / "killed"), tiny_audit(tmp_path / "straight"))
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_two_processes_fill_one_directory(source, tmp_path):
     shutil.copytree(source, tmp_path / "both")
@@ -425,7 +424,6 @@ def jobs_kept():
     return len(there._Kept.jobs)
 
 
-@pytest.mark.slow
 def test_dask_trains_a_notebooks_model_and_is_sent_the_data_once(client, tmp_path):
     audit = trained(tmp_path / "dask", model=Cell.model())
     here = trained(tmp_path / "here", model=Cell.model())
@@ -436,7 +434,6 @@ def test_dask_trains_a_notebooks_model_and_is_sent_the_data_once(client, tmp_pat
     assert set(client.run(jobs_kept).values()) == {1}
 
 
-@pytest.mark.slow
 def test_half_a_dask_cluster_dies_and_the_run_goes_on(client, audit, source, tmp_path):
     def kill_one():
         pid = next(iter(client.run(os.getpid).values()))
@@ -453,7 +450,6 @@ def pretend(version):
     there.library_versions = lambda: real | {"torch": version}
 
 
-@pytest.mark.slow
 def test_a_dask_worker_with_another_torch_is_refused(client, audit):
     client.wait_for_workers(2)
     here = worker.library_versions()["torch"]
@@ -469,7 +465,6 @@ def test_a_dask_worker_with_another_torch_is_refused(client, audit):
     assert audit.n_shadows == kept + 2
 
 
-@pytest.mark.slow
 def test_a_dask_client_that_is_closed_is_named(audit):
     distributed = pytest.importorskip("distributed")
     cluster = distributed.LocalCluster(

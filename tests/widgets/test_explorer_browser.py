@@ -6,6 +6,7 @@ import json
 import time
 
 import numpy as np
+import pytest
 
 SCORES = """
 import numpy as np
@@ -166,6 +167,7 @@ def test_all_by_keyboard(notebook_page):
     assert {"linear", "√"} <= set(reached)
 
 
+@pytest.mark.slow
 def test_a_million_scores_travel_and_count(notebook_page):
     cell = (
         "import numpy as np\nfrom memowidgets.widgets import ThresholdExplorer\n"

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from memowidgets.files import write_whole
 from memowidgets.training.shadow import ShadowJob
 
 __all__ = ["SharedSamples"]
@@ -39,6 +40,18 @@ class SharedSamples:
         except OSError:
             return job
         return replace(job, recipe=replace(job.recipe, data=data))
+
+    def keep(self, payload: bytes) -> bytes | str:
+        """Keep what a worker starts with in a private file; its path, or itself for want of room.
+
+        Through a pipe it would block this process for good, if the worker dies before it reads.
+        """
+        file = Path(self.folder) / "job"
+        try:
+            write_whole(file, payload)
+        except OSError:
+            return payload
+        return str(file)
 
     def close(self) -> None:
         """Remove the folder."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -116,16 +117,17 @@ def unpacked(error: bytes) -> BaseException:
     return found
 
 
-def start_local(key: str, payload: bytes, parent: int, threads: int, samples: str) -> None:
+def start_local(key: str, payload: bytes | str, parent: int, threads: int, samples: str) -> None:
     """Prepare a local worker process: the job, its threads, and an end with its parent.
 
-    The folder `samples` holds what all local workers map; it goes with the parent, too.
+    The folder `samples` holds what all local workers map, and the job's file, where `payload` is
+    its path; it goes with the parent, too.
     """
     import torch
 
     threading.Thread(target=_follow, args=(parent, samples), daemon=True).start()
     torch.set_num_threads(threads)
-    _job(key, payload)
+    _job(key, payload if isinstance(payload, bytes) else _read_job(key, Path(payload)))
 
 
 def library_versions() -> dict[str, str]:
@@ -165,6 +167,14 @@ def _job(key: str, payload: bytes | None) -> ShadowJob | None:
         if key in _Kept.jobs:
             _Kept.jobs.move_to_end(key)
         return _Kept.jobs.get(key)
+
+
+def _read_job(key: str, file: Path) -> bytes:
+    """The job that the parent wrote, and nothing that was put in its place."""
+    payload = file.read_bytes()
+    if hashlib.sha256(payload).hexdigest() != key:
+        raise ValueError(f"{file} is not the job that this worker was started for")
+    return payload
 
 
 def _packed(error: BaseException) -> bytes:

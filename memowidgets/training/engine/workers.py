@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager, suppress
@@ -102,11 +103,20 @@ class _Local:
         self._order = _order(payload, beacon)
         self._devices = _devices(job.recipe.device, processes)
         self._busy: dict[Future[Any], str] = {}
+        self._stopped: dict[int, float] = {}
+        self._warned: set[int] = set()
+        self._next_check, self._blamed = 0.0, ""
         threads = max(1, _cores() // processes)
         self._executor = ProcessPoolExecutor(
             processes,
             initializer=start_local,
-            initargs=(self._order.job, payload, os.getpid(), threads, self._samples.folder),
+            initargs=(
+                self._order.job,
+                self._samples.keep(payload),
+                os.getpid(),
+                threads,
+                self._samples.folder,
+            ),
             env={"OMP_NUM_THREADS": str(threads)},
         )
 
@@ -125,12 +135,32 @@ class _Local:
         return self.submit(index)
 
     def check(self) -> None:
-        """A broken pool says so in its futures."""
+        """Notice a worker that is stopped; a broken pool says so in its futures."""
+        now = time.monotonic()
+        if now < self._next_check:
+            return
+        self._next_check = now + _CHECK_SECONDS
+        stopped = {pid for pid in list(self._executor._processes or ()) if is_stopped(pid)}  # noqa: SLF001 - loky names them nowhere else
+        self._stopped = {pid: self._stopped.get(pid, now) for pid in stopped}
+        for pid, since in self._stopped.items():
+            if now - since > _PATIENCE_SECONDS:
+                self._blamed = f"the worker process {pid} was stopped and did not go on"
+                raise StoreError(self._blamed)
+            if pid not in self._warned:
+                self._warned.add(pid)
+                warnings.warn(
+                    f"the worker process {pid} is stopped, and its shadow model waits: let it go "
+                    f"on with kill -CONT {pid}, or it is given up after {_PATIENCE_SECONDS:.0f} s",
+                    UserWarning,
+                    stacklevel=2,
+                )
 
     def withdraw(self, future: Future[Result]) -> None:
         future.cancel()
 
     def blame(self, error: Exception) -> str:
+        if self._blamed:
+            return self._blamed
         if isinstance(error, BrokenExecutor):
             return "a worker process was killed while training shadow models (out of memory?)"
         return f"the worker processes failed ({_named(error)})"
@@ -218,6 +248,15 @@ class _Foreign:
         submit: Any = self._executor.submit
         future: Future[Result] = submit(fulfil, order, self._scattered, pure=False)
         return future
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is halted by a signal; False where that can't be told."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except OSError:  # gone, or a system without /proc
+        return False
+    return stat.rpartition(")")[2].split()[:1] == ["T"]
 
 
 def _named(error: Exception) -> str:

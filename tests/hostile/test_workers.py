@@ -1,0 +1,199 @@
+"""Workers that die while they start or are stopped, and a user who interrupts: nothing hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from memowidgets.training.engine import workers
+from memowidgets.training.engine.sharing import SharedSamples
+from memowidgets.training.engine.worker import _read_job
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 120  # seconds after which a process hangs; none of these takes a fifth of it
+
+SCRIPT = """
+import sys, time, warnings
+from memowidgets.models import ConvNet
+from tests.training.small import trained
+
+class Large(ConvNet):
+    version = "1"
+    ballast = bytes(range(256)) * 800  # more than a pipe holds
+
+    def build(self, data):
+        import multiprocessing
+
+        if multiprocessing.parent_process() is not None:
+            time.sleep({seconds})
+        return super().build(data)
+
+if {patience}:
+    from memowidgets.training.engine import workers
+
+    workers._PATIENCE_SECONDS = {patience}
+audit = trained("run", model=Large(4))
+print("begin", flush=True)
+try:
+    audit.run_shadows(2, checkpoints="final", processes=1)
+except KeyboardInterrupt:
+    sys.exit("interrupted")
+except RuntimeError as error:
+    sys.exit(f"said: {{error}}")
+"""
+
+
+class Run:
+    """A process that trains shadow models, and its workers."""
+
+    def __init__(self, folder, seconds=0, patience=0):
+        environment = os.environ | {
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+            "TMPDIR": str(folder),
+        }
+        code = SCRIPT.format(seconds=seconds, patience=patience)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert self.process.stdout.readline() == "begin\n", self.process.stderr.read()
+
+    def workers(self):
+        """Worker processes that are there now."""
+        try:
+            family = psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        return [p for p in family if "popen_loky_posix" in command_of(p)]
+
+    def first_worker(self):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            for found in self.workers():
+                return found
+            time.sleep(0.001)
+        raise AssertionError("no worker was started")
+
+    def ended(self):
+        """What it said; nothing of it is left."""
+        try:
+            _, said = self.process.communicate(timeout=PATIENCE)
+        finally:
+            self.kill()
+        return said
+
+    def kill(self):
+        for process in (*self.workers(), self.process):
+            process.kill()
+        self.process.wait()
+
+
+def command_of(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def leftovers(folder):
+    return list(folder.glob("memowidgets-samples-*"))
+
+
+@pytest.fixture
+def started(tmp_path):
+    runs = []
+
+    def start(**how):
+        runs.append(Run(tmp_path, **how))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.kill()
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_while_it_starts_is_a_sentence(started, tmp_path):
+    run = started()
+    run.first_worker().kill()
+    assert "said: a worker process was killed" in run.ended()
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_stopped_is_named_and_given_up(started):
+    run = started(seconds=1, patience=3)
+    worker = run.first_worker()
+    worker.suspend()
+    said = run.ended()
+    assert f"the worker process {worker.pid} is stopped" in said
+    assert f"said: the worker process {worker.pid} was stopped and did not go on" in said
+    assert "call run_shadows again" in said
+    assert not psutil.pid_exists(worker.pid)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stopped", [False, True])
+def test_ctrl_c_ends_a_worker_that_is_busy_or_stopped(started, tmp_path, stopped):
+    run = started(seconds=600)
+    worker = run.first_worker()
+    if stopped:
+        worker.suspend()
+    time.sleep(2)  # let it come to the point where it works, or would
+    run.process.send_signal(signal.SIGINT)
+    assert "interrupted" in run.ended()
+    assert not psutil.pid_exists(worker.pid)
+    assert leftovers(tmp_path) == []
+
+
+def test_whether_a_process_is_stopped():
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("no /proc on this system")
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert not workers.is_stopped(process.pid)
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        assert workers.is_stopped(process.pid)
+    finally:
+        process.kill()
+        process.communicate()
+    assert not workers.is_stopped(process.pid)
+
+
+def test_the_job_is_in_a_private_file_and_goes_with_the_samples():
+    shared = SharedSamples()
+    file = Path(shared.keep(b"the job"))
+    assert file.stat().st_mode & 0o077 == 0
+    assert file.read_bytes() == b"the job"
+    shared.close()
+    assert not file.exists()
+
+
+def test_without_room_for_the_file_the_job_is_sent(monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("memowidgets.training.engine.sharing.write_whole", full)
+    shared = SharedSamples()
+    assert shared.keep(b"the job") == b"the job"
+    shared.close()
+
+
+def test_a_file_in_the_place_of_the_job_is_not_loaded(tmp_path):
+    (tmp_path / "job").write_bytes(b"another job")
+    with pytest.raises(ValueError, match="is not the job"):
+        _read_job("0" * 64, tmp_path / "job")

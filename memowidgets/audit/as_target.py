@@ -13,7 +13,8 @@ from memowidgets.audit import scoring
 from memowidgets.audit.audit import Audit
 from memowidgets.audit.decisions import RunKeeper
 from memowidgets.decisions import DecisionLog
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.stamps import digest
+from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import Shadows, ShadowSet
 
@@ -41,6 +42,7 @@ class ShadowAudit(Audit):
         self._run = RunDirectory(
             audit._run.path / "targets" / f"{index:04d}",  # noqa: SLF001
             read_only=audit._run.read_only,  # noqa: SLF001
+            part_of=audit._run,  # noqa: SLF001
         )
         self._decision_log = DecisionLog(RunKeeper(self._run), outside=audit._run.path)  # noqa: SLF001
         self._lock, self._log_lira = threading.RLock(), {}
@@ -58,8 +60,11 @@ class ShadowAudit(Audit):
     ) -> bool:
         """Whether `score` answers from disk."""
         record, name = self._catalogue.record(checkpoint), self._catalogue.layer(layer)
+        if metric not in scoring.PER_LAYER:
+            return True
         stored = scoring.stored_name(metric, name, record.name)
-        return metric not in scoring.PER_LAYER or self._run.has(stored)
+        made = _KeptPass(self._run, record.name, self._file)
+        return self._run.has(stored, made.weights or None)
 
     def train(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: it is trained already."""
@@ -115,7 +120,7 @@ class _KeptPass(scoring.Pass):
     """The forward pass in a shadow model's file."""
 
     def __init__(self, run: RunDirectory, checkpoint: str, file: Any) -> None:
-        super().__init__(run, checkpoint)
+        super().__init__(run, checkpoint, _content(file))
         self._file = file
 
     @property
@@ -156,6 +161,14 @@ class _KeptPass(scoring.Pass):
         }
 
 
+def _content(file: Tensors) -> str:
+    """A digest of what a recording keeps of a shadow model's file too."""
+    if file.stamp is None:
+        return ""
+    kept = [pair for pair in file.stamp.arrays.items() if not pair[0].startswith("forward.")]
+    return digest(sorted(kept))
+
+
 class _Others(ShadowSet):
     """All shadow models but one, and the first target."""
 
@@ -183,10 +196,13 @@ class _Others(ShadowSet):
     def _first_targets(self, checkpoint: str) -> NDArray[np.float32] | None:
         """The first target's gaps over the pool; None without its model or data."""
         audit, name = self._audit, f"targets/first/{checkpoint}"
-        if not self._run.has(name):
-            record = audit._catalogue.record(checkpoint)  # noqa: SLF001
+        record = audit._catalogue.record(checkpoint)  # noqa: SLF001
+        of = record.weights or None
+        reason = self._run.why_not(name, of, ("gap",))
+        if reason is not None or not self._run.has(name, of):
+            scoring.warn_of(reason)
             gaps = audit._gaps_of(record, audit._design.pool)  # noqa: SLF001
             if gaps is None:
                 return None
-            self._run.write_tensors(name, {"gap": gaps})
-        return np.array(self._run.read_tensors(name)["gap"])
+            self._run.write_tensors(name, {"gap": gaps}, of=record.weights)
+        return np.array(self._run.read_tensors(name, of)["gap"])

@@ -104,7 +104,7 @@ class Audit(EvaluatedAudit):
         run = RunDirectory(path)
         manifest = identity.describe_run(model, data, design, aside, settings, seed)
         trained_on = draw_noise(data, design.pool, settings.label_noise, seed).applied(data)
-        identity.settle(run, manifest, trained_on, design)
+        manifest = identity.settle(run, manifest, trained_on, design)
         self._set_up(run, manifest, model, trained_on, aside, design, device)
 
     @classmethod
@@ -156,7 +156,8 @@ class Audit(EvaluatedAudit):
     ) -> Self:
         """As `open`, for a run directory that is open already."""
         manifest = run.read_manifest()
-        design = identity.read_design(run)
+        run.hold(manifest)
+        design = identity.read_design(run, manifest)
         data, model = identity.reopened(run, manifest, design, data, model, held_out)
         if data is not None:
             share = Settings.read(manifest["training"]).label_noise

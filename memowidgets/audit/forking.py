@@ -49,6 +49,7 @@ def forked(parent: Audit, path: str | os.PathLike[str], data: Dataset, start: st
     }
     run = RunDirectory(path)
     fresh = run.is_empty
+    run.hold(manifest if fresh else run.read_manifest())
     if not fresh:
         identity.check_same(run.read_manifest(), manifest, str(run.path))
     if fresh:  # the manifest comes last: what was killed before it begins again
@@ -56,7 +57,7 @@ def forked(parent: Audit, path: str | os.PathLike[str], data: Dataset, start: st
     if chosen is not None and (fresh or not run.has(start_of(chosen.name))):
         own = Recipe(recipe.model, data, recipe.settings, recipe.device)
         TargetTraining(run, own, design, aside, seed).start_from(parent._run, chosen)  # noqa: SLF001
-    identity.settle(run, manifest, data, design)
+    manifest = identity.settle(run, manifest, data, design)
     for note in fork_note(manifest):
         warnings.warn(note, UserWarning, stacklevel=3)
     return Audit._of(run, manifest, recipe.model, data, aside, design, recipe.device)  # noqa: SLF001

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from memowidgets.metrics import PSMI, Mahalanobis, logit_gap
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.forward import Allocate, Forward
+from memowidgets.training.rho import Record
 
 __all__ = ["METRICS", "Metric", "Pass", "Scores", "score_pass"]
 
@@ -59,21 +60,35 @@ class Pass:
         Where it is.
     checkpoint : str
         Name of the checkpoint.
+    weights : str
+        Digest of the checkpoint's weights; a pass of others is refused. Empty: not checked.
     """
 
-    def __init__(self, run: RunDirectory, checkpoint: str) -> None:
-        self._run, self.checkpoint = run, checkpoint
+    def __init__(self, run: RunDirectory, checkpoint: str, weights: str = "") -> None:
+        self._run, self.checkpoint, self.weights = run, checkpoint, weights
+
+    @classmethod
+    def of(cls, run: RunDirectory, record: Record) -> Self:
+        """The pass of a checkpoint."""
+        return cls(run, record.name, record.weights)
 
     @property
     def exists(self) -> bool:
-        """Whether the pass was made."""
-        return self._run.has(self._name)
+        """Whether the pass was made, by the checkpoint's own weights."""
+        return self._run.has(self._name, self.weights or None)
+
+    @property
+    def why_not(self) -> str | None:
+        """Why a pass that is on disk can't be used."""
+        return self._run.why_not(self._name, self.weights or None)
 
     def write(self, seen: Forward) -> None:
         """Keep what a module said of the members."""
         layers = {f"layer.{name}": values for name, values in seen.layers.items()}
         self._run.write_tensors(
-            self._name, {"logits": seen.logits, "losses": seen.losses, **layers}
+            self._name,
+            {"logits": seen.logits, "losses": seen.losses, **layers},
+            of=self.weights,
         )
 
     @contextmanager
@@ -83,7 +98,8 @@ class Pass:
 
             @lru_cache(maxsize=1)  # a pass that ran out of memory begins again in smaller batches
             def allocate(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Any:
-                return stack.enter_context(self._run.new_tensors(self._name, dict(shapes)))
+                new = self._run.new_tensors(self._name, dict(shapes), self.weights)
+                return stack.enter_context(new)
 
             yield lambda shapes: allocate(tuple(shapes.items()))
 
@@ -122,7 +138,7 @@ class Pass:
         return f"forward/{self.checkpoint}"
 
     def _tensors(self) -> Tensors:
-        return self._run.read_tensors(self._name)
+        return self._run.read_tensors(self._name, self.weights or None)
 
 
 def score_pass(
@@ -139,15 +155,24 @@ def score_pass(
         values = -made.losses() if metric == "loss" else made.gaps(labels)
         return Scores(np.arange(len(labels)), values.astype(np.float64))
     name = stored_name(metric, layer, made.checkpoint)
-    if not run.has(name):
+    of = made.weights or None
+    reason = run.why_not(name, of, ("rows", "score"))
+    if reason is not None or not run.has(name, of):
+        warn_of(reason)
         progress.report(0, 1, f"computing {metric} at {layer}")
         scores = _computed(metric, made.representation(layer), labels, seed)
         try:
-            _write(run, name, scores)
+            _write(run, name, scores, made.weights)
         except StoreError as error:
             warnings.warn(f"the scores are not kept: {error}", UserWarning, stacklevel=2)
         return scores
     return _read(run.read_tensors(name))
+
+
+def warn_of(reason: str | None) -> None:
+    """Say why a file is not used, where it is there, and that it is made again."""
+    if reason is not None:
+        warnings.warn(f"{reason}. It is not used, and made again.", UserWarning, stacklevel=3)
 
 
 def stored_name(metric: str, layer: str, checkpoint: str) -> str:
@@ -180,11 +205,11 @@ def _computed(
     return Scores(rows, values, errors, psmi.warnings_)
 
 
-def _write(run: RunDirectory, name: str, scores: Scores) -> None:
+def _write(run: RunDirectory, name: str, scores: Scores, weights: str) -> None:
     tensors = {"rows": scores.rows, "score": scores.mu}
     if scores.errors is not None:
         tensors["error"] = scores.errors
-    run.write_tensors(name, tensors, {"notes": json.dumps(scores.notes)})
+    run.write_tensors(name, tensors, {"notes": json.dumps(scores.notes)}, of=weights)
 
 
 def _read(kept: Tensors) -> Scores:

@@ -30,6 +30,8 @@ class Record:
         In nats; the test loss is None where nothing was held out.
     train_accuracy, test_accuracy : float
         Shares.
+    weights : str
+        Digest of the weights; empty in runs from before it was there.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Record:
     train_accuracy: float
     test_loss: float | None
     test_accuracy: float | None
+    weights: str = ""
 
     def drop(self, first: Record) -> float:
         """How much of the median loss at step 0 is gone, a share."""

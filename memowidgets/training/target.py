@@ -21,13 +21,21 @@ from memowidgets.training.seeds import derived_seed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["TargetTraining", "read_records", "record_of", "start_of"]
+__all__ = [
+    "TargetTraining",
+    "name_of",
+    "read_records",
+    "record_file",
+    "record_of",
+    "start_of",
+]
 
 _TARGET_STREAM = 3
 
 
 def read_records(run: RunDirectory) -> list[Record]:
     """The checkpoints that a run directory holds, in the order of training."""
+    run.check_held()
     files = (run.path / "checkpoints").glob("*/record.json")
     records = [_record(run, str(file.relative_to(run.path))) for file in files]
     records.sort(key=lambda record: record.step)
@@ -41,7 +49,7 @@ def read_records(run: RunDirectory) -> list[Record]:
 
 def _record(run: RunDirectory, file: str) -> Record:
     try:
-        record = Record(**run.read_json(file))
+        record = Record(**run.read_note(file))
     except TypeError as error:
         raise StoreError(f"{run.path / file} is broken: {error}; delete its folder") from None
     if record.name != Path(file).parent.name:
@@ -97,7 +105,7 @@ class TargetTraining:
     def forward(self, name: str, progress: Progress, allocate: Allocate) -> Forward:
         """One pass of a checkpoint over the members, every layer captured where `allocate` says."""
         learner = self._learner()
-        learner.load_weights(self._run.read_tensors(self._weights(name)))
+        learner.load_weights(self._kept_weights(self._run, name))
         return learner.look_at(
             self._design.members, capture=True, progress=progress, allocate=allocate
         )
@@ -105,7 +113,7 @@ class TargetTraining:
     def look(self, name: str, positions: NDArray[np.int64], data: Dataset | None = None) -> Forward:
         """One pass of a checkpoint over any samples, without their representations."""
         learner = self._learner()
-        learner.load_weights(self._run.read_tensors(self._weights(name)))
+        learner.load_weights(self._kept_weights(self._run, name))
         return learner.look_at(positions, data=data)
 
     def start_from(self, parent: RunDirectory, last: Record) -> None:
@@ -120,7 +128,7 @@ class TargetTraining:
             If this training is too short to have a checkpoint there and something after it.
         """
         steps = self._recipe.settings.checkpoint_steps(len(self._design.members))
-        by_name = {_name_of(epoch): step for step, epoch in steps.items()}
+        by_name = {name_of(epoch): step for step, epoch in steps.items()}
         if last.name not in by_name or by_name[last.name] == max(steps):
             raise ValueError(
                 f"{last.name} is the end of a training on {len(self._design.members)} samples, so "
@@ -143,11 +151,11 @@ class TargetTraining:
         if run.has(resume):
             state = run.read_tensors(resume)
             return {key: np.array(state[key]) for key in state}, dict(state.metadata)
-        return state_of_weights(run.read_tensors(self._weights(name))), {}
+        return state_of_weights(self._kept_weights(run, name)), {}
 
     def _bring(self, learner: Learner, step: int, epoch: float, progress: Progress) -> None:
         """To the step of a checkpoint: by training, or by what `start_from` kept of it."""
-        start = start_of(_name_of(epoch))
+        start = start_of(name_of(epoch))
         if self._run.has(start):
             state = self._run.read_tensors(start)
             learner.resume(state, state.metadata)
@@ -156,6 +164,11 @@ class TargetTraining:
 
     def _weights(self, name: str) -> str:
         return f"checkpoints/{name}/{self._recipe.model.weights_name}"
+
+    def _kept_weights(self, run: RunDirectory, name: str) -> Tensors:
+        """The weights of a checkpoint: those that its record is of."""
+        record = _record(run, record_file(name))
+        return run.read_weights(self._weights(name), record.weights)
 
     def _learner(self) -> Learner:
         return Learner(self._recipe, self._design.members, self._seed)
@@ -176,7 +189,7 @@ class TargetTraining:
     def _latest_state(self, records: Sequence[Record]) -> Tensors | None:
         for record in reversed(records):
             name = f"checkpoints/{record.name}/resume"
-            if self._run.has(name):
+            if self._run.has(name, record.weights or None):
                 return self._run.read_tensors(name)
         return None
 
@@ -187,9 +200,10 @@ class TargetTraining:
         self._run.forget(f"forward/{name}", f"scores/{name}")
         for file, content in self._recipe.model.weights_config(learner.module).items():
             self._run.write_json(f"checkpoints/{name}/{file}", content)
-        self._run.write_tensors(self._weights(name), learner.weights(), {"format": "pt"})
-        self._run.write_json(f"checkpoints/{name}/record.json", dataclasses.asdict(record))
-        self._run.write_tensors(f"checkpoints/{name}/resume", *learner.state())
+        written = self._run.write_weights(self._weights(name), learner.weights())
+        record = dataclasses.replace(record, weights=written)
+        self._run.write_note(record_file(name), dataclasses.asdict(record))
+        self._run.write_tensors(f"checkpoints/{name}/resume", *learner.state(), record.weights)
         for other in (self._run.path / "checkpoints").glob("*/resume.safetensors"):
             if other.parent.name != name:
                 _forget(other)
@@ -216,7 +230,7 @@ def record_of(
     train_loss, train_accuracy = train.figures(labels)
     test_loss, test_accuracy = test or (None, None)
     return Record(
-        name=_name_of(epoch),
+        name=name_of(epoch),
         epoch=epoch,
         step=step,
         median_loss=float(np.median(train.losses)),
@@ -232,7 +246,13 @@ def start_of(name: str) -> str:
     return f"start/{name}"
 
 
-def _name_of(epoch: float) -> str:
+def record_file(name: str) -> str:
+    """Where the record of a checkpoint is."""
+    return f"checkpoints/{name}/record.json"
+
+
+def name_of(epoch: float) -> str:
+    """Name of the checkpoint at an epoch."""
     return f"epoch-{epoch:g}"
 
 

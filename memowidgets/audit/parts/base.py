@@ -33,6 +33,7 @@ from memowidgets.training.target import TargetTraining
 __all__ = ["METRICS", "AuditBase"]
 
 METRICS = (*scoring.METRICS, "baseline")
+GapsState = tuple[str, tuple[tuple[int, ...], ...]]
 _PATIENCE_SECONDS = 0.2
 
 
@@ -58,7 +59,7 @@ class AuditBase:
         self._shadows = shadowing.current_set(run)
         self._decision_log = DecisionLog(RunKeeper(run), outside=run.path)
         self._lock = threading.RLock()
-        self._log_lira: dict[tuple[str, str, str, str, int, bool], pd.DataFrame] = {}
+        self._log_lira: dict[tuple[str, str, str, bool], tuple[GapsState, pd.DataFrame]] = {}
 
     @property
     def path(self) -> str:
@@ -92,7 +93,10 @@ class AuditBase:
         ``parent`` (a digest of that run), ``start``, ``checkpoint`` (None from scratch) and
         ``seen``: how many samples its weights have learned from that were removed or changed.
         """
-        return self._manifest.get("fork")
+        fork = self._manifest.get("fork")
+        return (
+            None if fork is None else {key: value for key, value in fork.items() if key != "gone"}
+        )
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -154,12 +158,14 @@ class AuditBase:
             return False
         if final.name not in self._shadows.checkpoints():
             return False
-        return scoring.Pass(self._run, final.name).exists or self._can_compute
+        return scoring.Pass.of(self._run, final).exists or self._can_compute
 
     @property
     def truth_version(self) -> tuple[str, int]:
-        """Differs once log-LiRA at the end may: the set of shadow models, and how many."""
-        return self._shadows.key, len(self._shadows)
+        """Differs once log-LiRA at the end may: the set of shadow models, and their files."""
+        final = self._catalogue.final()
+        key, files = self._gaps_state("" if final is None else final.name)
+        return key, hash(files)
 
     @property
     def truth_in_words(self) -> str:
@@ -182,6 +188,14 @@ class AuditBase:
         """The device and its memory in a few words."""
         return device_status(self._device)
 
+    def _gaps_state(self, checkpoint: str) -> GapsState:
+        """What differs once log-LiRA at a checkpoint may.
+
+        The number of shadow models would not do: another model may take the place of one.
+        """
+        target = self._run.state(f"forward/{checkpoint}")
+        return self._shadows.key, (*self._shadows.state(), target)
+
     def _recipe(self) -> Recipe:
         if self._model is None or not self._can_compute:
             raise StoreError(
@@ -202,11 +216,12 @@ class AuditBase:
 
     def _pass(self, record: Record, progress: Progress | None) -> scoring.Pass:
         """The forward pass of a checkpoint, made if it was not."""
-        made = scoring.Pass(self._run, record.name)
+        made = scoring.Pass.of(self._run, record)
         if made.exists:
             return made
         with self._alone(progress):
             if not made.exists:
+                scoring.warn_of(made.why_not)
                 with made.filling() as allocate:
                     self._target().forward(record.name, progress or Progress(), allocate)
             return made

@@ -52,6 +52,8 @@ class EvaluatedAudit(ScoredAudit):
         values = pd.Series(scores.mu, self.members[scores.rows])
         both = values.index.intersection(memorized.index, sort=False)
         notes = [*self.warnings_at(checkpoint), *scores.notes]
+        if isinstance(truth, str) and truth == "log_lira":
+            notes += self._shadows.lost()
         left_out = len(self._design.members) - len(both)
         if left_out:
             notes.append(f"{left_out} members are left out: they have no score or no log-LiRA")

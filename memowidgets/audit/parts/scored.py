@@ -117,10 +117,10 @@ class ScoredAudit(JudgedAudit):
     ) -> bool:
         """Whether `score` answers from disk."""
         record, name = self._catalogue.record(checkpoint), self._catalogue.layer(layer)
-        if not scoring.Pass(self._run, record.name).exists:
+        if not scoring.Pass.of(self._run, record).exists:
             return False
         stored = scoring.stored_name(metric, name, record.name)
-        return metric not in scoring.PER_LAYER or self._run.has(stored)
+        return metric not in scoring.PER_LAYER or self._run.has(stored, record.weights or None)
 
     def representation(
         self, layer: str | int = "last", checkpoint: str | float = "prediction"
@@ -134,9 +134,11 @@ class ScoredAudit(JudgedAudit):
             not.
         """
         record = self._catalogue.record(checkpoint)
-        made = scoring.Pass(self._run, record.name)
+        made = scoring.Pass.of(self._run, record)
         if not made.exists:
-            raise StoreError(f"nothing was scored at {record.name} yet: call score() there first")
+            raise StoreError(
+                made.why_not or f"nothing was scored at {record.name} yet: call score() there first"
+            )
         return made.representation(self._catalogue.layer(layer))
 
     def probabilities(self, checkpoint: str | float = "prediction") -> NDArray[np.float64]:

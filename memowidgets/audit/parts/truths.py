@@ -80,10 +80,12 @@ class JudgedAudit(TrainedAudit):
             If there are no shadow models, or none that kept this checkpoint.
         """
         record = self._catalogue.record(checkpoint)
-        key = (record.name, variance, mode, self._shadows.key, self.n_shadows, return_std)
-        if key not in self._log_lira:
-            self._log_lira[key] = self._computed_log_lira(record, variance, mode, return_std)
-        table = self._log_lira[key]
+        asked, state = (record.name, variance, mode, return_std), self._gaps_state(record.name)
+        known = self._log_lira.get(asked)
+        if known is None or known[0] != state:
+            table = self._computed_log_lira(record, variance, mode, return_std)
+            known = self._log_lira[asked] = state, table
+        table = known[1]
         series = table["log_lira"].copy()
         series.attrs["left_out"] = len(self._design.members) - len(series)
         return (series, table["log_lira_std"].copy()) if return_std else series

@@ -440,9 +440,15 @@ def _plain_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> l
         found.append("it has other members")
     if stored["held_out"] != given["held_out"] or stored["pool"] != given["pool"]:
         found.append("it has other held-out samples")
-    if stored.get("fork") != given.get("fork"):
+    if _fork_of(stored, stored) != _fork_of(given, stored):
         found.append(f"{_forked(stored)}, this one {_forked(given).removeprefix('it ')}")
     return found
+
+
+def _fork_of(manifest: Mapping[str, Any], stored: Mapping[str, Any]) -> Any:
+    """What a fork is, as far as the version that wrote the stored one noted it."""
+    fork, noted = manifest.get("fork"), stored.get("fork") or {}
+    return fork and {key: fork[key] for key in fork if key in noted or key != "gone"}
 
 
 def _forked(manifest: Mapping[str, Any]) -> str:

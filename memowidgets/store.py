@@ -9,7 +9,7 @@ import os
 import shutil
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Self, cast
@@ -18,11 +18,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.files import UNFINISHED, make_private, replaced, write_whole
+from memowidgets.stamps import (
+    KEY,
+    UNKNOWN,
+    Stamp,
+    array_digest,
+    digest,
+    fingerprints,
+    is_settled,
+    state_of,
+)
 from memowidgets.visible import quoted, visible
 
-__all__ = ["MANIFEST", "LockedError", "OutsideError", "RunDirectory", "StoreError", "Tensors"]
+__all__ = [
+    "MANIFEST",
+    "BrokenError",
+    "ForeignError",
+    "LockedError",
+    "OutsideError",
+    "RunDirectory",
+    "StoreError",
+    "Tensors",
+]
 
-FORMAT = 1
+FORMAT = 2  # since 2 every file says what it is, and one that does not is refused
+_STAMPED = 2
 MANIFEST = "manifest.json"
 _PARTS = ("design.safetensors", "checkpoints", "forward", "scores", "shadows")
 _OLD_SECONDS = 3600
@@ -67,8 +87,26 @@ class OutsideError(StoreError):
     """A symbolic link leads outside of the run directory."""
 
 
+class _UnusableError(StoreError):
+    """A file that can't be used: what is wrong with it, and what to do."""
+
+    def __init__(self, fault: str, remedy: str = "delete it and call again") -> None:
+        super().__init__(f"{fault}: {remedy}")
+        self.fault = fault
+
+
+class BrokenError(_UnusableError):
+    """A file of a run directory that is not as it was written."""
+
+
+class ForeignError(_UnusableError):
+    """A file of a run directory that is not what its place says."""
+
+
 class Tensors(Mapping[str, NDArray[Any]]):
     """The arrays of one safetensors file, memory-mapped: nothing is read before it is used.
+
+    An array is compared with its digest, where the file has one, when it is first used.
 
     Parameters
     ----------
@@ -79,30 +117,76 @@ class Tensors(Mapping[str, NDArray[Any]]):
     ----------
     metadata : dict of str
         What was written beside the arrays.
+    stamp : Stamp or None
+        What the file says of itself; None where an older version wrote it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         header, self._start, self._state = _header(path)
         self.metadata: dict[str, str] = header.pop("__metadata__", {})
+        self.stamp = Stamp.read(self.metadata.pop(KEY, None))
         self._entries: dict[str, dict[str, Any]] = header
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         entry = self._entries[name]
         dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"])
-        if 0 in shape:
-            return np.empty(shape, dtype)
         offset = self._start + entry["data_offsets"][0]
         with self._path.open("rb") as file:  # the header of another file would be read wrongly
-            if _state(os.fstat(file.fileno())) != self._state:
+            if state_of(os.fstat(file.fileno())) != self._state:
                 raise StoreError(f"{self._path} was replaced while it was read: call again")
-            return np.memmap(file, dtype, mode="r", offset=offset, shape=shape)
+            if 0 in shape:
+                array: NDArray[Any] = np.empty(shape, dtype)
+            else:
+                array = np.memmap(file, dtype, mode="r", offset=offset, shape=shape)
+        self._verify(name, array)
+        return array
+
+    def check(self, *names: str) -> None:
+        """Compare arrays with their digests.
+
+        Raises
+        ------
+        StoreError
+            If one differs, or is not there.
+        """
+        for name in names:
+            if name not in self:
+                raise BrokenError(f"{self._path} lacks {name!r}")
+            self[name]
+
+    def content(self) -> str:
+        """Return a digest of all arrays as they are."""
+        return Stamp("", arrays={name: self._digest(name, self[name]) for name in self}).content
+
+    def _verify(self, name: str, array: NDArray[Any]) -> None:
+        if self.stamp is not None and self._digest(name, array) != self.stamp.arrays.get(name):
+            raise BrokenError(
+                f"{self._path} was changed after it was written ({name!r} differs from its digest)"
+            )
+
+    def _digest(self, name: str, array: NDArray[Any]) -> str:
+        """An array's digest, computed once for each state of the file."""
+        key = (str(self._path), self._state, name)
+        found = _digests.get(key)
+        if found is None:
+            found = array_digest(array)
+            with suppress(OSError):
+                if is_settled(self._path.stat()):
+                    _digests[key] = found
+            while len(_digests) > _MOST_DIGESTS:
+                del _digests[next(iter(_digests))]
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+_digests: dict[tuple[str, tuple[int, ...], str], str] = {}  # of arrays of files in a state
+_MOST_DIGESTS = 100_000
 
 
 class RunDirectory:
@@ -117,6 +201,8 @@ class RunDirectory:
         The folder; made, with mode 0700, if it is not there.
     read_only : bool
         Whether to refuse all writing, though the file system would let it pass.
+    part_of : RunDirectory, optional
+        The run that this folder is a part of: then `hold` of that run counts here too.
 
     Raises
     ------
@@ -134,10 +220,23 @@ class RunDirectory:
     ['psmi']
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
-        self.path, self.read_only = Path(path).expanduser().absolute(), read_only
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        read_only: bool = False,
+        part_of: RunDirectory | None = None,
+    ) -> None:
+        self.read_only = read_only
+        self._begin(Path(path).expanduser().absolute(), part_of or self)
         with _explained(self.path, self.path):
             make_private(self.path)
+
+    def _begin(self, path: Path, whole: RunDirectory) -> None:
+        """Before `hold`: any run's."""
+        self.path, self._whole = path, whole
+        self._identity, self._stamped = "", False
+        self._manifest_state: tuple[int, ...] | None = None
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str], *, read_only: bool = False) -> Self:
@@ -187,8 +286,13 @@ class RunDirectory:
         Raises
         ------
         StoreError
-            If the name leads outside of the run directory, or a link on the way to it does.
+            If the name leads outside of the run directory, or a link on the way to it does; or if
+            the directory holds another run than the one to `hold`.
         """
+        self.check_held()
+        return self._inside(name)
+
+    def _inside(self, name: str) -> Path:
         parts = PurePosixPath(name).parts
         if not parts or parts[0] == "/" or ".." in parts or "\\" in name or "\0" in name:
             raise StoreError(f"{quoted(name)} is no name inside of {self.path}: the run is broken")
@@ -207,7 +311,7 @@ class RunDirectory:
         StoreError
             If there is none, it is broken, or a newer version of the package wrote it.
         """
-        manifest = self.read_json(MANIFEST)
+        manifest = self._json(self._inside(MANIFEST))
         if not isinstance(manifest, dict) or "format" not in manifest:
             raise StoreError(f"{self.path / MANIFEST} is not the manifest of a run")
         if manifest["format"] > FORMAT:
@@ -215,11 +319,66 @@ class RunDirectory:
                 f"{self.path} was written in format {manifest['format']}; this version of "
                 f"memowidgets reads up to {FORMAT}: update it"
             )
+        check = manifest.pop("check", None)
+        stamped = check is not None or manifest["format"] >= _STAMPED
+        if stamped and check != fingerprints(manifest)[1]:
+            raise StoreError(
+                f"{self.path / MANIFEST} was changed after it was written: restore it, or make "
+                "the run again at another path"
+            )
         return manifest
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest."""
-        self.write_json(MANIFEST, {"format": FORMAT, **manifest})
+        whole = {"format": FORMAT, **manifest}
+        if whole["format"] >= _STAMPED:
+            whole["check"] = fingerprints(whole)[1]
+        self.write_json(MANIFEST, whole)
+
+    def hold(self, manifest: Mapping[str, Any]) -> None:
+        """Serve this run alone from now on.
+
+        What is written says that it belongs to this run, and what does not is never read. Once
+        the directory holds another run, or none, every read and write is an error.
+
+        Parameters
+        ----------
+        manifest : mapping
+            The run's, as `read_manifest` gives it; it may be written later.
+        """
+        self._identity = fingerprints(manifest)[0]
+        self._stamped = manifest.get("format", FORMAT) >= _STAMPED
+        self._manifest_state = self._state_of_manifest()
+
+    def check_held(self) -> None:
+        """Refuse to go on where the directory holds another run than the one to `hold`.
+
+        Raises
+        ------
+        StoreError
+            If it does, or holds none any more.
+        """
+        if self._whole is not self:
+            self._whole.check_held()
+        found = self._state_of_manifest() if self._identity else None
+        if found == self._manifest_state:
+            return
+        if found is None:
+            raise StoreError(
+                f"{self.path} is gone: it was deleted or moved since this audit was opened"
+            )
+        if fingerprints(self.read_manifest())[0] != self._identity:
+            raise StoreError(
+                f"{self.path} holds another run now than the one that this audit was opened "
+                "with: open it again, or choose another path"
+            )
+        self._manifest_state = found
+
+    def _state_of_manifest(self) -> tuple[int, ...] | None:
+        try:
+            return state_of((self.path / MANIFEST).stat())
+        except OSError:
+            return None
 
     def read_json(self, name: str) -> Any:
         """The content of a JSON file.
@@ -229,10 +388,13 @@ class RunDirectory:
         StoreError
             If the file is not there or not JSON.
         """
-        path = self.place(name)
+        return self._json(self.place(name))
+
+    def _json(self, path: Path) -> Any:
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
+            name = path.relative_to(self.path)
             raise StoreError(f"{self.path} is not a run directory: it has no {name}") from None
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise StoreError(f"{path} is broken: {error}") from None
@@ -242,6 +404,36 @@ class RunDirectory:
     def write_json(self, name: str, content: Any) -> None:
         """Write a JSON file whole."""
         self._write(name, json.dumps(content, indent=1).encode())
+
+    def has_file(self, name: str) -> bool:
+        """Whether there is a file of that name, ending included."""
+        return self.place(name).exists()
+
+    def read_note(self, name: str) -> Any:
+        """The content of a JSON file that `write_note` wrote, or an older version.
+
+        Raises
+        ------
+        StoreError
+            If the file is not there or broken, was changed, or belongs elsewhere.
+        """
+        content = self.read_json(name)
+        check = content.pop("check", None) if isinstance(content, dict) else None
+        if check is None and not self.is_stamped:
+            return content
+        if self._whole._identity and check != self._note_check(name, content):  # noqa: SLF001
+            raise ForeignError(
+                f"{self.path / name} was changed after it was written, or belongs elsewhere",
+                "restore it, or delete it and call again",
+            )
+        return content
+
+    def write_note(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write a JSON file whole that says where it belongs."""
+        self.write_json(name, {**content, "check": self._note_check(name, content)})
+
+    def _note_check(self, name: str, content: Any) -> str:
+        return digest([self._full_name(name), self._whole._identity, content])  # noqa: SLF001
 
     def read_text(self, name: str) -> str | None:
         """The content of a text file, None where it is not there.
@@ -265,8 +457,15 @@ class RunDirectory:
         """Write a text file whole, in UTF-8."""
         self._write(name, content.encode())
 
-    def has(self, name: str) -> bool:
-        """Whether the tensors of that name were written, and are whole.
+    @property
+    def is_stamped(self) -> bool:
+        """Whether every file of the run to `hold` says what it is; those of old runs do not."""
+        return self._whole._stamped  # noqa: SLF001 - of the same class
+
+    def has(self, name: str, of: str | None = None) -> bool:
+        """Whether the tensors of that name were written, are whole and what they should be.
+
+        `of` is as in `read_tensors`.
 
         Raises
         ------
@@ -274,12 +473,25 @@ class RunDirectory:
             If a symbolic link leads outside of the run directory.
         """
         try:
-            self.read_tensors(name)
+            self.read_tensors(name, of)
         except OutsideError:
             raise
         except StoreError:
             return False
         return True
+
+    def why_not(self, name: str, of: str | None = None, arrays: Iterable[str] = ()) -> str | None:
+        """Why a file of tensors can't be used; None where it can, or is not there.
+
+        The arrays named are compared with their digests.
+        """
+        try:
+            self.read_tensors(name, of).check(*arrays)
+        except (BrokenError, ForeignError) as error:
+            return error.fault
+        except StoreError:  # it is not there
+            return None
+        return None
 
     def state(self, name: str) -> tuple[int, ...]:
         """Numbers that differ once the tensors of that name are written again; empty without any.
@@ -287,7 +499,7 @@ class RunDirectory:
         They hold as long as the file stays on its disk: a copy has others.
         """
         try:
-            return _state(self._tensor_path(name).stat())
+            return state_of(self._tensor_path(name).stat())
         except OSError:
             return ()
 
@@ -300,12 +512,42 @@ class RunDirectory:
         name: str,
         tensors: Mapping[str, NDArray[Any]],
         metadata: Mapping[str, str] | None = None,
+        of: str = "",
     ) -> None:
-        """Write arrays to ``<name>.safetensors``, whole or not at all."""
+        """Write arrays to ``<name>.safetensors``, whole or not at all.
+
+        `of` is the digest of the weights that they come from.
+        """
         from safetensors.numpy import save
 
         contiguous = {key: np.asarray(value, order="C") for key, value in tensors.items()}
-        self._write(f"{name}.safetensors", save(contiguous, dict(metadata or {})))
+        stamp = self._stamp(name, of, {k: array_digest(v) for k, v in contiguous.items()})
+        whole = {**(metadata or {}), KEY: stamp.text}
+        self._write(f"{name}.safetensors", save(contiguous, whole))
+
+    def write_weights(self, name: str, weights: Mapping[str, NDArray[Any]]) -> str:
+        """Write weights as other tools read them, and return their digest, for `read_weights`."""
+        from safetensors.numpy import save
+
+        contiguous = {key: np.asarray(value, order="C") for key, value in weights.items()}
+        self._write(f"{name}.safetensors", save(contiguous, {"format": "pt"}))
+        return Stamp(name, arrays={k: array_digest(v) for k, v in contiguous.items()}).content
+
+    def read_weights(self, name: str, wanted: str) -> Tensors:
+        """The weights that `write_weights` wrote; an empty digest is not checked.
+
+        Raises
+        ------
+        StoreError
+            If the file is not there or broken, or holds other weights.
+        """
+        found = self._tensors(name)
+        if wanted and found.content() != wanted:
+            raise ForeignError(
+                f"{self._tensor_path(name)} holds other weights than the ones that were written",
+                "delete the folder of the checkpoint and train again",
+            )
+        return found
 
     @contextmanager
     def new_tensors(
@@ -313,36 +555,77 @@ class RunDirectory:
         name: str,
         shapes: Mapping[str, tuple[int, ...]],
         metadata: Mapping[str, str] | None = None,
+        of: str = "",
     ) -> Iterator[dict[str, NDArray[np.float32]]]:
         """float32 arrays of ``<name>.safetensors`` to fill, memory-mapped.
 
-        The file is there once the block ends well, and not at all otherwise.
+        The file is there once the block ends well, and not at all otherwise. `of` is as in
+        `write_tensors`.
         """
         target = self._tensor_path(name)
         self._check_writable()
         with _explained(target, self.path):
             make_private(target.parent)
             with replaced(target) as temporary:
-                arrays = _mapped(temporary, shapes, metadata or {})
+                unknown = dict.fromkeys(shapes, UNKNOWN)
+                head = _head(shapes, metadata or {}, self._stamp(name, of, unknown))
+                arrays = _mapped(temporary, shapes, head)
                 yield arrays
                 for array in arrays.values():
                     cast("np.memmap[Any, Any]", array).flush()
+                known = {key: array_digest(array) for key, array in arrays.items()}
+                with temporary.open("r+b") as file:  # of the same length: digests are
+                    file.write(_head(shapes, metadata or {}, self._stamp(name, of, known)))
 
-    def read_tensors(self, name: str) -> Tensors:
+    def read_tensors(self, name: str, of: str | None = None) -> Tensors:
         """The arrays of ``<name>.safetensors``, memory-mapped.
+
+        Parameters
+        ----------
+        name : str
+            The file's, without its ending.
+        of : str, optional
+            Digest of the weights that they must come from; not checked by default.
 
         Raises
         ------
         StoreError
-            If the file is not there or broken.
+            If the file is not there or broken, or not what its place says.
         """
+        path, found = self._tensor_path(name), self._tensors(name)
+        reason = self._why_foreign(name, found.stamp, of)
+        if reason is not None:
+            raise ForeignError(f"{path} {reason}", "move it away, or delete it and call again")
+        return found
+
+    def _tensors(self, name: str) -> Tensors:
         path = self._tensor_path(name)
         try:
             return Tensors(path)
         except FileNotFoundError:
             raise StoreError(f"{path} is not there") from None
         except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
-            raise StoreError(f"{path} is broken ({error}): delete it and call again") from None
+            raise BrokenError(f"{path} is broken ({error})") from None
+
+    def _why_foreign(self, name: str, stamp: Stamp | None, of: str | None) -> str | None:
+        """Why a file is not what its place says, as the end of a sentence."""
+        run, stamped = self._whole._identity, self.is_stamped  # noqa: SLF001 - of the same class
+        if stamp is None:
+            return "does not say what it is, as every file of this run does" if stamped else None
+        if stamp.name != self._full_name(name):
+            return f"was written as {stamp.name} and belongs there"
+        if run and stamp.run != run:
+            return "belongs to another run"
+        if of is not None and stamp.of != of:
+            return "comes from other weights than the ones that are there"
+        return None
+
+    def _stamp(self, name: str, of: str, arrays: dict[str, str]) -> Stamp:
+        return Stamp(self._full_name(name), self._whole._identity, of, arrays)  # noqa: SLF001
+
+    def _full_name(self, name: str) -> str:
+        """A name as seen from the run that this folder is a part of."""
+        return (PurePosixPath(self.path.relative_to(self._whole.path)) / name).as_posix()
 
     def forget(self, *names: str) -> None:
         """Delete the tensors, or the folders of them, of these names, where they are there."""
@@ -391,6 +674,7 @@ class RunDirectory:
     def _check_writable(self) -> None:
         if self.read_only:
             raise StoreError(f"{self.path} is a recording: it is read and never written")
+        self.check_held()
 
     def _write(self, name: str, content: bytes) -> None:
         self._check_writable()
@@ -408,40 +692,50 @@ class RunDirectory:
                     left_over.unlink()
 
 
-def _mapped(
-    file: Path, shapes: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str]
-) -> dict[str, NDArray[np.float32]]:
-    """A safetensors file of that many float32 values, its arrays mapped."""
+def _entries(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, dict[str, Any]]:
+    """What a safetensors file says of arrays of float32, one after another."""
     sizes = [4 * math.prod(shape) for shape in shapes.values()]
     ends = np.cumsum(sizes).tolist()
-    entries = {
+    return {
         name: {"dtype": "F32", "shape": list(shape), "data_offsets": [end - size, end]}
         for (name, shape), size, end in zip(shapes.items(), sizes, ends, strict=True)
     }
-    header = json.dumps({"__metadata__": dict(metadata), **entries}).encode()
+
+
+def _head(
+    shapes: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str], stamp: Stamp
+) -> bytes:
+    """The bytes before the data of a safetensors file of float32."""
+    whole = {**metadata, KEY: stamp.text}
+    header = json.dumps({"__metadata__": whole, **_entries(shapes)}).encode()
     header += b" " * (-len(header) % 8)
+    return struct.pack("<Q", len(header)) + header
+
+
+def _mapped(
+    file: Path, shapes: Mapping[str, tuple[int, ...]], head: bytes
+) -> dict[str, NDArray[np.float32]]:
+    """A safetensors file of that many float32 values, its arrays mapped."""
+    entries = _entries(shapes)
+    size = 4 * sum(math.prod(shape) for shape in shapes.values())
     with file.open("wb") as out:
-        out.write(struct.pack("<Q", len(header)) + header)
+        out.write(head)
         if hasattr(os, "posix_fallocate"):  # a full disk is told now
-            os.posix_fallocate(out.fileno(), out.tell(), ends[-1])
+            os.posix_fallocate(out.fileno(), out.tell(), size)
         else:
-            out.truncate(out.tell() + ends[-1])
-    start = 8 + len(header)
+            out.truncate(out.tell() + size)
     return {
-        name: np.memmap(file, "<f4", "r+", start + entry["data_offsets"][0], tuple(entry["shape"]))
+        name: np.memmap(
+            file, "<f4", "r+", len(head) + entry["data_offsets"][0], tuple(entry["shape"])
+        )
         for name, entry in entries.items()
     }
-
-
-def _state(found: os.stat_result) -> tuple[int, ...]:
-    """What differs whenever a file was written: each time it is a new one."""
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:
     """What a safetensors file holds, where its data start, and its state; checked by its size."""
     with path.open("rb") as file:
-        state = _state(os.fstat(file.fileno()))
+        state = state_of(os.fstat(file.fileno()))
         size = state[-1]
         start = file.read(8)
         if len(start) < 8:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 import warnings
 from dataclasses import replace
@@ -17,6 +15,7 @@ from memowidgets.audit import scoring, shadowing
 from memowidgets.audit.audit import Audit
 from memowidgets.audit.decisions import FILE, RunKeeper
 from memowidgets.decisions import DecisionLog
+from memowidgets.stamps import KEY, array_digest, digest
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import Shadows, ShadowSet
@@ -47,7 +46,7 @@ class ShadowAudit(Audit):
         self._design = replace(design, members=design.pool[members])
         self._shadows: _Others = _Others(audit, index)
         folder = run.place(f"targets/{own.key}/{index:04d}")
-        self._run = RunDirectory(folder, read_only=run.read_only)
+        self._run = RunDirectory(folder, read_only=run.read_only, part_of=run)
         self._take_over_decisions(run.place(_before(index)) / FILE)
         self._decision_log = DecisionLog(RunKeeper(self._run), run.path, self._data.ids)
         self._lock, self._log_lira = threading.RLock(), {}
@@ -68,7 +67,7 @@ class ShadowAudit(Audit):
         if metric not in scoring.PER_LAYER:
             return True
         made = self._kept_pass(record.name)
-        return made.exists and made.stored(metric, name) is not None
+        return made.exists and made.stored(metric, name, warn=False) is not None
 
     def train(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: it is trained already."""
@@ -182,7 +181,7 @@ class _KeptPass(scoring.Pass):
         before: RunDirectory | None,
         index: int,
     ) -> None:
-        super().__init__(run, checkpoint)
+        super().__init__(run, checkpoint, weights=_fingerprint(file))
         self._file, self._before, self._index = file, before, index
 
     @property
@@ -190,12 +189,12 @@ class _KeptPass(scoring.Pass):
         """Whether the shadow model kept it at this checkpoint."""
         return self._file.metadata.get("forward") == self.checkpoint
 
-    def stored(self, metric: str, layer: str) -> Tensors | None:
+    def stored(self, metric: str, layer: str, *, warn: bool = True) -> Tensors | None:
         """The scores of this very model; also where recordings had them when sets shared a folder.
 
         Those were made with the one set that keeps a forward pass, if there is but one.
         """
-        found = super().stored(metric, layer)
+        found = super().stored(metric, layer, warn=warn)
         if found is not None or self._before is None:
             return found
         name = f"{_before(self._index)}/{super()._place_of(metric, layer)}"
@@ -291,7 +290,7 @@ class _Others(ShadowSet):
             design = self._audit._design  # noqa: SLF001
             here = gaps[np.searchsorted(design.pool, design.members)]
             return gaps if np.allclose(here, own, rtol=0, atol=_CLOSE) else None
-        return gaps if noted == _digest(own) else None
+        return gaps if noted == array_digest(own) else None
 
     def _first_targets(self, checkpoint: str) -> NDArray[np.float32] | None:
         """The first target's gaps over the pool; None without its model or data."""
@@ -303,7 +302,7 @@ class _Others(ShadowSet):
         gaps = audit._gaps_of(record, audit._design.pool)  # noqa: SLF001
         if gaps is None:
             return None
-        noted = {"target": _digest(self._own_of_first(checkpoint))}
+        noted = {"target": array_digest(self._own_of_first(checkpoint))}
         self._run.write_tensors(_first_gaps(checkpoint), {"gap": gaps}, noted)
         return gaps
 
@@ -325,10 +324,6 @@ def _first_gaps(checkpoint: str) -> str:
 
 def _fingerprint(file: Tensors) -> str:
     """What tells a shadow model from any other, in a recording too: metadata, members, gaps."""
-    parts = {name: _digest(file[name]) for name in file if not name.startswith("forward.")}
-    content = json.dumps([sorted(file.metadata.items()), sorted(parts.items())])
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
-
-
-def _digest(array: NDArray[Any]) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()[:16]
+    parts = {name: array_digest(file[name]) for name in file if not name.startswith("forward.")}
+    noted = {key: value for key, value in file.metadata.items() if key != KEY}
+    return digest([noted, parts])

@@ -119,7 +119,7 @@ class Audit(EvaluatedAudit):
         manifest = identity.continued(run, manifest, device)
         share, draw = settings.label_noise, manifest.get("noise_draw", 1)
         trained_on = draw_noise(data, design.pool, share, seed, draw).applied(data)
-        identity.settle(run, manifest, trained_on, design)
+        manifest = identity.settle(run, manifest, trained_on, design)
         self._set_up(run, manifest, model, trained_on, aside, design, device)
 
     @classmethod
@@ -178,7 +178,8 @@ class Audit(EvaluatedAudit):
     ) -> Self:
         """As `open`, for a run directory that is open already."""
         manifest = run.read_manifest()
-        design = identity.read_design(run)
+        run.hold(manifest)
+        design = identity.read_design(run, manifest)
         found, made = identity.reopened(run, manifest, design, data, model, held_out)
         if found is not None:
             share = Settings.read(manifest["training"]).label_noise

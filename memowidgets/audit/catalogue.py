@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from memowidgets.store import RunDirectory
+from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.recorder import read_course
 from memowidgets.training.rho import Prediction, Record, StopRule
-from memowidgets.training.target import read_records
+from memowidgets.training.target import name_of, read_records, record_file
 from memowidgets.visible import listed, quoted
 
 __all__ = ["Catalogue"]
@@ -37,7 +38,9 @@ class Catalogue:
     def __init__(self, run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -> None:
         self._run = run
         self.layer_names: tuple[str, ...] = tuple(manifest["layers"])
-        self._planned_steps = Settings.read(manifest["training"]).total_steps(n_members)
+        settings = Settings.read(manifest["training"])
+        self._planned_steps = settings.total_steps(n_members)
+        self._plan = settings.checkpoint_steps(n_members)
 
     @property
     def _last_step(self) -> int:
@@ -47,19 +50,60 @@ class Catalogue:
     @property
     def stop(self) -> StopRule:
         """When this run is interrupted."""
-        if not (self._run.path / _RHO).exists():
+        if not self._run.has_file(_RHO):
+            self._warn_of_lost_rule()
             return StopRule()
-        kept = self._run.read_json(_RHO)
-        return StopRule(**kept) if isinstance(kept, dict) else StopRule(float(kept))
+        kept = self._run.read_note(_RHO)
+        try:
+            return StopRule(**kept) if isinstance(kept, dict) else StopRule(float(kept))
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"{self._run.path / _RHO} is broken: {error}; delete it") from None
 
     @stop.setter
     def stop(self, rule: StopRule) -> None:
-        if rule != self.stop:
-            self._run.write_json(_RHO, rule.rho if rule.over_last == 1 else asdict(rule))
+        if not self._run.has_file(_RHO) or rule != self.stop:
+            self._run.write_note(_RHO, asdict(rule))
+
+    def begin(self) -> None:
+        """Keep the rule by which a new run is interrupted, until another is given."""
+        if not self._run.has_file(_RHO):
+            self.stop = StopRule()
 
     def records(self) -> list[Record]:
         """All checkpoints, in the order of training."""
-        return read_records(self._run)
+        found = read_records(self._run)
+        lost = self._lost(found)
+        if lost:
+            files = ", ".join(str(self._run.path / record_file(name)) for name in lost)
+            warnings.warn(
+                f"{files} is missing, so the checkpoint is left out: restore it, or call train(), "
+                "which makes it again",
+                UserWarning,
+                stacklevel=3,
+            )
+        return found
+
+    def _lost(self, found: Sequence[Record]) -> list[str]:
+        """Checkpoints that were whole once and have no record any more, by name."""
+        course, known = read_course(self._run), {record.name for record in found}
+        last = max((record.step for record in found), default=-1)
+        if course is None:
+            names = [name_of(epoch) for step, epoch in self._plan.items() if step < last]
+        else:
+            names = list(course.weights)
+        ended = (self._run.path / "checkpoints").glob("*/resume.safetensors")
+        names += sorted(file.parent.name for file in ended)  # written after the record
+        names += self._run.names("forward")
+        return [name for name in dict.fromkeys(names) if name not in known]
+
+    def _warn_of_lost_rule(self) -> None:
+        if self._run.is_stamped and read_records(self._run):
+            warnings.warn(
+                f"{self._run.path / _RHO} is missing, so the prediction checkpoint is chosen at a "
+                f"drop of {StopRule().rho:.0%}: call train(stop_at_drop=…) with the run's own",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def final(self) -> Record | None:
         """The checkpoint at the end of training, if it was reached."""

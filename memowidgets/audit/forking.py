@@ -14,6 +14,7 @@ from memowidgets.audit.catalogue import Catalogue
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.memorization import log_lira
 from memowidgets.metrics import logit_gap
+from memowidgets.stamps import digest
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design, follow_design
@@ -54,13 +55,14 @@ def forked(parent: Audit, path: str | os.PathLike[str], data: Dataset, start: st
     }
     run = RunDirectory(path)
     fresh = run.is_empty
+    run.hold(manifest if fresh else run.read_manifest())
     manifest = identity.continued(run, manifest, recipe.device)
     if fresh:  # the manifest comes last: what was killed before it begins again
         Catalogue(run, manifest, len(design.members)).stop = parent._catalogue.stop  # noqa: SLF001
     if chosen is not None and (fresh or not run.has(start_of(chosen.name))):
         own = Recipe(recipe.model, data, recipe.settings, recipe.device)
         TargetTraining(run, own, design, aside, seed).start_from(parent._run, chosen)  # noqa: SLF001
-    identity.settle(run, manifest, data, design)
+    manifest = identity.settle(run, manifest, data, design)
     for note in fork_note(manifest):
         warnings.warn(note, UserWarning, stacklevel=3)
     return Audit._of(run, manifest, recipe.model, data, aside, design, recipe.device)  # noqa: SLF001
@@ -182,19 +184,32 @@ def _chosen(parent: Audit) -> Record:
 def _described(parent: Audit, data: Dataset, start: str, chosen: Record | None) -> dict[str, Any]:
     from memowidgets.audit import identity
 
-    return {
+    described = {
         "parent": identity.run_digest(parent._manifest),  # noqa: SLF001
         "start": start,
         "checkpoint": None if chosen is None else chosen.name,
-        "seen": 0 if chosen is None else _gone(parent.data, parent._design, data),  # noqa: SLF001
+        "seen": 0,
     }
+    if chosen is None:
+        return described
+    before = parent._manifest.get("fork") or {"seen": 0}  # noqa: SLF001
+    known = before.get("gone", [])
+    there = {_mark(*sample) for sample in _contents(data).items()}
+    gone = {*_gone(parent.data, parent._design, data), *known} - there  # noqa: SLF001
+    uncounted = before["seen"] - len(known)  # a fork of an older version counted them only
+    return described | {"seen": uncounted + len(gone)} | ({"gone": sorted(gone)} if gone else {})
 
 
-def _gone(before: Dataset, design: Design, data: Dataset) -> int:
-    """How many members are not there any more, or not as they were."""
+def _gone(before: Dataset, design: Design, data: Dataset) -> list[str]:
+    """Marks of the members that are not there any more, or not as they were."""
     now = _contents(data)
     then = _contents(before.take(design.members))
-    return sum(now.get(name) != content for name, content in then.items())
+    return [_mark(name, then[name]) for name in then if now.get(name) != then[name]]
+
+
+def _mark(name: str, content: tuple[str, int]) -> str:
+    """What stands for a sample that is gone: neither its id nor its content."""
+    return digest([name, *content])
 
 
 def _contents(data: Dataset) -> dict[str, tuple[str, int]]:

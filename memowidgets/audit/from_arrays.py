@@ -346,6 +346,10 @@ class _GivenShadows(ShadowSet):
         gaps = self._given.shadow_gaps
         return [] if gaps is None else list(range(len(gaps)))
 
+    def lost(self) -> list[str]:
+        """None of them."""
+        return []
+
     def checkpoints(self) -> tuple[str, ...]:
         """The only one."""
         return (CHECKPOINT,) if len(self) else ()
@@ -418,16 +422,21 @@ class _Memory(RunDirectory):
     """A run directory that is none: scores are kept in memory."""
 
     def __init__(self) -> None:
-        self.path = Path(_IN_MEMORY)
+        self._begin(Path(_IN_MEMORY), self)
         self.read_only = True
         self._held: dict[str, _Held] = {}
 
-    def has(self, name: str) -> bool:
+    def has(self, name: str, of: str | None = None) -> bool:
         """Whether the tensors of that name were kept."""
+        del of
         return name in self._held
 
+    def why_not(self, name: str, of: str | None = None, arrays: Iterable[str] = ()) -> None:
+        """Nothing: what was kept can be used."""
+        del name, of, arrays
+
     def state(self, name: str) -> tuple[int, ...]:
-        """Empty: nothing that is kept is replaced."""
+        """Empty: what was kept does not change."""
         del name
         return ()
 
@@ -436,12 +445,15 @@ class _Memory(RunDirectory):
         name: str,
         tensors: Mapping[str, NDArray[Any]],
         metadata: Mapping[str, str] | None = None,
+        of: str = "",
     ) -> None:
         """Keep arrays."""
+        del of
         self._held[name] = _Held(tensors, metadata or {})
 
-    def read_tensors(self, name: str) -> Tensors:
+    def read_tensors(self, name: str, of: str | None = None) -> Tensors:
         """Arrays that were kept."""
+        del of
         if name not in self._held:
             raise StoreError(f"{name} was not computed")
         return self._held[name]
@@ -451,7 +463,7 @@ class _Held(Tensors):
     """Arrays in memory."""
 
     def __init__(self, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
-        self._arrays, self.metadata = dict(tensors), dict(metadata)
+        self._arrays, self.metadata, self.stamp = dict(tensors), dict(metadata), None
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self._arrays[name]

@@ -12,14 +12,17 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memowidgets import data as data_room
+from memowidgets.audit.catalogue import Catalogue
 from memowidgets.audit.origin import Origin, PathLike
 from memowidgets.audit.precisions import settled_precision
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.models import CausalLM, ConvNet, LoRA, Model, WideResNet
 from memowidgets.network import without_the_hub
-from memowidgets.store import MANIFEST, RunDirectory, StoreError
+from memowidgets.stamps import Stamp, array_digest
+from memowidgets.store import MANIFEST, RunDirectory, StoreError, Tensors
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design
 from memowidgets.training.noise import NOISE_DRAW
@@ -124,7 +127,7 @@ def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -
     """
     differences = [
         *_data_differences(stored, given),
-        *_field_differences("model", stored["model"], given["model"]),
+        *_model_differences(stored["model"], given["model"]),
         *_field_differences("training", *_trainings(stored, given)),
         *_plain_differences(stored, given),
     ]
@@ -156,8 +159,10 @@ def continued(run: RunDirectory, manifest: Mapping[str, Any], device: str) -> di
 
 def settle(
     run: RunDirectory, manifest: Mapping[str, Any], trained_on: Dataset, design: Design
-) -> None:
+) -> dict[str, Any]:
     """Begin a run in an empty directory, or see that the directory holds this very run.
+
+    Returns its manifest as it is on disk, which the directory is held to from now on.
 
     Raises
     ------
@@ -165,12 +170,28 @@ def settle(
         If it holds another one; the message names the difference.
     """
     if run.is_empty:
-        run.write_manifest(manifest)  # first: another process may make the same run now
+        kept = Stamp("", arrays=_digests(_design_arrays(trained_on, design))).content
+        run.write_manifest({**manifest, "design": kept})  # first: another process may make it now
+    stored = run.read_manifest()
+    check_same(stored, manifest, str(run.path))
+    run.hold(stored)
+    catalogue = Catalogue(run, stored, len(design.members))
+    if not (run.path / "checkpoints").exists():
+        catalogue.begin()
+    if _needs_design(run, stored):
         write_design(run, trained_on, design)
-        return
-    check_same(run.read_manifest(), manifest, str(run.path))
-    if not run.has("design"):
-        write_design(run, trained_on, design)
+    return stored
+
+
+def _needs_design(run: RunDirectory, manifest: Mapping[str, Any]) -> bool:
+    """Whether the design is to be written (again): it follows from data, members and seed."""
+    try:
+        read_design(run, manifest)
+    except StoreError as error:
+        if run.has_file("design.safetensors"):
+            warnings.warn(f"{error}; it is made again", UserWarning, stacklevel=4)
+        return True
+    return False
 
 
 def _trainings(
@@ -186,6 +207,10 @@ def _trainings(
 
 def write_design(run: RunDirectory, data: Dataset, design: Design) -> None:
     """Keep who is a member, with which label."""
+    run.write_tensors("design", _design_arrays(data, design))
+
+
+def _design_arrays(data: Dataset, design: Design) -> dict[str, NDArray[Any]]:
     canaries = data.canaries
     tensors = {
         "labels": data.labels,
@@ -195,12 +220,30 @@ def write_design(run: RunDirectory, data: Dataset, design: Design) -> None:
         "groups": design.groups,
         "all_members": np.array([design.all_members]),
     }
-    run.write_tensors("design", tensors | ({} if canaries is None else {"canaries": canaries}))
+    return tensors | ({} if canaries is None else {"canaries": canaries})
 
 
-def read_design(run: RunDirectory) -> Design:
-    """Who is a member, as `write_design` kept it."""
-    kept = {name: np.array(array) for name, array in run.read_tensors("design").items()}
+def _digests(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
+    return {name: array_digest(array) for name, array in arrays.items()}
+
+
+def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
+    """Who is a member, as `write_design` kept it.
+
+    Raises
+    ------
+    StoreError
+        If it is not the design of this manifest.
+    """
+    file = run.read_tensors("design")
+    kept = {name: np.array(array) for name, array in file.items()}
+    wrong = _design_differences(manifest, file, kept)
+    if wrong:
+        raise StoreError(
+            f"{run.path / 'design.safetensors'} is not the design of this run: its "
+            f"{', '.join(wrong)} differ from the manifest's. Restore it, or make the audit again "
+            "with mw.Audit(model, data, path=…)"
+        )
     return Design(
         kept["pool"],
         kept["members"],
@@ -208,6 +251,31 @@ def read_design(run: RunDirectory) -> Design:
         kept["groups"],
         all_members=bool(kept["all_members"][0]),
     )
+
+
+def _design_differences(
+    manifest: Mapping[str, Any], file: Tensors, kept: Mapping[str, NDArray[Any]]
+) -> list[str]:
+    """What of a design file is not as the manifest says; an old one has no digest of it all."""
+    if "design" in manifest:
+        same_content = file.stamp is not None and file.stamp.content == manifest["design"]
+        return [] if same_content else ["contents"]
+    data, content = manifest["data"], manifest["content"]
+    canaries = kept["canaries"].tolist() if "canaries" in kept else None
+    same = {
+        "members": _digest(kept["members"].tolist()) == manifest["members"],
+        "pool": _digest(kept["pool"].tolist()) == manifest["pool"],
+        "canaries": _digest(canaries) == data.get("canaries", _digest(canaries)),
+    }
+    if not manifest["training"].get("label_noise"):  # it flips labels after they were digested
+        same["labels"] = _digest(kept["labels"].tolist()) == data["labels"]
+    aside = np.setdiff1d(np.arange(len(content)), kept["pool"])
+    number = {text: i for i, text in enumerate(sorted(set(content)))}
+    same["held-out samples"] = bool(np.isin(kept["held_out"], aside).all())
+    same["groups"] = kept["groups"].tolist() == [number[text] for text in content]
+    whole = len(kept["members"]) == len(kept["pool"])
+    same["all_members"] = bool(kept["all_members"][0]) == whole
+    return [what for what, is_same in same.items() if not is_same]
 
 
 def read_data(run: RunDirectory, manifest: Mapping[str, Any]) -> WithheldDataset:
@@ -337,7 +405,14 @@ def reopened(
     if model is not None:
         check_same(manifest, same, str(run.path))
         return data, model
-    changed = _field_differences("model", manifest["model"], found["model"])
+    changed = _model_differences(manifest["model"], found["model"])
+    if changed:
+        warnings.warn(
+            f"the model of {run.path} can't be made again, so nothing new can be computed: "
+            f"{'; '.join(changed)}. Give the run's own with Audit.open(path, model=…)",
+            UserWarning,
+            stacklevel=4,
+        )
     return data, None if changed else made
 
 
@@ -436,6 +511,26 @@ def _field_differences(what: str, stored: Mapping[str, Any], given: Mapping[str,
     ]
 
 
+def _model_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """As `_field_differences`; what runs did not note at first is not compared with theirs."""
+    known = {key: value for key, value in given.items() if key not in _ORIGIN or key in stored}
+    origin = [
+        f"{_ORIGIN[key]} (digest {stored[key]} there and {known.get(key)} here)"
+        for key in sorted(_ORIGIN.keys() & stored.keys())
+        if stored[key] != known.get(key)
+    ]
+    there = {key: value for key, value in stored.items() if key not in _ORIGIN}
+    here = {key: value for key, value in known.items() if key not in _ORIGIN}
+    return [*origin, *_field_differences("model", there, here)]
+
+
+_ORIGIN = {
+    "weights": "the base weights differ",
+    "recipe": "the configuration or the tokenizer of the base model differs",
+    "tokenizer": "the tokenizer differs",
+}
+
+
 def _plain_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     found = []
     if stored["seed"] != given["seed"]:
@@ -444,7 +539,7 @@ def _plain_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> l
         found.append("it has other members")
     if stored["held_out"] != given["held_out"] or stored["pool"] != given["pool"]:
         found.append("it has other held-out samples")
-    if stored.get("fork") != given.get("fork"):
+    if _fork_of(stored, stored) != _fork_of(given, stored):
         found.append(f"{_forked(stored)}, this one {_forked(given).removeprefix('it ')}")
     return found
 
@@ -452,6 +547,12 @@ def _plain_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> l
 def _short(value: Any, key: str = "") -> str:
     """A setting of a run that anybody may have made."""
     return visible(str(value), 300 if key == "settings" else 60)
+
+
+def _fork_of(manifest: Mapping[str, Any], stored: Mapping[str, Any]) -> Any:
+    """What a fork is, as far as the version that wrote the stored one noted it."""
+    fork, noted = manifest.get("fork"), stored.get("fork") or {}
+    return fork and {key: fork[key] for key in fork if key in noted or key != "gone"}
 
 
 def _forked(manifest: Mapping[str, Any]) -> str:

@@ -94,7 +94,12 @@ def export(
     source, target = RunDirectory.existing(audit.path), Path(folder)
     if target.exists() and any(target.iterdir()):
         raise StoreError(f"{target} is not empty: choose a new folder")
+    manifest = source.read_manifest()
+    source.hold(manifest)
+    manifest["data"]["source"] = manifest["model_source"] = None
+    manifest["recording"] = dict(about)
     run = RunDirectory(target)
+    run.hold(manifest)
     for pattern in _COPIED:
         for path in source.path.glob(pattern):
             _copy(source, path.relative_to(source.path), run.path)
@@ -102,10 +107,10 @@ def export(
         name = str(place.relative_to(source.path).with_suffix(""))
         run.write_tensors(name, *_gaps_of(source.read_tensors(name)))
     for name in source.names("forward"):
-        run.write_tensors(f"forward/{name}", *_kept(source, name, states.get(name, ())))
-    manifest = source.read_manifest()
-    manifest["data"]["source"] = manifest["model_source"] = None
-    run.write_manifest({**manifest, "recording": dict(about)})
+        made = source.read_tensors(f"forward/{name}")
+        of = "" if made.stamp is None else made.stamp.of
+        run.write_tensors(f"forward/{name}", *_kept(made, states.get(name, ())), of)
+    run.write_manifest(manifest)
 
 
 def _gaps_of(shadow: Tensors) -> tuple[dict[str, Any], dict[str, str]]:
@@ -114,10 +119,7 @@ def _gaps_of(shadow: Tensors) -> tuple[dict[str, Any], dict[str, str]]:
     return {n: np.array(shadow[n]) for n in shadow if not n.startswith(heavy)}, shadow.metadata
 
 
-def _kept(
-    source: RunDirectory, name: str, layers: tuple[str, ...]
-) -> tuple[dict[str, Any], dict[str, str]]:
-    made = source.read_tensors(f"forward/{name}")
+def _kept(made: Tensors, layers: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, str]]:
     kept = {
         key: np.array(made[key], dtype=np.float16 if key.startswith("layer.") else None)
         for key in made

@@ -63,15 +63,25 @@ class Pass:
         Name of the checkpoint.
     precision : str
         In which the pass is made; one of another is refused. Empty: not checked.
+    weights : str
+        Digest of the checkpoint's weights; a pass of others is refused. Empty: not checked.
     """
 
-    def __init__(self, run: RunDirectory, checkpoint: str, precision: str = "") -> None:
-        self._run, self.checkpoint, self._precision = run, checkpoint, precision
+    def __init__(
+        self, run: RunDirectory, checkpoint: str, precision: str = "", weights: str = ""
+    ) -> None:
+        self._run, self.checkpoint = run, checkpoint
+        self._precision, self._weights = precision, weights
 
     @property
     def exists(self) -> bool:
-        """Whether the pass was made."""
-        return self._run.has(self._name)
+        """Whether the pass was made, by the checkpoint's own weights."""
+        return self._run.has(self._name, self._of)
+
+    @property
+    def why_not(self) -> str | None:
+        """Why a pass that is on disk can't be used."""
+        return self._run.why_not(self._name, self._of)
 
     def write(self, seen: Forward) -> None:
         """Keep what a module said of the members."""
@@ -80,6 +90,7 @@ class Pass:
             self._name,
             {"logits": seen.logits, "losses": seen.losses, **layers},
             {"precision": seen.precision},
+            self._weights,
         )
 
     @contextmanager
@@ -90,7 +101,8 @@ class Pass:
 
             @lru_cache(maxsize=1)  # a pass that ran out of memory begins again in smaller batches
             def allocate(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Any:
-                return stack.enter_context(self._run.new_tensors(self._name, dict(shapes), made_in))
+                new = self._run.new_tensors(self._name, dict(shapes), made_in, self._weights)
+                return stack.enter_context(new)
 
             yield lambda shapes: allocate(tuple(shapes.items()))
 
@@ -125,10 +137,20 @@ class Pass:
         states = kept[f"layer.{layer}"]
         return states.astype(np.float32) if states.dtype == np.float16 else states
 
-    def stored(self, metric: str, layer: str) -> Tensors | None:
-        """The scores of this pass by a metric at a layer; None where they were not computed."""
+    def stored(self, metric: str, layer: str, *, warn: bool = True) -> Tensors | None:
+        """The scores of this pass by a metric at a layer; None where they were not computed.
+
+        Warns
+        -----
+        UserWarning
+            If they are on disk and can't be used, unless `warn` is False.
+        """
         name = self._place_of(metric, layer)
-        return self._run.read_tensors(name) if self._run.has(name) else None
+        reason = self._run.why_not(name, self._of, ("rows", "score"))
+        if warn:
+            warn_of(reason)
+        usable = reason is None and self._run.has(name, self._of)
+        return self._run.read_tensors(name, self._of) if usable else None
 
     def store(self, metric: str, layer: str, scores: Scores) -> None:
         """Keep the scores of this pass by a metric at a layer."""
@@ -136,7 +158,7 @@ class Pass:
         if scores.errors is not None:
             tensors["error"] = scores.errors
         notes = {"notes": json.dumps(scores.notes)}
-        self._run.write_tensors(self._place_of(metric, layer), tensors, notes)
+        self._run.write_tensors(self._place_of(metric, layer), tensors, notes, self._weights)
 
     @property
     def _name(self) -> str:
@@ -145,8 +167,12 @@ class Pass:
     def _place_of(self, metric: str, layer: str) -> str:
         return f"scores/{self.checkpoint}/{layer}/{metric}"
 
+    @property
+    def _of(self) -> str | None:
+        return self._weights or None
+
     def _tensors(self) -> Tensors:
-        kept = self._run.read_tensors(self._name)
+        kept = self._run.read_tensors(self._name, self._of)
         found = kept.metadata.get("precision") or self._precision
         if self._precision == "float32" and "precision" not in kept.metadata:
             found = "bfloat16" if are_rounded(kept["logits"], gaps=False) else found
@@ -181,6 +207,12 @@ def score_pass(
     except StoreError as error:
         warnings.warn(f"the scores are not kept: {error}", UserWarning, stacklevel=2)
     return scores
+
+
+def warn_of(reason: str | None) -> None:
+    """Say why a file is not used, where it is there, and that it is made again."""
+    if reason is not None:
+        warnings.warn(f"{reason}. It is not used, and made again.", UserWarning, stacklevel=3)
 
 
 def scorable(labels: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -16,7 +16,13 @@ from memowidgets.data import Dataset
 from memowidgets.store import RunDirectory
 from memowidgets.training.design import Design, ShadowDesign, audited_samples
 from memowidgets.training.learner import Recipe
-from memowidgets.training.shadows import KeptForward, ShadowJob, ShadowSet
+from memowidgets.training.shadows import (
+    KeptForward,
+    ShadowJob,
+    ShadowSet,
+    read_choice,
+    write_choice,
+)
 from memowidgets.visible import quoted
 
 __all__ = [
@@ -31,7 +37,6 @@ __all__ = [
 ]
 
 FEWEST_SHADOWS = 4  # two inside and two outside
-_CHOICE = "shadows.json"
 
 Audited = Sequence[str] | NDArray[np.bool_] | None
 
@@ -108,8 +113,7 @@ def make_job(
 
 def current_set(run: RunDirectory, precision: str = "") -> ShadowSet:
     """The set of shadow models that `use_set` chose last; random halves where it never did."""
-    kept = (run.path / _CHOICE).exists()
-    key = str(run.read_json(_CHOICE)["key"]) if kept else "halves"
+    key = str(read_choice(run).get("key", "halves"))
     return _set(run, key, precision)
 
 
@@ -119,7 +123,7 @@ def use_set(run: RunDirectory, key: str, precision: str = "") -> ShadowSet:
     A recording is not written to: there the choice is the caller's to remember.
     """
     if key != current_set(run).key and not run.read_only:
-        run.write_json(_CHOICE, {"key": key})
+        write_choice(run, {**read_choice(run), "key": key})
     return _set(run, key, precision)
 
 

@@ -120,7 +120,8 @@ def checked_run(path: Path) -> Run:
         from memowidgets.audit.shadowing import current_set
 
         directory = RunDirectory.existing(path, read_only=True)
-        members = len(read_design(directory).members)
+        directory.hold(manifest)
+        members = len(read_design(directory, manifest).members)
         catalogue = Catalogue(directory, manifest, members)
         catalogue.final()
         records = catalogue.records()

@@ -8,7 +8,6 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
 
@@ -138,9 +137,11 @@ class CausalLM(Model):
                 'without LoRA all weights are trained, and those are float32: leave dtype at "auto"'
             )
         name = str(name_or_path)
+        config = load_config(name)
+        commit = getattr(config, "_commit_hash", None)
         model = cls(
-            Pretrained(name, dtype if lora is not None else "float32"),
-            load_config(name),
+            Pretrained(name, dtype if lora is not None else "float32", commit),
+            config,
             load_tokenizer(name),
             {"pretrained": name.rstrip("/").rsplit("/", 1)[-1]},
             lora,
@@ -251,6 +252,16 @@ class CausalLM(Model):
         lora = None if self._lora is None else {**vars(self._lora)}
         dtype = {} if self._dtype == "auto" else {"dtype": self._dtype}
         return {**self._identity, "lora": lora, "max_length": self._max_length, **dtype}
+
+    def describe(self, data: Dataset) -> dict[str, str]:
+        """What makes two models the same; the files or the tokenizer that it is made of among it.
+
+        Raises
+        ------
+        ValueError
+            If those files have changed since the model was made.
+        """
+        return {**super().describe(data), **self._origin()}
 
     def build(self, data: Dataset) -> nn.Module:  # noqa: ARG002 - the vocabulary is the model's
         """The model with its adapters, those drawn from torch's generator."""
@@ -387,7 +398,7 @@ class CausalLM(Model):
         used = resolve_precision(device, precision)
         content = [
             self.settings(),
-            _stamp(self._config),
+            self._origin(),
             self._first,
             used,
             *(tokens.tolist() for tokens in encoded.ids),
@@ -401,6 +412,17 @@ class CausalLM(Model):
     def _frozen(self, device: torch.device, precision: str) -> nn.Module:
         """The model as it was before any training, on a device."""
         return self.placed(self._load().requires_grad_(requires_grad=False), device, precision)
+
+    def _origin(self) -> dict[str, str]:
+        """Digests of what the model is made of, beyond its settings."""
+        from memowidgets.models.digests import tokenizer_digest
+        from memowidgets.models.pretrained import Pretrained
+
+        if isinstance(self._load, Pretrained):
+            return self._load.origin()
+        if isinstance(self._load, _Given):  # a digest of its weights is in its settings
+            return {"tokenizer": tokenizer_digest(self._tokenizer)}
+        return {}
 
     def _encode(self, data: Dataset) -> Encoded:
         if data not in self._encoded:
@@ -422,14 +444,6 @@ class _Scratch:
 
     def __call__(self) -> nn.Module:
         return _from_config(self._config)
-
-
-def _stamp(config: Any) -> list[str]:
-    """What changes when the weights behind a name do: a commit, or the files' sizes and times."""
-    files = sorted(Path(config.name_or_path).glob("*.safetensors"))
-    states = [(file.name, file.stat()) for file in files]
-    commit = str(getattr(config, "_commit_hash", None))
-    return [commit, *(f"{name} {s.st_size} {s.st_mtime_ns}" for name, s in states)]
 
 
 def _listed(value: Any) -> Any:

@@ -6,6 +6,7 @@ owner alone, in the folder that `cache_folder` names.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -16,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from memowidgets.files import make_private, replaced
+from memowidgets.files import make_private, replaced, write_whole
+from memowidgets.models.digests import file_digest, forget_digests
 from memowidgets.models.encoding import Encoded
 from memowidgets.models.lora import blocks_of
 
@@ -40,7 +42,9 @@ def cache_folder() -> Path:
 
 
 def clear_cache(key: str | None = None) -> None:
-    """Delete kept activations: those of one key, or all."""
+    """Delete kept activations: those of one key, or all; then remembered digests of files too."""
+    if key is None:
+        forget_digests()
     folder = cache_folder() / "prefix"
     shutil.rmtree(folder if key is None else folder / key, ignore_errors=True)
 
@@ -96,13 +100,15 @@ class Prefix:
     def ensure(self, load: Callable[[], nn.Module], first: int, device: torch.device) -> None:
         """Run the frozen blocks once, unless their output is there; written whole or not at all.
 
-        `load` gives the model on the device.
+        `load` gives the model on the device. A file that is not what was written is made again.
         """
-        if self._file.exists():
+        if self._is_whole():
             return
         make_private(self._folder)
         with replaced(self._file) as temporary:
             self._compute(load().eval(), first, device, temporary)
+        note = {"key": self._folder.name, "digest": file_digest(self._file)}
+        write_whole(self._note, json.dumps(note).encode())
 
     def batch(self, positions: NDArray[Any], device: torch.device) -> Tensor:
         """States of shape (batch, longest, width), padded on the left like the ids."""
@@ -118,9 +124,24 @@ class Prefix:
             states[row, states.shape[1] - (stop - start) :] = self._kept[start:stop]
         return torch.from_numpy(states).view(torch.bfloat16).to(device)
 
+    def _is_whole(self) -> bool:
+        """Whether the file is the one that was written here for this model and these prompts."""
+        try:
+            note = json.loads(self._note.read_text(encoding="utf-8"))
+            size = 2 * int(self._starts[-1]) * self._width
+            if self._file.stat().st_size != size:
+                return False
+            return bool(note == {"key": self._folder.name, "digest": file_digest(self._file)})
+        except (OSError, ValueError):
+            return False
+
     @property
     def _file(self) -> Path:
         return self._folder / "states.bf16"
+
+    @property
+    def _note(self) -> Path:
+        return self._folder / "states.json"
 
     def _compute(self, model: nn.Module, first: int, device: torch.device, file: Path) -> None:
         import torch

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from memowidgets.models.digests import folder_origin
 from memowidgets.network import hub_may_be_asked, without_the_hub, without_the_hub_for
 
 if TYPE_CHECKING:
@@ -48,13 +50,37 @@ class Pretrained:
         On the hub, or of a folder.
     dtype : str
         One of `DTYPES`; ``"auto"`` is what the files hold.
+    commit : str, optional
+        Of the hub's repository that its configuration was read from.
     """
 
-    def __init__(self, name: str, dtype: str) -> None:
+    def __init__(self, name: str, dtype: str, commit: str | None = None) -> None:
         self._name, self._dtype, self._local = name, dtype, not hub_may_be_asked()
+        self._commit = commit
+        self._origin: dict[str, str] | None = None
+
+    def origin(self) -> dict[str, str]:
+        """Return digests of the folder's weights and of what is beside them, or the hub's commit.
+
+        Raises
+        ------
+        ValueError
+            If the files have changed since this was asked first.
+        """
+        folder = Path(self._name)
+        found = folder_origin(folder) if folder.is_dir() else {"weights": f"commit {self._commit}"}
+        if self._origin is None:
+            self._origin = found
+        if found != self._origin:
+            raise ValueError(
+                f"the files of {self._name} have changed since this model was made of them: the "
+                "base weights differ. Restore them, or make the model and the audit again"
+            )
+        return found
 
     def __call__(self) -> nn.Module:
-        """The model, in main memory."""
+        """The model, in main memory; its files must not have changed since the last time."""
+        self.origin()
         with without_the_hub() if self._local else nullcontext():
             check_memory(self._name, self._dtype)
             return cast("nn.Module", _explained(self._name, self._load))
@@ -62,9 +88,10 @@ class Pretrained:
     def _load(self) -> Any:
         from transformers import AutoModelForCausalLM
 
+        revision = {} if self._commit is None else {"revision": self._commit}
         with _no_progress_bar():
             return AutoModelForCausalLM.from_pretrained(
-                self._name, use_safetensors=True, dtype=self._dtype, **_options()
+                self._name, use_safetensors=True, dtype=self._dtype, **revision, **_options()
             )
 
 

@@ -30,9 +30,9 @@ class Course:
 
 def read_course(run: RunDirectory) -> Course | None:
     """The course of a training outside; None where the audit trains its target itself."""
-    if not (run.path / COURSE).exists():
+    if not run.has_file(COURSE):
         return None
     try:
-        return Course(**run.read_json(COURSE))
+        return Course(**run.read_note(COURSE))
     except TypeError as error:
         raise StoreError(f"{run.path / COURSE} is broken: {error}") from None

@@ -54,7 +54,7 @@ class Recorder:
     kept_layers : collection of str
         Those of them whose hidden states are kept.
     keep : callable
-        Takes a checkpoint's name and its pass, and keeps it.
+        Takes a checkpoint's record and its pass, and keeps it.
     shown : callable
         A context that shows how far a pass is, where nobody listens yet.
 
@@ -74,7 +74,7 @@ class Recorder:
         held_out: Dataset | None,
         layers: Sequence[str],
         kept_layers: Collection[str],
-        keep: Callable[[str, Forward], None],
+        keep: Callable[[Record, Forward], None],
         shown: Callable[[Progress | None], AbstractContextManager[Progress]],
     ) -> None:
         _check_recipe(recipe)
@@ -146,12 +146,13 @@ class Recorder:
                 self._forget_from(step)
             record, seen = self._looked_at(module, step, progress)
             self._run.forget(f"forward/{record.name}", f"scores/{record.name}")
-            self._write_weights(module, record.name)
-            self._keep(record.name, seen)
+            record = replace(record, weights=self._write_weights(module, record.name))
+            self._keep(record, seen)
             place = f"checkpoints/{record.name}/record.json"
-            self._run.write_json(place, dataclasses.asdict(record))
-            course = self._course()
-            self._write(replace(course, weights={**course.weights, record.name: digest}))
+            self._run.write_note(place, dataclasses.asdict(record))
+            course, there = self._course(), {r.name for r in read_records(self._run)}
+            kept = {name: known for name, known in course.weights.items() if name in there}
+            self._write(replace(course, weights={**kept, record.name: digest}))
         return record
 
     def end(self, step: int) -> None:
@@ -200,12 +201,13 @@ class Recorder:
             )
         return replace(seen, precision=used[-1])
 
-    def _write_weights(self, module: nn.Module, name: str) -> None:
+    def _write_weights(self, module: nn.Module, name: str) -> str:
+        """Keep the trained weights, and return their digest."""
         file, weights, config = _kept_weights(module)
         if config is not None:
             self._run.write_json(f"checkpoints/{name}/adapter_config.json", config)
         arrays = {key: _array(tensor) for key, tensor in weights.items()}
-        self._run.write_tensors(f"checkpoints/{name}/{file}", arrays, {"format": "pt"})
+        return self._run.write_weights(f"checkpoints/{name}/{file}", arrays)
 
     def _forget_from(self, step: int) -> None:
         """Drop what another course of the training left at this step and after it."""
@@ -221,7 +223,7 @@ class Recorder:
         return course
 
     def _write(self, course: Course) -> None:
-        self._run.write_json(COURSE, dataclasses.asdict(course))
+        self._run.write_note(COURSE, dataclasses.asdict(course))
 
     def _check_blocks(self, module: nn.Module) -> None:
         found = self._recipe.model.layer_names(module)

@@ -32,6 +32,8 @@ class Record:
         Shares.
     precision : str or None
         Precision of the pass over the members; None in runs from before it was recorded.
+    weights : str
+        Digest of the weights; empty in runs from before it was there.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Record:
     test_loss: float | None
     test_accuracy: float | None
     precision: str | None = None
+    weights: str = ""
 
     def drop(self, first: Record) -> float:
         """How much of the median loss at step 0 is gone, a share."""

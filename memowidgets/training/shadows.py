@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import time
 import uuid
+import warnings
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.progress import Progress
-from memowidgets.store import RunDirectory, StoreError, Tensors
+from memowidgets.store import ForeignError, RunDirectory, StoreError, Tensors
 from memowidgets.training.engine.claims import Claims
 from memowidgets.training.engine.filling import Filling, Pace
 from memowidgets.training.engine.workers import Workers, default_processes, opened
 from memowidgets.training.made_in import are_rounded
 from memowidgets.training.shadow import KeptForward, ShadowJob, TrainedShadow, train_shadow
 
-__all__ = ["KeptForward", "ShadowJob", "ShadowSet", "Shadows", "TrainedShadow", "train_shadow"]
+__all__ = [
+    "KeptForward",
+    "ShadowJob",
+    "ShadowSet",
+    "Shadows",
+    "TrainedShadow",
+    "read_choice",
+    "train_shadow",
+    "write_choice",
+]
 
+_CHOICE = "shadows.json"
 _OLD_SECONDS = 600
 _LAYER = "forward.layer."
 _WHAT = "training shadow models"
@@ -79,6 +91,7 @@ class ShadowSet:
     ) -> None:
         self._run, self.key, self._config = run, key, config
         self._precision, self._rounds = precision, rounds
+        self._seen: dict[str, tuple[tuple[int, ...], bool]] = {}
         self._folder = "shadows" if key == "halves" else f"shadows/{key}"
 
     def __len__(self) -> int:
@@ -86,16 +99,34 @@ class ShadowSet:
 
     def indices(self) -> list[int]:
         """Those that are whole; a broken one is trained again by the next `fill`."""
-        names = self._run.names(self._folder)
-        return [int(name) for name in names if name.isdigit() and self._run.has(self._name(name))]
+        return [index for index in self._numbers() if not self._is_broken(index)]
 
     def state(self) -> tuple[tuple[int, ...], ...]:
         """What differs once a shadow model is there, gone, or trained again."""
-        return tuple((index, *self.state_of(index)) for index in self.indices())
+        return tuple((index, *self.state_of(index)) for index in self._numbers())
 
     def state_of(self, index: int) -> tuple[int, ...]:
         """What differs once one shadow model is trained again; empty where there is none."""
         return self._run.state(self._name(index))
+
+    def lost(self) -> list[str]:
+        """Sentences that name the shadow models that were trained and can't be used any more."""
+        numbers = self._numbers()
+        missing = [index for index in range(self._trained()) if index not in numbers]
+        faults = [self._run.why_not(self._name(i), arrays=self._needed(i)) for i in numbers]
+        gone = [f"{self._path(index)} is missing" for index in missing]
+        return [
+            f"{fault}. The shadow model is left out; run_shadows trains it again."
+            for fault in (*faults, *gone)
+            if fault is not None
+        ]
+
+    def note_trained(self, n: int) -> None:
+        """Remember that the shadow models 0 to n − 1 were trained, so that a lost one is named."""
+        kept = read_choice(self._run)
+        trained = kept.get("trained", {})
+        if trained.get(self.key, 0) < n:
+            write_choice(self._run, {**kept, "trained": {**trained, self.key: n}})
 
     def file(self, index: int) -> Tensors:
         """What one shadow model left.
@@ -105,16 +136,69 @@ class ShadowSet:
         StoreError
             If it is not there, broken, or of another configuration or precision.
         """
-        file = self._run.read_tensors(self._name(index))
-        found = file.metadata.get("config", self._config)
-        if self._config and found != self._config:
+        try:
+            file = self._run.read_tensors(self._name(index))
+        except ForeignError:
+            self._check_config(index, Tensors(self._path(index)))
+            raise
+        self._check_config(index, file)
+        self._check_place(index, file)
+        self._check_precision(index, file.metadata.get("precision", self._precision))
+        return file
+
+    def _check_config(self, index: int, file: Tensors) -> None:
+        found = file.metadata.get("config")
+        if self._config and found is not None and found != self._config:
             raise StoreError(
-                f"{self._run.path / self._name(index)}.safetensors was trained with another "
+                f"{self._path(index)} was trained with another "
                 f"model, data or configuration ({found}, here {self._config}): move it away, or "
                 "delete it and call run_shadows again"
             )
-        self._check_precision(index, file.metadata.get("precision", self._precision))
-        return file
+
+    def _check_place(self, index: int, file: Tensors) -> None:
+        """Refuse a copy of another shadow model; files of the first versions say less."""
+        wanted = {"index": str(index), "design": self.key, "config": self._config}
+        for what, value in wanted.items():
+            found = file.metadata.get(what)
+            if found is None and not self._run.is_stamped:
+                continue
+            if value and found != value:
+                raise ForeignError(
+                    f"{self._path(index)} says that its {what} is {found}, not {value}",
+                    "delete it and call run_shadows again",
+                )
+
+    def _numbers(self) -> list[int]:
+        return [int(name) for name in self._run.names(self._folder) if name.isdigit()]
+
+    def _is_broken(self, index: int) -> bool:
+        """Whether a file can't be used; one of another run is an error where it is read."""
+        name = self._name(index)
+        state = self._run.state(name)
+        if name not in self._seen or self._seen[name][0] != state:
+            try:
+                self._run.read_tensors(name).check(*self._needed(index))
+                broken = False
+            except ForeignError:
+                broken = False
+            except StoreError:
+                broken = True
+            self._seen[name] = state, broken
+        return self._seen[name][1]
+
+    def _needed(self, index: int) -> list[str]:
+        """The arrays that log-LiRA takes."""
+        try:
+            file = self._run.read_tensors(self._name(index))
+        except StoreError:
+            return []
+        return ["members", *(name for name in file if name.startswith("gap."))]
+
+    def _trained(self) -> int:
+        return int(read_choice(self._run).get("trained", {}).get(self.key, 0))
+
+    def _path(self, index: int) -> Path:
+        return self._run.path / f"{self._name(index)}.safetensors"
 
     def checkpoints(self) -> tuple[str, ...]:
         """Checkpoints at which every shadow model holds gaps."""
@@ -142,6 +226,8 @@ class ShadowSet:
                 f"the shadow models hold gaps at {', '.join(held)}, not at {checkpoint}: "
                 f"run_shadows(…, checkpoints=[{checkpoint!r}]) trains them again for it"
             )
+        for sentence in self.lost():
+            warnings.warn(sentence, UserWarning, stacklevel=3)
         files = [self.file(index) for index in indices]
         gaps = np.stack([file[f"gap.{checkpoint}"] for file in files])
         for index, file, own in zip(indices, files, gaps, strict=True):
@@ -190,7 +276,7 @@ class ShadowSet:
     def _check_precision(self, index: int, found: str) -> None:
         if self._precision and found != self._precision:
             raise StoreError(
-                f"{self._run.path / self._name(index)}.safetensors was trained in {found}, and the "
+                f"{self._path(index)} was trained in {found}, and the "
                 f"target in {self._precision}, so their logit gaps can't be compared: move it "
                 "away, or delete it and call run_shadows again"
             )
@@ -235,7 +321,7 @@ class ShadowSet:
 
     def _holds(self, index: int, job: ShadowJob) -> bool:
         """Whether a shadow model is there, whole, with all that is asked for."""
-        if not self._run.has(self._name(index)):
+        if not self._run.has(self._name(index)) or self._is_broken(index):
             return False
         file = self.file(index)
         if not set(job.checkpoints) <= _gaps_in(file):
@@ -279,6 +365,19 @@ class ShadowSet:
             for left_over in folder.glob(".unfinished-*"):
                 if now - left_over.stat().st_mtime > _OLD_SECONDS:
                     left_over.unlink()
+
+
+def read_choice(run: RunDirectory) -> dict[str, Any]:
+    """Which set of shadow models the truth comes from, and how many of each were trained."""
+    kept = run.read_note(_CHOICE) if run.has_file(_CHOICE) else {}
+    if not isinstance(kept, dict) or not isinstance(kept.get("trained", {}), dict):
+        raise StoreError(f"{run.path / _CHOICE} is broken: delete it")
+    return kept
+
+
+def write_choice(run: RunDirectory, choice: dict[str, Any]) -> None:
+    """Keep what `read_choice` gives."""
+    run.write_note(_CHOICE, choice)
 
 
 def _gaps_in(file: Tensors) -> set[str]:

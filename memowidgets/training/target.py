@@ -23,7 +23,14 @@ from memowidgets.training.seeds import derived_seed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["TargetTraining", "read_records", "record_of", "start_of"]
+__all__ = [
+    "TargetTraining",
+    "name_of",
+    "read_records",
+    "record_file",
+    "record_of",
+    "start_of",
+]
 
 _TARGET_STREAM = 3
 
@@ -43,7 +50,7 @@ def read_records(run: RunDirectory) -> list[Record]:
 
 def _record(run: RunDirectory, file: str) -> Record:
     try:
-        record = Record(**run.read_json(file))
+        record = Record(**run.read_note(file))
     except TypeError as error:
         raise StoreError(f"{run.path / file} is broken: {error}; delete its folder") from None
     if record.name != Path(file).parent.name:
@@ -119,7 +126,7 @@ class TargetTraining:
             If this training is too short to have a checkpoint there and something after it.
         """
         steps = self._recipe.settings.checkpoint_steps(len(self._design.members))
-        by_name = {_name_of(epoch): step for step, epoch in steps.items()}
+        by_name = {name_of(epoch): step for step, epoch in steps.items()}
         if last.name not in by_name or by_name[last.name] == max(steps):
             raise ValueError(
                 f"{last.name} is the end of a training on {len(self._design.members)} samples, so "
@@ -142,11 +149,11 @@ class TargetTraining:
         if run.has(resume):
             state = run.read_tensors(resume)
             return {key: np.array(state[key]) for key in state}, dict(state.metadata)
-        return state_of_weights(run.read_tensors(self._weights(name))), {}
+        return state_of_weights(self._kept_weights(run, name)), {}
 
     def _bring(self, learner: Learner, step: int, epoch: float, progress: Progress) -> None:
         """To the step of a checkpoint: by training, or by what `start_from` kept of it."""
-        start = start_of(_name_of(epoch))
+        start = start_of(name_of(epoch))
         if self._run.has(start):
             state = self._run.read_tensors(start)
             learner.resume(state, state.metadata)
@@ -155,6 +162,11 @@ class TargetTraining:
 
     def _weights(self, name: str) -> str:
         return f"checkpoints/{name}/{self._recipe.model.weights_name}"
+
+    def _kept_weights(self, run: RunDirectory, name: str) -> Tensors:
+        """The weights of a checkpoint: those that its record is of."""
+        record = _record(run, record_file(name))
+        return run.read_weights(self._weights(name), record.weights)
 
     def _learner(self) -> Learner:
         return Learner(self._recipe, self._design.members, self._seed)
@@ -173,7 +185,7 @@ class TargetTraining:
             self._recipe, settings=dataclasses.replace(settings, precision=made_in)
         )
         learner = Learner(recipe, self._design.members, self._seed)
-        learner.load_weights(self._run.read_tensors(self._weights(name)))
+        learner.load_weights(self._kept_weights(self._run, name))
         return learner
 
     def _resumed(self, records: Sequence[Record]) -> Learner:
@@ -192,7 +204,7 @@ class TargetTraining:
     def _latest_state(self, records: Sequence[Record]) -> Tensors | None:
         for record in reversed(records):
             name = f"checkpoints/{record.name}/resume"
-            if self._run.has(name):
+            if self._run.has(name, record.weights or None):
                 return self._run.read_tensors(name)
         return None
 
@@ -203,9 +215,10 @@ class TargetTraining:
         self._run.forget(f"forward/{name}", f"scores/{name}")
         for file, content in self._recipe.model.weights_config(learner.module).items():
             self._run.write_json(f"checkpoints/{name}/{file}", content)
-        self._run.write_tensors(self._weights(name), learner.weights(), {"format": "pt"})
-        self._run.write_json(f"checkpoints/{name}/record.json", dataclasses.asdict(record))
-        self._run.write_tensors(f"checkpoints/{name}/resume", *learner.state())
+        written = self._run.write_weights(self._weights(name), learner.weights())
+        record = dataclasses.replace(record, weights=written)
+        self._run.write_note(record_file(name), dataclasses.asdict(record))
+        self._run.write_tensors(f"checkpoints/{name}/resume", *learner.state(), record.weights)
         for other in self._run.place("checkpoints").glob("*/resume.safetensors"):
             if other.parent.name != name:
                 self._run.forget(f"checkpoints/{other.parent.name}/resume")
@@ -232,7 +245,7 @@ def record_of(
     train_loss, train_accuracy = train.figures(labels)
     test_loss, test_accuracy = test or (None, None)
     return Record(
-        name=_name_of(epoch),
+        name=name_of(epoch),
         epoch=epoch,
         step=step,
         median_loss=float(np.median(train.losses)),
@@ -249,7 +262,13 @@ def start_of(name: str) -> str:
     return f"start/{name}"
 
 
-def _name_of(epoch: float) -> str:
+def record_file(name: str) -> str:
+    """Where the record of a checkpoint is."""
+    return f"checkpoints/{name}/record.json"
+
+
+def name_of(epoch: float) -> str:
+    """Name of the checkpoint at an epoch."""
     return f"epoch-{epoch:g}"
 
 

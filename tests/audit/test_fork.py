@@ -15,6 +15,7 @@ from memowidgets.edits import Edit
 from memowidgets.store import StoreError
 from tests.audit.conftest import TRAINING, small_audit, small_data
 from tests.audit.test_kill import forked, same_files, wait_for
+from tests.hostile.old import written_by_format_1
 from tests.training.small import Inline
 
 
@@ -164,6 +165,44 @@ def test_a_fork_forks(stopped, tmp_path):
     second = first.fork(tmp_path / "b", data=first.data.take(range(200)))
     assert second.forked["parent"] != first.forked["parent"]
     assert set(second.members) <= set(first.members)
+
+
+def without(audit: mw.Audit, names) -> mw.data.ImageDataset:
+    return audit.data.take(np.flatnonzero(~np.isin(audit.data.ids, list(names))))
+
+
+def test_a_fork_of_a_fork_remembers_what_its_weights_have_seen(stopped, going_on, tmp_path):
+    going_on.train(stop_at_drop=0.5)
+    assert going_on.forked["seen"] == 10
+
+    def fork(name, data, start="prediction"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return going_on.fork(tmp_path / name, data=data, start=start)
+
+    same = fork("same", going_on.data)
+    assert same.forked["seen"] == 10
+    fewer = fork("fewer", without(going_on, going_on.members[:5]))
+    assert fewer.forked["seen"] == 15
+    assert set(fewer.forked) == {"parent", "start", "checkpoint", "seen"}
+    back = without(stopped, sorted(removed(stopped))[:4])  # six of the ten are there again
+    assert fork("back", back).forked["seen"] == 4
+    assert fork("scratch", going_on.data, "scratch").forked["seen"] == 0
+    again = mw.Audit.open(fewer.path, data=fewer.data, model=mw.models.ConvNet(16))
+    again.train(stop_at_drop=0.5)
+    with pytest.warns(UserWarning, match="already seen 15 samples"):
+        assert (
+            again.fork(tmp_path / "last", data=again.data, start="prediction").forked["seen"] == 15
+        )
+
+
+def test_a_fork_of_an_old_fork_counts_on(going_on, tmp_path):
+    going_on.train(stop_at_drop=0.5)
+    written_by_format_1(going_on.path)
+    old = mw.Audit.open(going_on.path, data=going_on.data, model=mw.models.ConvNet(16))
+    with pytest.warns(UserWarning, match="already seen 12 samples"):
+        fork = old.fork(tmp_path / "next", data=without(old, old.members[:2]), start="prediction")
+    assert fork.forked["seen"] == 12
 
 
 def test_new_samples_join_the_pool_but_not_the_members(stopped, tmp_path):

@@ -7,9 +7,11 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import memowidgets as mw
 from memowidgets.progress import Cancelled, Progress
@@ -17,6 +19,7 @@ from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.design import ShadowDesign, audited_samples, draw_design
 from memowidgets.training.engine import claims as claims_module
 from memowidgets.training.engine.claims import Claims
+from tests.hostile.old import written_by_format_1
 from tests.training.small import assert_same, contents, tiny_audit, trained
 
 
@@ -124,11 +127,10 @@ def test_canaries_are_judged_by_models_with_and_without_them(audit, threads):
 def test_files_of_the_first_version_are_read(audit, threads):
     audit.run_shadows(4, threads)
     known = audit.log_lira()
-    run = RunDirectory(audit.path)
+    written_by_format_1(audit.path)
     for i in range(4):  # as they were written before designs and digests
-        file = run.read_tensors(f"shadows/{i:04d}")
-        tensors = {name: np.array(file[name]) for name in file}
-        run.write_tensors(f"shadows/{i:04d}", tensors, {"seed": "0", "index": str(i)})
+        place = Path(audit.path) / f"shadows/{i:04d}.safetensors"
+        save_file(load_file(place), place, {"seed": "0", "index": str(i)})
     audit = tiny_audit(audit.path)
     assert audit.log_lira().equals(known)
     audit.run_shadows(5, threads)

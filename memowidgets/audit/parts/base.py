@@ -100,7 +100,10 @@ class AuditBase:
         ``parent`` (a digest of that run), ``start``, ``checkpoint`` (None from scratch) and
         ``seen``: how many samples its weights have learned from that were removed or changed.
         """
-        return self._manifest.get("fork")
+        fork = self._manifest.get("fork")
+        return (
+            None if fork is None else {key: value for key, value in fork.items() if key != "gone"}
+        )
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -251,6 +254,7 @@ class AuditBase:
             return made
         with self._alone(progress):
             if not made.exists:
+                scoring.warn_of(made.why_not)
                 with made.filling() as allocate:
                     self._target().forward(record.name, progress or Progress(), allocate)
             return made
@@ -258,7 +262,7 @@ class AuditBase:
     def _stored_pass(self, record: Record) -> scoring.Pass:
         """The forward pass of a checkpoint as the run directory holds it, or will."""
         made_in = precision_at(self._run, record, self._precision)
-        return scoring.Pass(self._run, record.name, made_in)
+        return scoring.Pass(self._run, record.name, made_in, record.weights)
 
     @contextmanager
     def _alone(self, progress: Progress | None) -> Iterator[None]:

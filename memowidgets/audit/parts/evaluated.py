@@ -61,6 +61,8 @@ class EvaluatedAudit(ScoredAudit):
             memorized = self._truth(truth, eta)
         both = values.index.intersection(memorized.index, sort=False)
         notes = [*self.warnings_at(checkpoint), *scores.notes]
+        if isinstance(truth, str) and truth == "log_lira":
+            notes += self._shadows.lost()
         left_out = len(self._design.members) - len(both)
         if left_out:
             notes.append(f"{left_out} members are left out: they have {lacking(truth)}")

@@ -120,7 +120,7 @@ class ScoredAudit(JudgedAudit):
         made = self._stored_pass(record)
         if not made.exists:
             return False
-        return metric not in scoring.PER_LAYER or made.stored(metric, name) is not None
+        return metric not in scoring.PER_LAYER or made.stored(metric, name, warn=False) is not None
 
     def representation(
         self, layer: str | int = "last", checkpoint: str | float = "prediction"
@@ -136,7 +136,9 @@ class ScoredAudit(JudgedAudit):
         record = self._catalogue.record(checkpoint)
         made = self._stored_pass(record)
         if not made.exists:
-            raise StoreError(f"nothing was scored at {record.name} yet: call score() there first")
+            raise StoreError(
+                made.why_not or f"nothing was scored at {record.name} yet: call score() there first"
+            )
         return made.representation(self._catalogue.layer(layer))
 
     def probabilities(self, checkpoint: str | float = "prediction") -> NDArray[np.float64]:

@@ -97,7 +97,7 @@ class TrainedAudit(AuditBase):
             self._held_out,
             self.layers,
             self._catalogue.some_layers(layers),
-            keep=lambda name, seen: scoring.Pass(self._run, name).write(seen),
+            keep=lambda record, seen: scoring.Pass.of(self._run, record).write(seen),
             shown=shown,
         )
         if stop is not None:
@@ -175,6 +175,7 @@ class TrainedAudit(AuditBase):
             self._shadows = shadowing.use_set(self._run, plan.key, self._precision)
         with shown(progress) as report:
             self._shadows.fill(n, job, processes, report, executor)
+            self._shadows.note_trained(n)
             for record in records:  # what log-LiRA needs of the target
                 self._pass(record, report)
 

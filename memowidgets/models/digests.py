@@ -1,0 +1,133 @@
+"""Digests of what a model comes from: files are read once, and again only after a change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from memowidgets.files import write_whole
+from memowidgets.stamps import digest, is_settled, state_of
+
+__all__ = ["file_digest", "folder_origin", "forget_digests", "tokenizer_digest"]
+
+_PIECE = 1 << 25  # bytes that one thread reads at a time
+_MOST_THREADS = 4
+_WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
+_RECIPE = (  # what else decides what a model answers
+    "config.json",
+    "adapter_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+    "*.model",
+)
+
+_known: dict[str, tuple[list[int], str]] = {}
+
+
+def folder_origin(folder: Path) -> dict[str, str]:
+    """Digests of a model's weights, and of its configuration and tokenizer.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be read.
+    """
+    return {"weights": _files_digest(folder, _WEIGHTS), "recipe": _files_digest(folder, _RECIPE)}
+
+
+def file_digest(file: Path) -> str:
+    """A digest of a file, remembered as long as its size, times and inode stay as they are.
+
+    It is kept in the user's cache folder too, and computed anew where that is not possible.
+    """
+    path = file.resolve()
+    found = path.stat()
+    state = list(state_of(found))
+    note = _folder() / f"{hashlib.sha256(str(path).encode()).hexdigest()[:16]}.json"
+    kept = _known.get(str(path)) or _read(note)
+    if kept is None or kept[0] != state:
+        kept = state, _content_digest(path, found.st_size)
+    if is_settled(found) and list(state_of(path.stat())) == state:
+        if _known.get(str(path)) != kept:
+            _write(note, kept)
+        _known[str(path)] = kept
+    return kept[1]
+
+
+def forget_digests() -> None:
+    """Compute every digest anew when it is asked for next."""
+    _known.clear()
+    with suppress(OSError):
+        for note in _folder().glob("*.json"):
+            note.unlink()
+
+
+def tokenizer_digest(tokenizer: Any) -> str:
+    """A digest of what a tokenizer does, but for padding and truncation, which its user sets."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return digest([type(tokenizer).__name__, sorted(tokenizer.get_vocab().items())])
+    rules = json.loads(backend.to_str())
+    return digest({**rules, "padding": None, "truncation": None})
+
+
+def _files_digest(folder: Path, patterns: Iterable[str]) -> str:
+    files = sorted({file for pattern in patterns for file in folder.glob(pattern)})
+    return digest([(file.name, file_digest(file)) for file in files])
+
+
+def _content_digest(path: Path, size: int) -> str:
+    """Of the digests of its pieces, which several threads compute."""
+    threads = min(_MOST_THREADS, os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads) as executor:
+        pieces = list(executor.map(lambda start: _piece(path, start), range(0, size, _PIECE)))
+    return digest([size, pieces])
+
+
+def _piece(path: Path, start: int) -> str:
+    found = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        file.seek(start)
+        for part in _parts(file, _PIECE):
+            found.update(part)
+    return found.hexdigest()
+
+
+def _parts(file: Any, length: int) -> Iterator[memoryview]:
+    """The next bytes of a file, in parts that stay in the processor's cache."""
+    buffer = memoryview(bytearray(1 << 18))
+    while length:
+        count = file.readinto(buffer[: min(length, len(buffer))])
+        if not count:
+            return
+        yield buffer[:count]
+        length -= count
+
+
+def _folder() -> Path:
+    from memowidgets.models.prefix import cache_folder
+
+    return cache_folder() / "digests"
+
+
+def _read(note: Path) -> tuple[list[int], str] | None:
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        kept = json.loads(note.read_text(encoding="utf-8"))
+        return list(kept["state"]), str(kept["digest"])
+    return None
+
+
+def _write(note: Path, kept: tuple[list[int], str]) -> None:
+    with suppress(OSError):  # then it is computed again
+        note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(note, json.dumps({"state": kept[0], "digest": kept[1]}).encode())

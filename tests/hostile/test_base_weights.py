@@ -1,0 +1,224 @@
+"""The base weights are part of a run's identity, of every loading, and of the kept activations."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import memowidgets as mw
+from memowidgets.audit.identity import config_digest
+from memowidgets.models import digests
+from memowidgets.models.digests import file_digest, folder_origin
+from memowidgets.models.prefix import clear_cache
+from memowidgets.models.scratch import word_tokenizer
+from memowidgets.store import StoreError
+from tests.hostile.old import written_by_format_1
+
+CPU = torch.device("cpu")
+TRAINING = mw.TrainingConfig(epochs=1, checkpoint_every=1, lr=1e-2, precision="float32")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "cache"))
+    digests._known.clear()
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def data():
+    return mw.data.make_mcqs(40, seed=1)
+
+
+@pytest.fixture
+def folder(data, tmp_path):
+    """A tiny Llama as `save_pretrained` leaves it."""
+    tokenizer = word_tokenizer(data)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        pad_token_id=0,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        LlamaForCausalLM(config).save_pretrained(tmp_path / "tiny")
+    tokenizer.save_pretrained(tmp_path / "tiny")
+    return tmp_path / "tiny"
+
+
+def change(folder, *, same_times: bool) -> None:
+    """Other weights of equal size; where asked, with the times of the old ones."""
+    file = folder / "model.safetensors"
+    before = file.stat()
+    weights = {name: tensor + 0.5 for name, tensor in load_file(file).items()}
+    save_file(weights, file, {"format": "pt"})
+    assert file.stat().st_size == before.st_size
+    if same_times:
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def pretrained(folder, layers="top:1"):
+    return mw.models.CausalLM.from_pretrained(folder, mw.models.LoRA(r=2, layers=layers))
+
+
+def made(folder, data, path):
+    return mw.Audit(
+        pretrained(folder), data, path=path, training=TRAINING, held_out=None, device="cpu"
+    )
+
+
+@pytest.mark.parametrize("same_times", [False, True])
+def test_a_run_on_other_base_weights_is_refused(folder, data, tmp_path, same_times):
+    made(folder, data, tmp_path / "run").train()
+    change(folder, same_times=same_times)
+    with pytest.raises(ValueError, match=r"holds another run: the base weights differ \(digest"):
+        made(folder, data, tmp_path / "run")
+    with pytest.raises(ValueError, match="the base weights differ"):
+        mw.Audit.open(tmp_path / "run", data=data, model=pretrained(folder))
+    with pytest.warns(UserWarning, match="the base weights differ"):
+        audit = mw.Audit.open(tmp_path / "run", data=data)
+    assert len(audit.checkpoints) == 2
+    with pytest.raises(StoreError, match="needs the model and the data"):
+        audit.run_shadows(2)
+
+
+def test_an_audit_that_is_open_trains_on_no_other_base(folder, data, tmp_path):
+    audit = made(folder, data, tmp_path / "run")
+    audit.train()
+    change(folder, same_times=True)
+    with ThreadPoolExecutor(1) as executor:
+        calls = (
+            lambda: audit.run_shadows(1, executor),
+            lambda: audit.score("psmi", checkpoint="final"),
+        )
+        for call in calls:
+            with pytest.raises(
+                ValueError, match=r"have changed since this model was made.*base weights"
+            ):
+                call()
+
+
+def test_another_configuration_or_tokenizer_is_another_run(folder, data, tmp_path):
+    made(folder, data, tmp_path / "run")
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(
+        text.replace('"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e-02')
+    )
+    assert (folder / "config.json").read_text() != text
+    with pytest.raises(ValueError, match="the configuration or the tokenizer of the base model"):
+        made(folder, data, tmp_path / "run")
+
+
+def test_a_folder_that_moved_is_the_same(folder, data, tmp_path):
+    made(folder, data, tmp_path / "run").train()
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copytree(folder, tmp_path / "elsewhere/tiny")
+    shutil.rmtree(folder)
+    made(tmp_path / "elsewhere/tiny", data, tmp_path / "run").score("loss", checkpoint="final")
+
+
+def test_a_model_in_memory_with_another_tokenizer_is_another_run(folder, data, tmp_path):
+    raw = LlamaForCausalLM.from_pretrained(folder)
+    other = mw.data.make_mcqs(40, seed=2)
+    for tokenizer, same in ((word_tokenizer(data), True), (word_tokenizer(other), False)):
+        model = mw.models.CausalLM.from_model(raw, tokenizer)
+        if same:
+            mw.Audit(model, data, path=tmp_path / "run", held_out=None, device="cpu")
+            continue
+        with pytest.raises(ValueError, match="the tokenizer differs"):
+            mw.Audit(model, data, path=tmp_path / "run", held_out=None, device="cpu")
+
+
+def states_of(folder, data):
+    feed = pretrained(folder).feeder(data, CPU)
+    return feed(np.arange(4))["states"].clone()
+
+
+def test_weights_of_equal_size_and_time_never_reuse_kept_activations(folder, data):
+    before = states_of(folder, data)
+    change(folder, same_times=True)
+    after = states_of(folder, data)
+    clear_cache()
+    assert torch.equal(after, states_of(folder, data))
+    assert not torch.equal(before, after)
+
+
+@pytest.mark.parametrize("how", ["other", "shorter", "bits"])
+def test_kept_activations_that_are_not_what_was_written_are_made_again(folder, data, cache, how):
+    clean = states_of(folder, data)
+    (file,) = cache.rglob("states.bf16")
+    content = bytearray(file.read_bytes())
+    if how == "shorter":
+        file.write_bytes(content[:-2])
+    elif how == "bits":
+        content[10] ^= 1
+        file.write_bytes(content)
+    else:
+        change(folder, same_times=True)
+        states_of(folder, data)
+        (other,) = set(cache.rglob("states.bf16")) - {file}
+        shutil.copy2(file, other)
+        assert not torch.equal(states_of(folder, data), clean)
+        return
+    assert torch.equal(states_of(folder, data), clean)
+
+
+def test_a_digest_is_computed_once_and_again_after_a_change(folder, monkeypatch):
+    read = []
+    compute = digests._content_digest
+    monkeypatch.setattr(digests, "_content_digest", lambda *a: read.append(a) or compute(*a))
+    monkeypatch.setattr(digests, "is_settled", lambda found: True)
+    file = folder / "model.safetensors"
+    first = file_digest(file)
+    assert file_digest(file) == first
+    digests._known.clear()  # another process
+    assert file_digest(file) == first
+    assert len(read) == 1
+    change(folder, same_times=True)
+    assert file_digest(file) != first
+    assert len(read) == 2
+    clear_cache()  # on demand
+    file_digest(file)
+    assert len(read) == 3
+
+
+def test_a_digest_of_a_file_that_was_just_written_is_not_trusted(folder, monkeypatch):
+    file = folder / "model.safetensors"
+    found = file.stat()
+    assert not digests.is_settled(found)
+    file_digest(file)
+    assert not digests._known
+
+
+def test_a_cache_folder_that_cannot_be_written_costs_time_alone(folder, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr(digests, "is_settled", lambda found: True)
+    assert folder_origin(folder) == folder_origin(folder)
+
+
+def test_an_old_run_opens_and_keeps_its_shadow_models(folder, data, tmp_path):
+    audit = made(folder, data, tmp_path / "run")
+    audit.train()
+    with ThreadPoolExecutor(1) as executor:
+        audit.run_shadows(4, executor)
+    known = audit.log_lira()
+    written_by_format_1(tmp_path / "run")
+    config = config_digest(json.loads((tmp_path / "run/manifest.json").read_text()))
+    for file in (tmp_path / "run/shadows").glob("*.safetensors"):  # of a model without its weights
+        save_file(load_file(file), file, {"index": str(int(file.stem)), "config": config})
+    again = made(folder, data, tmp_path / "run")
+    assert again.log_lira().equals(known)
+    assert "weights" not in again._manifest["model"]

@@ -406,7 +406,7 @@ class _Desk(_Drawn):
             "definitions",
             charts.memorization_scatter,
             [found.values.reset_index()],  # noqa: PD011 - its attribute
-            [],
+            [found.note],
             spearman=found.spearman,
         )
 

@@ -24,6 +24,8 @@ Gaps = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
 _SIZES = (4, 8, 16, 32, 64, 128, 256)
 _BAND = (0.05, 0.95)
+_FEWEST = 4  # shadow models of a subset
+_ENOUGH_TO_SPLIT = 8
 _GAMMA = 1.0  # any γ ranks alike; above 1 more samples tie at 0
 
 
@@ -39,10 +41,13 @@ class MemorizationComparison:
     spearman : DataFrame
         For each pair ``a``, ``b``: Spearman's ``rho`` with its 95 % interval ``low``, ``high``
         from a bootstrap by sample, and ``n``.
+    note : str
+        Which shadow models the two definitions of a pair are from, and what they share.
     """
 
     values: pd.DataFrame = field(repr=False)
     spearman: pd.DataFrame
+    note: str = ""
 
     def figure(self, x: str = "counterfactual", y: str = "attack_success_rate") -> alt.LayerChart:
         """Two definitions against each other (paper, Appendix C)."""
@@ -51,7 +56,8 @@ class MemorizationComparison:
         return memorization_scatter(self.values, x, y)
 
     def _repr_html_(self) -> str:
-        return str(self.spearman.to_html(float_format=lambda value: f"{value:.3f}", index=False))
+        table = self.spearman.to_html(float_format=lambda value: f"{value:.3f}", index=False)
+        return f"{table}<p>{self.note}</p>"
 
 
 def compared_definitions(
@@ -63,6 +69,8 @@ def compared_definitions(
     variance: str,
     n_bootstrap: int,
     random_state: int,
+    *,
+    pairs: bool = False,
 ) -> MemorizationComparison:
     """Every definition of these samples, and how far each pair of them ranks alike.
 
@@ -82,21 +90,48 @@ def compared_definitions(
     n_bootstrap, random_state : int
         Resamples of the samples, and their seed.
     """
-    values = pd.DataFrame(
-        {
-            "log_lira": memorization.log_lira(gaps, members, target, variance),
-            "attack_success_rate": memorization.attack_success_rate(gaps, members, variance),
-            "counterfactual": memorization.counterfactual(gaps, members),
-            "rmia": _rmia(gaps, members, target, population),
-        },
-        pd.Index(ids, name="id"),
-    ).dropna()
+
+    def by(chosen: NDArray[np.int64] | slice) -> pd.DataFrame:
+        others = None
+        if population is not None:
+            others = population[0][chosen], population[1][chosen], population[2]
+        own = gaps[chosen], members[chosen]
+        table = {
+            "log_lira": memorization.log_lira(*own, target, variance),
+            "attack_success_rate": memorization.attack_success_rate(*own, variance),
+            "counterfactual": memorization.counterfactual(*own),
+            "rmia": _rmia(*own, target, others),
+        }
+        return pd.DataFrame(table, pd.Index(ids, name="id"))
+
+    m = len(gaps)
+    values = by(slice(None)).dropna()
     if len(values) < 2:
         raise ValueError(
-            f"{len(gaps)} shadow models are too few: fewer than two samples have a value by every "
+            f"{m} shadow models are too few: fewer than two samples have a value by every "
             "definition; run more"
         )
-    return MemorizationComparison(values, _spearman(values, n_bootstrap, random_state))
+    halves = None
+    if m >= _ENOUGH_TO_SPLIT:
+        rng = np.random.default_rng(random_state)
+        size = 2 * (m // 4) if pairs else m // 2
+        halves = _common([by(half) for half in disjoint(rng, m, size, pairs=pairs)])
+    if halves is None:
+        note = f"Both definitions of a pair are from the same {m} shadow models and share their "
+        note += "noise, so ρ is too high."
+        halves = [values, values]
+    else:
+        note = f"The two definitions of a pair are from {size} shadow models each that share none."
+    note += " log-LiRA and RMIA share the target's gap."
+    return MemorizationComparison(
+        values, _spearman(halves[0], halves[1], n_bootstrap, random_state), note
+    )
+
+
+def _common(halves: list[pd.DataFrame]) -> list[pd.DataFrame] | None:
+    """The samples that have every value by both halves; None if fewer than two have."""
+    known = halves[0].notna().all(axis=1) & halves[1].notna().all(axis=1)
+    return [half[known] for half in halves] if known.sum() > 1 else None
 
 
 def curve_over_shadows(
@@ -115,53 +150,70 @@ def curve_over_shadows(
 ) -> pd.DataFrame:
     """AUC and memorised set from subsets of the shadow models, as `Audit.shadow_curve` says."""
     m = len(gaps)
-    chosen = sorted({size for size in sizes or (*_SIZES, m) if size <= m})
-    bad = [size for size in sizes or () if size < 4 or size > m]
-    if bad or not chosen:
-        raise ValueError(f"sizes must be from 4 to the {m} shadow models at hand, not {bad or m}")
-    whole = memorization.log_lira(gaps, members, target, variance)
+    most = 2 * (m // 4) if pairs else m // 2
+    chosen = sorted({size for size in sizes or (*_SIZES, most) if size <= most})
+    bad = [size for size in sizes or () if size < _FEWEST or size > most]
+    if bad or not chosen or most < _FEWEST:
+        raise ValueError(
+            f"sizes must be from {_FEWEST} to {most}, half of the {m} shadow models at hand: two "
+            "subsets that share none are compared"
+        )
+    known = int((~np.isnan(memorization.log_lira(gaps, members, target, variance))).sum())
     rng = np.random.default_rng(random_state)
 
-    def drawn(size: int) -> dict[str, float]:
-        if size == m:
-            return _against(whole, whole, scores, rows, eta)
-        picked = _picked(rng, m, size, pairs=pairs)
-        values = memorization.log_lira(gaps[picked], members[picked], target, variance)
-        return _against(values, whole, scores, rows, eta)
+    def drawn(size: int) -> list[dict[str, float]]:
+        values = [
+            memorization.log_lira(gaps[half], members[half], target, variance)
+            for half in disjoint(rng, m, size, pairs=pairs)
+        ]
+        between = _between(values[0], values[1], eta)
+        return [_alone(one, scores, rows, eta, known) | between for one in values]
 
-    records = [_summary(size, drawn, 1 if size == m else repeats) for size in chosen]
-    return pd.DataFrame(records)
-
-
-def _picked(rng: np.random.Generator, m: int, size: int, *, pairs: bool) -> NDArray[np.int64]:
-    """Shadow models of a subset; in whole pairs where they were trained so."""
-    if pairs and size % 2 == 0:
-        first = 2 * rng.choice(m // 2, size // 2, replace=False)
-        return np.sort(np.concatenate([first, first + 1]))
-    return np.sort(rng.choice(m, size, replace=False))
+    return pd.DataFrame([_summary(size, drawn, repeats) for size in chosen])
 
 
-def _against(
-    values: Floats, whole: Floats, scores: Floats, rows: NDArray[np.int64], eta: float
+def disjoint(
+    rng: np.random.Generator, m: int, size: int, *, pairs: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Two subsets of m shadow models that share none, in whole pairs where trained so."""
+    if pairs and size % 2 == 0 and 2 * size <= 2 * (m // 2):
+        first = 2 * rng.permutation(m // 2)[:size]
+        order = np.column_stack([first, first + 1]).ravel()
+    else:
+        order = rng.permutation(m)[: 2 * size]
+    return np.sort(order[:size]), np.sort(order[size:])
+
+
+def _alone(
+    values: Floats, scores: Floats, rows: NDArray[np.int64], eta: float, known: int
 ) -> dict[str, float]:
-    """One subset: AUC, how many are memorised, and how like all shadow models it ranks."""
-    both = ~np.isnan(values) & ~np.isnan(whole)
-    here, there = values[both] >= eta, whole[both] >= eta
-    union = int((here | there).sum())
+    """One subset: AUC, and how many are memorised."""
     scored = values[rows]
-    known = ~np.isnan(scored)
-    memorized = scored[known] >= eta
+    there = ~np.isnan(scored)
+    memorized = scored[there] >= eta
     one_kind = memorized.all() or not memorized.any()
+    judged = ~np.isnan(values)
     return {
-        "auc": np.nan if one_kind else evaluation.roc(scores[known], memorized).auc,
-        "memorized": float(here.sum() / max(both.sum(), 1) * (~np.isnan(whole)).sum()),
-        "agreement": float((here & there).sum() / union) if union else 1.0,
-        "rho": _rho(rankdata(values[both]), rankdata(whole[both])),
+        "auc": np.nan if one_kind else evaluation.roc(scores[there], memorized).auc,
+        "memorized": float((values[judged] >= eta).sum() / max(judged.sum(), 1) * known),
     }
 
 
-def _summary(size: int, drawn: Callable[[int], dict[str, float]], repeats: int) -> dict[str, float]:
-    table = pd.DataFrame([drawn(size) for _ in range(repeats)])
+def _between(one: Floats, other: Floats, eta: float) -> dict[str, float]:
+    """How far two subsets agree on who is memorised, and how alike they rank."""
+    both = ~np.isnan(one) & ~np.isnan(other)
+    here, there = one[both] >= eta, other[both] >= eta
+    union = int((here | there).sum())
+    return {
+        "agreement": float((here & there).sum() / union) if union else np.nan,
+        "rho": _rho(rankdata(one[both]), rankdata(other[both])),
+    }
+
+
+def _summary(
+    size: int, drawn: Callable[[int], list[dict[str, float]]], repeats: int
+) -> dict[str, float]:
+    table = pd.DataFrame([subset for _ in range(repeats) for subset in drawn(size)])
     summary: dict[str, float] = {"n_shadows": size}
     for name in table:
         low, high = table[name].quantile(list(_BAND))
@@ -188,18 +240,28 @@ def _rmia(
     return found[: len(target)]
 
 
-def _spearman(values: pd.DataFrame, n_bootstrap: int, random_state: int) -> pd.DataFrame:
-    table = values.to_numpy()
+def _spearman(
+    one: pd.DataFrame, other: pd.DataFrame, n_bootstrap: int, random_state: int
+) -> pd.DataFrame:
+    """Each definition by one half of the shadow models against another by the other half.
+
+    ρ is the mean of both ways round.
+    """
+    values = one
+    tables = one.to_numpy(), other.to_numpy()
+    table, width = tables[0], one.shape[1]
     rng = np.random.default_rng(random_state)
-    ranks = rankdata(table, axis=0)
+
+    def between(rows: NDArray[np.int64]) -> Floats:
+        ranks = [rankdata(half[rows], axis=0) for half in tables]
+        block = _correlations(np.hstack(ranks))[:width, width:]
+        return np.asarray((block + block.T) / 2)
+
     resampled = np.array(
-        [
-            _correlations(rankdata(table[rng.integers(len(table), size=len(table))], axis=0))
-            for _ in range(n_bootstrap)
-        ]
+        [between(rng.integers(len(table), size=len(table))) for _ in range(n_bootstrap)]
     )
     low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
-    whole = _correlations(ranks)
+    whole = between(np.arange(len(table)))
     pairs = combinations(range(table.shape[1]), 2)
     return pd.DataFrame(
         [

@@ -419,7 +419,7 @@ class _Desk(_Drawn):
             "definitions",
             charts.memorization_scatter,
             [values.reset_index()],
-            notes,
+            [*notes, found.note],
             spearman=spearman,
         )
 

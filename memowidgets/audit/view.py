@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from memowidgets.audit import scoring
 from memowidgets.audit.details import Details
+from memowidgets.audit.parts.evaluated import SHARED_NOISE
 from memowidgets.data import Dataset
 from memowidgets.progress import Progress
 from memowidgets.visible import visible
@@ -89,6 +90,7 @@ class AuditView:
         audit = self._audit
         scores = audit.raw_scores(score, layer, checkpoint, progress)
         probabilities = self._probabilities(checkpoint)
+        shared = (SHARED_NOISE,) if score == "baseline" else ()
         return ScoreView(
             title=self._title(score, layer, checkpoint),
             scores=scores.mu,
@@ -97,7 +99,7 @@ class AuditView:
             errors=scores.errors,
             log_lira=self._log_lira(scores.rows),
             probabilities=None if probabilities is None else probabilities[scores.rows],
-            warnings=(*audit.warnings_at(checkpoint), *audit._notes_on_chance(_ETA)),  # noqa: SLF001
+            warnings=(*shared, *audit.warnings_at(checkpoint), *audit._notes_on_chance(_ETA)),  # noqa: SLF001
         )
 
     def revision(self) -> frozenset[tuple[str, int]]:

@@ -14,6 +14,11 @@ from memowidgets.audit.parts.scored import ScoredAudit
 
 __all__ = ["EvaluatedAudit", "check_both_kinds", "lacking", "positives"]
 
+SHARED_NOISE = (
+    "baseline and truth are from the same shadow models and share their noise: the baseline's AUC "
+    "is too high"
+)
+
 
 class EvaluatedAudit(ScoredAudit):
     """Knows who was found."""
@@ -61,8 +66,10 @@ class EvaluatedAudit(ScoredAudit):
             memorized = self._truth(truth, eta)
         both = values.index.intersection(memorized.index, sort=False)
         notes = [*self.warnings_at(checkpoint), *scores.notes]
-        if isinstance(truth, str) and truth == "log_lira":
+        if is_log_lira(truth):
             notes += self._shadows.lost()
+        if metric == "baseline" and is_log_lira(truth):
+            notes.append(SHARED_NOISE)
         left_out = len(self._design.members) - len(both)
         if left_out:
             notes.append(f"{left_out} members are left out: they have {lacking(truth)}")
@@ -146,10 +153,11 @@ class EvaluatedAudit(ScoredAudit):
         variance : {"shrunk", "per-sample", "global"}
             Of log-LiRA.
         sizes : sequence of int, optional
-            Numbers of shadow models; 4, 8, 16, … and all by default.
+            Numbers of shadow models, from 4 to half of those at hand; by default 4, 8, 16, … and
+            half of them.
         repeats : int
-            Random subsets of each size, drawn without replacement; those of nearly all overlap,
-            so that their band is too narrow.
+            Random draws of two disjoint subsets of each size; paired designs are drawn in whole
+            pairs. Draws overlap each other, so the band of the larger sizes is too narrow.
         random_state : int
             Seed.
 
@@ -158,9 +166,16 @@ class EvaluatedAudit(ScoredAudit):
         DataFrame
             A row for each ``n_shadows``: the ``auc`` of the score, how many members are
             ``memorized`` (with few models some have no log-LiRA: the share among those that do,
-            of all who do by all shadow models), their ``agreement`` with those by all shadow
-            models (the share of both sets that is in each) and Spearman's ``rho`` with log-LiRA
-            by all of them; each with ``_low`` and ``_high``, between which 90 % of the subsets lie.
+            of all who do by all shadow models), the ``agreement`` of two subsets that share no
+            shadow model (of the members that either finds memorised, the share that both find)
+            and Spearman's ``rho`` between their log-LiRA; each with ``_low`` and ``_high``, between
+            which 90 % of the draws lie. A subset is never compared with a set that contains it,
+            which would flatter it.
+
+        Raises
+        ------
+        ValueError
+            If a size is above half of the shadow models, or there are fewer than 8.
         """
         from memowidgets.audit.comparing import curve_over_shadows
 

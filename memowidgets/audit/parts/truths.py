@@ -142,7 +142,10 @@ class JudgedAudit(TrainedAudit):
         -------
         MemorizationComparison
             ``spearman``: ρ with its interval for each pair; ``values``: each member's
-            memorisation by each definition; ``figure()``: the picture.
+            memorisation by each definition, from all shadow models; ``figure()``: the picture;
+            ``note``: what the two definitions of a pair share. From 8 shadow models on, ρ is
+            between two disjoint halves of them, because definitions from the same models share
+            their noise and agree too well.
         """
         from memowidgets.audit.comparing import compared_definitions
 
@@ -150,7 +153,15 @@ class JudgedAudit(TrainedAudit):
         _, members, gaps, _ = self.member_gaps(record.name)
         target, others = self._target_gaps(record), self._others(record)
         return compared_definitions(
-            self.members, gaps, members, target, others, variance, n_bootstrap, random_state
+            self.members,
+            gaps,
+            members,
+            target,
+            others,
+            variance,
+            n_bootstrap,
+            random_state,
+            pairs=self._shadows.key != "halves",
         )
 
     def _computed_log_lira(

@@ -81,14 +81,15 @@ def _needs_browser(item: pytest.Item) -> bool:
     return "chromium" in getattr(item, "fixturenames", ())
 
 
-def _place(item: pytest.Item, in_browser: set[str]) -> tuple[bool, int, str]:
+def _place(item: pytest.Item, in_browser: set[str]) -> tuple[bool, bool, int, str]:
     """Browser tests come last: Playwright keeps an event loop running that others trip over.
 
     Those that want the same notebook follow each other: it is open already.
     """
+    browser = _needs_browser(item)
     place = [i for i, name in enumerate(LONGEST) if f"{name}.py" in item.nodeid]
-    wanted = ",".join(sorted(item.fixturenames)) if _needs_browser(item) else ""
-    return _file(item) in in_browser, min(place, default=len(LONGEST)), wanted
+    wanted = ",".join(sorted(item.fixturenames)) if browser else ""
+    return _file(item) in in_browser, browser, min(place, default=len(LONGEST)), wanted
 
 
 def _open_widgets() -> set[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -50,17 +49,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--screenshots",
-        nargs="?",
-        const=".screenshots",
-        metavar="FOLDER",
-        help="take browser tests' pictures of the widgets (in .screenshots, if no folder is named)",
+        action="store_true",
+        help="take browser tests' pictures, in $MEMOWIDGETS_SCREENSHOTS or .screenshots",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tell the browser tests where pictures go."""
-    if folder := config.getoption("--screenshots"):
-        os.environ["MEMOWIDGETS_SCREENSHOTS"] = str(Path(folder).absolute())
+    if config.getoption("--screenshots"):
+        os.environ.setdefault("MEMOWIDGETS_SCREENSHOTS", str(config.rootpath / ".screenshots"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -34,7 +34,7 @@ lint: $(STAMP) ## style, types and the order of the rooms
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint ## every check: lint, types of Python and JavaScript, tests, notebooks, widgets in a real browser
+test: lint ## every check: lint, types of Python and JavaScript, tests, notebooks, widgets in a real browser; TEST_ARGS=--slow adds the slowest
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder $(TEST_ARGS)
 
 docs: $(STAMP) ## build the site into build/docs; a warning or a broken link fails

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -55,17 +54,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--screenshots",
-        nargs="?",
-        const=".screenshots",
-        metavar="FOLDER",
-        help="take browser tests' pictures of the widgets (in .screenshots, if no folder is named)",
+        action="store_true",
+        help="take browser tests' pictures, in $MEMOWIDGETS_SCREENSHOTS or .screenshots",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tell the browser tests where pictures go."""
-    if folder := config.getoption("--screenshots"):
-        os.environ["MEMOWIDGETS_SCREENSHOTS"] = str(Path(folder).absolute())
+    if config.getoption("--screenshots"):
+        os.environ.setdefault("MEMOWIDGETS_SCREENSHOTS", str(config.rootpath / ".screenshots"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -86,14 +83,15 @@ def _needs_browser(item: pytest.Item) -> bool:
     return "chromium" in getattr(item, "fixturenames", ())
 
 
-def _place(item: pytest.Item, in_browser: set[str]) -> tuple[bool, int, str]:
+def _place(item: pytest.Item, in_browser: set[str]) -> tuple[bool, bool, int, str]:
     """Browser tests come last: Playwright keeps an event loop running that others trip over.
 
     Those that want the same notebook follow each other: it is open already.
     """
+    browser = _needs_browser(item)
     place = [i for i, name in enumerate(LONGEST) if f"{name}.py" in item.nodeid]
-    wanted = ",".join(sorted(item.fixturenames)) if _needs_browser(item) else ""
-    return _file(item) in in_browser, min(place, default=len(LONGEST)), wanted
+    wanted = ",".join(sorted(item.fixturenames)) if browser else ""
+    return _file(item) in in_browser, browser, min(place, default=len(LONGEST)), wanted
 
 
 def _open_widgets() -> set[str]:

@@ -23,8 +23,9 @@ one with the same cells is run again, in the same kernel. After a failure, or wh
 window or a kernel of another kind, there is a new window.
 
 With ``--screenshots``, `WatchedPage.screenshots` writes ``NAME-1400-light.png`` and its three
-sisters (600 pixels, dark) to ``.screenshots/``, or to the folder that is named; without, it does
-nothing. Tests are skipped with a reason where Chromium is missing; in CI that is a failure.
+sisters (600 pixels, dark) to ``$MEMOWIDGETS_SCREENSHOTS``, or to ``.screenshots/`` in the checkout;
+without, it does nothing. Tests are skipped with a reason where Chromium is missing; in CI that is
+a failure.
 """
 
 from __future__ import annotations

@@ -50,13 +50,14 @@ def test_a_widget_is_shown_and_answers(notebook_page, monkeypatch, tmp_path):
     assert notebook.screenshots("not-asked-for") == []
 
 
-@pytest.mark.parametrize("then", ["again", "other"])
+@pytest.mark.parametrize("then", ["first", "again", "other"])
 def test_the_next_notebook_begins_afresh(notebook_page, then):
     """In the window of the last one: run again with the same cells, in a new kernel with others."""
-    notebook = notebook_page([COUNTER] if then == "again" else ["counter = None"])
-    assert notebook.page.locator("button.counter").count() == (then == "again")
+    same = then != "other"
+    notebook = notebook_page([COUNTER] if same else ["counter = None"])
+    assert notebook.page.locator("button.counter").count() == same
     assert len(notebook.lab.api("kernels")) == 1
-    if then == "again":
+    if same:
         assert notebook.python("counter.count") == 0
         notebook.page.locator("button.counter").click()
         notebook.eventually("counter.count", 1)

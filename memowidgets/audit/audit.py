@@ -14,6 +14,7 @@ from memowidgets.audit import identity, scoring
 from memowidgets.audit.console import shown
 from memowidgets.audit.decisions import kept, true_labels
 from memowidgets.audit.parts.evaluated import EvaluatedAudit
+from memowidgets.audit.shapes import read_manifest
 from memowidgets.audit.summary import summary_html
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
@@ -163,8 +164,8 @@ class Audit(EvaluatedAudit):
         device: str = "auto",
     ) -> Self:
         """As `open`, for a run directory that is open already."""
-        manifest = run.read_manifest()
-        design = identity.read_design(run)
+        manifest = read_manifest(run)
+        design = identity.read_design(run, len(manifest["ids"]))
         found, made = identity.reopened(run, manifest, design, data, model, held_out)
         if found is not None:
             share = Settings.read(manifest["training"]).label_noise

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from memowidgets.store import RunDirectory
+from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.recorder import read_course
 from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.target import read_records
-from memowidgets.visible import listed, quoted
+from memowidgets.visible import listed, quoted, visible
 
 __all__ = ["Catalogue"]
 
@@ -50,7 +50,10 @@ class Catalogue:
         if not (self._run.path / _RHO).exists():
             return StopRule()
         kept = self._run.read_json(_RHO)
-        return StopRule(**kept) if isinstance(kept, dict) else StopRule(float(kept))
+        try:
+            return StopRule(**kept) if isinstance(kept, dict) else StopRule(float(kept))
+        except (ValueError, TypeError) as error:
+            raise StoreError(f"{self._run.path / _RHO} is broken: {error}") from None
 
     @stop.setter
     def stop(self, rule: StopRule) -> None:
@@ -97,7 +100,7 @@ class Catalogue:
                 return record
         names = listed(record.name for record in records) or "none yet: call train() first"
         raise ValueError(
-            f"unknown checkpoint {quoted(checkpoint)}; valid: prediction, final, an epoch, or a "
+            f"unknown checkpoint {_named(checkpoint)}; valid: prediction, final, an epoch, or a "
             "name "
             f"of {names}"
         )
@@ -127,7 +130,7 @@ class Catalogue:
         if numbered and not names[0].isdigit() and 1 <= int(layer) <= len(names):
             return names[int(layer) - 1]
         raise ValueError(
-            f"unknown layer {quoted(layer)}; valid: last, 1 to {len(names)}, or a name of "
+            f"unknown layer {_named(layer)}; valid: last, 1 to {len(names)}, or a name of "
             f"{listed(names)}"
         )
 
@@ -138,6 +141,11 @@ class Catalogue:
         if isinstance(layers, str | int | np.integer):
             return [self.layer(layers)]
         return [self.layer(layer) for layer in layers]
+
+
+def _named(value: object) -> str:
+    """A name in quotation marks, a number without."""
+    return quoted(value) if isinstance(value, str) else visible(repr(value), 40)
 
 
 def _is_epoch(checkpoint: str | float, epoch: float) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from memowidgets.audit.catalogue import Catalogue
+from memowidgets.audit.shapes import read_manifest
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.memorization import log_lira
 from memowidgets.metrics import logit_gap
@@ -51,7 +52,7 @@ def forked(parent: Audit, path: str | os.PathLike[str], data: Dataset, start: st
     run = RunDirectory(path)
     fresh = run.is_empty
     if not fresh:
-        identity.check_same(run.read_manifest(), manifest, str(run.path))
+        identity.check_same(read_manifest(run), manifest, str(run.path))
     if fresh:  # the manifest comes last: what was killed before it begins again
         Catalogue(run, manifest, len(design.members)).stop = parent._catalogue.stop  # noqa: SLF001
     if chosen is not None and (fresh or not run.has(start_of(chosen.name))):

@@ -15,6 +15,7 @@ import numpy as np
 
 from memowidgets import data as data_room
 from memowidgets.audit.origin import Origin, PathLike
+from memowidgets.audit.shapes import checked_design, read_manifest
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.models import CausalLM, ConvNet, LoRA, Model, WideResNet
 from memowidgets.network import without_the_hub
@@ -144,7 +145,7 @@ def settle(
         run.write_manifest(manifest)  # first: another process may make the same run now
         write_design(run, trained_on, design)
         return
-    check_same(run.read_manifest(), manifest, str(run.path))
+    check_same(read_manifest(run), manifest, str(run.path))
     if not run.has("design"):
         write_design(run, trained_on, design)
 
@@ -163,9 +164,16 @@ def write_design(run: RunDirectory, data: Dataset, design: Design) -> None:
     run.write_tensors("design", tensors | ({} if canaries is None else {"canaries": canaries}))
 
 
-def read_design(run: RunDirectory) -> Design:
-    """Who is a member, as `write_design` kept it."""
-    kept = {name: np.array(array) for name, array in run.read_tensors("design").items()}
+def read_design(run: RunDirectory, n: int | None = None) -> Design:
+    """Who is a member among n samples, as `write_design` kept it.
+
+    Raises
+    ------
+    StoreError
+        If the file is no design of so many samples.
+    """
+    read = {name: np.array(array) for name, array in run.read_tensors("design").items()}
+    kept = checked_design(read, str(run.path / "design.safetensors"), n)
     return Design(
         kept["pool"],
         kept["members"],

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.catalogue import Catalogue
 from memowidgets.audit.identity import config_digest
+from memowidgets.audit.shapes import read_manifest
 from memowidgets.data import Dataset
-from memowidgets.store import RunDirectory
+from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.design import Design, ShadowDesign, audited_samples
 from memowidgets.training.learner import Recipe
 from memowidgets.training.shadows import KeptForward, ShadowJob, ShadowSet
@@ -99,7 +100,7 @@ def make_job(
         {record.name: record.step for record in records},
         known,
         plan,
-        config_digest(run.read_manifest()),
+        config_digest(read_manifest(run)),
         _forward(catalogue, keep_forward),
     )
 
@@ -107,8 +108,11 @@ def make_job(
 def current_set(run: RunDirectory) -> ShadowSet:
     """The set of shadow models that `use_set` chose last; random halves where it never did."""
     kept = (run.path / _CHOICE).exists()
-    key = str(run.read_json(_CHOICE)["key"]) if kept else "halves"
-    return ShadowSet(run, key, config_digest(run.read_manifest()))
+    chosen = run.read_json(_CHOICE) if kept else {"key": "halves"}
+    key = chosen.get("key") if isinstance(chosen, dict) else None
+    if not isinstance(key, str):
+        raise StoreError(f"{run.path / _CHOICE} is broken: it names no set of shadow models")
+    return ShadowSet(run, key, config_digest(read_manifest(run)))
 
 
 def use_set(run: RunDirectory, key: str) -> ShadowSet:
@@ -118,12 +122,12 @@ def use_set(run: RunDirectory, key: str) -> ShadowSet:
     """
     if key != current_set(run).key and not run.read_only:
         run.write_json(_CHOICE, {"key": key})
-    return ShadowSet(run, key, config_digest(run.read_manifest()))
+    return ShadowSet(run, key, config_digest(read_manifest(run)))
 
 
 def shadow_sets(run: RunDirectory) -> dict[str, ShadowSet]:
     """Sets with at least one shadow model, by key."""
-    digest = config_digest(run.read_manifest())
+    digest = config_digest(read_manifest(run))
     folders = sorted(p.name for p in run.place("shadows").glob("*") if p.is_dir())
     found = {key: ShadowSet(run, key, digest) for key in ("halves", *folders)}
     return {key: kept for key, kept in found.items() if len(kept)}

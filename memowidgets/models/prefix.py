@@ -98,7 +98,7 @@ class Prefix:
 
         `load` gives the model on the device.
         """
-        if self._file.exists():
+        if self._is_whole():
             return
         make_private(self._folder)
         with replaced(self._file) as temporary:
@@ -117,6 +117,13 @@ class Prefix:
             start, stop = self._starts[position], self._starts[position + 1]
             states[row, states.shape[1] - (stop - start) :] = self._kept[start:stop]
         return torch.from_numpy(states).view(torch.bfloat16).to(device)
+
+    def _is_whole(self) -> bool:
+        """Whether the file is there with as many numbers as the prompts have."""
+        try:
+            return self._file.stat().st_size == int(self._starts[-1]) * self._width * 2
+        except OSError:
+            return False
 
     @property
     def _file(self) -> Path:

@@ -46,6 +46,8 @@ _STAMPED = 2
 MANIFEST = "manifest.json"
 _PARTS = ("design.safetensors", "checkpoints", "forward", "scores", "shadows")
 _OLD_SECONDS = 3600
+_LARGEST_JSON = 2**30  # bytes; the manifest of a million samples takes a twentieth of it
+_LARGEST_HEADER = 10**8  # bytes; as the format says
 _DTYPES = {
     "BOOL": "?",
     "U8": "u1",
@@ -103,6 +105,12 @@ class ForeignError(_UnusableError):
     """A file of a run directory that is not what its place says."""
 
 
+class MissingError(BrokenError, KeyError):
+    """A file lacks an array that it should hold."""
+
+    __str__ = Exception.__str__  # a KeyError's puts quotation marks around it
+
+
 class Tensors(Mapping[str, NDArray[Any]]):
     """The arrays of one safetensors file, memory-mapped: nothing is read before it is used.
 
@@ -129,6 +137,8 @@ class Tensors(Mapping[str, NDArray[Any]]):
         self._entries: dict[str, dict[str, Any]] = header
 
     def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self._entries:
+            raise MissingError(f"{self._path} lacks {quoted(name)}")
         entry = self._entries[name]
         dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"])
         offset = self._start + entry["data_offsets"][0]
@@ -151,8 +161,6 @@ class Tensors(Mapping[str, NDArray[Any]]):
             If one differs, or is not there.
         """
         for name in names:
-            if name not in self:
-                raise BrokenError(f"{self._path} lacks {name!r}")
             self[name]
 
     def content(self) -> str:
@@ -183,6 +191,9 @@ class Tensors(Mapping[str, NDArray[Any]]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
 
 
 _digests: dict[tuple[str, tuple[int, ...], str], str] = {}  # of arrays of files in a state
@@ -314,6 +325,8 @@ class RunDirectory:
         manifest = self._json(self._inside(MANIFEST))
         if not isinstance(manifest, dict) or "format" not in manifest:
             raise StoreError(f"{self.path / MANIFEST} is not the manifest of a run")
+        if not isinstance(manifest["format"], int):
+            raise StoreError(f"{self.path / MANIFEST} is broken: its format is no number")
         if manifest["format"] > FORMAT:
             raise StoreError(
                 f"{self.path} was written in format {manifest['format']}; this version of "
@@ -392,11 +405,15 @@ class RunDirectory:
 
     def _json(self, path: Path) -> Any:
         try:
+            if path.stat().st_size > _LARGEST_JSON:
+                raise StoreError(f"{path} is broken: it has {path.stat().st_size} bytes")
             return json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             name = path.relative_to(self.path)
             raise StoreError(f"{self.path} is not a run directory: it has no {name}") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        except RecursionError:
+            raise StoreError(f"{path} is broken: it is nested too deep") from None
+        except ValueError as error:  # no JSON, no UTF-8, or a number of too many digits
             raise StoreError(f"{path} is broken: {error}") from None
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from None
@@ -604,7 +621,7 @@ class RunDirectory:
             return Tensors(path)
         except FileNotFoundError:
             raise StoreError(f"{path} is not there") from None
-        except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
+        except (OSError, ValueError, LookupError, TypeError, RecursionError, struct.error) as error:
             raise BrokenError(f"{path} is broken ({error})") from None
 
     def _why_foreign(self, name: str, stamp: Stamp | None, of: str | None) -> str | None:
@@ -613,7 +630,7 @@ class RunDirectory:
         if stamp is None:
             return "does not say what it is, as every file of this run does" if stamped else None
         if stamp.name != self._full_name(name):
-            return f"was written as {stamp.name} and belongs there"
+            return f"was written as {quoted(stamp.name)} and belongs there"
         if run and stamp.run != run:
             return "belongs to another run"
         if of is not None and stamp.of != of:
@@ -741,15 +758,32 @@ def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:
         if len(start) < 8:
             raise ValueError("it is too short")
         (length,) = struct.unpack("<Q", start)
-        if length > size:
+        if length > min(size, _LARGEST_HEADER):
             raise ValueError("its header is broken")
         header = json.loads(file.read(length))
     if not isinstance(header, dict):
         raise ValueError("its header is broken")  # noqa: TRY004 - of the file, not of a caller
-    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
-    if 8 + length + max(ends, default=0) > size:
-        raise ValueError("it ends before its data do")
+    for name, entry in header.items():
+        if name != "__metadata__":
+            _check_entry(name, entry, size - 8 - length)
+    metadata = header.get("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise ValueError("its header is broken")
     return header, 8 + length, state
+
+
+def _check_entry(name: str, entry: Any, room: int) -> None:
+    """Refuse an array whose numbers are not all in the file, or whose shape is another."""
+    start, end = entry["data_offsets"]
+    numbers = [*entry["shape"], start, end]
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise ValueError(f"the shape of {quoted(name)} is broken")
+    if end > room:
+        raise ValueError("it ends before its data do")
+    if entry["dtype"] not in _DTYPES:
+        raise ValueError(f"the numbers of {quoted(name)} are of no known kind")
+    if math.prod(entry["shape"]) * np.dtype(_DTYPES[entry["dtype"]]).itemsize != end - start:
+        raise ValueError(f"{quoted(name)} has more or fewer numbers than its shape says")
 
 
 @contextmanager

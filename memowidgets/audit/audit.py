@@ -15,6 +15,7 @@ from memowidgets.audit.console import shown
 from memowidgets.audit.decisions import kept, true_labels
 from memowidgets.audit.parts.base import device_of
 from memowidgets.audit.parts.evaluated import EvaluatedAudit
+from memowidgets.audit.shapes import read_manifest
 from memowidgets.audit.summary import summary_html
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
@@ -177,7 +178,7 @@ class Audit(EvaluatedAudit):
         device: str = "auto",
     ) -> Self:
         """As `open`, for a run directory that is open already."""
-        manifest = run.read_manifest()
+        manifest = read_manifest(run)
         run.hold(manifest)
         design = identity.read_design(run, manifest)
         found, made = identity.reopened(run, manifest, design, data, model, held_out)

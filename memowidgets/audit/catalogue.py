@@ -15,7 +15,7 @@ from memowidgets.training.config import Settings
 from memowidgets.training.recorder import read_course
 from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.target import name_of, read_records, record_file
-from memowidgets.visible import listed, quoted
+from memowidgets.visible import listed, quoted, visible
 
 __all__ = ["Catalogue"]
 
@@ -141,7 +141,7 @@ class Catalogue:
                 return record
         names = listed(record.name for record in records) or "none yet: call train() first"
         raise ValueError(
-            f"unknown checkpoint {quoted(checkpoint)}; valid: prediction, final, an epoch, or a "
+            f"unknown checkpoint {_named(checkpoint)}; valid: prediction, final, an epoch, or a "
             "name "
             f"of {names}"
         )
@@ -171,7 +171,7 @@ class Catalogue:
         if numbered and not names[0].isdigit() and 1 <= int(layer) <= len(names):
             return names[int(layer) - 1]
         raise ValueError(
-            f"unknown layer {quoted(layer)}; valid: last, 1 to {len(names)}, or a name of "
+            f"unknown layer {_named(layer)}; valid: last, 1 to {len(names)}, or a name of "
             f"{listed(names)}"
         )
 
@@ -182,6 +182,11 @@ class Catalogue:
         if isinstance(layers, str | int | np.integer):
             return [self.layer(layers)]
         return [self.layer(layer) for layer in layers]
+
+
+def _named(value: object) -> str:
+    """A name in quotation marks, a number without."""
+    return quoted(value) if isinstance(value, str) else visible(repr(value), 40)
 
 
 def _is_epoch(checkpoint: str | float, epoch: float) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from memowidgets.audit.catalogue import Catalogue
+from memowidgets.audit.shapes import read_manifest
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.memorization import log_lira
 from memowidgets.metrics import logit_gap
@@ -55,7 +56,7 @@ def forked(parent: Audit, path: str | os.PathLike[str], data: Dataset, start: st
     }
     run = RunDirectory(path)
     fresh = run.is_empty
-    run.hold(manifest if fresh else run.read_manifest())
+    run.hold(manifest if fresh else read_manifest(run))
     manifest = identity.continued(run, manifest, recipe.device)
     if fresh:  # the manifest comes last: what was killed before it begins again
         Catalogue(run, manifest, len(design.members)).stop = parent._catalogue.stop  # noqa: SLF001

@@ -18,6 +18,7 @@ from memowidgets import data as data_room
 from memowidgets.audit.catalogue import Catalogue
 from memowidgets.audit.origin import Origin, PathLike
 from memowidgets.audit.precisions import settled_precision
+from memowidgets.audit.shapes import checked_design, read_manifest
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.models import CausalLM, ConvNet, LoRA, Model, WideResNet
 from memowidgets.network import without_the_hub
@@ -150,7 +151,7 @@ def continued(run: RunDirectory, manifest: Mapping[str, Any], device: str) -> di
     """
     if run.is_empty:
         return dict(manifest)
-    stored = run.read_manifest()
+    stored = read_manifest(run)
     known = {**stored, "precision": settled_precision(run, stored, device)}
     check_same(known, manifest, str(run.path))
     others = {key: value for key, value in manifest.items() if key not in _SETTLED}
@@ -172,7 +173,7 @@ def settle(
     if run.is_empty:
         kept = Stamp("", arrays=_digests(_design_arrays(trained_on, design))).content
         run.write_manifest({**manifest, "design": kept})  # first: another process may make it now
-    stored = run.read_manifest()
+    stored = read_manifest(run)
     check_same(stored, manifest, str(run.path))
     run.hold(stored)
     catalogue = Catalogue(run, stored, len(design.members))
@@ -235,14 +236,14 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
     StoreError
         If it is not the design of this manifest.
     """
-    file = run.read_tensors("design")
-    kept = {name: np.array(array) for name, array in file.items()}
+    path, file = run.path / "design.safetensors", run.read_tensors("design")
+    read = {name: np.array(array) for name, array in file.items()}
+    kept = checked_design(read, str(path), len(manifest["ids"]))
     wrong = _design_differences(manifest, file, kept)
     if wrong:
         raise StoreError(
-            f"{run.path / 'design.safetensors'} is not the design of this run: its "
-            f"{', '.join(wrong)} differ from the manifest's. Restore it, or make the audit again "
-            "with mw.Audit(model, data, path=…)"
+            f"{path} is not the design of this run: its {', '.join(wrong)} differ from the "
+            "manifest's. Restore it, or make the audit again with mw.Audit(model, data, path=…)"
         )
     return Design(
         kept["pool"],

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.audit.audit import Audit
+from memowidgets.audit.shapes import read_manifest
 from memowidgets.data import Dataset
 from memowidgets.files import make_private
 from memowidgets.store import RunDirectory, StoreError, Tensors
@@ -63,7 +64,7 @@ def open_recorded(name: str, data: Dataset | None = None) -> Audit:
 def open_recording(folder: Path, data: Dataset | None = None) -> Audit:
     """An audit that `export` wrote."""
     run = RunDirectory.existing(folder, read_only=True)
-    chosen = None if data is None else _selected(run.read_manifest(), data)
+    chosen = None if data is None else _selected(read_manifest(run), data)
     return Audit.from_run(run, data=chosen)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from memowidgets.audit.catalogue import Catalogue
 from memowidgets.audit.identity import config_digest
 from memowidgets.audit.precisions import rounds_logits
+from memowidgets.audit.shapes import read_manifest
 from memowidgets.data import Dataset
 from memowidgets.store import RunDirectory
 from memowidgets.training.design import Design, ShadowDesign, audited_samples
@@ -106,7 +107,7 @@ def make_job(
         {record.name: record.step for record in records},
         known,
         plan,
-        config_digest(run.read_manifest()),
+        config_digest(read_manifest(run)),
         _forward(catalogue, keep_forward),
     )
 

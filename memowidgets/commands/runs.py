@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,29 +30,6 @@ class CommandError(Exception):
         super().__init__(visible(message, _MOST_CHARACTERS))
 
 
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _mapping(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-_SHAPE: dict[str, Callable[[Any], bool]] = {
-    "seed": lambda value: _whole(value) and value >= 0,
-    "model": _mapping,
-    "training": _mapping,
-    "data": lambda value: _mapping(value) and _texts(value.get("class_names")),
-    "layers": lambda value: _texts(value) and bool(value),
-    "ids": _texts,
-    "content": _texts,
-}
-
-
 def checked_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a run that a command is asked to open.
 
@@ -66,18 +43,12 @@ def checked_manifest(path: Path) -> dict[str, Any]:
     if not path.is_dir():
         raise CommandError(f"{path} is no folder: give the folder of a run")
     with refusing(path):
+        from memowidgets.audit.shapes import read_manifest
+
         size = (path / MANIFEST).stat().st_size if (path / MANIFEST).is_file() else 0
         if size > LARGEST_MANIFEST:
             raise CommandError(f"{path / MANIFEST} has {size} bytes: it is no manifest of a run")
-        manifest = RunDirectory.existing(path, read_only=True).read_manifest()
-        wrong = [name for name, fits in _SHAPE.items() if not fits(manifest.get(name))]
-        if wrong:
-            raise CommandError(
-                f"{path} is half-written or no run: its {MANIFEST} lacks a good {wrong[0]!r}"
-            )
-        if len(manifest["ids"]) != len(manifest["content"]):
-            raise CommandError(f"{path} is broken: {MANIFEST} has other ids than contents")
-    return manifest
+        return read_manifest(RunDirectory.existing(path, read_only=True))
 
 
 @dataclass(frozen=True)

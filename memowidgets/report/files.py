@@ -11,6 +11,7 @@ from memowidgets.files import fill, replaced
 from memowidgets.report.machine import as_json
 from memowidgets.report.markdown import as_markdown
 from memowidgets.report.page import as_page
+from memowidgets.visible import visible
 
 if TYPE_CHECKING:
     from memowidgets.report.content import Content
@@ -84,9 +85,18 @@ def write(content: Content, path: str | os.PathLike[str], *, overwrite: bool = F
         machine: as_json(content),
     }
     mode = 0o666 if content.samples is None else 0o600
-    with ExitStack() as unfinished:  # left in reverse: the page gets its name last
-        for target, text in texts.items():
-            temporary = unfinished.enter_context(replaced(target, mode))
-            fill(temporary, text.encode("utf-8", "replace"))
-        checked_targets(path, overwrite=overwrite)  # another process may have been faster
+    try:
+        with ExitStack() as unfinished:  # left in reverse: the page gets its name last
+            for target, text in texts.items():
+                temporary = unfinished.enter_context(replaced(target, mode))
+                fill(temporary, text.encode("utf-8", "replace"))
+            checked_targets(path, overwrite=overwrite)  # another process may have been faster
+    except FileExistsError:
+        raise
+    except OSError as error:
+        why = visible(error.strerror or str(error), 200)
+        raise OSError(
+            f"the report {visible(str(page))} cannot be written ({why}): choose another path, or "
+            "make room and make the folder writable"
+        ) from error
     return page

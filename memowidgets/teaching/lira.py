@@ -19,6 +19,7 @@ from memowidgets.teaching.shadow_gaps import (
     checked_gaps,
     judged,
 )
+from memowidgets.widgets.guarded import validate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -177,23 +178,23 @@ class LiRAPlayground(Playground):
 
     # ---------------------------------------------------------------- what is set
 
-    @traitlets.validate("target_gap", "effect", "spread", "eta")
+    @validate("target_gap", "effect", "spread", "eta")
     def _check_number(self, proposal: Any) -> float:
         name = proposal["trait"].name
         return within(name, proposal["value"], *_RANGES[name])
 
-    @traitlets.validate("n_shadows")
+    @validate("n_shadows")
     def _check_models(self, proposal: Any) -> int:
         number = whole_within("n_shadows", proposal["value"], 4, MOST_MODELS)
         if number % 2:
             raise ValueError(f"n_shadows must be even, half of them in and half out, not {number}")
         return number
 
-    @traitlets.validate("seed")
+    @validate("seed")
     def _check_seed(self, proposal: Any) -> int:
         return whole_within("seed", proposal["value"], 0, 999_999)
 
-    @traitlets.validate("variance")
+    @validate("variance")
     def _check_variance(self, proposal: Any) -> str:
         if proposal["value"] not in VARIANCES:
             known = ", ".join(map(repr, VARIANCES))

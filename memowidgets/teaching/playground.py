@@ -9,13 +9,14 @@ from typing import Any
 import anywidget
 
 from memowidgets.widgets.cells import created, displayed
+from memowidgets.widgets.guarded import Guarded
 from memowidgets.widgets.newest import Newest
 from memowidgets.widgets.standin import bundle, table
 
 __all__ = ["Playground"]
 
 
-class Playground(anywidget.AnyWidget):
+class Playground(Guarded, anywidget.AnyWidget):
     """A front end that moves by itself, and the official numbers once the hand rests."""
 
     _title = "Playground"

@@ -22,6 +22,7 @@ from memowidgets.teaching.clouds import (
     value_along,
 )
 from memowidgets.teaching.playground import Playground
+from memowidgets.widgets.guarded import validate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -173,7 +174,7 @@ class PSMIPlayground(Playground):
 
     # ---------------------------------------------------------------- what is set
 
-    @traitlets.validate("points", "labels")
+    @validate("points", "labels")
     def _check_cloud(self, proposal: Any) -> Any:
         name = proposal["trait"].name
         if self._held:
@@ -181,16 +182,16 @@ class PSMIPlayground(Playground):
         given = {"points": self._now.points, "labels": self._now.labels, name: proposal["value"]}
         return getattr(Cloud.of(**given), name)
 
-    @traitlets.validate("selected")
+    @validate("selected")
     def _check_selected(self, proposal: Any) -> int:
         last = MOST_POINTS if self._held else len(self._now.labels) - 1
         return whole_within("selected", proposal["value"], 0, last)
 
-    @traitlets.validate("angle")
+    @validate("angle")
     def _check_angle(self, proposal: Any) -> float:
         return within("angle", proposal["value"], 0.0, 180.0)
 
-    @traitlets.validate("dimension")
+    @validate("dimension")
     def _check_dimension(self, proposal: Any) -> int:
         return whole_within("dimension", proposal["value"], 2, 256, allowed=DIMENSIONS)
 

@@ -14,6 +14,7 @@ from memowidgets.teaching.assets import script, style
 from memowidgets.teaching.checks import whole_within, within
 from memowidgets.teaching.mixture import DIMENSIONS, Judged, Mixture, by_separation
 from memowidgets.teaching.playground import Playground
+from memowidgets.widgets.guarded import validate
 
 __all__ = ["TheoremPlayground"]
 
@@ -146,16 +147,16 @@ class TheoremPlayground(Playground):
 
     # ---------------------------------------------------------------- what is set
 
-    @traitlets.validate("epsilon", "separation", "tau")
+    @validate("epsilon", "separation", "tau")
     def _check_number(self, proposal: Any) -> float:
         name = proposal["trait"].name
         return within(name, proposal["value"], *_RANGES[name])
 
-    @traitlets.validate("dimension")
+    @validate("dimension")
     def _check_dimension(self, proposal: Any) -> int:
         return whole_within("dimension", proposal["value"], 1, 64, allowed=DIMENSIONS)
 
-    @traitlets.validate("imbalance", "overlap", "heavy_tails")
+    @validate("imbalance", "overlap", "heavy_tails")
     def _check_switch(self, proposal: Any) -> bool:
         if not isinstance(proposal["value"], bool):
             name = proposal["trait"].name

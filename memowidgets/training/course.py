@@ -33,6 +33,12 @@ def read_course(run: RunDirectory) -> Course | None:
     if not run.has_file(COURSE):
         return None
     try:
-        return Course(**run.read_note(COURSE))
+        course = Course(**run.read_note(COURSE))
     except TypeError as error:
         raise StoreError(f"{run.path / COURSE} is broken: {error}") from None
+    counts = (course.steps_per_epoch, course.total_steps)
+    if not all(type(count) is int and count > 0 for count in counts):
+        raise StoreError(f"{run.path / COURSE} is broken: its numbers of steps are none")
+    if not isinstance(course.weights, dict):
+        raise StoreError(f"{run.path / COURSE} is broken: its weights are no digests by name")
+    return course

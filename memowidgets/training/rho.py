@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import median
+
+from memowidgets.visible import quoted
 
 __all__ = ["RULES", "Prediction", "Record", "StopRule", "prediction_checkpoint"]
 
@@ -46,6 +48,28 @@ class Record:
     test_accuracy: float | None
     precision: str | None = None
     weights: str = ""
+
+    def checked(self) -> Record:
+        """The same record, if each field is of its kind; it may come from anybody's file.
+
+        Raises
+        ------
+        ValueError
+            If one is not; the message names it.
+        """
+        for field in fields(self):
+            value = getattr(self, field.name)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            number = whole or isinstance(value, float)
+            fits = {
+                "name": isinstance(value, str),
+                "step": whole and value >= 0,
+                "precision": value is None or isinstance(value, str),
+                "weights": isinstance(value, str),
+            }.get(field.name, number or (value is None and field.name.startswith("test")))
+            if not fits:
+                raise ValueError(f"its {field.name} is {quoted(value)}")
+        return self
 
     def drop(self, first: Record) -> float:
         """How much of the median loss at step 0 is gone, a share."""

@@ -370,7 +370,10 @@ class ShadowSet:
 def read_choice(run: RunDirectory) -> dict[str, Any]:
     """Which set of shadow models the truth comes from, and how many of each were trained."""
     kept = run.read_note(_CHOICE) if run.has_file(_CHOICE) else {}
-    if not isinstance(kept, dict) or not isinstance(kept.get("trained", {}), dict):
+    trained, key = (
+        (kept.get("trained", {}), kept.get("key", "")) if isinstance(kept, dict) else (0, 0)
+    )
+    if not isinstance(trained, dict) or not isinstance(key, str):
         raise StoreError(f"{run.path / _CHOICE} is broken: delete it")
     return kept
 

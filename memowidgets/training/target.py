@@ -19,6 +19,7 @@ from memowidgets.training.learner import Learner, Recipe, state_of_weights
 from memowidgets.training.made_in import precision_at
 from memowidgets.training.rho import Record, StopRule
 from memowidgets.training.seeds import derived_seed
+from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,11 +51,11 @@ def read_records(run: RunDirectory) -> list[Record]:
 
 def _record(run: RunDirectory, file: str) -> Record:
     try:
-        record = Record(**run.read_note(file))
-    except TypeError as error:
+        record = Record(**run.read_note(file)).checked()
+    except (TypeError, ValueError) as error:
         raise StoreError(f"{run.path / file} is broken: {error}; delete its folder") from None
     if record.name != Path(file).parent.name:
-        raise StoreError(f"{run.path / file} is broken: it names {record.name!r}")
+        raise StoreError(f"{run.path / file} is broken: it names {quoted(record.name)}")
     return record
 
 

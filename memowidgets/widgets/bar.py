@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
+from memowidgets.visible import quoted
 from memowidgets.widgets.assets import script, style
+from memowidgets.widgets.guarded import Guarded, carefully, unknown, validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +23,7 @@ NO_WORK: dict[str, Any] = {"busy": False}
 NO_MESSAGE = {"kind": "", "text": ""}
 
 
-class Bar(anywidget.AnyWidget):
+class Bar(Guarded, anywidget.AnyWidget):
     """Pickers for checkpoint, layer and score, a Compute button, and how far it is.
 
     Parameters
@@ -72,7 +74,7 @@ class Bar(anywidget.AnyWidget):
             _choices={name: _packed(choices) for name, choices in named.items()},
         )
         self._actions = actions
-        self.on_msg(self._hear)
+        self.on_msg(carefully(self._hear))
 
     def offer(
         self, checkpoints: Sequence[Choice], layers: Sequence[Choice], scores: Sequence[Choice]
@@ -96,7 +98,9 @@ class Bar(anywidget.AnyWidget):
         """
         valid = self._labels[name]
         if value not in valid:
-            raise ValueError(f"unknown {name} {value!r}; valid: {', '.join(map(repr, valid))}")
+            raise ValueError(
+                f"unknown {name} {quoted(value)}; valid: {', '.join(map(repr, valid))}"
+            )
         return value
 
     @property
@@ -140,7 +144,7 @@ class Bar(anywidget.AnyWidget):
             self.layout.close()
         super().close()
 
-    @traitlets.validate("checkpoint", "layer", "score")
+    @validate("checkpoint", "layer", "score")
     def _check_choice(self, proposal: Any) -> str:
         return self.check(proposal["trait"].name, str(proposal["value"]))
 
@@ -152,9 +156,10 @@ class Bar(anywidget.AnyWidget):
         self._by_layer = {choice.value for choice in named["scores"] if choice.uses_layer}
 
     def _hear(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
-        action = self._actions.get(content.get("type", ""))
-        if action is not None:
-            action(content)
+        kind = content.get("type")
+        if not isinstance(kind, str) or kind not in self._actions:
+            raise unknown(content)
+        self._actions[kind](content)
 
 
 def _named(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memowidgets.visible import quoted
 from memowidgets.widgets.arrays import checked_flags, checked_floats
 from memowidgets.widgets.pages import Extra, Rows
 
@@ -121,5 +122,7 @@ def class_names_of(samples: Any, class_names: Sequence[str] | None) -> tuple[str
 def one_of(what: str, value: str, valid: tuple[str, ...]) -> str:
     """A valid name, or an error that lists the valid ones."""
     if value not in valid:
-        raise ValueError(f"unknown {what} {value!r}; valid here: {', '.join(map(repr, valid))}")
+        raise ValueError(
+            f"unknown {what} {quoted(value)}; valid here: {', '.join(map(repr, valid))}"
+        )
     return value

@@ -16,6 +16,7 @@ from memowidgets.visible import visible
 from memowidgets.widgets.bar import Bar
 from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.explorer import MOST_OTHERS, ThresholdExplorer
+from memowidgets.widgets.guarded import Guarded
 from memowidgets.widgets.inspector import SampleInspector
 from memowidgets.widgets.pages import Extra
 from memowidgets.widgets.standin import bundle
@@ -36,7 +37,7 @@ IN_INSPECTOR = ("filter", "sort", "decision", "page")
 Pick = tuple[str, str, str]
 
 
-class Dashboard(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
+class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """Pick a checkpoint, a layer and a score; move τ; look at what it flags.
 
     What is computed already shows at once. What is not waits for Compute, which works in a

@@ -9,6 +9,7 @@ import numpy as np
 from memowidgets.data.questions import checked_texts
 from memowidgets.decisions import CHOICES, NO_FILE, UNDECIDED, DecisionLog, to_csv
 from memowidgets.edits import Edit
+from memowidgets.visible import quoted
 from memowidgets.widgets.samples import readable
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class Deciding:
         """
         if decision is not None and decision not in self.choices:
             raise ValueError(
-                f"unknown decision {decision!r}; valid here: {', '.join(map(repr, self.choices))}"
+                f"unknown decision {quoted(decision)}; valid here: "
+                f"{', '.join(map(repr, self.choices))}"
             )
         if decision == "anonymise" and self.log.edits_file is None:
             raise ValueError(NO_FILE)

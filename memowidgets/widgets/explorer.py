@@ -28,6 +28,7 @@ from memowidgets.widgets.arrays import (
 )
 from memowidgets.widgets.assets import script, style
 from memowidgets.widgets.cells import created, displayed
+from memowidgets.widgets.guarded import Guarded, carefully, unknown, validate
 from memowidgets.widgets.newest import Newest
 from memowidgets.widgets.standin import bundle, table, with_interval
 from memowidgets.widgets.still import picture
@@ -45,7 +46,7 @@ BAND_RESAMPLES = 300  # enough for a drawing
 MOST_OTHERS = 6  # more lines can't be told apart
 
 
-class ThresholdExplorer(anywidget.AnyWidget):
+class ThresholdExplorer(Guarded, anywidget.AnyWidget):
     """Move a threshold τ over scores and see at once what it flags.
 
     A sample is flagged if its score is at most τ: low scores mean risk. With ground truth
@@ -172,7 +173,7 @@ class ThresholdExplorer(anywidget.AnyWidget):
             self.comparing = isinstance(compared, Mapping)
             self._take(given, compared)
         self._work_later()
-        self.on_msg(ThresholdExplorer._asked)
+        self.on_msg(carefully(ThresholdExplorer._asked))
         created(self)
 
     def update(
@@ -271,13 +272,15 @@ class ThresholdExplorer(anywidget.AnyWidget):
 
     def _asked(self, content: Any, _buffers: object) -> None:
         """Send log-LiRA, once η is moved for the first time."""
+        if content.get("type") != "log_lira":
+            raise unknown(content)
         given = self._given
-        wanted = content.get("type") == "log_lira" and content.get("version") == given.version
+        wanted = content.get("version") == given.version
         if wanted and given.log_lira is not None:
             values, wide = packed_log_lira(given.sorted.rising(given.log_lira))
             self.send({"type": "log_lira", "version": given.version, "wide": wide}, [values])
 
-    @traitlets.validate("tau", "tau_committed", "eta", "eta_committed")
+    @validate("tau", "tau_committed", "eta", "eta_committed")
     def _check_threshold(self, proposal: Any) -> float:
         return checked_tau(proposal["value"], proposal["trait"].name)
 

@@ -10,11 +10,13 @@ import numpy as np
 import traitlets
 
 from memowidgets.decisions import CHOICES, DecisionLog
+from memowidgets.visible import quoted
 from memowidgets.widgets.arrays import checked_tau
 from memowidgets.widgets.assets import script, style
 from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.checks import checked_names, class_names_of, one_of, rows_from
 from memowidgets.widgets.deciding import Deciding
+from memowidgets.widgets.guarded import Guarded, carefully, refuse, unknown, validate
 from memowidgets.widgets.items import Items, digits_for, short_title
 from memowidgets.widgets.opened import known_of
 from memowidgets.widgets.samples import readable, reader_for
@@ -37,7 +39,7 @@ ANY = "any"
 SMALLEST_PAGE, LARGEST_PAGE = 1, 48
 
 
-class SampleInspector(anywidget.AnyWidget):
+class SampleInspector(Guarded, anywidget.AnyWidget):
     """Look at the samples behind the scores, the riskiest first, and decide on them.
 
     Samples travel to the page in messages only, a page at a time: neither the widget's state
@@ -180,7 +182,7 @@ class SampleInspector(anywidget.AnyWidget):
             for name, value in shown.items():
                 setattr(self, name, value)
         self._log.listen(self)
-        self.on_msg(self._hear)
+        self.on_msg(carefully(self._hear))
         created(self)
 
     def update(
@@ -264,19 +266,19 @@ class SampleInspector(anywidget.AnyWidget):
 
     # ---------------------------------------------------------------- traits
 
-    @traitlets.validate("filter")
+    @validate("filter")
     def _check_filter(self, proposal: Any) -> str:
         return one_of("filter", proposal["value"], self._rows.filters())
 
-    @traitlets.validate("sort")
+    @validate("sort")
     def _check_sort(self, proposal: Any) -> str:
         return one_of("sort", proposal["value"], self._rows.sorts())
 
-    @traitlets.validate("tau")
+    @validate("tau")
     def _check_tau(self, proposal: Any) -> float:
         return checked_tau(proposal["value"])
 
-    @traitlets.validate("selected")
+    @validate("selected")
     def _check_selected(self, proposal: Any) -> int | None:
         position: int | None = proposal["value"]
         if position is not None and not 0 <= position < len(self._reader):
@@ -296,14 +298,20 @@ class SampleInspector(anywidget.AnyWidget):
     def _hear(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
         kind = content.get("type")
         if kind == "select":
-            self._heard = content.get("position")
-            self.selected = self._heard
+            before, self._heard = self._heard, content.get("position")
+            try:
+                self.selected = self._heard
+            except traitlets.TraitError:
+                self._heard = before
+                raise
         elif kind == "page":
             self.send(*self._answer(content))
         elif kind == "detail":
             self._open(content)
         elif kind in ("decide", "edit", "undo", "export", "compute"):
             self._do(str(kind), content)
+        else:
+            raise unknown(content)
 
     def _do(self, kind: str, asked: dict[str, Any]) -> None:
         """What changes something: done, or refused with a sentence."""
@@ -311,8 +319,8 @@ class SampleInspector(anywidget.AnyWidget):
         try:
             reply |= getattr(self, f"_do_{kind}")(asked)
         except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it on the page
-            text = str(error) or type(error).__name__
-            reply |= {"done": False, "text": readable(text)}
+            refuse(self, error, asked)
+            return
         self.send(reply)
 
     def _do_decide(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -343,9 +351,9 @@ class SampleInspector(anywidget.AnyWidget):
 
     def _checked(self, position: Any) -> int:
         """A position that the page sent."""
-        if not isinstance(position, int) or not 0 <= position < len(self._reader):
-            raise ValueError(f"there is no sample at {position!r}")
-        return position
+        if not _is_whole(position) or not 0 <= position < len(self._reader):
+            raise ValueError(f"there is no sample at {quoted(position)}")
+        return int(position)
 
     # ---------------------------------------------------------------- pages
 
@@ -353,6 +361,8 @@ class SampleInspector(anywidget.AnyWidget):
         """One page of samples, and all its images in one buffer."""
         self._log.refresh()
         rows, tau = self._rows, self.tau
+        if not _is_whole(asked["page"]):
+            raise ValueError(f"page must be a whole number, not {quoted(asked['page'])}")
         base = self._narrowed(rows, asked)
         shown = base & self._with_decision(rows, asked)
         found = self._in_order(rows, asked, shown)
@@ -414,6 +424,8 @@ class SampleInspector(anywidget.AnyWidget):
     def _narrowed(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.bool_]:
         """Rows of a class that contain a text."""
         label, search = asked.get("label"), str(asked.get("search") or "")
+        if label is not None and not _is_whole(label):
+            raise ValueError(f"label must be the number of a class, not {quoted(label)}")
         base = np.ones(len(rows), dtype=np.bool_)
         if label is not None and rows.labels is not None:
             base &= rows.labels == label
@@ -461,7 +473,7 @@ class SampleInspector(anywidget.AnyWidget):
         """One sample whole, and which come before and after it."""
         rows, pixels = self._rows, bytearray()
         reply: dict[str, Any] = {"type": "opened", "request": asked.get("request")}
-        at = np.flatnonzero(rows.positions == asked.get("position"))
+        at = np.flatnonzero(rows.positions == self._checked(asked.get("position")))
         if not len(at):
             return {**reply, "position": None}, []
         row, found = int(at[0]), self._found_by(rows, asked)
@@ -511,6 +523,10 @@ class SampleInspector(anywidget.AnyWidget):
         counts = [(name, str(int(rows.mask(name, self.tau).sum()))) for name in rows.filters()]
         stand_in = table("Samples", counts)
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _place(rows: Rows, found: NDArray[np.int64], at: int) -> dict[str, Any]:

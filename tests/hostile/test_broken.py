@@ -1,0 +1,245 @@
+"""Broken files of a run: Python says a sentence that names the file, as the command line does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import memowidgets as mw
+from memowidgets.commands.runs import CommandError, checked_run
+from memowidgets.models.prefix import Prefix
+from memowidgets.report import files
+from memowidgets.store import MissingError, RunDirectory, StoreError
+from tests.audit.conftest import small_audit, small_data
+
+DEEP = "[" * 100_000
+NOT_JSON = ["", "{", "null", "7", '"x"', "[]", "[1, 2]", DEEP, "\x00", "1" * 5000]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    audit = small_audit(tmp_path_factory.mktemp("broken") / "run")
+    audit.train()
+    audit.score("psmi", checkpoint="final")
+    return Path(audit.path)
+
+
+@pytest.fixture
+def run(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "run")
+
+
+def use(run):
+    """Open a run and use what it holds."""
+    audit = mw.Audit.open(run, data=small_data(), model=mw.models.ConvNet(16), device="cpu")
+    audit.prediction  # noqa: B018 - it reads the records and the rule
+    audit.checkpoints  # noqa: B018
+    audit.decisions  # noqa: B018
+    repr(audit)
+    audit.score("psmi", checkpoint="final")
+    audit.score("loss", checkpoint="final")
+
+
+def assert_refused(run, name):
+    with pytest.raises((StoreError, UserWarning)) as error:
+        use(run)
+    assert name in str(error.value), str(error.value)
+    assert "\n" not in str(error.value)
+    if name != "decisions.csv":
+        with pytest.raises(CommandError):
+            checked_run(run)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "rho.json", "shadows.json", "trainer.json"])
+@pytest.mark.parametrize("text", NOT_JSON)
+def test_a_file_that_is_no_json_of_ours(run, name, text):
+    (run / name).write_text(text)
+    assert_refused(run, name)
+
+
+@pytest.mark.parametrize("text", NOT_JSON)
+def test_a_record_that_is_none(run, text):
+    (run / "checkpoints" / "epoch-2" / "record.json").write_text(text)
+    assert_refused(run, "record.json")
+
+
+WRONG = [None, 7, "x", [], {}, [7], {"a": 7}, True, -1, 1e308]
+
+
+def altered(path, name, value):
+    content = json.loads(path.read_text())
+    if value is ...:
+        del content[name]
+    else:
+        content[name] = value
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("value", [*WRONG, ...])
+def test_a_manifest_with_another_kind_of_value(run, value):
+    """Every field at a time: refused by a sentence, or all that follows works as before."""
+    kept = (run / "manifest.json").read_text()
+    refused = 0
+    for name in json.loads(kept):
+        (run / "manifest.json").write_text(kept)
+        altered(run / "manifest.json", name, value)
+        said = complaint(run)
+        assert said is None or str(run) in said, (name, said)
+        refused += said is not None
+    assert refused >= 5
+
+
+def complaint(run):
+    """What is said where a run can't be used; None where it can."""
+    try:
+        use(run)
+    except (StoreError, ValueError) as error:
+        return str(error)
+    return None
+
+
+TRAINING = [
+    {"epochs": "many"}, {"epochs": -1}, {"epochs": 1e300}, {"epochs": None, "batch_size": 0},
+    {"batch_size": 0}, {"batch_size": [1]}, {"optimizer": 7}, {"schedule": []},
+    {"milestones": "x"}, {"milestones": [3]}, {"label_noise": 7}, {"checkpoint_every": 1e-300},
+    {"precision": {}}, {"lr": float("nan")},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", TRAINING)
+def test_a_manifest_with_a_training_that_is_none(run, change):
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["training"] |= change
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    assert_refused(run, "manifest.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("step", "x"), ("step", -3), ("step", None), ("median_loss", "x"), ("median_loss", []),
+     ("name", 7), ("name", "other"), ("epoch", None), ("test_loss", "x"), ("colour", "blue"),
+     ("step", ...)],
+)  # fmt: skip
+def test_a_record_with_another_kind_of_value(run, name, value):
+    altered(run / "checkpoints" / "epoch-2" / "record.json", name, value)
+    assert_refused(run, "record.json")
+
+
+DESIGN = {
+    "no labels": lambda kept: kept.pop("labels"),
+    "no members": lambda kept: kept.pop("members"),
+    "fewer labels": lambda kept: kept.update(labels=kept["labels"][:-1]),
+    "a member beyond": lambda kept: kept["members"].__setitem__(0, 10_000),
+    "a negative member": lambda kept: kept["pool"].__setitem__(0, -1),
+    "a member twice": lambda kept: kept["members"].__setitem__(0, kept["members"][1]),
+    "a table": lambda kept: kept.update(pool=kept["pool"][None]),
+    "real numbers": lambda kept: kept.update(members=kept["members"].astype(float)),
+    "fewer canaries": lambda kept: kept.update(canaries=kept["canaries"][:3]),
+    "nothing of all": lambda kept: kept.update(all_members=kept["all_members"][:0]),
+}
+
+
+@pytest.mark.parametrize("what", DESIGN)
+def test_a_design_that_is_none(run, what):
+    kept = load_file(run / "design.safetensors")
+    DESIGN[what](kept)
+    save_file({k: np.ascontiguousarray(v) for k, v in kept.items()}, run / "design.safetensors")
+    assert_refused(run, "design.safetensors")
+
+
+HEADERS = [
+    b"[]", b"{", b'{"x": 7}', b'{"x": {}}', b"[" * 100_000, b'{"__metadata__": 7}',
+    b'{"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}',
+    b'{"x": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}',
+    b'{"x": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}',
+    b'{"x": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}}',
+    b'{"x": {"dtype": "F32", "shape": "1", "data_offsets": [0, 4]}}',
+    b'{"x": {"dtype": "F32", "shape": [1.5], "data_offsets": [0, 6]}}',
+    b'{"x": {"dtype": "F32", "shape": [1], "data_offsets": [0]}}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_tensor_file_whose_header_lies(tmp_path, header):
+    run = RunDirectory(tmp_path)
+    content = len(header).to_bytes(8, "little") + header + b"\0" * 8
+    (tmp_path / "x.safetensors").write_bytes(content)
+    with pytest.raises(StoreError, match=r"x\.safetensors is broken"):
+        run.read_tensors("x")
+    assert not run.has("x")
+
+
+@pytest.mark.parametrize("name", ["forward/epoch-4", "scores/epoch-4/hidden/psmi"])
+def test_an_array_that_is_missing_is_named(run, name):
+    save_file({"other": np.ones(3)}, run / f"{name}.safetensors")
+    with pytest.raises(StoreError, match=rf"{name}\.safetensors lacks '\w+'"):
+        use(run)
+
+
+def test_a_missing_array_is_a_key_error_too(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.write_tensors("x", {"a": np.ones(1)})
+    kept = run.read_tensors("x")
+    with pytest.raises(MissingError, match=r"^.*lacks 'b': delete it"):
+        kept["b"]
+    assert kept.get("b") is None
+    assert "b" not in kept
+    assert "a" in kept
+
+
+DECISIONS = ["no header", "id,decision,note\n1,burn,\n", "id,decision,note\n1\n", "\ud800"]
+
+
+@pytest.mark.parametrize("text", DECISIONS)
+def test_decisions_that_cannot_be_read_are_said_and_nothing_is_trained_on(run, text):
+    (run / "decisions.csv").write_bytes(text.encode("utf-8", "surrogatepass"))
+    assert_refused(run, "decisions.csv")
+    audit = mw.Audit.open(run, data=small_data(), device="cpu")
+    with pytest.raises(StoreError, match=r"decisions\.csv"):
+        audit.kept()
+
+
+# What is written
+
+
+class Prompts:
+    """Three prompts of 2, 3 and 1 tokens."""
+
+    lengths = np.array([2, 3, 1])
+
+
+@pytest.mark.parametrize("size", [0, 10, 6 * 4 * 2 - 1, 6 * 4 * 2 + 2])
+def test_a_prefix_cache_of_another_size_is_made_again(tmp_path, monkeypatch, size):
+    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path))
+    prefix = Prefix("key", Prompts(), 4)
+    made = []
+
+    def compute(_self, _model, _first, _device, file):
+        made.append(file)
+        file.write_bytes(bytes(6 * 4 * 2))
+
+    monkeypatch.setattr(Prefix, "_compute", compute)
+    monkeypatch.setattr(Module := type("Module", (), {}), "eval", lambda self: self, raising=False)
+    prefix.ensure(Module, 1, None)
+    prefix.ensure(Module, 1, None)
+    assert len(made) == 1
+    prefix._file.write_bytes(bytes(size))
+    prefix.ensure(Module, 1, None)
+    assert len(made) == 2
+    assert prefix._file.stat().st_size == 6 * 4 * 2
+
+
+def test_a_report_on_a_read_only_disk_is_one_sentence(made, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(30, "Read-only file system", "/somewhere/.unfinished-1")
+
+    monkeypatch.setattr(files, "fill", full)
+    audit = mw.Audit.open(made, data=small_data(), device="cpu")
+    with pytest.raises(OSError, match=r"^the report .*page\.html cannot be written \(Read-only"):
+        audit.report(tmp_path / "page.html")
+    assert list(tmp_path.iterdir()) == []

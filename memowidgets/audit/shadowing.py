@@ -103,7 +103,7 @@ def make_job(
         {record.name: record.step for record in records},
         known,
         plan,
-        config_digest(run.read_manifest()),
+        config_digest(run.manifest),
         _forward(catalogue, keep_forward),
     )
 
@@ -111,7 +111,7 @@ def make_job(
 def current_set(run: RunDirectory) -> ShadowSet:
     """The set of shadow models that `use_set` chose last; random halves where it never did."""
     key = str(read_choice(run).get("key", "halves"))
-    return ShadowSet(run, key, config_digest(run.read_manifest()))
+    return ShadowSet(run, key, config_digest(run.manifest))
 
 
 def use_set(run: RunDirectory, key: str) -> ShadowSet:
@@ -121,12 +121,12 @@ def use_set(run: RunDirectory, key: str) -> ShadowSet:
     """
     if key != current_set(run).key and not run.read_only:
         write_choice(run, {**read_choice(run), "key": key})
-    return ShadowSet(run, key, config_digest(run.read_manifest()))
+    return ShadowSet(run, key, config_digest(run.manifest))
 
 
 def shadow_sets(run: RunDirectory) -> dict[str, ShadowSet]:
     """Sets with at least one shadow model, by key."""
-    digest = config_digest(run.read_manifest())
+    digest = config_digest(run.manifest)
     folders = sorted(p.name for p in (run.path / "shadows").glob("*") if p.is_dir())
     found = {key: ShadowSet(run, key, digest) for key in ("halves", *folders)}
     return {key: kept for key, kept in found.items() if len(kept)}

@@ -17,6 +17,7 @@ from benchmarks import (
     language,
     layers,
     lira,
+    provenance,
     psmi,
     quickstart,
     recorded,
@@ -49,6 +50,7 @@ TOPICS = {
     "explorer": explorer,
     "inspector": inspector,
     "report": report,
+    "provenance": provenance,
 }
 MARK = "<!-- the table is written by python -m benchmarks --write; the rest is by hand -->"
 

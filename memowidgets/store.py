@@ -248,6 +248,8 @@ class RunDirectory:
         self.path, self._whole = path, whole
         self._identity, self._stamped = "", False
         self._manifest_state: tuple[int, ...] | None = None
+        self._held_manifest: Mapping[str, Any] | None = None
+        self._last_read: tuple[Any, str] = None, ""
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str], *, read_only: bool = False) -> Self:
@@ -333,12 +335,13 @@ class RunDirectory:
                 f"memowidgets reads up to {FORMAT}: update it"
             )
         check = manifest.pop("check", None)
-        stamped = check is not None or manifest["format"] >= _STAMPED
-        if stamped and check != fingerprints(manifest)[1]:
+        identity, own = fingerprints(manifest)
+        if (check is not None or manifest["format"] >= _STAMPED) and check != own:
             raise StoreError(
                 f"{self.path / MANIFEST} was changed after it was written: restore it, or make "
                 "the run again at another path"
             )
+        self._last_read = manifest, identity
         return manifest
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
@@ -359,9 +362,16 @@ class RunDirectory:
         manifest : mapping
             The run's, as `read_manifest` gives it; it may be written later.
         """
-        self._identity = fingerprints(manifest)[0]
+        known = self._last_read[0] is manifest
+        self._identity = self._last_read[1] if known else fingerprints(manifest)[0]
+        self._held_manifest = manifest
         self._stamped = manifest.get("format", FORMAT) >= _STAMPED
         self._manifest_state = self._state_of_manifest()
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """The manifest of the run to `hold`; the one on disk where that is not known."""
+        return self.read_manifest() if self._held_manifest is None else self._held_manifest
 
     def check_held(self) -> None:
         """Refuse to go on where the directory holds another run than the one to `hold`.
@@ -380,7 +390,8 @@ class RunDirectory:
             raise StoreError(
                 f"{self.path} is gone: it was deleted or moved since this audit was opened"
             )
-        if fingerprints(self.read_manifest())[0] != self._identity:
+        self.read_manifest()
+        if self._last_read[1] != self._identity:
             raise StoreError(
                 f"{self.path} holds another run now than the one that this audit was opened "
                 "with: open it again, or choose another path"

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from memowidgets.audit.catalogue import Catalogue
 from memowidgets.audit.identity import config_digest
 from memowidgets.audit.precisions import rounds_logits
-from memowidgets.audit.shapes import read_manifest
 from memowidgets.data import Dataset
 from memowidgets.store import RunDirectory
 from memowidgets.training.design import Design, ShadowDesign, audited_samples
@@ -107,7 +106,7 @@ def make_job(
         {record.name: record.step for record in records},
         known,
         plan,
-        config_digest(read_manifest(run)),
+        config_digest(run.manifest),
         _forward(catalogue, keep_forward),
     )
 
@@ -167,7 +166,7 @@ def set_of_design(run: RunDirectory, design: str) -> ShadowSet:
 
 
 def _set(run: RunDirectory, key: str, precision: str) -> ShadowSet:
-    manifest = run.read_manifest()
+    manifest = run.manifest
     return ShadowSet(run, key, config_digest(manifest), precision, rounds=rounds_logits(manifest))
 
 

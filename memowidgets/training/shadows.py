@@ -370,10 +370,8 @@ class ShadowSet:
 def read_choice(run: RunDirectory) -> dict[str, Any]:
     """Which set of shadow models the truth comes from, and how many of each were trained."""
     kept = run.read_note(_CHOICE) if run.has_file(_CHOICE) else {}
-    trained, key = (
-        (kept.get("trained", {}), kept.get("key", "")) if isinstance(kept, dict) else (0, 0)
-    )
-    if not isinstance(trained, dict) or not isinstance(key, str):
+    table = kept if isinstance(kept, dict) else {"key": None}
+    if not (isinstance(table.get("trained", {}), dict) and isinstance(table.get("key", ""), str)):
         raise StoreError(f"{run.path / _CHOICE} is broken: delete it")
     return kept
 

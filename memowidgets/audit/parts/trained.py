@@ -97,7 +97,9 @@ class TrainedAudit(AuditBase):
             self._held_out,
             self.layers,
             self._catalogue.some_layers(layers),
-            keep=lambda record, seen: scoring.Pass.of(self._run, record).write(seen),
+            keep=lambda record, seen: scoring.Pass(
+                self._run, record.name, weights=record.weights
+            ).write(seen),
             shown=shown,
         )
         if stop is not None:

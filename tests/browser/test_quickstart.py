@@ -11,7 +11,7 @@ import pytest
 from tests.test_notebooks import check_quiet
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "01_quickstart.ipynb"
-FEWER = 12
+FEWER = 8
 
 # The digits are scored too fast to be cancelled by hand.
 SLOWER = """exec('''

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from memowidgets.edits import Edit, EditsFile
-from memowidgets.visible import quoted
+from memowidgets.visible import quoted, visible
 
 if TYPE_CHECKING:
     import os
@@ -437,7 +437,7 @@ def _restored(field: str) -> str:
 
 def _checked_id(name: str) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"an id must be a text, not {quoted(repr(name))}")
+        raise TypeError(f"an id must be a text, not {visible(repr(name), 40)}")
     shown = quoted(name)
     if _HALF_CHARACTERS.search(name):
         raise ValueError(

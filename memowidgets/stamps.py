@@ -18,9 +18,9 @@ __all__ = ["KEY", "Stamp", "array_digest", "digest", "fingerprints", "is_settled
 KEY = "memowidgets"  # of the stamp in a safetensors file's metadata
 UNKNOWN = "0" * 16  # in the place of a digest that follows
 
-# What two equal runs may differ in (model and data came from elsewhere) or what follows from the
-# rest (the design).
-_APART = ("format", "design", "versions", "model_source", "recording")
+# What two equal runs may differ in (model and data came from elsewhere), what follows from the
+# rest (the design), and what an old run learns later (its precision, which each file names).
+_APART = ("format", "design", "versions", "model_source", "recording", "precision")
 _LONG = ("ids", "content")
 _SETTLED_NS = 2_000_000_000  # a file that is older than this can't change within a clock's tick
 

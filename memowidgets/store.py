@@ -641,7 +641,7 @@ class RunDirectory:
         if stamp is None:
             return "does not say what it is, as every file of this run does" if stamped else None
         if stamp.name != self._full_name(name):
-            return f"was written as {quoted(stamp.name)} and belongs there"
+            return f"was written as {visible(stamp.name, 80)} and belongs there"
         if run and stamp.run != run:
             return "belongs to another run"
         if of is not None and stamp.of != of:

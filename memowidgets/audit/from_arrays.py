@@ -474,6 +474,9 @@ class _Held(Tensors):
     def __len__(self) -> int:
         return len(self._arrays)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._arrays
+
 
 def _record_of(given: Given) -> Record:
     """What the logits say of the model; NaN without them."""

@@ -333,11 +333,19 @@ def _model_at(run: RunDirectory, manifest: Mapping[str, Any], path: PathLike) ->
 
 
 def _called(
-    run: RunDirectory, makers: Mapping[str, Callable[..., _T]], name: str, *data: Any, **how: Any
+    run: RunDirectory, makers: Mapping[str, Callable[..., _T]], name: str, /, *data: Any, **how: Any
 ) -> _T | None:
-    """What a loader or model class gives for the arguments of a manifest; None for no such one."""
-    if name not in makers:  # of a subclass, or of a newer version
+    """What a loader or model class gives for the arguments of a manifest; None where it has none.
+
+    Raises
+    ------
+    StoreError
+        If there is no such one, or it does not take these arguments.
+    """
+    if not name:
         return None
+    if name not in makers:
+        raise StoreError(f"{run.path / MANIFEST} is broken: nothing here is called {quoted(name)}")
     try:
         return makers[name](*data, **how)
     except (TypeError, LookupError, AttributeError, ArithmeticError) as error:

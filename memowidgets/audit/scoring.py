@@ -18,7 +18,7 @@ from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.forward import Allocate, Forward
 from memowidgets.training.made_in import are_rounded
-from memowidgets.visible import listed, quoted
+from memowidgets.visible import listed, visible
 
 __all__ = ["METRICS", "Metric", "Pass", "Scores", "score_pass"]
 
@@ -130,7 +130,8 @@ class Pass:
         if f"layer.{layer}" not in kept:
             there = [name.removeprefix("layer.") for name in kept if name.startswith("layer.")]
             raise StoreError(
-                f"the hidden states of layer {quoted(layer)} at {self.checkpoint} were not kept; "
+                f"the hidden states of layer {visible(layer, 40)} at {self.checkpoint} were not "
+                "kept; "
                 "those of "
                 f"{listed(there) or 'no layer'} are there"
             )

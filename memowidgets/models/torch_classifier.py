@@ -266,7 +266,7 @@ def _check_all_ran(kept: Mapping[str, Tensor], names: Sequence[str]) -> None:
     silent = [name for name in names if name not in kept]
     if silent:
         raise ValueError(
-            f"the forward pass does not run {listed(silent)}, or they give no "
+            f"the forward pass does not run {listed(map(quoted, silent))}, or they give no "
             f"tensor: choose with layers= out of {listed(kept) or 'others'}"
         )
 

@@ -10,7 +10,7 @@ import numpy as np
 import traitlets
 
 from memowidgets.decisions import CHOICES, DecisionLog
-from memowidgets.visible import quoted
+from memowidgets.visible import quoted, visible
 from memowidgets.widgets.arrays import checked_tau
 from memowidgets.widgets.assets import script, style
 from memowidgets.widgets.cells import created, displayed
@@ -352,7 +352,7 @@ class SampleInspector(Guarded, anywidget.AnyWidget):
     def _checked(self, position: Any) -> int:
         """A position that the page sent."""
         if not _is_whole(position) or not 0 <= position < len(self._reader):
-            raise ValueError(f"there is no sample at {quoted(position)}")
+            raise ValueError(f"there is no sample at {visible(repr(position), 40)}")
         return int(position)
 
     # ---------------------------------------------------------------- pages
@@ -473,7 +473,10 @@ class SampleInspector(Guarded, anywidget.AnyWidget):
         """One sample whole, and which come before and after it."""
         rows, pixels = self._rows, bytearray()
         reply: dict[str, Any] = {"type": "opened", "request": asked.get("request")}
-        at = np.flatnonzero(rows.positions == self._checked(asked.get("position")))
+        wanted = asked.get("position")
+        if not _is_whole(wanted):
+            raise ValueError(f"there is no sample at {visible(repr(wanted), 40)}")
+        at = np.flatnonzero(rows.positions == wanted)
         if not len(at):
             return {**reply, "position": None}, []
         row, found = int(at[0]), self._found_by(rows, asked)

@@ -12,6 +12,7 @@ import pytest
 from memowidgets.audit import recorded
 from memowidgets.audit.view import AuditView
 from memowidgets.store import RunDirectory, StoreError
+from tests.hostile.old import held, written_by_format_1
 from tests.training.small import tiny_audit, trained
 
 ABOUT = {"title": "digits", "data": "mw.data.load_digits()", "command": "none"}
@@ -86,7 +87,7 @@ def trained_otherwise(audit, index):
         if key != "members"
     }
     metadata = {**file.metadata, "finished": str(int(file.metadata["finished"]) + 60)}
-    RunDirectory(audit.path).write_tensors(name, arrays | moved, metadata)
+    held(audit.path).write_tensors(name, arrays | moved, metadata)
 
 
 def test_a_shadow_model_that_was_trained_again_is_scored_again(audit):
@@ -143,10 +144,10 @@ def test_log_lira_follows_a_forward_pass_of_the_target_that_was_replaced(audit):
     view = AuditView(audit)
     place = "psmi", audit.layers[-1], audit.prediction.record.name
     seen = view.view(*place).probabilities
-    run, name = RunDirectory(audit.path), f"forward/{audit._catalogue.final().name}"
+    run, name = held(audit.path), f"forward/{audit._catalogue.final().name}"
     made = run.read_tensors(name)
     arrays = {key: np.array(made[key]) for key in made}
-    run.write_tensors(name, arrays | {"logits": arrays["logits"] * 2})
+    run.write_tensors(name, arrays | {"logits": arrays["logits"] * 2}, made.metadata, made.stamp.of)
     assert not np.allclose(audit.log_lira(), before)
     assert not np.allclose(view.view(*place).probabilities, seen)
 
@@ -154,7 +155,7 @@ def test_log_lira_follows_a_forward_pass_of_the_target_that_was_replaced(audit):
 def test_the_first_targets_gaps_are_those_of_the_model_it_is(audit):
     judged = audit.as_target(0)
     before = judged.log_lira()
-    run, name = RunDirectory(audit.path), f"targets/first/{audit._catalogue.final().name}"
+    run, name = held(audit.path), f"targets/first/{audit._catalogue.final().name}"
     kept = run.read_tensors(name)
     assert kept.metadata["target"]
     stale = np.array(kept["gap"])[::-1]
@@ -190,6 +191,7 @@ def old_layout(audit, path):
             place.parent.mkdir(exist_ok=True)
             shutil.move(scores, place)
     shutil.rmtree(path / "targets" / audit._shadows.key)
+    written_by_format_1(path)
     return recorded.open_recording(path)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 import memowidgets as mw
 from memowidgets.training.design import draw_design
 from memowidgets.training.noise import draw_noise
+from tests.hostile.old import change_manifest, written_by_format_1
 
 NOISE = 0.3
 
@@ -49,10 +48,8 @@ def test_a_share_that_leaves_too_few_others_takes_all_of_them(data):
 
 def test_an_old_run_keeps_its_labels_and_says_what_is_wrong(data, tmp_path):
     new = audit_of(data, tmp_path / "run")
-    place = tmp_path / "run/manifest.json"
-    manifest = json.loads(place.read_text())
-    del manifest["noise_draw"]
-    place.write_text(json.dumps(manifest))
+    written_by_format_1(tmp_path / "run")
+    change_manifest(tmp_path / "run", lambda manifest: manifest.pop("noise_draw"))
     before = draw_noise(data, new._design.pool, NOISE, 0, draw=1).applied(data).labels
     for old in (audit_of(data, tmp_path / "run"), mw.Audit.open(tmp_path / "run", data=data)):
         np.testing.assert_array_equal(old.data.labels, before)

@@ -11,7 +11,8 @@ import torch
 
 import memowidgets as mw
 from memowidgets.models import precision as precision_room
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import StoreError
+from tests.hostile import old
 
 BOTH = ["float32", "bfloat16"]
 
@@ -54,14 +55,17 @@ def manifest_of(path):
 
 
 def change_manifest(path, **changes):
-    manifest = manifest_of(path) | changes
-    kept = {k: v for k, v in manifest.items() if v is not None or k not in changes}
-    (path / "manifest.json").write_text(json.dumps(kept))
+    def change(manifest):
+        manifest |= changes
+        for name in [name for name, value in changes.items() if value is None]:
+            del manifest[name]
+
+    old.change_manifest(path, change)
 
 
 def rewrite(path, change, precision=None):
     """Write every pass and shadow model anew, its arrays changed, with or without a precision."""
-    run = RunDirectory(path)
+    run = old.held(path)
     for file in [*path.glob("forward/*.safetensors"), *path.rglob("shadows/**/*.safetensors")]:
         name = str(file.relative_to(path).with_suffix(""))
         kept = run.read_tensors(name)
@@ -69,7 +73,7 @@ def rewrite(path, change, precision=None):
         if precision is not None:
             metadata["precision"] = precision
         arrays = {key: change(key, np.array(kept[key])) for key in kept}
-        run.write_tensors(name, arrays, metadata)
+        run.write_tensors(name, arrays, metadata, kept.stamp.of if kept.stamp else "")
 
 
 def made_old(path, precision):
@@ -86,12 +90,14 @@ def made_old(path, precision):
         half = torch.from_numpy(array / 2).bfloat16().float().numpy()
         return half + half
 
+    old.written_by_format_1(path)
     change_manifest(path, precision=None)
     for file in path.glob("checkpoints/*/record.json"):
         record = json.loads(file.read_text())
         del record["precision"]
         file.write_text(json.dumps(record))
     rewrite(path, rounded)
+    old.written_by_format_1(path)
 
 
 @pytest.mark.parametrize("here", BOTH)
@@ -178,10 +184,10 @@ def test_the_resolved_precision_is_no_part_of_a_runs_digests(processor, tmp_path
     processor("bfloat16")
     audit_at(tmp_path / "run")
     manifest = manifest_of(tmp_path / "run")
-    old = {key: value for key, value in manifest.items() if key != "precision"}
+    before = {key: value for key, value in manifest.items() if key != "precision"}
     assert "precision" in manifest
-    assert config_digest(manifest) == config_digest(old)
-    assert run_digest(manifest) == run_digest(old)
+    assert config_digest(manifest) == config_digest(before)
+    assert run_digest(manifest) == run_digest(before)
 
 
 @pytest.mark.parametrize("here", BOTH)
@@ -190,7 +196,7 @@ def test_a_shadow_model_of_another_precision_is_refused(here, processor, tmp_pat
     audit = audit_at(tmp_path / "run")
     audit.train()
     train_shadows(audit, 4)
-    run, name = RunDirectory(tmp_path / "run"), "shadows/0002"
+    run, name = old.held(tmp_path / "run"), "shadows/0002"
     kept = run.read_tensors(name)
     arrays = {key: np.array(kept[key]) for key in kept}
     run.write_tensors(name, arrays, dict(kept.metadata) | {"precision": other(here)})
@@ -255,11 +261,11 @@ def test_an_old_run_goes_on_in_the_precision_that_its_numbers_show(was, processo
     train_shadows(audit, 4)
     made_old(tmp_path / "run", was)
     processor(other(was))
-    old = opened(tmp_path / "run")
-    assert old.training.precision == was
-    assert len(old.log_lira()) > 0
+    audit = opened(tmp_path / "run")
+    assert audit.training.precision == was
+    assert len(audit.log_lira()) > 0
     with pytest.warns(UserWarning, match=f'made with precision="auto".*goes on in {was}'):
-        old.score("loss", checkpoint=1)
+        audit.score("loss", checkpoint=1)
     assert manifest_of(tmp_path / "run")["precision"] == was
     train_shadows(opened(tmp_path / "run"), 5)  # told once
     again = audit_at(tmp_path / "run")
@@ -287,7 +293,7 @@ def test_an_old_run_whose_shadow_models_differ_from_its_target_is_refused(was, p
     audit.train()
     train_shadows(audit, 4)
     made_old(tmp_path / "run", was)
-    run, name = RunDirectory(tmp_path / "run"), "shadows/0001"
+    run, name = old.held(tmp_path / "run"), "shadows/0001"
     kept = run.read_tensors(name)
     arrays = {key: np.array(kept[key]) for key in kept}
     for key in [key for key in arrays if key.startswith("gap.")]:

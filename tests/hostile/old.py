@@ -1,12 +1,32 @@
-"""A run as versions before format 2 wrote it: no file says what it is."""
+"""Runs as other hands leave them: an older version's, or those of somebody who knows the format."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
+
+from memowidgets.store import RunDirectory
+
+
+def held(path) -> RunDirectory:
+    """The run directory as an audit holds it: what is written there says that it belongs there."""
+    run = RunDirectory(path)
+    run.hold(run.read_manifest())
+    return run
+
+
+def change_manifest(path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Edit a manifest, with the check that a version of its format would write."""
+    file = Path(path) / "manifest.json"
+    manifest = json.loads(file.read_text())
+    manifest.pop("check", None)
+    change(manifest)
+    RunDirectory(path).write_manifest(manifest)
 
 
 def written_by_format_1(path) -> None:

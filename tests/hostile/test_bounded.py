@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -15,6 +14,7 @@ from memowidgets.__main__ import main
 from memowidgets.audit.origin import Origin
 from memowidgets.store import StoreError
 from tests.audit.conftest import small_audit, small_data
+from tests.hostile.old import change_manifest
 
 PIL = pytest.importorskip("PIL.Image", reason="no Pillow")
 
@@ -33,10 +33,12 @@ def altered(made, tmp_path):
 
     def alter(**changes):
         run = shutil.copytree(made.path, tmp_path / "run", dirs_exist_ok=True)
-        manifest = json.loads((run / "manifest.json").read_text())
-        manifest["model_source"] = changes.get("model", manifest["model_source"])
-        manifest["data"]["source"] = changes.get("data", manifest["data"]["source"])
-        (run / "manifest.json").write_text(json.dumps(manifest))
+
+        def change(manifest):
+            manifest["model_source"] = changes.get("model", manifest["model_source"])
+            manifest["data"]["source"] = changes.get("data", manifest["data"]["source"])
+
+        change_manifest(run, change)
         return run
 
     return alter

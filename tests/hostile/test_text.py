@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import warnings
@@ -16,6 +15,7 @@ from memowidgets.progress import Step
 from memowidgets.store import StoreError
 from memowidgets.visible import listed, quoted
 from tests.audit.conftest import small_audit, small_data
+from tests.hostile.old import change_manifest, written_by_format_1
 
 EVIL = "\x1b]0;mine\x07\x1b[2J\u202eevil\u2066\r\u200b"
 HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]")
@@ -205,12 +205,15 @@ def evil_run(tmp_path_factory):
     evil = mw.data.ImageDataset.from_arrays(data.images, labels, names, ids=ids)
     audit = small_audit(tmp_path_factory.mktemp("evil") / "run", data=evil, members="all")
     audit.train()
-    manifest = json.loads((audit._run.path / "manifest.json").read_text())
-    manifest["layers"] = [f"{EVIL}{i}{'x' * LONG}" for i in range(3)]
-    manifest["model"]["class"] = EVIL + "x" * LONG
-    manifest["fork"] = {"parent": EVIL, "start": "prediction", "checkpoint": EVIL, "seen": 3}
-    (audit._run.path / "manifest.json").write_text(json.dumps(manifest))
-    return audit, evil
+    written_by_format_1(audit.path)
+
+    def change(manifest):
+        manifest["layers"] = [f"{EVIL}{i}{'x' * LONG}" for i in range(3)]
+        manifest["model"]["class"] = EVIL + "x" * LONG
+        manifest["fork"] = {"parent": EVIL, "start": "prediction", "checkpoint": EVIL, "seen": 3}
+
+    change_manifest(audit.path, change)
+    return mw.Audit.open(audit.path, data=evil, model=mw.models.ConvNet(16), device="cpu"), evil
 
 
 def test_a_warning_of_samples_without_a_score_is_harmless(evil_run):

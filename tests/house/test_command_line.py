@@ -21,6 +21,7 @@ from memowidgets.__main__ import main
 from memowidgets.audit import recorded
 from memowidgets.commands.runs import CommandError, checked_manifest
 from memowidgets.commands.view import _CELL
+from memowidgets.store import FORMAT
 from memowidgets.visible import visible
 
 RECORDING = recorded._FOLDER / "mmlu-field-smollm2"
@@ -260,7 +261,7 @@ def test_the_runs_in_a_folder(run, tmp_path, capsys):
     manifest = json.loads((run / "manifest.json").read_text("utf-8"))
     shutil.copytree(run, tmp_path / "a" / "b" / "whole")
     changed(run, tmp_path / "evil\x1b[31m", model={**manifest["model"], "class": ANSI * 99})
-    changed(run, tmp_path / "newer", format=2)
+    changed(run, tmp_path / "newer", format=FORMAT + 1)
     half = tmp_path / "half"
     shutil.copytree(run, half)
     (half / "manifest.json").unlink()
@@ -272,7 +273,7 @@ def test_the_runs_in_a_folder(run, tmp_path, capsys):
     (whole,) = [line for line in lines if line.startswith("a/b/whole")]
     assert re.search(r"CausalLM +1000 of 2250 +6 +95\.4% +32 +10\.\d MB$", whole)
     assert "evil⟨U+001B⟩[31m" in out
-    assert re.search(r"^newer: .*written in format 2", out, re.MULTILINE)
+    assert re.search(rf"^newer: .*written in format {FORMAT + 1}", out, re.MULTILINE)
     assert re.search(r"^half: .*no manifest\.json", out, re.MULTILINE)
     assert len(lines) == 5
     assert max(map(len, lines)) < 900

@@ -401,7 +401,10 @@ class _Desk(_Drawn):
             raise NotThereError(reason)
         audit = self.audit
         _, members, gaps, target = audit.member_gaps("final")
-        found = compared_definitions(audit.members, gaps, members, target, None, "shrunk", 500, 0)
+        pairs = audit._shadows.key != "halves"  # noqa: SLF001 - the same room
+        found = compared_definitions(
+            audit.members, gaps, members, target, None, "shrunk", 500, 0, pairs=pairs
+        )
         self.add(
             "definitions",
             charts.memorization_scatter,

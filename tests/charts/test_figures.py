@@ -217,7 +217,7 @@ def test_definitions_are_those_of_the_comparison(audit, figures):
     found = audit.compare_memorization(n_bootstrap=500)
     (cells,) = units(figures["definitions"])
     assert cells.data["samples"].sum() == len(found.values)
-    assert figures.notes["definitions"] == [found.note]
+    assert list(figures.notes["definitions"]) == [found.note]
     pair = found.spearman[(found.spearman["a"] == "attack_success_rate")].iloc[0]
     title = figures["definitions"].to_dict()["title"]["text"]
     assert title.startswith(f"Spearman's ρ {pair.rho:.3f} ({pair.low:.3f} to {pair.high:.3f})")

@@ -405,7 +405,10 @@ class _Desk(_Drawn):
         name, members, gaps, target = audit.member_gaps("final")
         asks = audit._asks_model_for_others  # noqa: SLF001 - the same room
         others = None if asks else audit._others(audit._catalogue.record(name))  # noqa: SLF001
-        found = compared_definitions(audit.members, gaps, members, target, others, "shrunk", 500, 0)
+        pairs = audit._shadows.key != "halves"  # noqa: SLF001
+        found = compared_definitions(
+            audit.members, gaps, members, target, others, "shrunk", 500, 0, pairs=pairs
+        )
         values, spearman = found.values, found.spearman  # noqa: PD011 - its attribute
         notes: list[Reason] = []
         if asks:

@@ -213,7 +213,8 @@ def evil_run(tmp_path_factory):
         manifest["fork"] = {"parent": EVIL, "start": "prediction", "checkpoint": EVIL, "seen": 3}
 
     change_manifest(audit.path, change)
-    return mw.Audit.open(audit.path, data=evil, model=mw.models.ConvNet(16), device="cpu"), evil
+    audit._run.hold(audit._run.read_manifest())
+    return audit, evil
 
 
 def test_a_warning_of_samples_without_a_score_is_harmless(evil_run):

@@ -62,7 +62,7 @@ def verdict(clean: Clean, mutation: Mutation, name: str, audit, folder: Path) ->
             answer = ask(audit() if callable(audit) else audit, folder)
         except IN_WORDS as error:
             return None if str(error).strip() else f"{name}: an error without words"
-        except Exception as error:  # noqa: BLE001 - that is what is looked for
+        except Exception as error:
             return f"{name}: raw {type(error).__name__}: {error}"
     if questions.same(answer, clean.answers[name]):
         return None
@@ -126,8 +126,8 @@ def test_what_is_written_from_a_broken_run_is_true_as_well(clean, tmp_path, pair
         if mutation.file in seen or " of another seed" not in mutation.name:
             continue
         seen.add(mutation.file)
-        for problem in wrong(clean, mutation, tmp_path, questions.WRITING, pairs_tried):
-            lines.append(f"{mutation.name}: {problem}")
+        problems = wrong(clean, mutation, tmp_path, questions.WRITING, pairs_tried)
+        lines += [f"{mutation.name}: {problem}" for problem in problems]
     assert not lines, "\n".join(lines)
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from memowidgets.stamps import KEY
 from tests.hostile.run import Victim
 
 # Files of each kind, two where they can be mistaken for each other. "*" is a name that the test
-# does not know beforehand: the first that is found.
+# does not know beforehand: the first that is found. decisions.csv is not among them: people edit it.
 PAIRS = {
     "weights": (
         "checkpoints/epoch-2/weights.safetensors",
@@ -31,8 +32,7 @@ ALONE = {
     "state": "checkpoints/epoch-3/resume.safetensors",
     "rho": "rho.json",
     "choice": "shadows.json",
-    "decisions": "decisions.csv",
-    "score of a shadow": "targets/*/scores/*/hidden/psmi.safetensors",
+    "score of a shadow": "targets/*/*/scores/*/*/hidden/psmi.safetensors",
 }
 KINDS = {**{kind: pair[0] for kind, pair in PAIRS.items()}, **ALONE}
 
@@ -80,10 +80,12 @@ def every_mutation(twins: dict[str, Victim], outside: Path) -> Iterator[Mutation
     for kind, fields in FIELDS.items():
         for field in fields:
             yield Mutation(f"{kind}: {field}", KINDS[kind], _on(KINDS[kind], _with_field(field)))
-    for kind in ("shadow", "pass", "score"):
-        for field in ("config", "index", "design", "seed"):
-            edit = _with_metadata(field)
-            yield Mutation(f"{kind}: metadata {field}", KINDS[kind], _on(KINDS[kind], edit))
+    for field in ("config", "index", "design", "seed", "precision", "forward"):
+        edit = _without_metadata(field)
+        yield Mutation(f"shadow without {field}", KINDS["shadow"], _on(KINDS["shadow"], edit))
+    for kind in ("shadow", "pass", "score", "score of a shadow", "state", "design"):
+        edit = _without_metadata(KEY)
+        yield Mutation(f"{kind} without a stamp", KINDS[kind], _on(KINDS[kind], edit))
 
 
 def _truncated(file: Path) -> None:
@@ -196,10 +198,10 @@ def _with_tensors(edit: Callable[[Arrays], Arrays]) -> Callable[[Path], None]:
     return apply
 
 
-def _with_metadata(field: str) -> Callable[[Path], None]:
+def _without_metadata(field: str) -> Callable[[Path], None]:
     def apply(file: Path) -> None:
         metadata = _metadata(file)
-        metadata.pop(field, None)
+        del metadata[field]  # a mutation that changes nothing is an error
         save_file(load_file(file), file, metadata)
 
     return apply
@@ -223,7 +225,7 @@ def _with_field(field: str) -> Callable[[Path], None]:
 def _other(value: object) -> object:
     """Something of the same type that is not the same."""
     if isinstance(value, dict):
-        key = sorted(value)[0]
+        key = min(value)
         return {**value, key: _other(value[key])}
     if isinstance(value, list):
         return value[::-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -79,15 +79,22 @@ class Pretrained:
         return found
 
     def __call__(self) -> nn.Module:
-        """The model, in main memory; its files must not have changed since the last time."""
+        """The model, in main memory; its files must not have changed since the last time.
+
+        The hub is asked only for what this machine lacks of the commit: shadow models that load
+        the same weights again send no request.
+        """
         self.origin()
+        if self._commit is not None and not self._local:
+            with suppress(OSError, ValueError), without_the_hub():
+                return self._load()
         with without_the_hub() if self._local else nullcontext():
-            check_memory(self._name, self._dtype)
             return cast("nn.Module", _explained(self._name, self._load))
 
     def _load(self) -> Any:
         from transformers import AutoModelForCausalLM
 
+        check_memory(self._name, self._dtype)
         revision = {} if self._commit is None else {"revision": self._commit}
         with _no_progress_bar():
             return AutoModelForCausalLM.from_pretrained(

@@ -15,7 +15,7 @@ from memowidgets.stamps import KEY
 from tests.hostile.run import Victim
 
 # Files of each kind, two where they can be mistaken for each other. "*" is a name that the test
-# does not know beforehand: the first that is found. decisions.csv is not among them: people edit it.
+# does not know beforehand: the first that is found. People edit decisions.csv: it is not here.
 PAIRS = {
     "weights": (
         "checkpoints/epoch-2/weights.safetensors",

@@ -151,7 +151,7 @@ def test_a_gated_model_says_how_to_get_it(monkeypatch):
 def test_the_dtype_comes_back_when_a_run_is_opened(folder, data, tmp_path):
     model = mw.models.CausalLM.from_pretrained(folder, dtype="float32")
     mw.Audit(model, data, path=tmp_path / "run")
-    again = mw.Audit.open(tmp_path / "run", data=data)
+    again = mw.Audit.open(tmp_path / "run", data=data, model=folder)
     assert again._model.settings() == model.settings()
 
 
@@ -166,3 +166,20 @@ def _raises(error):
         raise error
 
     return fail
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_the_hub_is_asked_only_for_what_this_machine_lacks(is_here, monkeypatch):
+    """Each shadow model loads the weights again: those that are here need no request."""
+    asked = []
+
+    def load(_name, **options):
+        asked.append((not options["local_files_only"], options["revision"]))
+        if options["local_files_only"] and not is_here:
+            raise OSError("not in the cache")
+        return "the model"
+
+    monkeypatch.setattr(pretrained, "check_memory", lambda *_: None)
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", load)
+    assert pretrained.Pretrained("someone/model", "auto", "c" * 40)() == "the model"
+    assert asked == [(False, "c" * 40)] if is_here else [(False, "c" * 40), (True, "c" * 40)]

@@ -22,9 +22,8 @@ def test_there_are_notebooks():
 
 def each(notebooks):
     """The notebooks, the slow ones marked so."""
-    for path in notebooks:
-        marks = [pytest.mark.slow] if path.stem in SLOW else []
-        yield pytest.param(path, id=path.stem, marks=marks)
+    marks = {path: [pytest.mark.slow] if path.stem in SLOW else [] for path in notebooks}
+    return [pytest.param(path, id=path.stem, marks=marks[path]) for path in notebooks]
 
 
 @pytest.mark.timeout(600)

@@ -283,6 +283,8 @@ class _Others(ShadowSet):
         name = _first_gaps(checkpoint)
         if not (self._run.has(name) and self._run.has(f"forward/{checkpoint}")):
             return None
+        if self._run.why_not(name, arrays=("gap",)) is not None:
+            return None
         file = self._run.read_tensors(name)
         gaps, own = np.array(file["gap"]), self._own_of_first(checkpoint)
         noted = file.metadata.get("target")
@@ -297,6 +299,7 @@ class _Others(ShadowSet):
         kept = self.kept_first(checkpoint)
         if kept is not None:
             return kept
+        scoring.warn_of(self._run.why_not(_first_gaps(checkpoint), arrays=("gap",)))
         audit = self._audit
         record = audit._catalogue.record(checkpoint)  # noqa: SLF001
         gaps = audit._gaps_of(record, audit._design.pool)  # noqa: SLF001

@@ -55,6 +55,12 @@ class Mutation:
     file: str
     apply: Callable[[Path], None]
 
+    @property
+    def moves_what_is_there(self) -> bool:
+        """Whether whole files take each other's place: what an open audit could fail to notice."""
+        words = ("lost", "swapped", "copied", " of another", "other", "of others", "rows")
+        return any(word in self.name for word in words)
+
 
 def found(run: Path, pattern: str) -> Path:
     """The file of that pattern; a mutation that finds none breaks nothing, which is an error."""

@@ -47,7 +47,7 @@ def _decisions(audit: mw.Audit, _folder: Path) -> Answer:
 def _report(audit: mw.Audit, folder: Path) -> Answer:
     page = audit.report(folder / "audit.html", overwrite=True)
     content = json.loads(page.with_suffix(".json").read_text())
-    for text in content["warnings"]:
+    for text in [*content["warnings"], *(lacking["why"] for lacking in content["missing"])]:
         warnings.warn(text, UserWarning, stacklevel=1)  # what the page says counts as said
     return {key: np.array([json.dumps(content[key])]) for key in _REPORTED}
 

@@ -96,10 +96,12 @@ with warnings.catch_warnings():
     mw.Audit.open(folder / "lm")
 
 # the same run, as if its model and its questions had been named on the hub
+from memowidgets.store import RunDirectory
 manifest = json.loads((folder / "lm" / "manifest.json").read_text())
 manifest["model_source"]["arguments"]["name_or_path"] = "somebody/a-model"
 manifest["data"]["source"]["arguments"]["source"] = "hub"
-(folder / "lm" / "manifest.json").write_text(json.dumps(manifest))
+manifest.pop("check")  # as somebody would leave it who knows the format
+RunDirectory(folder / "lm").write_manifest(manifest)
 mw.Audit.open(folder / "lm").score("loss")
 mw.Audit.open(folder / "lm", data=questions).score("loss")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -70,16 +68,17 @@ def test_an_old_record_is_read_and_made_again(recorded, trained_in, data, tmp_pa
     """Without a precision, a pass shows it: bfloat16 rounded its logits then."""
     expected = recorded.score("loss", checkpoint=2)
     for file in (tmp_path / "run/checkpoints").glob("*/record.json"):
-        record = json.loads(file.read_text())
+        name = str(file.relative_to(recorded.path))
+        record = recorded._run.read_note(name)
         del record["precision"]
-        file.write_text(json.dumps(record))
+        recorded._run.write_note(name, record)
     for name in ("forward/epoch-1", "forward/epoch-2"):
         kept = recorded._run.read_tensors(name)
         arrays = {key: np.array(kept[key]) for key in kept}
         if trained_in == "bfloat16":
             rounded = torch.from_numpy(arrays["logits"]).bfloat16().float()
             arrays["logits"] = rounded.numpy()
-        recorded._run.write_tensors(name, arrays)
+        recorded._run.write_tensors(name, arrays, of=kept.stamp.of)
     np.testing.assert_array_equal(recorded.score("loss", checkpoint=2), expected)
     (tmp_path / "run/forward/epoch-2.safetensors").unlink()
     again = mw.Audit.open(tmp_path / "run", data=data, model=recorded._model)
@@ -87,8 +86,8 @@ def test_an_old_record_is_read_and_made_again(recorded, trained_in, data, tmp_pa
 
 
 def test_a_pass_in_half_precision_can_not_be_made_again(recorded, tmp_path):
-    place = tmp_path / "run/checkpoints/epoch-2/record.json"
-    place.write_text(json.dumps(json.loads(place.read_text()) | {"precision": "float16"}))
+    name = "checkpoints/epoch-2/record.json"
+    recorded._run.write_note(name, recorded._run.read_note(name) | {"precision": "float16"})
     (tmp_path / "run/forward/epoch-2.safetensors").unlink()
     with pytest.raises(StoreError, match="pass at epoch-2 was made in float16, and an audit comp"):
         recorded.score("loss", checkpoint=2)

@@ -48,13 +48,12 @@ def assert_both_sides_agree(notebook):
 
 
 @pytest.fixture
-def quickstart(pytestconfig, tmp_path):
-    """The notebook; it trains fewer shadow models, unless slow tests are run."""
+def quickstart(tmp_path):
+    """The notebook, with fewer shadow models: `make screenshot` trains all of them."""
     text = NOTEBOOK.read_text("utf-8")
     assert text.count("run_shadows(64)") == 1
-    n = 64 if pytestconfig.getoption("--slow") else FEWER
     copy = tmp_path / NOTEBOOK.name
-    copy.write_text(text.replace("run_shadows(64)", f"run_shadows({n})"), "utf-8")
+    copy.write_text(text.replace("run_shadows(64)", f"run_shadows({FEWER})"), "utf-8")
     return copy
 
 

@@ -87,7 +87,7 @@ class Pretrained:
         self.origin()
         if self._commit is not None and not self._local:
             with suppress(OSError, ValueError), without_the_hub():
-                return self._load()
+                return cast("nn.Module", self._load())
         with without_the_hub() if self._local else nullcontext():
             return cast("nn.Module", _explained(self._name, self._load))
 

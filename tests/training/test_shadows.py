@@ -306,6 +306,18 @@ def test_claims_work_where_there_are_no_locks(run, monkeypatch):
         assert other.take(0)
 
 
+def test_a_claim_whose_owner_died_before_it_wrote_is_taken_over(tmp_path):
+    """Killed between making the file and writing it: an empty claim, which nobody keeps alive."""
+    run = RunDirectory(tmp_path)
+    with Claims(run, "c", lease=0.2) as ours:
+        (tmp_path / "c/0000.claim").touch()
+        assert not ours.take(0)
+        deadline = time.monotonic() + 20
+        while not ours.take(0):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 def test_a_run_waits_for_what_another_machine_trains_and_takes_over_what_it_drops(
     audit, threads, monkeypatch
 ):

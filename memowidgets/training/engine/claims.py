@@ -165,11 +165,11 @@ class Claims:
         if has_lock and _said(found).get("machine") == _machine():
             return True  # we hold the lock that its owner held while it lived
         now = time.monotonic()
-        content, since = self._seen.get(index, (b"", now))
-        if content != found:
+        seen = self._seen.get(index)
+        if seen is None or seen[0] != found:  # an empty claim too: its owner died before it wrote
             self._seen[index] = (found, now)
             return False
-        return now - since > self._lease
+        return now - seen[1] > self._lease
 
     def _is_ours(self, index: int) -> bool:
         found = _content(self._file(index))

@@ -1,4 +1,7 @@
-"""How well a score finds what was memorised: ROC, intervals, thresholds; pure, no other room."""
+"""Evaluation of scores against the truth: ROC curves, AUCs, intervals and thresholds.
+
+This room is pure: it takes and returns arrays, and imports no other room.
+"""
 
 from memowidgets.evaluation.curve import (
     FEW_POSITIVES,

@@ -1,4 +1,4 @@
-"""A score held against the truth: the ROC curve, its intervals, and ways to choose τ."""
+"""Comparison of a score with the truth: ROC curve, intervals, and rules for τ."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ _Z95 = 1.959963984540054
 _RESAMPLES = 1000
 _MEMORISED = re.compile(r"\bmemorised\b")
 _MANY_BY_CHANCE = 0.25
-_ROUNDING = 1e-12  # of a share: expected numbers are sums of many
+_ROUNDING = 1e-12  # tolerance of a share, because expected counts are sums of many numbers
 _RULES = '"youden", "tpr>=0.75", "fpr<=0.01" or "flagged<=0.05" (with any number from 0 to 1)'
 
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """What happens when every sample with a score of at most τ is flagged.
+    """Counts and rates if every sample with a score of at most τ is flagged.
 
     Attributes
     ----------
     tau : float
         The threshold.
     n, flagged : int
-        Samples in all, and flagged ones.
+        Number of samples, and of flagged samples.
     flagged_share : float
         `flagged` / `n`.
     hits, false_alarms, missed, clear : int
-        Memorised and flagged, only flagged, only memorised, neither; expected numbers, and so
-        not whole, where the truth is uncertain.
+        Numbers of samples that are memorised and flagged, only flagged, only memorised, and
+        neither. If the truth is uncertain, these are expected numbers, so not whole.
     tpr, fpr : float
-        Share of the memorised samples, and of the others, that is flagged.
+        Shares of the memorised samples, and of the others, that are flagged.
     precision : float or None
-        Share of the flagged samples that is memorised; None where nothing is flagged.
+        Share of the flagged samples that are memorised. None if nothing is flagged.
     flagged_interval, tpr_interval, fpr_interval, precision_interval : (float, float)
-        Clopper-Pearson 95 % intervals. A bootstrap's where rows come in groups, and then at least
-        as wide as Clopper-Pearson's on the distinct samples where few are on one side.
+        Clopper-Pearson 95 % intervals. For rows in groups they are bootstrap intervals, which are
+        at least as wide as Clopper-Pearson's on the distinct samples if few are on one side.
     """
 
     tau: float
@@ -84,7 +84,7 @@ class OperatingPoint:
     def from_counts(
         cls, tau: float, hits: float, false_alarms: float, n_memorized: float, n: int
     ) -> OperatingPoint:
-        """The point that follows from the flagged samples of each kind."""
+        """Create the point from the numbers of flagged samples of each kind."""
         flagged, n_others = round(hits + false_alarms), n - n_memorized
         return cls(
             tau=tau,
@@ -107,18 +107,21 @@ class OperatingPoint:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two scores of the same samples, compared by the paired test of DeLong.
+    """Difference in AUC of two scores of the same samples, by DeLong's paired test.
+
+    The test of DeLong et al. (1988) takes into account that both AUCs are computed on the same
+    samples, so that their errors are correlated.
 
     Attributes
     ----------
     auc_a, auc_b : float
-        The two areas.
+        AUCs of both scores.
     difference : float
         `auc_a` − `auc_b`.
     interval : (float, float)
         95 % interval of the difference.
     z, p_value : float
-        Test of equal areas, two-sided. Where the difference has no variance, z is 0 or infinite.
+        Two-sided test of equal AUCs. If the difference has no variance, z is 0 or infinite.
     """
 
     auc_a: float
@@ -131,7 +134,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Ladder:
-    """Unique scores in rising order and, up to each, how many samples of each kind."""
+    """Unique scores in rising order, with the number of samples of each kind up to each of them."""
 
     taus: Floats
     hits: Counts | Floats
@@ -144,17 +147,17 @@ class _Ladder:
         last = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)
         kind = np.int64 if memorized.dtype == np.bool_ else np.float64
         positives = memorized[order].astype(kind)
-        # each kind is added up by itself: a difference of sums could fall below 0 by rounding
+        # each kind is summed separately, because rounding could make a difference negative
         return cls(ordered[last], np.cumsum(positives)[last], np.cumsum(1 - positives)[last])
 
     def steps(self) -> tuple[Counts | Floats, Counts | Floats]:
-        """Samples of each kind at each unique score."""
+        """Return the number of samples of each kind at each unique score."""
         return np.diff(self.hits, prepend=0), np.diff(self.false_alarms, prepend=0)
 
     def placements(self) -> tuple[Floats, Floats]:
-        """At each score: the share of others above it, and of memorised samples below it.
+        """Return, at each score, the share of others above and of memorised samples below it.
 
-        Ties count a half. The mean of either over the samples of its kind is the AUC.
+        A tie counts ½. The mean of either share over the samples of its kind is the AUC.
         """
         positives, negatives = self.steps()
         above = 1 - (self.false_alarms - negatives / 2) / self.false_alarms[-1]
@@ -164,32 +167,32 @@ class _Ladder:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A score held against the truth; made by `roc`.
+    """Comparison of a score with the truth, as returned by `roc`.
 
     Attributes
     ----------
     scores : (n,) float64
-        Low means risk.
+        Scores. A low score means risk.
     memorized : (n,) bool
-        The truth.
+        Whether each sample is memorised (the truth).
     auc : float
-        Probability that a memorised sample scores below another one, ties counting a half.
+        Probability that a memorised sample scores below another one. A tie counts ½.
     auc_interval : (float, float)
-        95 % interval of the area: Newcombe's score interval (method 5), which holds its level
-        where positives are few or the area is close to 1. A bootstrap's where the truth is
-        uncertain or rows come in groups.
+        95 % interval of the AUC: Newcombe's score interval (method 5), which keeps its coverage
+        if positives are few or the AUC is close to 1. If the truth is uncertain or rows come in
+        groups, it is a bootstrap interval.
     warnings : tuple of str
-        What a reader of the numbers must know.
+        Notes that a reader of the numbers needs.
     probability : (n,) float64, or None
-        How probable it is that a sample is truly memorised, where the truth is uncertain.
+        Probability that each sample is memorised, if the truth is uncertain.
     groups : Groups or None
-        Which rows are of one sample, and which of one model, where several models are pooled:
-        then every interval is a bootstrap's by both.
+        Sample and model of each row, if several models are pooled. Then every interval comes from
+        a bootstrap that draws samples and models.
     positives : str
-        What a positive sample is: memorised, unless `called` says otherwise.
+        Name of the positive samples: memorised, unless `called` changes it.
     by_chance : float or None
-        Number of samples that would count as memorised by chance alone with the shadow models at
-        hand, if nothing were memorised. None where the truth is not from shadow models.
+        Number of samples that would count as memorised by chance alone with these shadow models,
+        if nothing were memorised. None if the truth is not from shadow models.
     """
 
     scores: Floats = field(repr=False)
@@ -205,17 +208,17 @@ class Evaluation:
 
     @property
     def n(self) -> int:
-        """Samples."""
+        """Number of samples."""
         return len(self.scores)
 
     @property
     def n_memorized(self) -> float:
-        """Memorised samples; an expected number, not whole, where the truth is uncertain."""
+        """Number of memorised samples; an expected number if the truth is uncertain."""
         return cast("float", self._ladder.hits[-1].item())
 
     @cached_property
     def roc(self) -> pd.DataFrame:
-        """The curve: fpr, tpr, tau at each unique score, from (0, 0) at tau = −inf."""
+        """Curve as a table: fpr, tpr and tau at each unique score, from (0, 0) at tau = −inf."""
         ladder = self._ladder
         return pd.DataFrame(
             {
@@ -226,12 +229,12 @@ class Evaluation:
         )
 
     def at(self, tau: float) -> OperatingPoint:
-        """What happens when every sample with a score of at most `tau` is flagged.
+        """Return counts and rates if every sample with a score of at most `tau` is flagged.
 
         Parameters
         ----------
         tau : float
-            May be infinite, but not NaN.
+            Threshold. It may be infinite, but not NaN.
 
         Returns
         -------
@@ -258,21 +261,21 @@ class Evaluation:
         )
 
     def threshold(self, rule: str) -> float:
-        """The τ that a rule picks on these samples; flagging score ≤ τ gives the point.
+        """Return the τ that a rule picks on these samples.
 
-        A τ that was picked on the samples it is judged on makes the rates optimistic.
+        Rates are optimistic if τ was picked on the same samples.
 
         Parameters
         ----------
         rule : str
-            "youden" (largest TPR − FPR), "tpr>=0.75" (the lowest τ that finds that much),
-            "fpr<=0.01" or "flagged<=0.05" (the highest τ within that bound); any number from 0
-            to 1, or a percentage.
+            "youden" is the τ of the largest Youden's J, which is TPR − FPR. "tpr>=0.75" is the
+            lowest τ that finds this share of the memorised samples. "fpr<=0.01" and "flagged<=0.05"
+            are the highest τ within this bound. The number may be any from 0 to 1, or a percentage.
 
         Returns
         -------
         float
-            One of the scores, or −inf where only flagging nothing meets the rule.
+            One of the scores, or −inf if only flagging nothing meets the rule.
         """
         name, bound = _parsed(rule)
         curve = self.roc
@@ -286,24 +289,26 @@ class Evaluation:
         return float(curve["tau"].iloc[chosen])
 
     def tpr_at_fpr(self, fpr: float) -> float:
-        """The largest TPR at a threshold whose FPR is at most `fpr` (no interpolation)."""
+        """Return the largest TPR at a threshold with an FPR of at most `fpr` (no interpolation)."""
         return self.at(self.threshold(f"fpr<={fpr!r}")).tpr
 
     def band(self, n_bootstrap: int = 1000, random_state: int = 0) -> pd.DataFrame:
-        """Pointwise 95 % bootstrap band of the curve.
+        """Return a pointwise 95 % bootstrap band of the curve.
 
         Parameters
         ----------
         n_bootstrap : int
-            Resamples; memorised and other samples are drawn apart, or groups together, where
-            rows come in groups: then there are as many as the intervals have, and one seed.
+            Number of resamples. Memorised and other samples are drawn separately. For rows in
+            groups, whole groups are drawn, with the number of resamples and the seed of the
+            intervals.
         random_state : int
-            Seed.
+            Seed of the resampling.
 
         Returns
         -------
         DataFrame
-            fpr, tpr_low, tpr_high, at up to some 260 values of fpr, denser near 0.
+            Columns fpr, tpr_low and tpr_high, at up to about 260 values of fpr that are denser
+            near 0.
         """
         if n_bootstrap < 2:
             raise ValueError(f"n_bootstrap must be at least 2, but is {n_bootstrap}")
@@ -320,16 +325,16 @@ class Evaluation:
         return pd.DataFrame({"fpr": grid, "tpr_low": low, "tpr_high": high})
 
     def with_warnings(self, *more: str) -> Evaluation:
-        """The same evaluation with `more` warnings added."""
+        """Return this evaluation with `more` warnings added."""
         return replace(self, warnings=(*self.warnings, *more))
 
     def called(self, positives: str) -> Evaluation:
-        """The same evaluation where the truth is something else than memorisation.
+        """Return this evaluation with another name for the positive samples.
 
         Parameters
         ----------
         positives : str
-            What a positive sample is, as in "87 of 4444 samples are …".
+            Name of the positive samples, which completes "87 of 4444 samples are …".
 
         Examples
         --------
@@ -343,14 +348,14 @@ class Evaluation:
         return replace(self, positives=positives, warnings=notes)
 
     def with_chance(self, expected: float, n_shadows: int) -> Evaluation:
-        """The same evaluation with the positives that chance alone would give, and a note on it.
+        """Return this evaluation with the number of positives by chance, and a note about it.
 
         Parameters
         ----------
         expected : float
             Number of samples that would count as memorised if nothing were memorised.
         n_shadows : int
-            Number of shadow models that the truth is from.
+            Number of shadow models behind the truth.
         """
         note = chance_note(expected, self.n_memorized, n_shadows)
         return replace(self.with_warnings(note), by_chance=expected)
@@ -386,14 +391,14 @@ class Evaluation:
 
 
 def chance_note(expected: float, found: float, n_shadows: int) -> str:
-    """How many of the memorised samples chance alone would give; a warning if many."""
+    """Return a note on how many memorised samples chance would give; a warning if many."""
     text = (
         f"with {n_shadows} shadow models, chance alone would give {expected:.1f} of the "
         f"{found:.4g} memorised"
     )
     if expected <= _MANY_BY_CHANCE * found:
         return text
-    return f"{text}, which is more than a quarter: train more shadow models or raise η"
+    return f"{text}, which is more than a quarter; train more shadow models or raise η"
 
 
 def roc(
@@ -403,58 +408,59 @@ def roc(
     groups: ArrayLike | None = None,
     models: ArrayLike | None = None,
 ) -> Evaluation:
-    """Hold scores against the truth.
+    """Compare scores with the truth.
 
     Parameters
     ----------
     scores : (n,) array_like
-        Low means likely to be memorised; a sample is flagged if its score is at most τ.
+        Scores. A low score means risk, and a sample is flagged if its score is at most τ.
     memorized : (n,) array_like of bool
-        The truth, such as log-LiRA ≥ 4. May be None beside a `probability`: then it is
+        The truth, such as log-LiRA ≥ 4. It may be None if `probability` is given, and is then
         probability ≥ ½.
     probability : (n,) array_like of float, optional
-        Where the truth is uncertain, how probable it is that each sample is memorised, such as
-        `memowidgets.memorization.probability_memorized` gives it. Every number is then that of
-        the expected counts: sample i is memorised with weight pᵢ and another with weight 1 − pᵢ.
+        Probability that each sample is memorised, if the truth is uncertain, such as the result of
+        `memowidgets.memorization.probability_memorized`. Every number is then computed from
+        expected counts: sample i counts as memorised with weight pᵢ, and as another with 1 − pᵢ.
     groups : (n,) array_like, optional
-        Which sample each row is of, where the members of several models are pooled. Such rows
-        depend on each other, so every interval is then from a bootstrap by sample.
+        Sample of each row, if the members of several models are pooled. Rows of one sample depend
+        on each other, so every interval then comes from a bootstrap over samples.
     models : (n,) array_like, optional
-        Beside `groups`, which model each row is of. Rows of one model depend on each other too,
-        so samples and models are then both drawn, and a row weighs the product of how often its
-        sample and its model were drawn. With a single model the intervals are by sample alone,
-        and a warning says so.
+        Model of each row, in addition to `groups`. Rows of one model depend on each other too, so
+        samples and models are both drawn. The weight of a row is the number of times that its
+        sample was drawn, multiplied by the number of times that its model was. With a single model
+        only samples are drawn, and a warning says so.
 
     Returns
     -------
     Evaluation
-        Curve, AUC with its interval, and ways to choose τ.
+        The curve, the AUC with its interval, and rules for τ.
 
     Raises
     ------
     ValueError
-        Lengths differ, a score is NaN or infinite, a probability is not from 0 to 1, or all or no
-        samples are memorised. Or `groups` and `probability` are combined, or `models` comes
-        without `groups`.
+        If lengths differ, a score is NaN or infinite, a probability is not from 0 to 1, all or no
+        samples are memorised, `groups` and `probability` are combined, or `models` is given without
+        `groups`.
     TypeError
-        The truth holds anything but bool, 0 and 1.
+        If the truth contains anything but bool, 0 and 1.
 
     Notes
     -----
     The AUC's interval is method 5 of Newcombe (2006), Statistics in Medicine 25:559-573: the
     score interval with the variance of Hanley and McNeil. Its width is never 0. `compare` tests
-    the difference of two scores by DeLong's paired test, in O(n log n) through midranks (Sun and
-    Xu, 2014).
+    the difference of two scores by the paired test of DeLong et al. (1988), in O(n log n) through
+    midranks (Sun and Xu, 2014).
 
-    With labels drawn independently with pᵢ, the number of pairs of a memorised sample i and
-    another j has the mean Σ pᵢ(1 − pⱼ) over i ≠ j, and that of the pairs in order Σ pᵢ(1 − pⱼ) k,
-    k being 1, ½ or 0: the AUC is their ratio, TPR and FPR likewise are ratios of means. So a
-    sample near η counts half on each side, where a hard label would count it, at random, on the
-    wrong one, which draws the AUC to ½. The AUC's interval is from a bootstrap in which every
-    draw takes a sample and then its label, and so has the doubt of the labels in it; it is never
-    narrower than Newcombe's at the expected counts. Rates have Clopper and Pearson's at the
-    expected counts. Probabilities must be those given the score too: where they leave it out, a
-    doubtful sample has the same label whatever its score, and the AUC is drawn to ½.
+    With `probability`, think of labels that are drawn independently with pᵢ. The number of pairs
+    of a memorised sample i and another sample j then has the mean Σ pᵢ(1 − pⱼ) over i ≠ j. The
+    number of pairs in the right order has the mean Σ pᵢ(1 − pⱼ) k, where k is 1, ½ or 0. The AUC
+    is the ratio of these means. TPR and FPR are ratios of means, too. A sample near η counts half
+    on each side. A hard label would often put it on the wrong side, which pulls the AUC towards ½.
+    The AUC's interval comes from a bootstrap in which every draw takes a sample and then its
+    label, so it includes the uncertainty of the labels. It is never narrower than Newcombe's at
+    the expected counts. Rates have Clopper and Pearson's interval at the expected counts. The
+    probabilities must take the score into account: otherwise an uncertain sample has the same
+    probability whatever its score, which pulls the AUC towards ½.
 
     Examples
     --------
@@ -467,13 +473,13 @@ def roc(
     0.5
     """
     if models is not None and groups is None:
-        raise ValueError("models= needs groups= beside it: which sample each row is of")
+        raise ValueError("models= also needs groups=, the sample of each row")
     if probability is not None:
         if groups is not None:
-            raise ValueError("give groups or probability: rows in groups need a certain truth")
+            raise ValueError("groups= and probability= cannot be combined")
         return _uncertain(scores, memorized, np.array(probability, dtype=np.float64))
     if memorized is None:
-        raise ValueError("give the truth: memorized, or probability, or both")
+        raise ValueError("the truth is missing; pass memorized=, probability=, or both")
     values, truth = _checked(scores, memorized)
     ladder = _Ladder.climb(values, truth)
     auc = _area(ladder)
@@ -491,14 +497,14 @@ def _notes_on_groups(rows: Groups, truth: Mask, *, of_models: bool) -> tuple[str
     of = f"{len(truth)} rows of {rows.count} samples"
     if of_models:
         of += f" and {rows.n_models} model{'s' if rows.n_models > 1 else ''}"
-    notes = [f"{of}: intervals are a bootstrap's {rows.in_words}"]
+    notes = [f"{of}: intervals come from a bootstrap {rows.in_words}"]
     if of_models and rows.n_models == 1:
-        notes.append("all rows are of one model: how much models differ is not in the intervals")
+        notes.append("one model only: the intervals leave out how models differ")
     return (*notes, *_warnings(rows.distinct(truth), rows.distinct(~truth)))
 
 
 def _uncertain(scores: ArrayLike, memorized: ArrayLike | None, probability: Floats) -> Evaluation:
-    """`roc` where the labels are probabilities."""
+    """Return the evaluation for labels that are probabilities."""
     values = _checked_scores(scores, probability, "probability")
     if not ((probability >= 0) & (probability <= 1)).all():
         bad = int((~((probability >= 0) & (probability <= 1))).argmax())
@@ -512,24 +518,24 @@ def _uncertain(scores: ArrayLike, memorized: ArrayLike | None, probability: Floa
     doubtful = int(((probability > 0.05) & (probability < 0.95)).sum())
     doubt = f"{doubtful} of {len(values)} labels are uncertain (5 to 95 % probable)"
     expected = ladder.hits[-1].item(), ladder.false_alarms[-1].item()
-    notes = (f"{doubt}: counts are expected ones", *_warnings(*expected))
+    notes = (f"{doubt}: counts are expected values", *_warnings(*expected))
     interval = wider(_bootstrapped_auc(ladder, auc), newcombe(auc, *expected))
     return Evaluation(values, truth, auc, interval, notes, probability, _ladder=ladder)
 
 
 def _expected_auc(ladder: _Ladder, probability: Floats) -> float:
-    """Expected pairs in order by expected pairs; nobody makes a pair with themselves."""
+    """Return the ratio of expected pairs in order to all; no sample is paired with itself."""
     (above, _), (positives, _) = ladder.placements(), ladder.steps()
     pairs = ladder.hits[-1] * ladder.false_alarms[-1]
     alone = float((probability * (1 - probability)).sum())
     if pairs - alone <= 0:
-        raise ValueError("the AUC is undefined: it needs two samples that may be of both kinds")
+        raise ValueError("the AUC is undefined; it needs two samples, one memorised and one not")
     in_order = float(above @ positives) * ladder.false_alarms[-1] - alone / 2
     return min(max(float(in_order / (pairs - alone)), 0.0), 1.0)
 
 
 def _bootstrapped_auc(ladder: _Ladder, auc: float) -> Interval:
-    """95 % interval from draws of a sample and its label, those of each kind apart."""
+    """Return a 95 % interval from draws of a sample and its label, each kind separately."""
     positives, negatives = _merged(*ladder.steps())
     rng = np.random.default_rng(0)
     tprs = _resampled_share(rng, positives, _RESAMPLES)
@@ -540,15 +546,16 @@ def _bootstrapped_auc(ladder: _Ladder, auc: float) -> Interval:
 
 
 def compare(a: Evaluation, b: Evaluation) -> Comparison:
-    """Paired DeLong test of two scores of the same samples.
+    """Compare the AUCs of two scores of the same samples by DeLong's paired test.
 
-    Where rows come in groups, the difference's error is that of the bootstrap by sample, and by
-    model where models are known, with the same draws for both scores.
+    The test of DeLong et al. (1988) takes into account that both AUCs are computed on the same
+    samples. For rows in groups, the error of the difference comes from the bootstrap over samples
+    (and over models, if they are known), with the same draws for both scores.
 
     Parameters
     ----------
     a, b : Evaluation
-        Of the same samples in the same order, with the same truth.
+        Evaluations of the same samples in the same order, with the same truth.
 
     Returns
     -------
@@ -558,7 +565,7 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     Raises
     ------
     ValueError
-        The two were not held against the same truth, or it has a single sample of a kind.
+        If the two have different truths, or the truth has a single sample of a kind.
 
     Examples
     --------
@@ -573,11 +580,13 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     if not np.array_equal(a.memorized, b.memorized):
         raise ValueError("the two evaluations must be of the same samples with the same truth")
     if a.probability is not None or b.probability is not None:
-        raise ValueError("DeLong's test knows no uncertain truth: compare without probability")
+        raise ValueError(
+            "DeLong's test needs a certain truth; compare evaluations without probability="
+        )
     if (a.groups is None) != (b.groups is None):
-        raise ValueError("one evaluation comes in groups and the other does not: give both groups")
+        raise ValueError("one evaluation has groups and the other has none; pass groups= to both")
     if a.groups is not None and b.groups is not None and not a.groups.same_as(b.groups):
-        raise ValueError("the rows of the two evaluations are not of the same samples and models")
+        raise ValueError("the rows of the two evaluations are of different samples or models")
     if min(a.n_memorized, a.n - a.n_memorized) < 2:
         raise ValueError("DeLong's test needs at least two memorised samples and two others")
     difference, error = a.auc - b.auc, _error_of_difference(a, b)
@@ -656,7 +665,7 @@ def _warnings(positives: float, negatives: float) -> tuple[str, ...]:
 
 
 def _placed(evaluation: Evaluation) -> tuple[Floats, Floats]:
-    """Each memorised sample's share of others above it, each other's share below it."""
+    """Return each memorised sample's share of others above it, and the others' share below."""
     ladder = evaluation._ladder  # noqa: SLF001 - the same module
     above, below = ladder.placements()
     rung = np.searchsorted(ladder.taus, evaluation.scores)
@@ -679,7 +688,7 @@ def _parsed(rule: str) -> tuple[str, float]:
 def _merged(
     positives: Counts | Floats, negatives: Counts | Floats, most: int = 1000
 ) -> tuple[Counts | Floats, Counts | Floats]:
-    """The same counts in at most some 3 × `most` steps, dense where either kind is rare."""
+    """Merge the counts into at most about 3 × `most` steps, dense where either kind is rare."""
     if len(positives) <= 3 * most:
         return positives, negatives
     cuts: list[Counts] = [np.array([0])]
@@ -694,7 +703,7 @@ def _merged(
 
 
 def _resampled_share(rng: np.random.Generator, counts: Counts | Floats, times: int) -> Floats:
-    """Cumulated shares (times, 1 + steps) of samples drawn with replacement."""
+    """Return cumulated shares (times, 1 + steps) of samples drawn with replacement."""
     total = max(1, round(float(counts.sum())))
     drawn = rng.multinomial(total, counts / counts.sum(), size=times)
     shares = np.cumsum(drawn, axis=1) / total

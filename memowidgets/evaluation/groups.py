@@ -1,8 +1,8 @@
-"""Intervals where rows depend on each other: a bootstrap that draws whole groups of them.
+"""Intervals for rows that depend on each other: a bootstrap that draws whole groups of rows.
 
-Where the members of several models are pooled, a sample comes in as many rows as it has models, and
-a model in as many rows as it has members. Rows that share either are alike. Drawing samples and
-models, each with all of its rows, keeps the intervals honest.
+If the members of several models are pooled, a sample has one row per model, and a model has one row
+per member. Rows of one sample are similar, and so are rows of one model. The bootstrap draws
+samples and models, each with all of its rows, so the intervals include this dependence.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 _RESAMPLES, _FEWEST = 1000, 200
-_NUMBERS = 20_000_000  # that the draws may hold at once
-_STEPS = 2000  # of the curve, for the area's interval
+_NUMBERS = 20_000_000  # maximum size of the table of draws
+_STEPS = 2000  # steps of the curve for the interval of the AUC
 _LIMITS = (0.025, 0.975)
-_FEW = 10  # distinct samples on one side, below which a percentile interval is too narrow
+_FEW = 10  # with fewer distinct samples on a side, percentile intervals are too narrow
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Rows that belong together.
+    """Sample and model of each row.
 
     Attributes
     ----------
     of_row : (n,) int64
-        The sample of each row, from 0.
+        Number of the sample of each row, from 0.
     count : int
         Number of distinct samples.
     model_of_row : (n,) int64, or None
-        The model of each row, from 0. None where rows depend on each other by sample alone.
+        Number of the model of each row, from 0. None if rows are grouped by sample alone.
     n_models : int
-        Number of distinct models; 1 where `model_of_row` is None.
+        Number of distinct models, 1 if `model_of_row` is None.
     """
 
     of_row: Ints
@@ -53,18 +53,18 @@ class Groups:
 
     @classmethod
     def read(cls, groups: ArrayLike, n: int, models: ArrayLike | None = None) -> Groups:
-        """Groups from one name, or number, for each row; and the same of its model.
+        """Create groups from one name or number for each row, and optionally one for its model.
 
         Rows of a single model are grouped by sample alone.
 
         Raises
         ------
         ValueError
-            If there is not one for each row, or there are fewer than two samples.
+            If there is not one name for each row, or there are fewer than two samples.
         """
         of_row, count = _numbered(groups, n, "groups")
         if count < 2:
-            raise ValueError("all rows are of one group: an interval needs two or more")
+            raise ValueError("all rows are of one group; an interval needs two or more")
         if models is None:
             return cls(of_row, count)
         model_of_row, n_models = _numbered(models, n, "models")
@@ -72,11 +72,11 @@ class Groups:
 
     @property
     def in_words(self) -> str:
-        """What the intervals draw."""
+        """Description of what the bootstrap draws."""
         return "by sample" if self.model_of_row is None else "by sample and by model"
 
     def same_as(self, other: Groups) -> bool:
-        """Whether both group the rows alike."""
+        """Return whether both group the rows in the same way."""
         return np.array_equal(self.of_row, other.of_row) and (
             (self.model_of_row is None) == (other.model_of_row is None)
             and (
@@ -86,27 +86,27 @@ class Groups:
         )
 
     def distinct(self, rows: Mask) -> int:
-        """Number of distinct samples among some of the rows."""
+        """Return the number of distinct samples among some of the rows."""
         return len(np.unique(self.of_row[rows]))
 
     @cached_property
     def draws(self) -> Floats:
-        """How often each sample is drawn, (resamples, samples); the same for every question."""
+        """Number of draws of each sample, (resamples, samples); the same for all results."""
         return _drawn(self.count, self._resamples, seed=0)
 
     @cached_property
     def model_draws(self) -> Floats | None:
-        """How often each model is drawn, (resamples, models); None without models."""
+        """Number of draws of each model, (resamples, models); None without models."""
         if self.model_of_row is None:
             return None
         return _drawn(self.n_models, self._resamples, seed=1)
 
     def share(self, counted: Mask, among: Mask) -> Interval | None:
-        """95 % interval of the share of rows `among` that is `counted`; None where there is none.
+        """Return the 95 % interval of the share of `among` that is `counted`; None if undefined.
 
-        A resample without any row among them says nothing and is left out. Where few distinct
-        samples are counted, or few are not, the interval is at least as wide as Clopper and
-        Pearson's on the distinct samples, and so never without width.
+        A resample without any row among them is left out. If few distinct samples are counted, or
+        few are not, the interval is at least as wide as Clopper and Pearson's on the distinct
+        samples, so its width is never 0.
         """
         if not among.any():
             return None
@@ -119,7 +119,7 @@ class Groups:
         return wider(interval, clopper_pearson(counted[among].mean() * distinct, distinct))
 
     def areas(self, scores: Floats, memorized: Mask) -> Floats:
-        """The AUC of every resample, (resamples,); NaN where it lacks a kind."""
+        """Return the AUC of every resample, (resamples,), NaN if it lacks samples of a kind."""
         rung = _rungs(scores)
         positives, negatives = (self._resampled(rung, mask) for mask in (memorized, ~memorized))
         before = np.cumsum(positives, axis=1) - positives / 2
@@ -128,9 +128,9 @@ class Groups:
             return np.asarray((before * negatives).sum(axis=1) / pairs)
 
     def area_interval(self, scores: Floats, memorized: Mask, auc: float) -> Interval:
-        """95 % interval of the AUC.
+        """Return the 95 % interval of the AUC.
 
-        Where few distinct samples are of a kind, or the area is 0 or 1, it is at least as wide as
+        If few distinct samples are of a kind, or the AUC is 0 or 1, it is at least as wide as
         Newcombe's on the distinct samples.
         """
         interval = _limits(self.areas(scores, memorized))
@@ -140,7 +140,7 @@ class Groups:
         return wider(interval, newcombe(auc, positives, negatives))
 
     def curves(self, scores: Floats, memorized: Mask) -> tuple[Floats, Floats]:
-        """TPR and FPR of every resample along the rising scores, each (resamples, 1 + steps)."""
+        """Return TPR and FPR of every resample at rising scores, each (resamples, 1 + steps)."""
         rung = _rungs(scores)
         tprs, fprs = (_cumulated(self._resampled(rung, m)) for m in (memorized, ~memorized))
         return tprs, fprs
@@ -150,7 +150,7 @@ class Groups:
         return max(_FEWEST, min(_RESAMPLES, _NUMBERS // self.count))
 
     def _resampled(self, rung: Ints, kind: Mask) -> Floats:
-        """Rows of a kind at each rung in every resample, (resamples, rungs)."""
+        """Return the rows of a kind at each score in every resample, (resamples, rungs)."""
         rungs = int(rung.max()) + 1
         found = np.zeros((rungs, self._resamples))
         for model in range(self.n_models):
@@ -162,9 +162,9 @@ class Groups:
         return found.T
 
     def _totals(self, kind: Mask) -> Floats:
-        """Rows of a kind in every resample, (resamples,).
+        """Return the number of rows of a kind in every resample, (resamples,).
 
-        A row comes as often as its sample is drawn, times as often as its model is.
+        A row counts as often as its sample is drawn, multiplied by how often its model is drawn.
         """
         at = (self._models[kind], self.of_row[kind])
         table = csr_array((np.ones(len(at[0])), at), shape=(self.n_models, self.count))
@@ -173,7 +173,7 @@ class Groups:
 
     @cached_property
     def _per_sample(self) -> Floats:
-        """`draws` with a sample in each row, which is how products read them."""
+        """`draws` with one row per sample, contiguous for fast products."""
         return np.ascontiguousarray(self.draws.T)
 
     @cached_property
@@ -190,7 +190,9 @@ class Groups:
 def _numbered(names: ArrayLike, n: int, what: str) -> tuple[Ints, int]:
     array: NDArray[Any] = np.asarray(names)
     if array.shape != (n,):
-        raise ValueError(f"{what} must name one of each of {n} rows, but has {array.shape}")
+        raise ValueError(
+            f"{what} must have one name for each of the {n} rows, but has shape {array.shape}"
+        )
     found, of_row = np.unique(array, return_inverse=True)
     return of_row.astype(np.int64), len(found)
 
@@ -201,11 +203,11 @@ def _drawn(count: int, times: int, seed: int) -> Floats:
 
 
 def _rungs(scores: Floats) -> Ints:
-    """The place of each score among the unique ones, neighbours merged where there are too many."""
+    """Return the rank of each score among the unique ones, with neighbours merged if many."""
     unique, rung = np.unique(scores, return_inverse=True)
     if len(unique) <= _STEPS:
         return rung.astype(np.int64)
-    last = np.cumsum(np.bincount(rung)) - 1  # rows up to each unique score
+    last = np.cumsum(np.bincount(rung)) - 1  # last row of each unique score
     return np.asarray(last * _STEPS // len(scores), dtype=np.int64)[rung]
 
 

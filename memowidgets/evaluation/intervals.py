@@ -1,4 +1,4 @@
-"""95 % intervals of a share and of an AUC; neither ever has zero width."""
+"""95 % intervals of a share and of an AUC. Their width is never 0."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _HALVINGS = 60
 
 
 def clopper_pearson(count: float, total: float) -> Interval:
-    """Exact 95 % interval of a share.
+    """Return the exact 95 % interval of a share.
 
     Parameters
     ----------
     count, total : int
-        Successes and trials, `total` at least 1; expected ones need not be whole.
+        Successes and trials. `total` is at least 1. Expected counts need not be whole.
 
     Returns
     -------
     (float, float)
-        From 0 to 1.
+        Lower and upper bound, within [0, 1].
 
     Examples
     --------
@@ -39,25 +39,25 @@ def clopper_pearson(count: float, total: float) -> Interval:
 
 
 def newcombe(auc: float, n_positives: float, n_negatives: float) -> Interval:
-    """95 % score interval of an AUC.
+    """Return the 95 % score interval of an AUC.
 
     Parameters
     ----------
     auc : float
-        From 0 to 1.
+        AUC, from 0 to 1.
     n_positives, n_negatives : int
-        Samples of each kind, above 0; expected numbers need not be whole.
+        Numbers of samples of each kind, above 0. Expected counts need not be whole.
 
     Returns
     -------
     (float, float)
-        Within [0, 1]; never of zero width, whatever the AUC.
+        Lower and upper bound, within [0, 1]. The width is never 0.
 
     Notes
     -----
     Method 5 of Newcombe (2006), Statistics in Medicine 25:559-573: all areas θ with
-    (auc − θ)² ≤ z² V(θ), where V is the variance of Hanley and McNeil (1982) with both sample
-    sizes inside its bracket replaced by their mean.
+    (auc − θ)² ≤ z² V(θ). V is the variance of Hanley and McNeil (1982), with both sample sizes
+    inside its bracket replaced by their mean.
 
     Examples
     --------
@@ -79,12 +79,12 @@ def newcombe(auc: float, n_positives: float, n_negatives: float) -> Interval:
 
 
 def wider(one: Interval, other: Interval) -> Interval:
-    """The least interval that holds both."""
+    """Return the smallest interval that contains both."""
     return min(one[0], other[0]), max(one[1], other[1])
 
 
 def _bisected(excluded: Callable[[float], bool], outside: float, inside: float) -> float:
-    """Return where `excluded` changes between a value that is and one that is not."""
+    """Return the point between `inside` and `outside` where `excluded` changes."""
     for _ in range(_HALVINGS):
         middle = (outside + inside) / 2
         if excluded(middle):

@@ -1,4 +1,7 @@
-"""The truth, from shadow models: log-LiRA and its relatives; pure, imports no other room."""
+"""Measures of memorisation from shadow models: log-LiRA and others.
+
+This room is pure: it takes and returns arrays, and imports no other room.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many samples count as memorised although nothing is: the false alarms of log-LiRA."""
+"""False alarms of log-LiRA: how many samples count as memorised if nothing is memorised."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from memowidgets.memorization.density import Densities, check_sides
 from memowidgets.memorization.gaps import Floats, Side, checked_models, moments
 from memowidgets.memorization.variance import checked_variance, fitted_prior
 
-_SIMULATED = 20_000  # samples; the target's gap is integrated out exactly
+_SIMULATED = 20_000  # number of samples; the target's gap is integrated out exactly
 
 
 @dataclass(frozen=True)
 class ByChance:
-    """Samples of which none is memorised, as this many shadow models see them.
+    """Simulated samples that are not memorised, with the fits that the shadow models give.
 
     Attributes
     ----------
     inside, outside : (means, variances), each (n,) float64
-        Of the fitted Gaussians.
+        Mean and variance of the fitted Gaussians.
     deviation : (n,) float64
-        True standard deviation of each sample's gaps, inside and outside; their mean is 0.
+        True standard deviation of each sample's gaps, inside and outside. Their true mean is 0.
     """
 
     inside: tuple[Floats, Floats]
@@ -35,14 +35,14 @@ class ByChance:
     def of(
         cls, shadow_gaps: ArrayLike, shadow_members: ArrayLike, variance: str = "shrunk"
     ) -> ByChance:
-        """Simulate the shadow models of a design where nothing is memorised.
+        """Simulate shadow models for samples that are not memorised.
 
         Parameters
         ----------
         shadow_gaps : (n_models, n_samples) array_like
-            Logit gaps; only how much their variance differs between samples is used.
+            Logit gaps. Only the differences of their variance between samples are used.
         shadow_members : (n_models, n_samples) array_like of bool
-            Which shadow model trained on which sample: the simulation has the same counts.
+            Whether each shadow model trained on each sample. The simulation uses the same counts.
         variance : {"per-sample", "global", "shrunk"}
             As in `log_lira`.
         """
@@ -64,7 +64,7 @@ class ByChance:
         return cls(*fitted.gaussians(), deviation)
 
     def share(self, eta: float) -> float:
-        """Share of samples with log-LiRA of at least `eta`."""
+        """Return the share of samples whose log-LiRA is at least `eta`."""
         (mean_in, var_in), (mean_out, var_out) = self.inside, self.outside
         square = 0.5 / var_out - 0.5 / var_in
         linear = mean_in / var_in - mean_out / var_out
@@ -74,13 +74,13 @@ class ByChance:
 
 
 def _side(rng: np.random.Generator, count: Floats, deviation: Floats) -> Side:
-    """Moments of the gaps of so many models, drawn without drawing the gaps."""
+    """Draw the moments of `count` gaps directly, without drawing the gaps."""
     mean = deviation * rng.normal(size=len(count)) / np.sqrt(count)
     return Side(count, mean, deviation**2 * rng.chisquare(count - 1))
 
 
 def _above_zero(square: Floats, linear: Floats, constant: Floats, deviation: Floats) -> Floats:
-    """Probability that square · g² + linear · g + constant ≥ 0 for g ~ N(0, deviation²)."""
+    """Return the probability that square · g² + linear · g + constant ≥ 0, g ~ N(0, deviation²)."""
     discriminant = linear**2 - 4 * square * constant
     real = discriminant >= 0
     root = np.sqrt(np.where(real, discriminant, 0))

@@ -1,4 +1,4 @@
-"""Counterfactual memorisation: what a sample's presence changes on average."""
+"""Counterfactual memorisation: the mean effect of training on a sample."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memowidgets.memorization.gaps import Floats, checked_models, moments
 
 
 def counterfactual(gaps: ArrayLike, members: ArrayLike) -> Floats:
-    """Mean logit gap of the models that trained on a sample minus that of the others.
+    """Return the mean logit gap of models that trained on a sample minus that of the others.
 
     Parameters
     ----------
@@ -21,20 +21,20 @@ def counterfactual(gaps: ArrayLike, members: ArrayLike) -> Floats:
     Returns
     -------
     (n_samples,) float64
-        In logits; high means memorised. NaN for a sample that is in every model, or in none:
-        it has no counterfactual.
+        Difference in logits. A high value means memorised. NaN for a sample that is in every model
+        or in none, for which the difference is not defined.
 
     Raises
     ------
     ValueError
-        Shapes differ, or a gap is NaN or infinite.
+        If shapes differ, or a gap is NaN or infinite.
     TypeError
-        The mask is not bool.
+        If the mask is not bool.
 
     Notes
     -----
-    Feldman and Zhang's memorisation with the gap as the measure; the paper's comparison of
-    definitions of memorisation.
+    This is the memorisation of Feldman and Zhang, with the gap as the measure. The paper uses it
+    in its comparison of definitions of memorisation.
 
     Examples
     --------

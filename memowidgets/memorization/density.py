@@ -1,4 +1,4 @@
-"""The two densities behind LiRA, and how far they can be trusted."""
+"""The two densities of LiRA, and their standard errors."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ Mode = Literal["online", "offline"]
 
 @dataclass(frozen=True)
 class Densities:
-    """The fitted Gaussians of every sample.
+    """Fitted Gaussians of every sample.
 
     Attributes
     ----------
     inside, outside : Side
-        The models behind them.
+        Moments of the gaps on each side.
     spread_in, spread_out : Estimate
-        How each side's variances are estimated.
+        Estimates of each side's variances.
     least : float
-        The least variance that either side may have.
+        Least variance of either side.
     fewest : int
-        Models that a side must have.
+        Number of models that a side needs.
     offline : bool
-        Whether the models outside alone are used.
+        Whether only the models outside are used.
     """
 
     inside: Side
@@ -49,7 +49,7 @@ class Densities:
 
     @classmethod
     def fit(cls, inside: Side, outside: Side, variance: str, mode: str = "online") -> Densities:
-        """Fit both sides; `variance` and `mode` are checked already."""
+        """Fit both sides; the caller has checked `variance` and `mode`."""
         return cls(
             inside,
             outside,
@@ -62,29 +62,30 @@ class Densities:
 
     @property
     def defined(self) -> Mask:
-        """Samples with enough models on each side that is needed."""
+        """Samples that have enough models on each side that the mode needs."""
         enough = self.outside.count >= self.fewest
         return enough if self.offline else enough & (self.inside.count >= self.fewest)
 
     def gaussians(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-        """Mean and variance of each sample, inside and outside."""
+        """Return the mean and variance of each sample, inside and outside."""
         return (
             (self.inside.mean, np.maximum(self.spread_in.of(self.inside), self.least)),
             (self.outside.mean, np.maximum(self.spread_out.of(self.outside), self.least)),
         )
 
     def ratio(self, gaps: Floats) -> Floats:
-        """Log-LiRA of each sample's gap; NaN where it is not defined."""
+        """Return the log-LiRA of each sample's gap, NaN where it is not defined."""
         found = self._outside(gaps, self.outside)
         if not self.offline:
             found = self._inside(gaps, self.inside) - found
         return np.where(self.defined, found, np.nan)
 
     def errors(self, target: Floats, gaps: Table, members: Mask) -> Floats:
-        """Jackknife standard error of `ratio(target)`, leaving out one model at a time.
+        """Return the jackknife standard error of `ratio(target)`, leaving out one model at a time.
 
-        The two sides are independent, so their variances add. What is shared by all samples
-        (the prior, the pooled variance, the floor) is held: one model barely moves it.
+        The two sides are independent, so their variances add. The values that all samples share
+        (the prior, the pooled variance, the floor) stay fixed, because one model hardly changes
+        them.
         """
         variance = np.zeros(len(target))
         for columns in blocks(gaps):
@@ -115,14 +116,14 @@ class Densities:
 
 
 def checked_mode(mode: str) -> None:
-    """Raise unless `mode` is one that we know."""
+    """Raise if `mode` is unknown."""
     if mode not in get_args(Mode):
         known = ", ".join(repr(name) for name in get_args(Mode))
         raise ValueError(f"unknown mode {mode!r}; valid are {known}")
 
 
 def check_sides(found: Moments, *, offline: bool = False) -> None:
-    """Refuse a design in which no sample has two models on each side that is needed."""
+    """Raise if no sample has two models on each side that is needed."""
     inside, outside = found.inside.count, found.outside.count
     fewest = outside if offline else np.minimum(inside, outside)
     if fewest.max() >= 2:
@@ -131,13 +132,13 @@ def check_sides(found: Moments, *, offline: bool = False) -> None:
     best = int(fewest.argmax())
     raise ValueError(
         f"every sample has fewer than two shadow models {side} (the best, sample {best}, is in "
-        f"{inside[best]:.0f} and out of {outside[best]:.0f}): train more shadow models, each on a "
+        f"{inside[best]:.0f} and out of {outside[best]:.0f}). Train more shadow models, each on a "
         "random half of the samples"
     )
 
 
 def warn_if_few(found: Moments, *, offline: bool = False) -> None:
-    """Say where a variance of a sample's own has too few models behind it."""
+    """Warn about samples with too few models for a variance of their own."""
     inside, outside = found.inside.count, found.outside.count
     fewest = outside if offline else np.minimum(inside, outside)
     few = int(((fewest > 0) & (fewest < FEWEST_MODELS)).sum())
@@ -145,19 +146,19 @@ def warn_if_few(found: Moments, *, offline: bool = False) -> None:
         side = "outside" if offline else "inside or outside"
         warnings.warn(
             f"{few} of {len(fewest)} samples have fewer than {FEWEST_MODELS} shadow models "
-            f'{side}: a variance of their own is unreliable; use variance="shrunk"',
+            f'{side}, so their per-sample variance is unreliable; use variance="shrunk"',
             UserWarning,
             stacklevel=3,
         )
 
 
 def _log_density(gaps: Floats, mean: Floats, variance: Floats) -> Floats:
-    """Log of the Gaussian density, without the constant that cancels."""
+    """Return the log of the Gaussian density, without the constant that cancels."""
     return np.asarray(-0.5 * (np.log(variance) + (gaps - mean) ** 2 / variance))
 
 
 def _jackknife(left_out: Floats, present: Mask, count: Floats) -> Floats:
-    """Variance of an estimate from its values with each of the present models left out."""
+    """Return the variance of an estimate from its values with one present model left out."""
     mean = np.where(present, left_out, 0.0).sum(axis=0) / np.maximum(count, 1)
     squares = (np.where(present, left_out - mean, 0.0) ** 2).sum(axis=0)
     return np.asarray(squares * (count - 1) / np.maximum(count, 1))

@@ -1,4 +1,4 @@
-"""What all of memorization needs: checked gaps and masks, and their moments inside and outside."""
+"""Helpers for the whole room: checks of gaps and masks, and the moments of both sides."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Floats = NDArray[np.float64]
 Table = NDArray[np.float32] | Floats
 Mask = NDArray[np.bool_]
 
-_BLOCK = 2**18  # gaps that are worked on at once: they fit a core's cache
-_MANY = 2**24  # gaps from which on time matters more than the seventh digit
-_SAFE_IN_FLOAT32 = (1e-12, 1e12)  # deviations whose squares neither vanish nor overflow
+_BLOCK = 2**18  # gaps per step; they fit in a core's cache
+_MANY = 2**24  # from this many gaps on, sums use float32 to save time
+_SAFE_IN_FLOAT32 = (1e-12, 1e12)  # deviations whose squares neither underflow nor overflow
 
 
 @dataclass(frozen=True)
 class Side:
-    """Moments of each sample's gaps over the models on one side (in, or out).
+    """Moments of each sample's gaps over the models on one side (in or out).
 
     Attributes
     ----------
     count : (n,) float64
-        Models on this side.
+        Number of models on this side.
     mean : (n,) float64
-        Mean gap; 0 where `count` is 0.
+        Mean gap, 0 if `count` is 0.
     squares : (n,) float64
         Sum of the squared deviations from `mean`.
     """
@@ -37,9 +37,9 @@ class Side:
     squares: Floats
 
     def without(self, gaps: Floats, present: Mask) -> Side:
-        """The same side with one model's `gaps` taken out where it is `present`.
+        """Return this side without one model's `gaps` where that model is `present`.
 
-        Gaps of shape (m, n) give m sides at once, each without one model.
+        Gaps of shape (m, n) give m results at once, each without one model.
         """
         count = self.count - present
         deviation = np.where(present, gaps - self.mean, 0.0)
@@ -48,20 +48,20 @@ class Side:
         return Side(count, np.where(count > 0, mean, 0.0), np.where(count > 1, squares.clip(0), 0))
 
     def at(self, columns: slice) -> Side:
-        """The same side for some of the samples."""
+        """Return this side for some of the samples."""
         return Side(self.count[columns], self.mean[columns], self.squares[columns])
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Both sides of every sample, and the range of its gaps.
+    """Moments of both sides of every sample, and the range of its gaps.
 
     Attributes
     ----------
     inside, outside : Side
-        The models that trained on a sample, and the others.
+        Moments over the models that trained on the sample, and over the others.
     low, high : (n,) float64
-        Least and largest gap under any model.
+        Smallest and largest gap under any model.
     """
 
     inside: Side
@@ -71,22 +71,22 @@ class Moments:
 
     @classmethod
     def empty(cls, n: int) -> Self:
-        """Room for n samples."""
+        """Create uninitialised moments of n samples."""
         inside, outside = (Side(*np.zeros((3, n))) for _ in range(2))
         return cls(inside, outside, np.empty(n), np.empty(n))
 
     @property
     def coinciding(self) -> Mask:
-        """Samples whose gap is the same under all models, up to the rounding of float32."""
+        """Samples whose gap is equal under all models, up to the rounding of float32."""
         largest = np.maximum(np.abs(self.low), np.abs(self.high))
         resolution = 8 * np.finfo(np.float32).eps * largest
         return np.asarray(self.high - self.low <= resolution)
 
 
 def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> tuple[Table, Mask]:
-    """Gaps as (m, n) floats and members as (m, n) bool, or one sentence on what is wrong.
+    """Return gaps as (m, n) floats and members as (m, n) bool, or raise.
 
-    Nothing is copied that is floating point already; `moments` finds gaps that are not finite.
+    Floating-point gaps are not copied. `moments` checks that they are finite.
     """
     table: NDArray[Any] = np.asarray(gaps)
     if table.dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
@@ -105,18 +105,18 @@ def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> t
 
 
 def checked_mask(members: ArrayLike, name: str = "a member mask") -> Mask:
-    """Members as a bool array; nothing else passes, for 0 and 1 may as well be a score."""
+    """Return members as a bool array; numbers are refused, because 0 and 1 may be scores."""
     mask: NDArray[Any] = np.asarray(members)
     if mask.dtype == np.bool_:
         return mask
     raise TypeError(
-        f"{name} must be bool, but has dtype {mask.dtype}: if it holds 0 and 1, give "
+        f"{name} must be bool, but has dtype {mask.dtype}: if it holds 0 and 1, pass "
         "mask.astype(bool)"
     )
 
 
 def checked_target(target_gaps: ArrayLike, n_samples: int) -> Floats:
-    """One finite gap for each sample, or one sentence on what is wrong."""
+    """Return one finite gap for each sample, or raise."""
     target = np.asarray(target_gaps, dtype=np.float64)
     if target.shape != (n_samples,):
         raise ValueError(
@@ -133,7 +133,7 @@ def checked_target(target_gaps: ArrayLike, n_samples: int) -> Floats:
 
 
 def blocks(table: Table) -> Iterator[slice]:
-    """The columns of a table, so many at a time that they fit the cache."""
+    """Yield blocks of columns that fit in the cache."""
     models, samples = table.shape
     width = max(1, _BLOCK // models)
     for start in range(0, samples, width):
@@ -141,7 +141,7 @@ def blocks(table: Table) -> Iterator[slice]:
 
 
 def moments(gaps: Table, members: Mask, name: str = "gaps") -> Moments:
-    """Moments of the gaps under the models that trained on a sample, and of the others.
+    """Return the moments of the gaps under the models that trained on a sample, and the others.
 
     Raises
     ------
@@ -162,10 +162,10 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> Moments:
 
 
 def _fill_block(found: Moments, columns: slice, block: Any, members: Mask) -> None:
-    """Both sides of some samples; `block` is used up.
+    """Fill in both sides of some samples; this overwrites `block`.
 
-    Deviations from the first model's gaps are summed, so that single precision loses nothing
-    where gaps are large and alike.
+    The sums are of deviations from the first model's gaps, so that single precision suffices
+    where gaps are large and similar.
     """
     weights = members.astype(block.dtype)
     origin = block[0].astype(np.float64)

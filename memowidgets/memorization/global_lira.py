@@ -1,4 +1,4 @@
-"""Global LiRA: how often an attacker who knows all other models is right about a sample."""
+"""Global LiRA: success rate of an attacker who knows all other models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memowidgets.memorization.variance import checked_variance
 def attack_success_rate(
     gaps: ArrayLike, members: ArrayLike, variance: str = "per-sample"
 ) -> Floats:
-    """Share of models for which LiRA, fitted on the others, tells whether a sample was a member.
+    """Return the share of models for which LiRA, fitted on the others, tells who is a member.
 
     Parameters
     ----------
@@ -22,32 +22,32 @@ def attack_success_rate(
     members : (n_models, n_samples) array_like of bool
         Whether the model trained on the sample.
     variance : {"per-sample", "global", "shrunk"}
-        As in `log_lira`; "shrunk" fits its prior anew for each attacked model.
+        As in `log_lira`. "shrunk" fits its prior anew for each attacked model.
 
     Returns
     -------
     (n_samples,) float64
-        Mean over the attacked models of 1[1(p_in > p_out) = member], between 0 and 1; near 0.5
-        means no memorisation. Models without which a side is empty are left out of the mean; NaN
-        for a sample of which no member, or no non-member, is left to attack.
+        Mean over the attacked models of 1[1(p_in > p_out) = member], between 0 and 1. A value near
+        0.5 means no memorisation. A model without which a side is empty is left out of the mean.
+        NaN if no member, or no non-member, is left to attack.
 
     Raises
     ------
     ValueError
-        Shapes differ, a gap is NaN or infinite, the variance is unknown, or no sample has enough
-        models on each side: one is attacked, and the others must still have a density.
+        If shapes differ, a gap is NaN or infinite, the variance is unknown, or no sample has
+        enough models on each side (the attacked model is left out of both).
     TypeError
-        The mask is not bool.
+        If the mask is not bool.
 
     Warns
     -----
     UserWarning
-        "per-sample" with fewer than eight models on a side.
+        If a sample has fewer than eight models on a side, with "per-sample".
 
     Notes
     -----
-    The attacked model is always left out of the fit. The paper's comparison of local with global
-    LiRA.
+    The attacked model is always left out of the fit. The paper compares this global LiRA with
+    the local one.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def attack_success_rate(
     both = (attacked[True] > 0) & (attacked[False] > 0)
     if not both.any():
         raise ValueError(
-            "too few shadow models to attack: without the attacked one no sample has enough "
-            'inside and outside; train more, or take variance="shrunk"'
+            "too few shadow models to attack: without the attacked model no sample has enough "
+            'inside and outside. Train more, or use variance="shrunk"'
         )
     return np.where(both, right / np.maximum(attacked[True] + attacked[False], 1), np.nan)

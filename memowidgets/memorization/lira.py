@@ -1,4 +1,4 @@
-"""Local LiRA: how much likelier the target's gap is if it trained on a sample than if not."""
+"""Local LiRA: how much likelier the target's gap is if the target trained on the sample."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memowidgets.memorization.gaps import (
 )
 from memowidgets.memorization.variance import checked_variance
 
-_ENOUGH_TO_TELL = 3  # samples whose gaps agree exactly are no accident from here on
+_ENOUGH_TO_TELL = 3  # this many samples with exactly equal gaps are not a coincidence
 
 
 @overload
@@ -50,55 +50,57 @@ def log_lira(
     *,
     return_std: bool = False,
 ) -> Floats | tuple[Floats, Floats]:
-    """Log-likelihood ratio of the target's logit gap, trained on the sample against not.
+    """Return the log-likelihood ratio of the target's logit gap, in training against not.
 
     Parameters
     ----------
     shadow_gaps : (n_models, n_samples) array_like
         Logit gap (true label's logit minus the largest other) under each shadow model.
     shadow_members : (n_models, n_samples) array_like of bool
-        Whether the shadow model trained on the sample. The target is not among the shadows.
+        Whether the shadow model trained on the sample. The target must not be a shadow model.
     target_gaps : (n_samples,) array_like
-        Logit gap under the audited model.
+        Logit gap under the target model.
     variance : {"per-sample", "global", "shrunk"}
-        How the two Gaussians of a sample get their variance: from its own gaps (the paper;
-        ddof = 0), one a side from the residuals of all samples (better below some 32 models a
-        side), or the posterior mean under a prior fitted a side on all samples (interpolates).
-    mode : {"online", "offline"}
-        The ratio of both densities (the paper), or the models outside alone.
+        How a sample's two variances are estimated. "per-sample" uses its own gaps, as in the paper
+        (ddof = 0). "global" uses one variance per side, from the residuals of all samples; it is
+        better below about 32 models per side. "shrunk" interpolates between both: it is the
+        posterior mean under a prior that is fitted per side on all samples.
+        "online" is the ratio of both densities, as in the paper. "offline" uses only the models
+        that did not train on the sample.
     return_std : bool
-        Whether to return standard errors too.
+        Whether to also return standard errors.
 
     Returns
     -------
-    (n_samples,) float64
-        Online, log p_in(gap) − log p_out(gap), in nats; the paper calls a sample memorised from
-        η = 4. Offline, −log of the share of models outside that would have a larger gap: from 0,
-        and 4 where it is e⁻⁴. 0 where the gap is the same under all models. NaN for a sample that
-        is in every shadow model or in none (offline: in every one), which has no log-LiRA, and
-        with "per-sample" for one with a single model on a side; finite otherwise.
-    (n_samples,) float64
-        If `return_std`, the standard error of each, in nats: a jackknife over the shadow models,
-        a side at a time. NaN where leaving one out leaves too few.
+    log_lira : (n_samples,) float64
+        Online: log p_in(gap) − log p_out(gap), in nats (natural logarithms). The paper calls a
+        sample memorised from η = 4 on. Offline: −log of the share of outside models that would
+        have a larger gap, which is at least 0, and 4 if that share is e⁻⁴. The value is 0 if the
+        gap is equal under all models. It is NaN if the sample is in every shadow model or in none
+            (offline: in every one), and with "per-sample" if a side has a single model.
+        errors : (n_samples,) float64
+            Standard errors in nats, if `return_std` is true: a jackknife over the shadow models,
+            one side at a time. NaN if leaving one out leaves too few.
 
     Raises
     ------
     ValueError
-        Shapes differ, a gap is NaN or infinite, the variance or mode is unknown, no sample has
+        If shapes differ, a gap is NaN or infinite, the variance or mode is unknown, no sample has
         two models on each side, or a shadow model is the target itself.
     TypeError
-        The mask is not bool.
+        If the mask is not bool.
 
     Warns
     -----
     UserWarning
-        With "per-sample", where a sample has fewer than 8 models on a side.
+        If a sample has fewer than 8 models on a side, with "per-sample".
 
     Notes
     -----
-    Computed in log space; both variances are at least 1e-6 of the one pooled over samples and
-    sides. Appendix C of the paper; offline as Carlini et al. (2022), Section V; "shrunk" follows
-    BaVarIA (arXiv 2603.11799): a scaled inverse χ² prior by marginal likelihood.
+    All densities are computed in log space. Both variances are at least 1e-6 of the variance
+    pooled over samples and sides. The definition is that of the paper's Appendix C; the offline
+    mode is that of Carlini et al. (2022), Section V. "shrunk" follows BaVarIA (arXiv 2603.11799):
+    a scaled inverse χ² prior, fitted by marginal likelihood.
 
     Examples
     --------
@@ -132,19 +134,19 @@ def log_lira(
 
 
 def _flat(values: Floats, equal: Mask) -> Floats:
-    """0 where all models agree; NaN stays NaN."""
+    """Return 0 where all models agree, and keep NaN."""
     return np.where(equal & ~np.isnan(values), 0.0, values)
 
 
 def _refuse_target(gaps: Table, target: Floats) -> None:
-    """The target must not be compared with itself: its log-LiRA would always be high."""
+    """Raise if a shadow model is the target: its log-LiRA would always be high."""
     if len(target) < _ENOUGH_TO_TELL:
         return
-    same = target.astype(gaps.dtype)  # saved gaps are rounded, the target's may not be
+    same = target.astype(gaps.dtype)  # saved gaps are rounded to their dtype
     alike = np.flatnonzero((gaps[:, :100] == same[:100]).all(axis=1))
     for row in alike:
         if np.array_equal(gaps[row], same):
             raise ValueError(
-                f"shadow model (row) {row} has exactly the target's gaps: the target must not be "
-                "one of its own shadow models, leave that row out"
+                f"shadow model (row) {row} has exactly the target's gaps, so it seems to be the "
+                "target itself; leave that row out"
             )

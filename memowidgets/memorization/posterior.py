@@ -1,4 +1,4 @@
-"""How probable it is that a sample is truly memorised: empirical Bayes over all members."""
+"""Probability that a sample is truly memorised: empirical Bayes over all members."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from scipy.stats import rankdata
 
 from memowidgets.memorization.gaps import Floats
 
-_TRUE_VALUES = 200  # on the grid of the prior
-_OBSERVED = 600  # bins of the observed values, which bound the work for any number of samples
-_BINS, _SMALLEST_BIN = 10, 50  # of the score
+_TRUE_VALUES = 200  # grid points of the prior
+_OBSERVED = 600  # bins of observed values; bounds the work for many samples
+_BINS, _SMALLEST_BIN = 10, 50  # number of groups by score, and their least size
 _STEPS_IN_A_BIN = 10
-_STEPS = 30  # of EM: few leave the prior smoother than its maximum-likelihood fit
-_BANDWIDTH = 0.5  # of arsinh(log-LiRA): half of a large value's size
-_FREEDOM = 3.0  # of Student's t: log-LiRA's noise has longer tails than a Gaussian
-_LEAST_ERROR = 1e-3  # of the typical one
+_STEPS = 30  # EM steps; stopping early keeps the prior smooth
+_BANDWIDTH = 0.5  # in arsinh(log-LiRA), so half of a large value
+_FREEDOM = 3.0  # degrees of freedom of Student's t: log-LiRA's noise has long tails
+_LEAST_ERROR = 1e-3  # relative to the typical error
 
 
 def probability_memorized(
@@ -28,47 +28,48 @@ def probability_memorized(
     eta: float = 4.0,
     score: ArrayLike | None = None,
 ) -> Floats:
-    """How probable it is that the true log-LiRA of each sample is at least η.
+    """Return the probability that each sample's true log-LiRA is at least η.
 
-    The true value is what infinitely many shadow models would give. Few shadow models make large
-    values by chance, and memorised samples are rare, so most samples just above η are not truly
-    memorised. The share of true values at each height is estimated from all samples together, and
-    each sample's probability follows from it by Bayes' rule.
+    The true value is the one that infinitely many shadow models would give. With few shadow
+    models, some values are large by chance. Memorised samples are rare, so most samples just
+    above η are not truly memorised. The distribution of the true values is estimated from all
+    samples together, and each sample's probability follows from it by Bayes' rule.
 
     Parameters
     ----------
     log_lira, errors : (n_samples,) array_like
-        As `log_lira` returns them with ``return_std=True``, in nats: all members of one audit.
-        Some hundred are needed to know how rare large values are.
+        Values for all members of one audit, as `log_lira` returns them with ``return_std=True``, in
+        nats. A few hundred are needed to estimate how rare large values are.
     eta : float
-        A sample is memorised from this log-LiRA on.
+        Threshold on log-LiRA from which on a sample is memorised.
     score : (n_samples,) array_like, optional
-        A score of each sample that owes nothing to the shadow models, such as PSMI or the loss.
-        How rare large true values are is then estimated along the score, in up to ten groups of
-        equal size. Give the score that is evaluated against these probabilities: without it every
-        doubtful sample has the same label whatever its score, which draws the AUC towards 1/2.
+        Score of each sample that does not depend on the shadow models, such as PSMI or the loss.
+        How rare large true values are is then estimated in up to ten groups of equal size, ordered
+        by the score. Pass the score that you evaluate against these probabilities. Without it, an
+        uncertain sample has the same probability whatever its score, which pulls the AUC towards ½.
 
     Returns
     -------
     (n_samples,) float64
-        From 0 to 1; their sum is the expected number of memorised samples. NaN where either is
-        NaN; 0 or 1 for a sample whose error is 0.
+        Probabilities from 0 to 1. Their sum is the expected number of memorised samples. NaN if
+        either input is NaN, and 0 or 1 for a sample whose error is 0.
 
     Raises
     ------
     ValueError
-        Shapes differ, an error is negative, η is NaN, or a score is not finite.
+        If shapes differ, an error is negative, η is NaN, or a score is not finite.
 
     Notes
     -----
-    The observed value x is taken as the true value θ plus noise of Student's t distribution with
-    three degrees of freedom: with few shadow models the noise has long tails. Its scale depends
-    on θ alone and is the root mean square of the jackknife errors of samples with x near θ. A
-    sample's own error is too noisy, and tied to its own x, to be used directly. The distribution
-    of θ has no parametric form: it is fitted by EM on a grid (the nonparametric maximum
-    likelihood of Kiefer and Wolfowitz), stopped after a fixed number of steps, which keeps it
-    smooth. `tests/memorization/test_posterior.py` holds the result against simulated truth, where
-    Φ((x − η) / error), an obvious alternative, is too sure of large values.
+    The model is that the observed value x is the true value θ plus noise. The noise has Student's
+    t distribution with three degrees of freedom, because it has long tails when shadow models are
+    few. Its scale depends on θ alone, and is the root mean square of the jackknife errors of
+    samples with x near θ. A sample's own error is not used directly: it is too noisy, and it
+    depends on x. The distribution of θ is fitted without a parametric form, by EM on a grid (the
+    nonparametric maximum likelihood of Kiefer and Wolfowitz). EM stops after a fixed number of
+    steps, which keeps the result smooth. `tests/memorization/test_posterior.py` compares the
+    probabilities with simulated truth, where the obvious alternative Φ((x − η) / error) gives too
+    high probabilities to large values.
 
     Examples
     --------
@@ -98,7 +99,7 @@ def probability_memorized(
 
 
 def _groups(score: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Samples of similar score, from 0; all in one group without a score."""
+    """Return groups of samples with similar scores, from 0; one group without a score."""
     if score is None:
         return np.zeros(shape, dtype=np.int64)
     given = np.asarray(score, np.float64)
@@ -110,20 +111,20 @@ def _groups(score: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.int64
 
 @dataclass(frozen=True)
 class _Observed:
-    """Values in bins of arsinh(log-LiRA), and the true values on a grid of the same.
+    """Values in bins of arsinh(log-LiRA), and a grid of true values on the same scale.
 
     Attributes
     ----------
     heights : (n,) float64
         arsinh of each value.
     centres : (bins,) float64
-        Of the bins.
+        Centres of the bins.
     of_value : (n,) int64
-        The bin of each value.
+        Bin of each value.
     true : (grid,) float64
-        Log-LiRA on the grid.
+        Log-LiRA at the grid points.
     likelihood : (bins, grid) float64
-        Of each bin's centre given each true value, up to a factor by bin.
+        Likelihood of each bin's centre given each true value, up to a factor per bin.
     """
 
     heights: Floats
@@ -148,7 +149,7 @@ class _Observed:
         return cls(heights, centres, of_value, np.sinh(grid), likelihood)
 
     def prior(self, start: Floats, steps: int, rows: NDArray[np.bool_]) -> Floats:
-        """Distribution of the true values of some samples, by EM from another one."""
+        """Return the distribution of some samples' true values, by EM from a starting one."""
         counts = np.bincount(self.of_value[rows], minlength=_OBSERVED)
         some, found = counts > 0, start
         likelihood, observed = self.likelihood[some], counts[some] / counts.sum()
@@ -157,7 +158,7 @@ class _Observed:
         return found
 
     def above(self, eta: float, prior: Floats, rows: NDArray[np.bool_]) -> Floats:
-        """Probability of a true value of at least η, for some samples; it rises with log-LiRA."""
+        """Return the probability of a true value of at least η, monotone in log-LiRA."""
         counts = np.bincount(self.of_value[rows], minlength=_OBSERVED).astype(np.float64)
         some = counts > 0
         weights = self.likelihood[some] * prior
@@ -168,7 +169,7 @@ class _Observed:
 
 
 def _posterior(values: Floats, errors: Floats, groups: NDArray[np.int64], eta: float) -> Floats:
-    """Probability of a true value of at least η, by a prior of all samples, fitted on by group."""
+    """Return the probability of a true value of at least η; priors start from a common one."""
     observed = _Observed.of(values, errors)
     everybody = np.ones(len(values), dtype=np.bool_)
     uniform = np.full(_TRUE_VALUES, 1 / _TRUE_VALUES)
@@ -184,7 +185,7 @@ def _posterior(values: Floats, errors: Floats, groups: NDArray[np.int64], eta: f
 
 
 def _smoothed(at: Floats, centres: Floats, counts: NDArray[Any], squares: Floats) -> Floats:
-    """Root mean square of the errors of the samples near each height."""
+    """Return the root mean square of the errors of the samples near each height."""
     distance = (at[:, None] - centres[counts > 0]) / _BANDWIDTH
     near = -0.5 * distance**2
     near = np.exp(near - near.max(axis=1, keepdims=True))

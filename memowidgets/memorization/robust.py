@@ -1,4 +1,4 @@
-"""RMIA: how many other samples a sample beats at being likelier under the target."""
+"""RMIA: robust membership inference, which compares a sample with other samples."""
 
 from __future__ import annotations
 
@@ -28,49 +28,51 @@ def rmia(
     mode: str = "online",
     a: float = 0.3,
 ) -> Floats:
-    """Share of a population that the target favours less than the sample, by a factor γ.
+    """Return the share of a population that the target favours less than the sample.
 
     Parameters
     ----------
     shadow_gaps : (n_models, n_samples) array_like
         Logit gap (true label's logit minus the largest other) under each shadow model.
     shadow_members : (n_models, n_samples) array_like of bool
-        Whether the shadow model trained on the sample. The target is not among the shadows.
+        Whether the shadow model trained on the sample. The target must not be a shadow model.
     target_gaps : (n_samples,) array_like
-        Logit gap under the audited model.
+        Logit gap under the target model.
     population : (n_samples,) array_like of bool, optional
-        The samples z that each is compared with, best those that the target did not train on; by
-        default all. A sample is never compared with itself.
+        Samples z that each sample x is compared with. The best choice is samples that the target
+        did not train on; the default is all. A sample is never compared with itself.
     gamma : float
-        How many times likelier than z, relative to the shadow models, x must be under the target.
+        Factor by which x must be likelier than z under the target, relative to the shadow models.
     mode : {"online", "offline"}
-        How likely a sample is in general, p(x): the mean of its likelihood inside and outside; or
-        from the models outside alone, ½((1 + a) p_out + 1 − a), the paper's linear guess of the
-        models inside.
+        How the general likelihood p(x) of a sample is computed. "online" is the mean of its
+        likelihood inside and outside. "offline" uses the outside models alone:
+        ½((1 + a) p_out + 1 − a), where the paper approximates the inside models linearly.
     a : float
-        Of the offline guess, from 0 to 1: the closer to 1, the less a model gains on its members.
+        Slope of the offline approximation, from 0 to 1. It is closer to 1 the less a model gains on
+        its members.
 
     Returns
     -------
     (n_samples,) float64
-        From 0 to 1; high means memorised. NaN for a sample without a model on a side that is
-        needed.
+        Shares from 0 to 1. A high value means memorised. NaN for a sample without a model on a
+        side that is needed.
 
     Raises
     ------
     ValueError
-        Shapes differ, a gap is NaN or infinite, the mode is unknown, γ or a is out of its range,
-        or the population has no sample that can be compared with.
+        If shapes differ, a gap is NaN or infinite, the mode is unknown, γ or a is out of range, or
+        the population has fewer than two samples that can be compared with.
     TypeError
-        A mask is not bool.
+        If a mask is not bool.
 
     Notes
     -----
-    Zarifzadeh, Liu and Shokri (arXiv 2312.03262), with the pool's own samples as population. The
-    likelihood of the label is taken from its gap, 1 / (1 + e^−gap): against the strongest other
-    label, which is exact for two classes. Online is the default, for shadow models on halves of
-    the pool have both sides of every sample at no further cost; offline suits shadow models that
-    never saw the audited samples.
+    The method is that of Zarifzadeh, Liu and Shokri (arXiv 2312.03262), with the pool's own
+    samples as population (the pool is the set that training sets are drawn from). The likelihood
+    of the label is computed from its gap as 1 / (1 + e^−gap), so against the strongest other label;
+    this is exact for two classes. Online is the default, because shadow models on halves of the
+    pool have both sides of every sample at no extra cost. Offline suits shadow models that never
+    saw the audited samples.
 
     Examples
     --------
@@ -86,19 +88,19 @@ def rmia(
         raise ValueError(f"gamma must be above 0 and a from 0 to 1, not {gamma} and {a}")
     table, mask = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
     target = checked_target(target_gaps, table.shape[1])
-    moments(table, mask, "shadow_gaps")  # refuses gaps that are not finite
+    moments(table, mask, "shadow_gaps")  # raises for gaps that are not finite
     relative = _log_likelihood(target) - np.log(_general(table, mask, mode, a))
     chosen = _checked_population(population, len(target)) & ~np.isnan(relative)
     if chosen.sum() < 2:
         raise ValueError(
-            f"the population holds {chosen.sum()} samples with a likelihood in general: it needs "
+            f"the population holds {chosen.sum()} samples with a general likelihood; it needs "
             "two or more"
         )
     return _beaten(relative, chosen, float(np.log(gamma)))
 
 
 def _beaten(relative: Floats, population: Mask, margin: float) -> Floats:
-    """Share of the population that lies at least `margin` below; nobody beats themselves."""
+    """Return the share of the population that lies at least `margin` below each other sample."""
     others = np.sort(relative[population])
     beaten = np.searchsorted(others, relative - margin, side="right").astype(np.float64)
     if margin <= 0:
@@ -107,7 +109,7 @@ def _beaten(relative: Floats, population: Mask, margin: float) -> Floats:
 
 
 def _general(gaps: Table, members: Mask, mode: str, a: float) -> Floats:
-    """p(x) of each sample over the shadow models; NaN where a side that is needed is empty."""
+    """Return p(x) of each sample over the shadow models, NaN if a needed side is empty."""
     means = Moments.empty(gaps.shape[1])
     for columns in blocks(gaps):
         likelihood = np.exp(_log_likelihood(gaps[:, columns].astype(np.float64)))
@@ -123,7 +125,7 @@ def _general(gaps: Table, members: Mask, mode: str, a: float) -> Floats:
 
 
 def _log_likelihood(gaps: Floats) -> Floats:
-    """Log of the label's probability against its strongest rival; finite far out."""
+    """Return the log-probability of the label against its strongest rival, without overflow."""
     return np.asarray(-np.logaddexp(0.0, -gaps))
 
 

@@ -1,4 +1,4 @@
-"""Shadow gaps that another tool saved: NumPy, safetensors or Parquet, never a pickle."""
+"""Reading of shadow gaps that other tools saved as NumPy, safetensors or Parquet, not pickle."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FORMATS = ".npy, .npz, .safetensors, .parquet"
 
 @dataclass(frozen=True)
 class SavedGaps:
-    """Shadow gaps from elsewhere, checked; ``gaps, members = load_gaps(path)`` unpacks them.
+    """Checked shadow gaps of another tool; ``gaps, members = load_gaps(path)`` unpacks them.
 
     Attributes
     ----------
@@ -36,9 +36,9 @@ class SavedGaps:
     members : (n_models, n_samples) bool
         Whether the model trained on the sample.
     target_gaps : (n_samples,) float64, or None
-        Logit gap under the audited model, where the file holds it.
+        Logit gap under the target model, if the file has it.
     ids : (n_samples,) str, or None
-        Of the samples, where the file holds them.
+        Ids of the samples, if the file has them.
     """
 
     gaps: Table
@@ -54,24 +54,24 @@ def load_gaps(
     path: str | os.PathLike[str],
     members: str | os.PathLike[str] | ArrayLike | None = None,
 ) -> SavedGaps:
-    """Shadow gaps as other tools save them.
+    """Read shadow gaps that another tool saved.
 
     Parameters
     ----------
     path : path-like
-        One of
+        A file of one of these kinds:
 
         - ``.npz`` or ``.safetensors``: arrays ``gaps`` (or ``shadow_gaps``), (n_models,
           n_samples) floats; ``members`` (or ``shadow_members``, or ``keep``), of the same shape
           and bool; if there, ``target_gaps``, (n_samples,) floats, and ``ids``, (n_samples,)
           text;
-        - ``.npy``: the gaps alone, with `members` beside them;
+        - ``.npy``: the gaps alone; pass `members` too;
         - ``.parquet``: a row for each model and sample, in any order, with the columns ``model``,
           ``sample`` (the id), ``gap``, ``member`` (bool) and, if there, ``target_gap``, the same
           in all rows of a sample. Models and samples are sorted by their names.
     members : path-like or array, optional
-        The member mask, or a file of it (``.npy``, ``.npz``, ``.safetensors``), where `path` does
-        not hold it.
+        Member mask, or a file that has it (``.npy``, ``.npz``, ``.safetensors``), if `path` does
+        not have it.
 
     Returns
     -------
@@ -80,13 +80,13 @@ def load_gaps(
     Raises
     ------
     ValueError
-        Another kind of file, an array or column that is not there, shapes that differ, a gap that
-        is NaN or infinite, a pair of model and sample that is there twice or not at all, or
-        arrays that could be read only by running what the file holds (a pickle).
+        If the file is of another kind, an array or column is missing, shapes differ, a gap is NaN
+        or infinite, a pair of model and sample is missing or repeated, or the file could only be
+        read by running code in it (a pickle).
     TypeError
-        The member mask is not bool.
+        If the member mask is not bool.
     FileNotFoundError
-        There is no such file.
+        If there is no such file.
 
     Notes
     -----
@@ -104,7 +104,7 @@ def load_gaps(
     file = Path(path).expanduser()
     kind = file.suffix.lower()
     if kind not in _READERS:
-        raise ValueError(f"{file.name} is of an unknown kind; valid are {_FORMATS}")
+        raise ValueError(f"{file.name} has an unknown suffix; valid are {_FORMATS}")
     if not file.is_file():
         raise FileNotFoundError(f"{file} is not a file")
     arrays = _READERS[kind](file)
@@ -116,7 +116,7 @@ def load_gaps(
 def _checked(arrays: Mapping[str, NDArray[Any]], file: str) -> SavedGaps:
     gaps, members = (_required(arrays, wanted, file) for wanted in ("gaps", "members"))
     gaps, members = checked_models(gaps, members, f"gaps of {file}")
-    moments(gaps, members, f"gaps of {file}")  # refuses gaps that are not finite
+    moments(gaps, members, f"gaps of {file}")  # raises for gaps that are not finite
     target, ids = (_named(arrays, wanted) for wanted in ("target_gaps", "ids"))
     if ids is not None and ids.shape != (gaps.shape[1],):
         raise ValueError(
@@ -141,14 +141,14 @@ def _required(arrays: Mapping[str, NDArray[Any]], wanted: str, file: str) -> Any
     found = _named(arrays, wanted)
     if found is None:
         raise ValueError(
-            f"{file} holds no {wanted}: it must be called {' or '.join(_NAMES[wanted])}, but "
-            f"the file holds {listed(sorted(arrays)) or 'nothing'}"
+            f"{file} has no {wanted}: it must be called {' or '.join(_NAMES[wanted])}, but "
+            f"the file has {listed(sorted(arrays)) or 'nothing'}"
         )
     return found
 
 
 def _mask(members: str | os.PathLike[str] | ArrayLike) -> NDArray[Any]:
-    """The member mask, or that of a file of its own, whatever it is called there."""
+    """Return the member mask, given as an array or as a file that holds one array."""
     if not isinstance(members, str | os.PathLike):
         return np.asarray(members)
     file = Path(members).expanduser()
@@ -171,7 +171,7 @@ def _numpy(file: Path) -> dict[str, NDArray[Any]]:
                 return {"gaps": loaded}
             return {name: loaded[name] for name in loaded.files}
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{file.name} is broken, or holds a pickle: {error}") from None
+        raise ValueError(f"{file.name} is broken or contains a pickle: {error}") from None
 
 
 def _safetensors(file: Path) -> dict[str, NDArray[Any]]:
@@ -184,7 +184,7 @@ def _safetensors(file: Path) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{file.name} is broken: {error}") from None
     except TypeError as error:
         raise ValueError(
-            f"{file.name} holds numbers that NumPy does not know ({error}): save them as float32"
+            f"{file.name} has numbers of a type that NumPy lacks ({error}); save them as float32"
         ) from None
 
 
@@ -230,7 +230,7 @@ def _parquet(file: Path) -> dict[str, NDArray[Any]]:
 
 
 def _wide(values: Any, rows: Any, columns: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """A column of the long table as (n_models, n_samples)."""
+    """Return a column of the long table as (n_models, n_samples)."""
     flat = values.to_numpy()
     wide: NDArray[Any] = np.empty(shape, dtype=flat.dtype)
     wide[rows, columns] = flat

@@ -1,4 +1,7 @@
-"""The scores μ, each low where the finished model is likely to memorise; pure, no other room."""
+"""The scores μ. Each is low where the finished model is likely to memorise a sample.
+
+This room is pure: it takes and returns arrays, and imports no other room.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all scores need: checked arrays of NumPy or torch, and rows of them in float32."""
+"""Helpers for all scores: checks of NumPy arrays and torch tensors, and rows in float32."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ Array = Any  # a NumPy array or a torch tensor; the code of this room works on b
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-COPIED_BYTES = 2**25  # the most that a chunk of rows and what is made of it take
+COPIED_BYTES = 2**25  # maximum size of a chunk of rows with its intermediate results
 MOST_ROWS = 16_384
-_CENTRE_ABOVE = 16.0  # squared distance from the origin, in total variances
-_SAFE = (1e-6, 1e6)  # sizes whose squares are far from the ends of float32
+_CENTRE_ABOVE = 16.0  # squared distance from the origin, in units of the total variance
+_SAFE = (1e-6, 1e6)  # magnitudes whose squares float32 can represent
 
 
 def is_tensor(array: object) -> bool:
-    """Whether `array` is a torch tensor; never imports torch."""
+    """Return whether `array` is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
 
 
 def namespace(array: Array) -> Any:
-    """The module whose functions work on `array`: numpy, or torch."""
+    """Return the module whose functions work on `array`: numpy or torch."""
     return sys.modules["torch"] if is_tensor(array) else np
 
 
 def to_numpy(array: Array) -> NDArray[Any]:
-    """`array` in NumPy's memory; bfloat16, which NumPy lacks, as float32."""
+    """Return `array` as a NumPy array; bfloat16, which NumPy lacks, becomes float32."""
     if not is_tensor(array):
         return np.asarray(array)
     tensor = array.detach()
@@ -42,14 +42,14 @@ def to_numpy(array: Array) -> NDArray[Any]:
 
 
 def like(array: Array, values: Any) -> Array:
-    """`values` (an array, or None) beside `array`: on its device if it is a tensor."""
+    """Return `values` (an array or None) on the device of `array` if that is a tensor."""
     if is_tensor(array) and values is not None:
         return sys.modules["torch"].as_tensor(values, device=array.device)
     return values
 
 
 def checked_features(X: Any) -> Array:
-    """`X` as a NumPy array or, where it is one, a torch tensor of shape (n, d); else an error."""
+    """Return `X` as an array or a torch tensor of shape (n, d), or raise."""
     array: Array = X.detach() if is_tensor(X) else np.asarray(X)
     if array.ndim != 2:
         raise ValueError(f"X must be (n_samples, n_features), but has shape {tuple(array.shape)}")
@@ -61,7 +61,7 @@ def checked_features(X: Any) -> Array:
 
 
 def checked_labels(y: ArrayLike, n_samples: int) -> NDArray[Any]:
-    """`y` as one label for each sample, or an error."""
+    """Return `y` as an array with one label for each sample, or raise."""
     labels = to_numpy(y)
     if labels.shape != (n_samples,):
         raise ValueError(
@@ -89,14 +89,14 @@ def complain_if_not_finite(X: Array, what: str = "X") -> None:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """How rows become float32 numbers of a size near one; scores do not depend on it.
+    """Shift and scale that bring rows to a magnitude near 1 in float32; no score changes.
 
     Attributes
     ----------
     shift : (d,) array or None
-        Taken off first, where the features are far from the origin.
+        Subtracted first, if the features are far from the origin.
     scale : float
-        What is left is divided by this.
+        Divides the shifted features.
     """
 
     shift: Array | None = None
@@ -104,7 +104,7 @@ class Frame:
 
     @classmethod
     def fitting(cls, sample: NDArray[np.float64], like_array: Array) -> Frame:
-        """The frame for data of which `sample` holds some rows; does nothing if it need not."""
+        """Return the frame for data of which `sample` holds some rows; neutral if possible."""
         centre = sample.mean(axis=0)
         size = np.abs(sample).max() or 1.0
         total = float((((sample - centre) / size) ** 2).sum(axis=1).mean())
@@ -116,11 +116,11 @@ class Frame:
 
     @property
     def neutral(self) -> bool:
-        """Whether it leaves rows as they are."""
+        """Whether the frame leaves rows unchanged."""
         return self.shift is None and self.scale == 1.0
 
     def rows(self, X: Array, start: int, stop: int) -> Array:
-        """Rows `start` to `stop` in this frame: float32, contiguous, a copy only if it must be."""
+        """Return rows `start` to `stop` in this frame: float32, contiguous, copied if needed."""
         chunk = X[start:stop]
         if not self.neutral:
             chunk = _as_float(chunk, 64)
@@ -129,14 +129,14 @@ class Frame:
 
 
 def row_chunks(n: int, bytes_a_row: int) -> Iterator[tuple[int, int]]:
-    """Bounds of chunks of rows that take some 32 MB (but hold 16 rows at least)."""
+    """Yield the bounds of chunks of rows that take up to 32 MB, or 16 rows if that is more."""
     rows = min(max(COPIED_BYTES // bytes_a_row, 16), MOST_ROWS)
     for start in range(0, n, rows):
         yield start, min(start + rows, n)
 
 
 def stays(array: Array) -> bool:
-    """Whether `array` is worked on where it is, by torch; all else by NumPy."""
+    """Return whether torch works on `array` on its GPU; NumPy works on all other arrays."""
     return is_tensor(array) and bool(array.is_cuda)
 
 
@@ -146,7 +146,7 @@ def _as_float(chunk: Array, bits: int) -> Array:
     if is_tensor(chunk):
         torch = sys.modules["torch"]
         return chunk.to(torch.float32 if bits == 32 else torch.float64).contiguous()
-    with np.errstate(over="ignore"):  # what overflows is found, and told, as not finite
+    with np.errstate(over="ignore"):  # the caller reports overflow as infinite
         return np.ascontiguousarray(chunk, dtype=np.float32 if bits == 32 else np.float64)
 
 

@@ -1,4 +1,4 @@
-"""Mean and variance of each class's projections, and its mean row, from one pass over the rows."""
+"""Mean and variance of each class's projections and its mean row, in one pass over the rows."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from numpy.typing import NDArray
 
 from memowidgets.metrics.arrays import Array, Floats, Ints, is_tensor, like, namespace, to_numpy
 
-_BLOCK = 256  # directions worked on at once: with some rows they stay in a core's cache
-_PRODUCT = 2**18  # larger products are shared between threads, which costs more than it gains
+_BLOCK = 256  # directions per step: with a few rows they fit in a core's cache
+_PRODUCT = 2**18  # BLAS splits larger products over threads, which is slower here
 
 
 class ClassSums:
-    """Sums over the samples of each class; deviations are taken from an origin near its mean.
+    """Sums over the samples of each class, of deviations from a point near the class mean.
 
     Parameters
     ----------
     near : (C, d) float32
-        About the mean row of each class: what is summed stays small, so float32 holds it.
+        Approximate mean row of each class. Deviations from it are small, so float32 can sum them.
     onto : (width, d) float32
-        What rows are projected onto.
+        Directions that rows are projected onto.
     """
 
     def __init__(self, near: Array, onto: Array) -> None:
@@ -31,7 +31,7 @@ class ClassSums:
         self.counts = np.zeros(n_classes)
 
     def add_projections(self, projected: Array, codes: Ints) -> None:
-        """Add the projections (n, width) of samples of the classes `codes`."""
+        """Add the projections (n, width) of samples whose class indices are `codes`."""
         self.counts += np.bincount(codes, minlength=len(self.counts))
         member, places = like(projected, self._one_hot[:, codes]), like(projected, codes)
         for left in range(0, projected.shape[1], _BLOCK):
@@ -50,28 +50,28 @@ class ClassSums:
             self._second[:, block] += to_numpy(member[:, rows] @ deviation)
 
     def add_rows(self, rows: Array, codes: Ints) -> None:
-        """Add the rows (n, d) themselves, and their squared lengths."""
+        """Add the rows (n, d) and their squared lengths."""
         member = like(rows, self._one_hot[:, codes])
         self._rows += to_numpy(member @ rows)
         self._lengths += to_numpy(member @ namespace(rows).einsum("nd,nd->n", rows, rows))
 
     def finite(self) -> bool:
-        """Whether all that was added was finite."""
+        """Return whether everything that was added is finite."""
         return bool(np.isfinite(self._first).all())
 
     def mean(self) -> Floats:
-        """Mean projection (C, width) of each class."""
+        """Return the mean projection (C, width) of each class."""
         return np.asarray(to_numpy(self._origin) + self._first / self.counts[:, None])
 
     def variance(self) -> Floats:
-        """Variance (C, width; ddof = 0) of each class's projections."""
+        """Return the variance (C, width; ddof = 0) of each class's projections."""
         shift = self._first / self.counts[:, None]
         return np.maximum(self._second / self.counts[:, None] - shift**2, 0)
 
     def centres(self) -> Floats:
-        """Mean row (C, d) of each class."""
+        """Return the mean row (C, d) of each class."""
         return np.asarray(self._rows / self.counts[:, None])
 
     def traces(self) -> NDArray[np.float64]:
-        """Total variance (C,) of each class's rows."""
+        """Return the total variance (C,) of each class's rows."""
         return np.asarray(self._lengths / self.counts - (self.centres() ** 2).sum(axis=1))

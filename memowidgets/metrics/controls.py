@@ -1,4 +1,8 @@
-"""The control variates of PSMI: quadratic forms whose means over directions are known exactly."""
+"""Control variates of PSMI: quadratic forms whose mean over all directions is known exactly.
+
+A control variate is a quantity that resembles the value of interest and whose mean is known.
+Subtracting it removes most of the random error.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +19,23 @@ COMPONENTS = 16
 SHARED_COMPONENTS = 32
 _OVERSAMPLING = 8
 _POWER_STEPS = 2
-_JITTER = np.float32(1e-5)  # keeps the columns apart where the rows have few dimensions
-_LEAST_TAIL = 1e-3  # of the mean variance
-_LEAST_SIZE = 1e-9  # of a class's trace, in the largest one
+_JITTER = np.float32(1e-5)  # keeps columns linearly independent for rows of few dimensions
+_LEAST_TAIL = 1e-3  # relative to the mean variance
+_LEAST_SIZE = 1e-9  # least trace of a class, relative to the largest one
 
 
 @dataclass(frozen=True)
 class Shapes:
-    """A class's covariance in a few numbers: leading components and one variance for the rest.
+    """Compressed covariance of each class: leading components, and one variance for the rest.
 
     Attributes
     ----------
     variances : (C, k) float64
-        Of each class along its components.
+        Variances of each class along its components.
     tails : (C,) float64
         Variance of each class along every other direction.
     multiplicity : int
-        How many other directions there are.
+        Number of other directions.
     """
 
     variances: Floats
@@ -40,7 +44,7 @@ class Shapes:
 
     @classmethod
     def of(cls, variances: Floats, traces: Floats, d: int) -> Shapes:
-        """Give the tail what the components leave of the trace, and each a floor."""
+        """Compute the tails from what the components leave of the trace, with a floor."""
         multiplicity = d - variances.shape[1]
         traces = np.maximum(traces, _LEAST_SIZE * traces.max() or 1.0)
         least = _LEAST_TAIL * traces / d
@@ -48,35 +52,35 @@ class Shapes:
         return cls(np.maximum(variances, least[:, None]), np.maximum(rest, least), multiplicity)
 
     def forms(self, squares: Floats) -> Floats:
-        """θᵀΣ̃θ, from the squared coordinates (bases, k, m) of unit directions θ."""
+        """Return θᵀΣ̃θ from the squared coordinates (bases, k, m) of unit directions θ."""
         excess = self.variances - self.tails[:, None]
         return np.asarray((excess[:, None] @ squares)[:, 0] + self.tails[:, None])
 
     def mean_ratios(self) -> Floats:
-        """The exact M (C, k + 1), the last one the tail's."""
+        """Return the exact M (C, k + 1) of `quadratics.mean_ratios`; the tail comes last."""
         pairs = zip(self.variances, self.tails, strict=True)
         return np.stack([mean_ratios(v, float(t), self.multiplicity) for v, t in pairs])
 
     def mean_logs(self) -> Floats:
-        """The exact mean (C,) of log θᵀΣ̃θ."""
+        """Return the exact mean (C,) of log θᵀΣ̃θ."""
         pairs = zip(self.variances, self.tails, strict=True)
         return np.array([mean_log(v, float(t), self.multiplicity) for v, t in pairs])
 
 
 @dataclass(frozen=True)
 class Controls:
-    """What the means of the ratio controls of any sample are computed from.
+    """Values from which the means of any sample's ratio controls are computed.
 
     Attributes
     ----------
     centres : (C, d) array
         Mean representation of each class.
     squared : (C,) array
-        Its squared length.
+        Squared length of each mean.
     coordinates : (C, k) array
-        Of each class's mean along its components.
+        Coordinates of each class's mean along its components.
     ratios : (C, k + 1) array
-        M of `Shapes`.
+        `Shapes.mean_ratios`.
     """
 
     centres: Array
@@ -86,24 +90,24 @@ class Controls:
 
     @classmethod
     def of(cls, centres: Floats, coordinates: Floats, shapes: Shapes) -> Controls:
-        """Controls of classes with these mean rows and covariances."""
+        """Create the controls of classes with these mean rows and covariances."""
         squared = (centres**2).sum(axis=1)
         return cls(centres.astype(np.float32), squared, coordinates, shapes.mean_ratios())
 
     def along(self, projected: Array) -> Array:
-        """Projections (n, bases · k) onto all components as (n, bases, k)."""
+        """Reshape projections (n, bases · k) onto all components to (n, bases, k)."""
         n_classes, k = self.coordinates.shape
         return projected.reshape(len(projected), n_bases(n_classes), k)
 
     def means(self, rows: Array, along: Array, codes: Array) -> Array:
-        """Exact means (controls, n) of the samples' own controls, in the order of `Moments`.
+        """Return exact means (controls, n) of the samples' own controls, ordered as in `Moments`.
 
         Parameters
         ----------
         rows : (n, d) float32
             Representations.
         along : (n, bases, k) float32
-            Their coordinates along the components.
+            Coordinates of the rows along the components.
         codes : (n,) int
             Index of each sample's class.
         """
@@ -127,19 +131,19 @@ class Controls:
 
 
 def n_bases(n_classes: int) -> int:
-    """How many sets of components there are: each class's own, or one for many classes."""
+    """Return the number of component sets: one per class, or a single one for many classes."""
     return n_classes if n_classes <= FEW_CLASSES else 1
 
 
 def components(sample: NDArray[np.float32], codes: Ints) -> NDArray[np.float32]:
-    """Orthonormal leading components of sampled rows from which their class's mean was taken.
+    """Return orthonormal leading components of rows that are centred on their class mean.
 
-    They need not be accurate: the controls' means are exact for any orthonormal basis.
+    They need not be accurate, because the controls' means are exact for any orthonormal basis.
 
     Returns
     -------
     (C, k, d) float32
-        Of each class; above 8 classes (1, k, d), of all together.
+        One set per class. Above 8 classes the shape is (1, k, d): one set for all classes.
     """
     n_classes = int(codes.max()) + 1
     if n_bases(n_classes) == 1:
@@ -149,7 +153,7 @@ def components(sample: NDArray[np.float32], codes: Ints) -> NDArray[np.float32]:
 
 
 def _leading(rows: NDArray[np.float32], k: int) -> NDArray[np.float32]:
-    """By randomised subspace iteration with a fixed seed."""
+    """Compute leading components by randomised subspace iteration with a fixed seed."""
     rng = np.random.default_rng(0)
     width = min(k + _OVERSAMPLING, rows.shape[1])
     basis = rng.standard_normal((rows.shape[1], width), dtype=np.float32)
@@ -164,10 +168,10 @@ def _leading(rows: NDArray[np.float32], k: int) -> NDArray[np.float32]:
 
 
 def _orthonormal(columns: NDArray[np.float32]) -> Floats:
-    """An orthonormal basis of the columns' span, by few large products.
+    """Return an orthonormal basis of the columns' span, computed by a few large products.
 
-    Householder's many small steps would each wait for all threads, which is slow on a busy
-    machine. The second round mends what rounding left of the first.
+    Each of the many small steps of a Householder factorisation would wait for all threads, which
+    is slow on a busy machine. The second round corrects the rounding errors of the first.
     """
     basis = columns.astype(np.float64)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Control variates by regression over directions, each fold corrected with the others' slopes."""
+"""Cross-fitted regression on control variates: each fold uses the slopes of the other folds."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 from memowidgets.metrics.arrays import Array
 
 FOLDS = 4
-_ROUNDING = 1e-6  # of a control's mean square: variances below are float32's
-_RIDGE = 1e-6  # of a control's variance: slopes stay finite where controls are collinear
+_ROUNDING = 1e-6  # relative to a control's mean square; smaller variances are rounding errors
+_RIDGE = 1e-6  # relative to a control's variance; keeps slopes finite for collinear controls
 
 
 @dataclass
 class Moments:
-    """Sums of products over each fold's directions, for each sample.
+    """Sums of products of variables over each fold's directions, for each sample.
 
-    The first `own` variables are the sample's: the value f, then its controls; the others are
-    the same for all samples: the constant 1, then common controls, which have mean 0.
+    The first variables belong to a sample: its value f and then its controls. The other variables
+    are common to all samples: the constant 1, and then the common controls, whose mean is 0.
 
     Attributes
     ----------
     own : (FOLDS, a, a, n) float64
-        Products of the sample's variables with each other; the upper triangle.
+        Products of the sample's variables with each other (upper triangle).
     mixed : (FOLDS, a, z, n) float64
         Products of the sample's variables with the common ones.
     common : (FOLDS, z, z) float64
-        Products of the common ones.
+        Products of the common variables with each other.
     """
 
     own: Array
@@ -34,7 +34,7 @@ class Moments:
     common: Array
 
     def product(self, i: int, j: int) -> Any:
-        """Sums (FOLDS, n) of the product of variables i and j (the samples' ones first)."""
+        """Return the sums (FOLDS, n) of the product of variables i and j, counted own first."""
         a = self.own.shape[1]
         i, j = min(i, j), max(i, j)
         if j < a:
@@ -45,19 +45,19 @@ class Moments:
 
 
 def corrected(moments: Moments, means: Array) -> tuple[Array, Array]:
-    """Mean of each sample's values after the controls are regressed out, and its standard error.
+    """Return each sample's mean after regression on the controls, and its standard error.
 
     Parameters
     ----------
     moments : Moments
-        Of f, the sample's controls, 1, and the common controls.
+        Moments of f, the sample's controls, the constant 1, and the common controls.
     means : (controls, n) float64
         Exact means of the sample's controls.
 
     Returns
     -------
     mean, error : (n,) float64
-        Slopes come from the other folds, so neither is biased by the fit.
+        The slopes come from the other folds, so fitting them biases neither result.
     """
     a = moments.own.shape[1]
     constant = a
@@ -68,12 +68,12 @@ def corrected(moments: Moments, means: Array) -> tuple[Array, Array]:
 
 
 def plain(moments: Moments) -> tuple[Array, Array]:
-    """Mean of each sample's values and its standard error, without any control."""
+    """Return the mean of each sample's values and its standard error, without controls."""
     return _mean_and_error(moments, moments.own.shape[1], [], [], [])
 
 
 def _slopes(moments: Moments, constant: int, controls: list[int]) -> list[Any]:
-    """Slope (FOLDS, n) of f on each control, from the other folds."""
+    """Return the slope (FOLDS, n) of f on each control, estimated on the other folds."""
 
     def elsewhere(i: int, j: int) -> Any:
         sums = moments.product(i, j)
@@ -96,10 +96,10 @@ def _slopes(moments: Moments, constant: int, controls: list[int]) -> list[Any]:
 
 
 def _solved(lower: list[list[Any]], right: list[Any], units: list[Any]) -> list[Any]:
-    """Solve many small symmetric systems at once by Cholesky; the entries are arrays.
+    """Solve many small symmetric systems at once by Cholesky; their entries are arrays.
 
-    `units` are the inverse deviations of the controls, 0 for one that does not vary: its slope is
-    0. With a small ridge, a control that others explain does no harm.
+    `units` are the inverse standard deviations of the controls. A control that does not vary has
+    0 there and gets the slope 0. The small ridge handles controls that others explain.
     """
     factor: list[list[Any]] = []
     solution: list[Any] = []

@@ -1,4 +1,4 @@
-"""What fitting PSMI leaves for scoring: each class's Gaussian along each direction."""
+"""State of a fitted PSMI: the Gaussian of each class along each direction."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from memowidgets.metrics.threads import on_all_cores
 
 Float32s = NDArray[np.float32]
 
-_FLOOR = 1e-6  # of the deviation of all samples along a direction
-_SAMPLED_ROWS = 2048  # at most, and of as many bytes
+_FLOOR = 1e-6  # relative to the standard deviation of all samples along a direction
+_SAMPLED_ROWS = 2048  # maximum number of rows, and of bytes
 _SAMPLED_BYTES = 2**24
-_AT_ONCE = 64  # directions drawn from one generator: more directions begin with the same ones
-_STREAM = 0x50534D49  # apart from default_rng(seed), from which a user may have drawn the data
-_KEPT_BYTES = 96_000_000  # the most that projections kept from fitting for scoring take
+_AT_ONCE = 64  # directions per generator, so that more directions start with the same ones
+_STREAM = 0x50534D49  # differs from default_rng(seed), which may have generated the user's data
+_KEPT_BYTES = 96_000_000  # maximum size of the projections that are kept for scoring
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Projections of the fitted samples, and what tells whether they are still theirs."""
+    """Projections of the fitted samples, with a probe that detects whether the rows changed."""
 
     projections: Array
     probed: Array
 
     def of(self, probed: Array, start: int, stop: int) -> Array | None:
-        """The projections of these rows, unless the rows changed since."""
+        """Return the projections of these rows, or None if the rows have changed since."""
         if stop > len(self.probed) or not bool((self.probed[start:stop] == probed).all()):
             return None
         return self.projections[start:stop]
@@ -51,20 +51,20 @@ class Kept:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Gaussians along directions, and the controls.
+    """Gaussians of each class along each direction, and the controls.
 
     Attributes
     ----------
     frame : Frame
-        In which rows are read.
+        Shift and scale with which rows are read.
     onto : (m + C · k, d) float32
-        Directions, then each class's components.
+        The m directions, followed by each class's components.
     tables : Tables
-        Of the m directions.
+        Tables of the m directions.
     controls : Controls or None
-        None for plain means.
+        None if the mean is plain.
     kept : Kept or None
-        Projections of the fitted samples, where they are few enough.
+        Projections of the fitted samples, if they are small enough to keep.
     """
 
     frame: Frame
@@ -73,9 +73,9 @@ class Fitted:
     controls: Controls | None
     kept: Kept | None = field(repr=False)
 
-    @np.errstate(over="ignore", invalid="ignore")  # what is not finite is told below
+    @np.errstate(over="ignore", invalid="ignore")  # reported below as not finite
     def score(self, X: Array, codes: Ints) -> tuple[Floats, Floats]:
-        """PSMI of samples of the classes `codes`, and its standard error."""
+        """Return the PSMI of samples whose class indices are `codes`, and its standard error."""
         scores, errors = np.empty(len(codes)), np.empty(len(codes))
         for start, stop in _chunks(X, self.frame, len(self.onto), self.tables.n_classes):
             rows = self.frame.rows(X, start, stop)
@@ -99,7 +99,7 @@ class Fitted:
 
 
 def fit(X: Array, codes: Ints, n_directions: int, seed: int, *, use_controls: bool) -> Fitted:
-    """Fit PSMI along `n_directions` to samples of the classes `codes`."""
+    """Fit PSMI along `n_directions` to samples whose class indices are `codes`."""
     counts = np.bincount(codes)
     d = X.shape[1]
     picked = _picked_rows(codes, counts, min(_SAMPLED_ROWS, _SAMPLED_BYTES // (8 * d)))
@@ -123,7 +123,7 @@ def fit(X: Array, codes: Ints, n_directions: int, seed: int, *, use_controls: bo
 
 
 def fill_directions(theta: Float32s, seed: int) -> None:
-    """Fill `theta` (m, d) with the seed's first m directions, of length 1."""
+    """Fill `theta` (m, d) with the first m unit directions of the seed."""
 
     def fill(start: int) -> None:
         part = theta[start : start + _AT_ONCE]
@@ -134,11 +134,11 @@ def fill_directions(theta: Float32s, seed: int) -> None:
     on_all_cores(theta, range(0, len(theta), _AT_ONCE), fill)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what is not finite is told below
+@np.errstate(over="ignore", invalid="ignore")  # reported below as not finite
 def _summed(
     X: Array, codes: Ints, frame: Frame, onto: Array, near: Array, *, with_rows: bool
 ) -> tuple[ClassSums, Kept | None]:
-    """One pass over the rows; keeps the projections where they are few enough."""
+    """Sum over the rows in one pass, keeping the projections if they are small enough."""
     sums, kept = ClassSums(near, onto), _room(onto, len(codes))
     for start, stop in _chunks(X, frame, len(onto), len(near)):
         rows = frame.rows(X, start, stop)
@@ -155,7 +155,7 @@ def _summed(
 
 
 def _chunks(X: Array, frame: Frame, width: int, n_classes: int) -> Iterator[tuple[int, int]]:
-    """Rows whose features, projections and products of variables fit into the memory we take."""
+    """Yield bounds of rows whose features, projections and products fit in the memory limit."""
     as_they_are = frame.neutral and str(X.dtype).endswith("float32")
     features = (4 if as_they_are else 28) * X.shape[1]
     variables = min(n_classes, FEW_CLASSES) + 1
@@ -171,7 +171,7 @@ def _room(onto: Array, n: int) -> Kept | None:
 
 
 def _probe(rows: Array) -> Array:
-    """A number for each row that changes when the row does."""
+    """Return one number per row that changes when the row changes."""
     d = rows.shape[1]
     stream = np.random.SeedSequence(d, spawn_key=(_STREAM,))
     vector = np.random.default_rng(stream).standard_normal(d, dtype=np.float32)
@@ -179,7 +179,7 @@ def _probe(rows: Array) -> Array:
 
 
 def _picked_rows(codes: Ints, counts: Ints, most: int) -> Ints:
-    """Rows spread evenly over each class: its share of `most`, but four at least."""
+    """Return rows spread evenly over each class: its share of `most`, but at least four."""
     order = np.argsort(codes, kind="stable")
     starts = np.cumsum(counts) - counts
     share = min(1.0, most / counts.sum())
@@ -192,7 +192,7 @@ def _picked_rows(codes: Ints, counts: Ints, most: int) -> Ints:
 
 
 def _sampled(X: Array, picked: Ints) -> tuple[Frame, Float32s]:
-    """The frame that suits the picked rows, and these rows in it."""
+    """Return the frame that suits the picked rows, and these rows in it."""
     raw = X[picked]
     sample = to_numpy(raw).astype(np.float64)
     if not np.isfinite(sample).all():
@@ -207,7 +207,7 @@ def _tables(sums: ClassSums, m: int) -> Tables:
     middle = prior @ mean
     spread = np.sqrt(prior @ (variance + (mean - middle) ** 2))
     if not spread.any():
-        raise ValueError("all rows of X are equal: there is nothing that could tell labels apart")
+        raise ValueError("all rows of X are equal: PSMI needs rows that differ")
     deviation = np.maximum(np.sqrt(variance), _FLOOR * spread)
     flat = deviation == 0
     deviation[flat] = 1.0

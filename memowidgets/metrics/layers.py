@@ -1,4 +1,4 @@
-"""One score for many layers."""
+"""Computation of one score for many layers."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ def score_layers(
     Parameters
     ----------
     metric : PSMI or Mahalanobis
-        Left as it is: each layer gets a copy.
+        Metric to apply. It is not changed: each layer gets a copy.
     layers : mapping of layer to (n_samples, n_features) array or tensor
-        Read one layer at a time, in order: a mapping may load each when it is asked for it, and
-        arrays may be memory-mapped. Layers may differ in width.
+        Representations of each layer, read one layer at a time and in order. The mapping may load
+        a layer on access, and arrays may be memory-mapped. Layers may differ in width.
     y : (n_samples,) array_like
-        Labels; needed by PSMI.
+        Labels. PSMI needs them, Mahalanobis ignores them.
 
     Returns
     -------
     dict of layer to (n_samples,) float64
-        Low means likely to be memorised.
+        Scores of each layer. A low score means that memorisation is likely.
 
     Raises
     ------
     ValueError
-        As the metric does, with the layer named.
+        If the metric raises one. The message names the layer.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Scores from logits alone: the loss and the logit gap."""
+"""Scores that need only logits: the loss and the logit gap."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from memowidgets.metrics.arrays import (
 
 
 def loss(logits: Any, y: ArrayLike) -> Floats:
-    """Minus the cross-entropy of each sample's label.
+    """Return minus the cross-entropy of each sample's label.
 
     Parameters
     ----------
     logits : (n_samples, n_classes) array_like or torch tensor
-        −inf is allowed for options that a sample does not have, but not for its label.
+        Logits. −inf is allowed for options that a sample does not have, but not for its label.
     y : (n_samples,) array_like of int
         Column of each sample's label.
 
     Returns
     -------
     (n_samples,) float64
-        Log-probability of the label, in nats; low means likely to be memorised.
+        Log-probability of the label, in nats (natural logarithms). A low value means that
+        memorisation is likely.
 
     Raises
     ------
@@ -41,8 +42,8 @@ def loss(logits: Any, y: ArrayLike) -> Floats:
 
     Notes
     -----
-    The score μ = −loss of the paper's section on threat models. Tensors are worked on where they
-    are.
+    This is the score μ = −loss of the paper's section on threat models. A tensor is processed on
+    its own device.
 
     Examples
     --------
@@ -53,21 +54,21 @@ def loss(logits: Any, y: ArrayLike) -> Floats:
 
 
 def logit_gap(logits: Any, y: ArrayLike) -> Floats:
-    """Logit of each sample's label minus the largest other one.
+    """Return the logit of each sample's label minus its largest other logit.
 
     Parameters
     ----------
     logits : (n_samples, n_classes) array_like or torch tensor
-        Over the options, or over the whole vocabulary, as the caller likes. −inf is allowed for
-        options that a sample does not have, but not for its label.
+        Logits over the options or over the whole vocabulary. −inf is allowed for options that a
+        sample does not have, but not for its label.
     y : (n_samples,) array_like of int
         Column of each sample's label.
 
     Returns
     -------
     (n_samples,) float64
-        In logits; negative where the model prefers another label. Low means likely to be
-        memorised.
+        Gap in logits, negative if the model prefers another label. A low value means that
+        memorisation is likely.
 
     Raises
     ------
@@ -77,7 +78,7 @@ def logit_gap(logits: Any, y: ArrayLike) -> Floats:
 
     Notes
     -----
-    Appendix C of the paper, and its code; its appendix A defines the gap without the label.
+    Defined as in Appendix C of the paper and in its code. Appendix A uses the two largest logits.
 
     Examples
     --------
@@ -118,7 +119,7 @@ def _checked(logits: Array, y: ArrayLike) -> NDArray[np.int64]:
 
 
 def _chunks(logits: Array, labels: NDArray[np.int64]) -> Iterator[tuple[int, Array, Array]]:
-    """Rows in float64 with their labels as a column."""
+    """Yield rows in float64, with their labels as a column."""
     for start, stop in row_chunks(len(labels), 8 * logits.shape[1]):
         column = labels[start:stop, None]
         if is_tensor(logits):
@@ -138,7 +139,7 @@ def _log_probability(chunk: Array, labels: Array) -> Array:
     xp = namespace(chunk)
     own = _taken(chunk, labels)
     top = xp.amax(chunk, 1)[:, None]
-    with np.errstate(invalid="ignore"):  # inf − inf is found, and told, afterwards
+    with np.errstate(invalid="ignore"):  # inf − inf is reported afterwards
         shifted = xp.exp(chunk - top)
         return (own - top)[:, 0] - xp.log(shifted.sum(1))
 
@@ -148,12 +149,12 @@ def _gap(chunk: Array, labels: Array) -> Array:
     others = chunk.clone() if is_tensor(chunk) else chunk.copy()
     own = _taken(chunk, labels)[:, 0]
     others[xp.arange(len(labels)), labels[:, 0]] = -np.inf
-    with np.errstate(invalid="ignore"):  # inf − inf is found, and told, afterwards
+    with np.errstate(invalid="ignore"):  # inf − inf is reported afterwards
         return own - xp.amax(others, 1)
 
 
 def _explain(chunk: Floats, labels: NDArray[np.int64], values: Floats, start: int) -> None:
-    """Raise the sentence that says why the first value that is not finite has none."""
+    """Raise an error that says why the first value that is not finite is undefined."""
     row = int((~np.isfinite(values)).argmax())
     logits, label = chunk[row], int(labels[row, 0])
     wrong = np.isnan(logits) | (logits == np.inf)
@@ -162,7 +163,7 @@ def _explain(chunk: Floats, labels: NDArray[np.int64], values: Floats, start: in
         raise ValueError(f"the logit in row {start + row}, column {column} is {logits[column]}")
     if logits[label] == -np.inf:
         raise ValueError(
-            f"the logit of the label ({label}) of row {start + row} is -inf; only options that a "
-            "sample does not have may be"
+            f"the logit of the label ({label}) of row {start + row} is -inf. Only options that a "
+            "sample does not have may be -inf"
         )
-    raise ValueError(f"row {start + row} has a single option, so its label has no gap to another")
+    raise ValueError(f"row {start + row} has a single option; a logit gap needs two or more")

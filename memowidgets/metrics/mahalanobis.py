@@ -1,4 +1,4 @@
-"""The distance of each representation to all of them, in their leading components."""
+"""Mahalanobis score: distance of each representation to all of them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from memowidgets.metrics.arrays import (
     to_numpy,
 )
 
-_EXACT_UP_TO = 1536  # features, up to which all of the covariance is decomposed
+_EXACT_UP_TO = 1536  # features; with more, only leading components are computed
 _OVERSAMPLING = 16
 _POWER_STEPS = 4
-_SINGULAR = 1e-10  # of the largest variance: below, float32 features hold no information
+_SINGULAR = 1e-10  # relative to the largest variance; float32 features resolve no less
 
 
 class Mahalanobis:
@@ -29,26 +29,26 @@ class Mahalanobis:
     Parameters
     ----------
     n_components : int
-        Leading principal components kept: min(n_components, d, n // 5), at least 1. With
-        n − 1 of them all distances within the sample would be equal.
+        Number of leading principal components. min(n_components, d, n // 5) are kept, but at
+        least 1. With n − 1 components all distances within the sample would be equal.
 
     Attributes
     ----------
     n_components_ : int
-        Components that were kept.
+        Number of components that were kept.
     mean_ : (d,) float64
         Mean representation.
     ridge_ : float
-        Added to the variances where the covariance is singular; 0 where it is not.
+        Value added to the variances if the covariance is singular, else 0.
     warnings_ : tuple of str
-        Says so where a ridge was needed.
+        A warning if a ridge was needed.
 
     Notes
     -----
-    Global, not by class (the paper's section on threat models). Solved with a Cholesky factor of
-    the covariance (ddof = 0) of the kept components; leave-one-out distances are a monotone
-    function of these, so their ROC is the same. Above 1536 features the components come from a
-    randomised subspace iteration with a fixed seed.
+    The distribution is global, not one per class (the paper's section on threat models). The
+    distances are computed with a Cholesky factor of the covariance (ddof = 0) of the kept
+    components. Leave-one-out distances are a monotone function of them, so their ROC is the same.
+    Above 1536 features the components come from a randomised subspace iteration with a fixed seed.
 
     Examples
     --------
@@ -75,19 +75,19 @@ class Mahalanobis:
         Parameters
         ----------
         X : (n_samples, n_features) array_like or torch tensor
-            At least two rows.
+            Representations, at least two rows.
         y : ignored
-            Labels play no part.
+            Accepted for compatibility with scikit-learn.
 
         Returns
         -------
         Mahalanobis
-            Itself.
+            This object.
 
         Raises
         ------
         ValueError
-            X is not a table of finite numbers, has one row, or all its rows are equal.
+            If X is not a table of finite numbers, has one row, or all its rows are equal.
         """
         features = checked_features(X)
         n, d = features.shape
@@ -106,17 +106,17 @@ class Mahalanobis:
         return self
 
     def score_samples(self, X: Any) -> Floats:
-        """Minus the distance of each sample.
+        """Return minus the distance of each sample.
 
         Parameters
         ----------
         X : (n_samples, n_features) array_like or torch tensor
-            As wide as the one that was fitted.
+            Representations with as many features as the fitted ones.
 
         Returns
         -------
         (n_samples,) float64
-            At most 0; low means likely to be memorised.
+            Scores of at most 0. A low score means that memorisation is likely.
         """
         if not hasattr(self, "_factor"):
             raise ValueError("this Mahalanobis is not fitted yet; call fit first")
@@ -167,7 +167,7 @@ def _mean(X: Array, frame: Frame) -> Floats:
 
 
 def _covariance(X: Array, frame: Frame, centre: Floats, axes: Floats | None) -> Floats:
-    """Covariance (ddof = 0) of the features, or of their coordinates along `axes`."""
+    """Return the covariance (ddof = 0) of the features, or of their coordinates along `axes`."""
     size = X.shape[1] if axes is None else axes.shape[1]
     total: Floats = np.zeros((size, size))
     for start, stop in row_chunks(X.shape[0], 16 * X.shape[1]):
@@ -179,10 +179,10 @@ def _covariance(X: Array, frame: Frame, centre: Floats, axes: Floats | None) -> 
 
 
 def _leading(X: Array, frame: Frame, centre: Floats, kept: int) -> Floats:
-    """An orthonormal basis (d, kept) of the leading components, by subspace iteration.
+    """Return an orthonormal basis (d, kept) of the leading components, by subspace iteration.
 
-    In float32 but for the last step: any basis is a fair one, and the covariance along it is
-    taken in float64.
+    All steps but the last use float32: the basis need not be accurate, because the covariance
+    along it is computed in float64.
     """
     width = min(kept + _OVERSAMPLING, X.shape[1])
     shape, middle = (X.shape[1], width), centre.astype(np.float32)
@@ -201,7 +201,7 @@ def _leading(X: Array, frame: Frame, centre: Floats, kept: int) -> Floats:
 def _ridge(covariance: Floats) -> tuple[float, tuple[str, ...]]:
     values = np.linalg.eigvalsh(covariance)
     if values[-1] <= 0:
-        raise ValueError("all rows of X are equal: there is no distance to their distribution")
+        raise ValueError("all rows of X are equal: their distribution has no width")
     ridge = _SINGULAR * float(values[-1])
     if values[0] > ridge:
         return 0.0, ()

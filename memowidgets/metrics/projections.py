@@ -1,4 +1,4 @@
-"""The inner loop of PSMI: values and their products, for blocks of samples and directions."""
+"""Inner loop of PSMI: values and their products, for blocks of samples and directions."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from memowidgets.metrics.arrays import Array, is_tensor, namespace
 from memowidgets.metrics.crossfit import FOLDS, Moments
 from memowidgets.metrics.threads import on_all_cores
 
-BLOCK = 256  # directions worked on at once
-_SCRATCH_BYTES = 2**21  # a thread's table of (classes, samples, directions) stays in cache
+BLOCK = 256  # directions per step
+_SCRATCH_BYTES = 2**21  # a thread's table (classes, samples, directions) fits in its cache
 _DEVICE_BYTES = 2**26
-_SAFELY_ABOVE = 1e-30  # sums of exponentials that float32 holds to full precision
-FEW_CLASSES = 8  # up to which every class has controls of its own
+_SAFELY_ABOVE = 1e-30  # float32 holds larger sums of exponentials to full precision
+FEW_CLASSES = 8  # with more classes, classes do not have controls of their own
 
 
 @dataclass(frozen=True)
 class Tables:
-    """What is known of each class along each direction; float32.
+    """Fitted values of each class along each direction, in float32.
 
     Attributes
     ----------
     mean, sharpness : (C, m)
-        Mean of the projections of the class, and 1 / (√2 · deviation), floored.
+        Mean of the class's projections, and 1 / (√2 · deviation) with a floor.
     offset : (C, m)
         log p(y) − log deviation.
     log_prior : (C,)
@@ -50,11 +50,11 @@ class Tables:
 
     @property
     def each_class(self) -> bool:
-        """Whether every class has controls, or only a sample's own and the mean of all."""
+        """Whether every class has controls; else a sample has those of its class and their mean."""
         return self.n_classes <= FEW_CLASSES
 
     def sizes(self) -> tuple[int, int]:
-        """How many variables are a sample's own, and how many common, as in `Moments`."""
+        """Numbers of own variables of a sample and of common variables, as in `Moments`."""
         if self.weight is None:
             return 1, 1
         return (1 + self.n_classes, 1 + self.n_classes) if self.each_class else (4, 2)
@@ -62,7 +62,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class Part:
-    """The tables of a block of directions, laid out for the inner loop.
+    """Tables of a block of directions, laid out for the inner loop.
 
     Attributes
     ----------
@@ -71,13 +71,13 @@ class Part:
     cuts : list of slice
         The block's folds.
     mean, sharpness, offset : (C, 1, width)
-        As in `Tables`; the offset is that above the largest class's.
+        As in `Tables`, with the offset relative to the largest class's.
     log_prior : (C, 1)
         log p(y).
     common : (z, width)
-        Variables that are the same for all samples.
+        Common variables of all samples.
     tables : Tables
-        The block's, as they are.
+        Unchanged tables of the block.
     """
 
     block: slice
@@ -91,7 +91,7 @@ class Part:
 
     @classmethod
     def of(cls, tables: Tables, block: slice) -> Part:
-        """Cut the block out of the tables."""
+        """Cut a block of directions out of the tables."""
         fields = {
             name: None if table is None or name == "log_prior" else table[:, block]
             for name, table in vars(tables).items()
@@ -112,7 +112,7 @@ class Part:
 
 
 def blocks(n_directions: int) -> list[slice]:
-    """Directions cut into blocks."""
+    """Return slices that cut the directions into blocks."""
     starts = range(0, n_directions, BLOCK)
     return [slice(start, min(start + BLOCK, n_directions)) for start in starts]
 
@@ -123,7 +123,7 @@ def _folds(width: int, count: int) -> list[slice]:
 
 
 def _common(tables: Tables) -> Array:
-    """The variables (z, m) that all samples share: 1, and the controls that need no sample."""
+    """Return the variables (z, m) common to all samples: 1 and the controls without a sample."""
     xp = namespace(tables.mean)
     one = xp.ones_like(tables.mean[:1])
     if tables.log_form is None:
@@ -133,7 +133,7 @@ def _common(tables: Tables) -> Array:
 
 
 def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
-    """Sums of products of all variables, for samples with the given projections.
+    """Return sums of products of all variables, for samples with the given projections.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
     codes : (n,) int
         Index of each sample's class.
     tables : Tables
-        Of the m directions.
+        Tables of the m directions.
     """
     n, m = projections.shape
     (own, common), xp = tables.sizes(), namespace(projections)
@@ -165,7 +165,7 @@ def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
 
 
 def _rows_at_once(projections: Array, tables: Tables) -> int:
-    """The most samples in a block."""
+    """Return the largest number of samples in a block."""
     room = _DEVICE_BYTES if is_tensor(projections) else _SCRATCH_BYTES
     most = 16_384 if is_tensor(projections) else 512
     width = min(projections.shape[1], BLOCK)
@@ -179,11 +179,11 @@ def _zeros(beside: Array, shape: tuple[int, ...]) -> Array:
     return np.zeros(shape)
 
 
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # the caller tells what is wrong
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # the caller reports what is wrong
 def _fill(
     result: Moments, projections: Array, codes: Array, parts: list[Part], rows: slice
 ) -> None:
-    """Add the products of some rows, a block of directions after the other."""
+    """Add the products of some rows, one block of directions at a time."""
     for part in parts:
         P = projections[rows, part.block]
         variables = [_values(P, codes[rows], part), *_controls(P, codes[rows], part.tables)]
@@ -191,7 +191,7 @@ def _fill(
 
 
 def _values(P: Array, codes: Array, part: Part) -> Array:
-    """The pointwise values log p(θᵀx | y) − log Σ p(y) p(θᵀx | y), (n, width)."""
+    """Return the pointwise values log p(θᵀx | y) − log Σ p(y) p(θᵀx | y), (n, width)."""
     xp = namespace(P)
     logs = P[None] - part.mean
     logs *= part.sharpness
@@ -206,7 +206,7 @@ def _values(P: Array, codes: Array, part: Part) -> Array:
 
 
 def _log_sum_exp(P: Array, part: Part) -> Array:
-    """For samples so far from every class that their densities vanish in float32."""
+    """Return the log of the sum for samples whose densities underflow in float32."""
     xp = namespace(P)
     logs = part.offset - ((P[None] - part.mean) * part.sharpness) ** 2
     top = xp.amax(logs, 0)
@@ -214,7 +214,7 @@ def _log_sum_exp(P: Array, part: Part) -> Array:
 
 
 def _controls(P: Array, codes: Array, tables: Tables) -> list[Array]:
-    """The samples' own controls, (n, width) each."""
+    """Return the samples' own controls, each (n, width)."""
     if tables.weight is None or tables.log_form is None:
         return []
     mean, weight = tables.mean, tables.weight

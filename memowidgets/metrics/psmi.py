@@ -1,4 +1,4 @@
-"""PSMI: how far a sample's representation agrees with its label, averaged over directions."""
+"""PSMI: agreement of a sample's representation with its label, averaged over directions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from memowidgets.metrics.projections import FEW_CLASSES
 Method = Literal["control-variates", "plain"]
 
 DEFAULT_DIRECTIONS = {"control-variates": 256, "plain": 2000}
-FEWEST_TO_REGRESS = 64  # directions, and 8 for each control: with fewer the mean is plain
-FEW_SAMPLES = 20  # of a class, below which its Gaussian is a rough guess
+FEWEST_TO_REGRESS = 64  # least number of directions for control variates
+FEW_SAMPLES = 20  # samples of a class, below which its Gaussian is inaccurate
 
 
 class PSMI:
@@ -24,36 +24,37 @@ class PSMI:
     Parameters
     ----------
     n_directions : int, "auto" or None
-        Directions on the unit sphere. None is 256 with control variates, and the paper's 2000
-        for "plain". "auto" adds directions until every fitted sample's standard error is at most
-        `tol`, or there are `max_directions`.
+        Number of random directions. None means 256 with control variates, and the paper's 2000
+        with "plain". "auto" adds directions until the standard error of every fitted sample is at
+        most `tol`, or until there are `max_directions`.
     method : {"control-variates", "plain"}
-        "plain" is the paper's mean over directions. "control-variates" subtracts from it what
-        ratios and logarithms of quadratic forms, whose means over all directions are known
-        exactly, explain of its error; slopes are cross-fitted. 256 directions are then worth
-        about 2000 plain ones. Below 64 directions, or 8 for each control, the mean is plain.
+        "plain" is the paper's mean over directions. "control-variates" subtracts from each value
+        similar quantities whose mean over all directions is known exactly (ratios and logarithms
+        of quadratic forms, with cross-fitted slopes). This removes most of the random error: 256
+        directions are then worth about 2000 plain ones. With fewer than 64 directions, or fewer
+        than 8 for each control, the mean is plain.
     tol : float or None
-        For "auto": largest standard error, in nats.
+        Largest standard error for "auto", in nats.
     random_state : int
-        Seed of the directions: the same seed gives the same scores.
+        Seed of the directions. The same seed gives the same scores.
     max_directions : int
-        Cap for "auto".
+        Largest number of directions for "auto".
 
     Attributes
     ----------
     classes_ : (n_classes,) array
-        The labels that were fitted.
+        Distinct labels that were fitted.
     n_directions_ : int
-        Directions in use.
+        Number of directions in use.
     warnings_ : tuple of str
-        Classes below 20 samples; a tolerance that the cap did not reach.
+        Warnings about classes of fewer than 20 samples, and about a tolerance that was not reached.
 
     Notes
     -----
-    Along a direction θ each class y is a Gaussian fitted to its projections (ddof = 0), and the
-    pointwise value is log p(θᵀx | y) − log Σ_y p(y) p(θᵀx | y); PSMI is its mean over directions,
-    in nats. Low, and mostly below 0, means likely to be memorised (the paper's section 3). The
-    result does not depend on the scale or the position of the features.
+    Along a direction θ, each class y is a Gaussian fitted to its projections (ddof = 0), and the
+    pointwise value is log p(θᵀx | y) − log Σ_y p(y) p(θᵀx | y). PSMI is its mean over directions,
+    in nats (natural logarithms). A low value, usually below 0, means that memorisation is likely
+    (the paper's section 3). The result does not depend on the scale or position of the features.
 
     Examples
     --------
@@ -85,7 +86,9 @@ class PSMI:
         chosen = DEFAULT_DIRECTIONS[method] if n_directions is None else n_directions
         _check_number(chosen)
         if (chosen == "auto") != (tol is not None) or (tol is not None and not tol > 0):
-            raise ValueError('n_directions="auto" and a positive tol need each other')
+            raise ValueError(
+                'n_directions="auto" and tol= must be given together, and tol must be above 0'
+            )
         self.n_directions = chosen
         self.method = method
         self.tol = tol
@@ -93,25 +96,25 @@ class PSMI:
         self.max_directions = max_directions
 
     def fit(self, X: Any, y: ArrayLike) -> PSMI:
-        """Learn each class's Gaussian along each direction.
+        """Fit the Gaussian of each class along each direction.
 
         Parameters
         ----------
         X : (n_samples, n_features) array_like or torch tensor
-            Representations of one layer. Memory-mapped arrays are read in chunks; tensors on a
+            Representations of one layer. Memory-mapped arrays are read in chunks, and tensors on a
             GPU stay there.
         y : (n_samples,) array_like
-            The labels that were trained on.
+            Labels that the model was trained on.
 
         Returns
         -------
         PSMI
-            Itself.
+            This object.
 
         Raises
         ------
         ValueError
-            X holds NaN or infinities or does not vary, shapes differ, there is a single class,
+            If X holds NaN or infinities or does not vary, shapes differ, there is a single class,
             or a class has fewer than two samples.
         """
         features = checked_features(X)
@@ -136,26 +139,28 @@ class PSMI:
     def score_samples(
         self, X: Any, y: ArrayLike, return_std: bool = False
     ) -> Floats | tuple[Floats, Floats]:
-        """PSMI of each sample.
+        """Return the PSMI of each sample.
 
         Parameters
         ----------
         X : (n_samples, n_features) array_like or torch tensor
-            The fitted representations, or others of the same width.
+            The fitted representations, or others with as many features.
         y : (n_samples,) array_like
-            Their labels, all of them known to `fit`.
+            Labels of the rows. `fit` must have seen each of them.
         return_std : bool
-            Also return each score's standard error over the choice of directions.
+            Whether to also return each score's standard error over the choice of directions.
 
         Returns
         -------
-        (n_samples,) float64, or two of them
-            Scores, in nats, low where the sample is likely to be memorised; and their errors.
+        scores : (n_samples,) float64
+                PSMI in nats. A low score means that memorisation is likely.
+            errors : (n_samples,) float64
+                Standard errors in nats, if `return_std` is true.
 
         Raises
         ------
         ValueError
-            It is not fitted, X holds NaN or infinities, shapes differ, or a label is unknown.
+            If PSMI is not fitted, X holds NaN or infinities, shapes differ, or a label is unknown.
         """
         if not hasattr(self, "_fitted"):
             raise ValueError("this PSMI is not fitted yet; call fit first")
@@ -173,9 +178,11 @@ class PSMI:
             raise ValueError(f"y has a single class, {names[0]!r}; PSMI needs two or more")
         if counts.min() < 2:
             name = names[counts.argmin()]
-            raise ValueError(f"class {name!r} has a single sample; PSMI needs two of each or more")
+            raise ValueError(
+                f"class {name!r} has a single sample; PSMI needs two or more of each class"
+            )
         self.warnings_ = tuple(
-            f"class {name!r} has only {count} samples: its scores are rough"
+            f"class {name!r} has only {count} samples: its scores are inaccurate"
             for name, count in zip(names, counts, strict=True)
             if count < FEW_SAMPLES
         )
@@ -186,19 +193,21 @@ class PSMI:
         if unknown.any():
             row = int(unknown.argmax())
             label, known = labels[row].item(), len(self.classes_)
-            raise ValueError(f"the label of row {row}, {label!r}, is none of the {known} fitted")
+            raise ValueError(
+                f"the label of row {row}, {label!r}, is not one of the {known} fitted labels"
+            )
         return places
 
     def _fit_directions(self, X: Array, codes: Ints, m: int) -> None:
         n_controls = 2 * len(self.classes_) if len(self.classes_) <= FEW_CLASSES else 4
         enough = max(FEWEST_TO_REGRESS, 8 * n_controls)
-        varies = X.shape[1] > 1  # one feature has one direction: there is nothing to control
+        varies = X.shape[1] > 1  # one feature has a single direction, without random error
         use_controls = self.method == "control-variates" and m >= enough and varies
         self._fitted = fit(X, codes, m, self.random_state, use_controls=use_controls)
         self.n_directions_ = m
 
     def _fit_to_tolerance(self, X: Array, codes: Ints) -> None:
-        """Double, or nearly, until the largest standard error is small enough."""
+        """Add directions until the largest standard error is at most `tol`."""
         assert self.tol is not None  # noqa: S101 - checked in __init__
         m = min(DEFAULT_DIRECTIONS["control-variates"], self.max_directions)
         while True:
@@ -216,4 +225,6 @@ class PSMI:
 def _check_number(n_directions: object) -> None:
     whole = isinstance(n_directions, int | np.integer) and n_directions > 0
     if not whole and n_directions != "auto":
-        raise ValueError(f'n_directions must be a whole number or "auto", but is {n_directions!r}')
+        raise ValueError(
+            f'n_directions must be a positive whole number or "auto", but is {n_directions!r}'
+        )

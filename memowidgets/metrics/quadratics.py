@@ -1,4 +1,4 @@
-"""Exact means over directions of a ratio, and of the logarithm, of quadratic forms."""
+"""Exact means, over directions, of a ratio and of the logarithm of quadratic forms."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _LOW, _HIGH = -40.0, 80.0
 
 
 def mean_ratios(eigenvalues: Floats, tail: float, multiplicity: int) -> Floats:
-    """E[(vᵀθ)² / θᵀΣθ] for each eigenvector v of Σ, over directions θ uniform on the sphere.
+    """Return E[(vᵀθ)² / θᵀΣθ] for each eigenvector v of Σ, over θ uniform on the unit sphere.
 
     Parameters
     ----------
     eigenvalues : (k,) float64
         Leading eigenvalues of Σ, positive.
     tail : float
-        The eigenvalue of all other directions, positive.
+        Eigenvalue of all other directions, positive.
     multiplicity : int
-        How many of those there are, at least 1.
+        Number of other directions, at least 1.
 
     Returns
     -------
     (k + 1,) float64
-        M_j = ∫₀^∞ (1 + 2tλ_j)⁻¹ Π_k (1 + 2tλ_k)^(−1/2) dt, the last for one direction of the tail.
-        Σ_j λ_j M_j over all eigenvalues is 1.
+        M_j = ∫₀^∞ (1 + 2tλ_j)⁻¹ Π_k (1 + 2tλ_k)^(−1/2) dt. The last is for one direction of the
+        tail. Σ_j λ_j M_j over all eigenvalues is 1.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def mean_ratios(eigenvalues: Floats, tail: float, multiplicity: int) -> Floats:
 
 
 def mean_log(eigenvalues: Floats, tail: float, multiplicity: int) -> float:
-    """E[log θᵀΣθ] over directions θ uniform on the unit sphere.
+    """Return E[log θᵀΣθ] over directions θ uniform on the unit sphere.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def mean_log(eigenvalues: Floats, tail: float, multiplicity: int) -> float:
     Returns
     -------
     float
-        ∫₀^∞ (e⁻ᵗ − Π_k (1 + 2tλ_k)^(−1/2)) / t dt, which is for Gaussian θ, minus E[log ‖θ‖²].
+        ∫₀^∞ (e⁻ᵗ − Π_k (1 + 2tλ_k)^(−1/2)) / t dt, the mean for Gaussian θ, minus E[log ‖θ‖²].
 
     Examples
     --------
@@ -67,12 +67,12 @@ def mean_log(eigenvalues: Floats, tail: float, multiplicity: int) -> float:
 
 
 def _size(eigenvalues: Floats, tail: float, multiplicity: int) -> float:
-    """The trace: with it as the unit, the integrands live where t is near 1."""
+    """Return the trace. In units of the trace, the integrands are concentrated near t = 1."""
     return float(eigenvalues.sum() + multiplicity * tail)
 
 
 def _integrand(values: Floats, multiplicity: int) -> tuple[Floats, Floats]:
-    """T on a grid even in log t, and the logarithm of Π (1 + 2tλ)^(−1/2) there."""
+    """Return a grid of t, even in log t, and the logarithm of Π (1 + 2tλ)^(−1/2) on it."""
     t = np.exp(np.arange(_LOW, _HIGH, _STEP))
     counts = np.ones(len(values))
     counts[-1] = multiplicity

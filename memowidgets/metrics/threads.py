@@ -1,4 +1,4 @@
-"""Work on NumPy arrays that is spread over the cores; NumPy lets go of Python's lock meanwhile."""
+"""Parallel work on NumPy arrays. NumPy releases the interpreter lock, so threads suffice."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Piece = TypeVar("Piece")
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
+    except AttributeError:  # missing on macOS and Windows
         return os.cpu_count() or 1
 
 
 def on_all_cores(array: Array, pieces: Sequence[Piece], work: Callable[[Piece], None]) -> None:
-    """Do the work on every piece; pieces write to places of their own, so order has no effect.
+    """Call `work` on every piece; each writes to its own place, so the order has no effect.
 
-    A tensor's device is parallel by itself: its pieces go one after another.
+    A tensor's device works in parallel by itself, so its pieces are processed one after another.
     """
     workers = 1 if is_tensor(array) else min(cores(), len(pieces))
     if workers > 1:

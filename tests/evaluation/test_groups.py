@@ -96,7 +96,7 @@ def test_two_scores_are_compared_by_the_same_draws():
     paired = compare(roc(scores, truth), roc(worse, truth))
     assert found.difference == paired.difference
     assert width(found.interval) == pytest.approx(width(paired.interval), rel=0.25)
-    with pytest.raises(ValueError, match="give both groups"):
+    with pytest.raises(ValueError, match="groups= to both"):
         compare(roc(scores, truth, groups=names), roc(worse, truth))
 
 
@@ -120,8 +120,8 @@ def test_names_of_samples_will_do():
     ("groups", "said"),
     [
         (np.zeros(60), "all rows are of one group"),
-        (np.zeros((60, 1)), r"one of each of 60 rows, but has \(60, 1\)"),
-        (np.arange(59), r"one of each of 60 rows, but has \(59,\)"),
+        (np.zeros((60, 1)), r"each of the 60 rows, but has shape \(60, 1\)"),
+        (np.arange(59), r"each of the 60 rows, but has shape \(59,\)"),
     ],
 )
 def test_what_is_no_group_is_refused(groups, said):
@@ -131,5 +131,5 @@ def test_what_is_no_group_is_refused(groups, said):
 
 def test_groups_need_a_certain_truth():
     scores, truth = made(60)
-    with pytest.raises(ValueError, match="certain truth"):
+    with pytest.raises(ValueError, match="groups= and probability="):
         roc(scores, truth, truth * 0.9, groups=np.arange(60))

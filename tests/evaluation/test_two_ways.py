@@ -93,20 +93,17 @@ def test_the_warning_counts_distinct_samples():
     assert n < 20 < truth.sum()
     notes = roc(scores, truth, groups=samples, models=models).warnings
     assert f"only {n} samples are memorised: intervals are wide" in notes
-    assert notes[0] == (
-        f"{len(truth)} rows of 40 samples and 8 models: intervals are a bootstrap's by sample and "
-        "by model"
-    )
+    assert f"{len(truth)} rows of 40 samples and 8 models" in notes[0]
+    assert "by sample and by model" in notes[0]
 
 
 def test_one_model_is_drawn_by_sample_alone_and_says_so():
     scores, truth, samples, _ = crossed(60, 1)
     one = roc(scores, truth, groups=samples, models=np.zeros(60))
     assert one.auc_interval == roc(scores, truth, groups=samples).auc_interval
-    assert (
-        "60 rows of 60 samples and 1 model: intervals are a bootstrap's by sample" in one.warnings
-    )
-    assert any(note.startswith("all rows are of one model") for note in one.warnings)
+    assert "60 rows of 60 samples and 1 model:" in one.warnings[0]
+    assert one.warnings[0].endswith("by sample")
+    assert "one model" in one.warnings[1]
 
 
 def test_two_scores_are_compared_by_the_same_draws_of_both():
@@ -117,15 +114,15 @@ def test_two_scores_are_compared_by_the_same_draws_of_both():
     areas = [one.groups.areas(one.scores, truth) for one in both]
     error = np.std(areas[0] - areas[1], ddof=1)
     assert found.z == pytest.approx(found.difference / error)
-    with pytest.raises(ValueError, match="not of the same samples and models"):
+    with pytest.raises(ValueError, match="different samples or models"):
         compare(both[0], roc(worse, truth, groups=samples))
-    with pytest.raises(ValueError, match="not of the same samples and models"):
+    with pytest.raises(ValueError, match="different samples or models"):
         compare(both[0], roc(worse, truth, groups=models, models=samples))
 
 
 def test_models_without_samples_are_refused():
     scores, truth, samples, models = crossed()
-    with pytest.raises(ValueError, match="models= needs groups="):
+    with pytest.raises(ValueError, match="models= also needs groups="):
         roc(scores, truth, models=models)
-    with pytest.raises(ValueError, match=r"models must name one of each of 480 rows"):
+    with pytest.raises(ValueError, match=r"models must have one name for each of the 480 rows"):
         roc(scores, truth, groups=samples, models=models[:3])

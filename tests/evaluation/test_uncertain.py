@@ -84,7 +84,7 @@ def test_doubt_is_said():
 def test_bad_probabilities():
     scores, probability = made(20)
     cases = [
-        (lambda: roc(scores, None), "memorized, or probability"),
+        (lambda: roc(scores, None), "memorized=, probability="),
         (lambda: roc(scores, None, probability + 1), "from 0 to 1, but is"),
         (lambda: roc(scores, None, np.full(20, np.nan)), "from 0 to 1, but is nan in row 0"),
         (lambda: roc(scores, None, probability[:3]), "equal length"),
@@ -94,7 +94,7 @@ def test_bad_probabilities():
         (lambda: roc(scores[:1], None, [0.5]), "two samples"),
         (
             lambda: compare(roc(scores, None, probability), roc(scores, None, probability)),
-            "no uncertain truth",
+            "certain truth",
         ),
     ]
     for call, sentence in cases:

@@ -69,7 +69,7 @@ def test_what_is_wrong_with_a_file(arrays, tmp_path):
     broken[2, 3] = np.nan
     cases = [
         ({"members": arrays["members"].T}, ValueError, "same shape"),
-        ({"members": None}, ValueError, "holds no members: it must be called"),
+        ({"members": None}, ValueError, "has no members: it must be called"),
         ({"gaps": broken}, ValueError, r"model \(row\) 2, sample \(column\) 3"),
         ({"members": arrays["members"] + 0.5}, TypeError, "must be bool"),
         ({"target_gaps": np.zeros(3)}, ValueError, "each of the 12 samples"),
@@ -105,7 +105,7 @@ def test_no_pickle_is_ever_run(arrays, tmp_path):
     (tmp_path / "torn.safetensors").write_bytes(b"123")
     (tmp_path / "torn.parquet").write_bytes(b"123")
     for name, sentence in {
-        "objects.npy": "holds a pickle",
+        "objects.npy": "a pickle",
         "gaps.pkl": r"unknown kind; valid are \.npy",
         "torn.npz": "is broken",
         "torn.safetensors": "is broken",
@@ -125,7 +125,7 @@ def test_a_mask_in_a_file_of_its_own(arrays, tmp_path):
         found = load_gaps(tmp_path / "gaps.npz", tmp_path / mask)
         np.testing.assert_array_equal(found.members, arrays["members"])
     np.savez(tmp_path / "other.npz", a=arrays["members"], b=arrays["members"])
-    with pytest.raises(ValueError, match=r"holds no members.*the file holds a, b"):
+    with pytest.raises(ValueError, match=r"no members.*has a, b"):
         load_gaps(tmp_path / "gaps.npz", tmp_path / "other.npz")
     with pytest.raises(ValueError, match="members must be an array or a"):
         load_gaps(tmp_path / "gaps.npz", tmp_path / "mask.csv")
@@ -150,5 +150,5 @@ def test_what_is_wrong_with_a_table_is_said(arrays, tmp_path):
 def test_bfloat16_is_named(arrays, tmp_path):
     gaps = torch.from_numpy(arrays["gaps"]).to(torch.bfloat16)
     save_tensors({"gaps": gaps}, tmp_path / "gaps.safetensors")
-    with pytest.raises(ValueError, match=r"numbers that NumPy does not know.*float32"):
+    with pytest.raises(ValueError, match=r"NumPy.*bfloat16.*float32"):
         load_gaps(tmp_path / "gaps.safetensors", arrays["members"])

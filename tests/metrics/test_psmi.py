@@ -228,7 +228,8 @@ def test_unequal_classes():
     X = rng.normal(size=(2002, 10)) + 2 * y[:, None]
     estimator = PSMI().fit(X, y)
     assert np.isfinite(estimator.score_samples(X, y)).all()
-    assert estimator.warnings_ == ("class 1 has only 2 samples: its scores are rough",)
+    (warning,) = estimator.warnings_
+    assert "class 1 has only 2 samples" in warning
 
 
 def test_two_equal_samples_are_a_class():
@@ -328,7 +329,7 @@ def test_bad_shapes_and_labels():
         (lambda: PSMI().fit(X, np.append(y[:-1], 7)), "class 7 has a single sample"),
         (lambda: PSMI().fit(np.ones((50, 3)), y), "all rows of X are equal"),
         (lambda: PSMI().score_samples(X, y), "not fitted"),
-        (lambda: fitted.score_samples(X, np.full(50, 9)), "label of row 0, 9, is none of the 2"),
+        (lambda: fitted.score_samples(X, np.full(50, 9)), "label of row 0, 9, is not one of the 2"),
         (lambda: fitted.score_samples(X[:, :3], y), "3 features, but the fitted one had 6"),
         (lambda: PSMI(0), "n_directions"),
         (lambda: PSMI("many"), "n_directions"),

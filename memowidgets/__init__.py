@@ -1,6 +1,6 @@
 """memowidgets: find out which training samples a classifier will memorise, before it does.
 
-Names are imported when they are first used, so ``import memowidgets`` stays light.
+Names are imported when they are first used, so ``import memowidgets`` is fast.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ FAILED = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and answer with its exit code."""
+    """Run a command and return its exit code."""
     chosen = _parser().parse_args(arguments)
     from memowidgets.commands.runs import CommandError
 
@@ -33,15 +33,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=version("memowidgets"))
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    doctor = commands.add_parser("doctor", help="say what is installed and what is missing")
+    doctor = commands.add_parser("doctor", help="check what is installed and what is missing")
     doctor.set_defaults(run=_doctor)
     view = commands.add_parser("view", help="open a run's dashboard in the browser")
     view.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="the run directory")
-    view.add_argument("--port", type=_port, default=0, help="any that is free by default")
-    view.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
+    view.add_argument("--port", type=_port, default=0, help="port (default: any free one)")
+    view.add_argument("--no-browser", action="store_true", help="only print the address")
     _add_places(view)
     view.set_defaults(run=_view)
-    _add_report(commands.add_parser("report", help="write a run's report: one page, offline"))
+    _add_report(commands.add_parser("report", help="write a run's report: one offline page"))
     audits = commands.add_parser("audits", help="list the runs in a folder")
     audits.add_argument("folder", type=Path, metavar="FOLDER")
     audits.set_defaults(run=_audits)
@@ -50,19 +50,21 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_report(report: argparse.ArgumentParser) -> None:
     report.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="the run directory")
-    report.add_argument("page", type=Path, metavar="OUT.html", help="OUT.md and OUT.json go beside")
-    report.add_argument("--tau", type=float, help="flag scores up to this (psmi: 0)")
+    report.add_argument(
+        "page", type=Path, metavar="OUT.html", help="the page; OUT.md and OUT.json too"
+    )
+    report.add_argument("--tau", type=float, help="flag samples that score at most this (psmi: 0)")
     report.add_argument("--score", help="psmi, loss, logit_gap, mahalanobis …")
-    samples = "show the samples most at risk, with labels and ids"
+    samples = "include the samples most at risk, with labels and ids"
     report.add_argument("--include-samples", action="store_true", help=samples)
-    report.add_argument("--overwrite", action="store_true", help="replace files that are there")
+    report.add_argument("--overwrite", action="store_true", help="replace existing files")
     _add_places(report)
     report.set_defaults(run=_report)
 
 
 def _add_places(command: argparse.ArgumentParser) -> None:
-    """Where data and model are that lie on this machine: a run names them, but may be anybody's."""
-    said = "the file or folder that the run's {} loaded from"
+    """Add options for local data and models, which are not read just because a run names them."""
+    said = "file or folder that the run's {} loaded from"
     command.add_argument("--data", type=Path, metavar="PATH", help=said.format("data were"))
     command.add_argument("--model", type=Path, metavar="PATH", help=said.format("model was"))
 
@@ -70,7 +72,7 @@ def _add_places(command: argparse.ArgumentParser) -> None:
 def _port(text: str) -> int:
     port = int(text)
     if not 0 <= port < 2**16:
-        raise argparse.ArgumentTypeError(f"a port is from 0 to 65535, not {port}")
+        raise argparse.ArgumentTypeError(f"the port must be from 0 to 65535, not {port}")
     return port
 
 

@@ -1,4 +1,4 @@
-"""What is decided on samples: a table by id, its CSV form, and an undo; no widgets, no files."""
+"""Decisions on samples: a table by id, its CSV form, and undo, without widgets."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = ["CHOICES", "Decision", "DecisionLog", "Keeper", "from_csv", "to_csv"]
 
 CHOICES = ("keep", "anonymise", "remove", "undecided")
 NO_FILE = (
-    "edited texts need a file of your choice outside the run directory: set audit.edits_file (or "
-    "the inspector's edits_file) to its path first"
+    "edited texts need a file of your choice outside the run directory; set audit.edits_file (or "
+    "the inspector's edits_file) to its path"
 )
 HEADER = ["id", "decision", "note"]
 MOST_CHARACTERS = 10_000
 MOST_STEPS = 1000
 
-# What a spreadsheet would run, at the start of a cell or of what it may take for a cell: after a
-# line break, a tab, or the semicolon that separates cells in half of the world.
+# Start of a cell that a spreadsheet would run. A spreadsheet may also start a cell after a line
+# break, a tab, or a semicolon, which separates cells in many countries.
 _RISKY = r"'*[ \"\x00\v\f\xa0\ufeff]*[\t\r\n=+\-@|%＝＋－＠]"
 _TO_NEUTRALISE = re.compile(rf"(?:^|(?<=[;\t\r\n]))(?={_RISKY})")
 _TO_RESTORE = re.compile(rf"(?:^|(?<=[;\t\r\n]))'(?={_RISKY})")
@@ -42,14 +42,14 @@ _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Decision:
-    """What is decided on one sample.
+    """Decision on one sample.
 
     Attributes
     ----------
     decision : {"keep", "anonymise", "remove", "undecided"}
-        What becomes of it.
+        What to do with the sample.
     note : str
-        Why.
+        Reason for the decision.
     """
 
     decision: str = "undecided"
@@ -61,41 +61,41 @@ Table = dict[str, Decision]
 
 
 class Keeper(Protocol):
-    """A place where decisions are kept. Its errors are OSError, RuntimeError or ValueError."""
+    """Storage of decisions. Its errors are OSError, RuntimeError or ValueError."""
 
     def read(self) -> Table:
-        """All decisions there."""
+        """Return all decisions."""
         ...
 
     def change(self, changes: Mapping[str, Decision]) -> Table:
-        """Write these over what is there by now; all decisions there afterwards."""
+        """Add these decisions to the present ones, and return all."""
         ...
 
 
 class DecisionLog:
-    """Decisions on samples, kept at once, with an undo of many levels. Safe to share by threads.
+    """Decisions on samples, stored immediately, with many levels of undo. Thread-safe.
 
-    Where they cannot be kept, they go on in memory and `problem` says why; the next time that
-    keeping works, nothing is missing.
+    If storing fails, decisions stay in memory and `problem` says why. The next time that storing
+    works, all of them are stored.
 
     Parameters
     ----------
     keeper : Keeper, optional
-        Where they are kept; in memory alone by default.
+        Storage of the decisions. By default they are only in memory.
     outside : path-like, optional
-        The run directory, in which `edits_file` must not lie.
+        The run directory. `edits_file` must not lie in it.
     known : iterable of str, optional
-        Ids of the samples that can be decided on; any by default. Decisions that `keeper` has on
-        other samples stay, and can be changed.
+        Ids of the samples that can be decided on. By default any id is valid. Decisions of `keeper`
+        on other samples stay, and can be changed.
 
     Attributes
     ----------
     problem : str
-        Why they are in memory alone; empty where they are kept.
+        Why decisions are only in memory. Empty if they are stored.
     unread : str
-        Why the decisions that were kept before could not be read; empty where they could.
+        Why earlier decisions could not be read. Empty if they could.
     version : int
-        Goes up with every change.
+        Number that increases with every change.
 
     Examples
     --------
@@ -125,11 +125,11 @@ class DecisionLog:
         self._lock = threading.RLock()
         self.problem, self.unread, self.version = "", "", 0
 
-    # What is decided
+    # Reading
 
     @property
     def kept(self) -> bool:
-        """Whether decisions go into a file by now, not into memory alone."""
+        """Whether decisions are stored in a file, not only in memory."""
         written = not getattr(self._keeper, "read_only", False)
         return self._keeper is not None and written and not self.problem
 
@@ -143,21 +143,21 @@ class DecisionLog:
         return f"DecisionLog({len(self)} decisions)"
 
     def table(self) -> Table:
-        """All decisions by id; who is undecided and has no note is left out."""
+        """Return all decisions by id, without samples that are undecided and have no note."""
         with self._lock:
             if self._table is None:
                 self._table = self._read()
             return self._table
 
     def frame(self) -> pd.DataFrame:
-        """All decisions as a table with the columns ``id``, ``decision`` and ``note``."""
+        """Return all decisions as a table with the columns ``id``, ``decision`` and ``note``."""
         import pandas as pd
 
         rows = [(name, made.decision, made.note) for name, made in self.table().items()]
         return pd.DataFrame(rows, columns=HEADER, dtype=object)
 
     def refresh(self) -> None:
-        """See what others decided in the same place."""
+        """Read decisions that others made in the same storage."""
         with self._lock:
             before, found = self.table(), self._read()
             if found != before:
@@ -174,16 +174,16 @@ class DecisionLog:
         Parameters
         ----------
         names : iterable of str
-            Ids; one id is a list of one.
+            Ids of the samples. For one sample, pass a list with one id.
         decision : {"keep", "anonymise", "remove", "undecided"}, optional
-            Theirs so far by default.
+            New decision. By default the present one stays.
         note : str, optional
-            Theirs so far by default.
+            New note. By default the present one stays.
 
         Returns
         -------
         int
-            How many changed.
+            Number of samples that changed.
 
         Raises
         ------
@@ -191,10 +191,10 @@ class DecisionLog:
             If `names` is a single text, or an id is not a text.
         ValueError
             If the decision or an id is unknown, an id cannot be written, or a note is too long.
-            Nothing is decided then.
+            Then nothing is changed.
         """
         if isinstance(names, str | bytes):
-            raise TypeError(f"names must be a list of ids, not one text: give [{quoted(names)}]")
+            raise TypeError(f"names must be a list of ids, not one text; pass [{quoted(names)}]")
         if decision is not None and decision not in CHOICES:
             valid = ", ".join(map(repr, CHOICES))
             raise ValueError(f"unknown decision {decision!r}; valid: {valid}")
@@ -210,14 +210,14 @@ class DecisionLog:
             return self._step(changes)
 
     def edit(self, name: str, edit: Edit) -> None:
-        """Keep an anonymised text in `edits_file`, and decide so, as one step of undo.
+        """Store an anonymised text in `edits_file` and decide "anonymise", as one step of undo.
 
         Raises
         ------
         ValueError
-            If there is no such file yet, it holds something else, or the id is unknown.
+            If no file is set, the file has other content, or the id is unknown.
         OSError
-            If it cannot be written.
+            If the file cannot be written.
         """
         if self._edits is None:
             raise ValueError(NO_FILE)
@@ -229,18 +229,18 @@ class DecisionLog:
             self._step({name: made}, {name: (before, edit)})
 
     def undo(self) -> int | None:
-        """Take the last step back; what others changed since stays as they left it.
+        """Undo the last step, except for changes that others made since.
 
         Returns
         -------
         int or None
-            How many samples went back; None where there is nothing to undo.
+            Number of samples that changed back. None if there is nothing to undo.
         """
         with self._lock:
             if not self._steps:
                 return None
             step = self._steps[-1]
-            self._unedit(step)  # may fail: then the step can still be undone
+            self._unedit(step)  # if this fails, the step can still be undone later
             self._steps.pop()
             self.refresh()
             back = {n: old for n, (old, new) in step.made.items() if self[n] == new}
@@ -249,14 +249,14 @@ class DecisionLog:
 
     @property
     def undo_levels(self) -> int:
-        """How many steps can be undone."""
+        """Number of steps that can be undone."""
         return len(self._steps)
 
     # Edited texts
 
     @property
     def edits_file(self) -> Path | None:
-        """Where edited texts are kept; None where the user chose no file yet."""
+        """File of edited texts, or None if the user has not chosen one."""
         return None if self._edits is None else self._edits.path
 
     @edits_file.setter
@@ -265,26 +265,26 @@ class DecisionLog:
         self._changed()
 
     def edits(self) -> dict[str, Edit]:
-        """The edited texts by id; none without a file."""
+        """Return the edited texts by id."""
         return {} if self._edits is None else self._edits.read()
 
     # Listeners
 
     def listen(self, listener: Listener) -> None:
-        """Call ``listener.decisions_changed()`` after each change, as long as it lives."""
+        """Call ``listener.decisions_changed()`` after each change, while the listener lives."""
         self._listeners.add(listener)
 
     def unlisten(self, listener: Listener) -> None:
-        """Call it no more."""
+        """Stop calling the listener."""
         self._listeners.discard(listener)
 
-    # Inside
+    # Private
 
     def _checked(self, name: str) -> str:
-        """An id that can be decided on."""
+        """Return an id that can be decided on, or raise."""
         name = _checked_id(name)
         if self._known is not None and name not in self._known and name not in self.table():
-            raise ValueError(f"unknown id {quoted(name)}: no sample of the data has it")
+            raise ValueError(f"unknown id {quoted(name)}; it is not in the data")
         return name
 
     @cached_property
@@ -320,7 +320,7 @@ class DecisionLog:
         return _applied(found if found is not None else self._table or {}, self._unkept)
 
     def _tried(self, work: Callable[[Keeper], Table], *, writing: bool = True) -> Table | None:
-        """What the keeper gives; None where it can't, and `problem` says why until all is kept."""
+        """Return the storage's answer, or None if it fails; then `problem` says why."""
         if self._keeper is None:
             return None
         try:
@@ -339,10 +339,10 @@ class DecisionLog:
 
 
 class Listener(Protocol):
-    """Who wants to hear of changes."""
+    """Object that is told about changes."""
 
     def decisions_changed(self) -> None:
-        """Something was decided, undone, or seen to be decided elsewhere."""
+        """Handle a change of the decisions, here or elsewhere."""
         ...
 
 
@@ -351,17 +351,17 @@ EditChanges = dict[str, tuple[Edit | None, Edit]]
 
 @dataclass(frozen=True)
 class _Step:
-    """What one step changed: before and after, by id."""
+    """Values before and after one step, by id."""
 
     made: dict[str, tuple[Decision, Decision]]
     edits: EditChanges
 
 
 def to_csv(table: Mapping[str, Decision]) -> str:
-    r"""Decisions as CSV, every field quoted; what a spreadsheet would run is neutralised.
+    r"""Return decisions as CSV with every field quoted and spreadsheet formulas neutralised.
 
-    An apostrophe goes before ``=``, ``+``, ``-``, ``@``, a tab or a line break at the start of a
-    field, and of what a spreadsheet may take for one. `from_csv` takes it away again.
+    An apostrophe is put before ``=``, ``+``, ``-``, ``@``, a tab or a line break at the start of
+    a field, or where a spreadsheet may start a cell. `from_csv` removes it.
 
     Raises
     ------
@@ -383,12 +383,12 @@ def to_csv(table: Mapping[str, Decision]) -> str:
 
 
 def from_csv(text: str, where: str = "decisions.csv") -> Table:
-    r"""What `to_csv` wrote, or a spreadsheet made of it.
+    r"""Read CSV that `to_csv` wrote, or that a spreadsheet made of it.
 
     Raises
     ------
     ValueError
-        If a line is not one of ours; the message names file and line.
+        If a line cannot be read; the message names file and line.
 
     Examples
     --------
@@ -400,7 +400,7 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
     try:
         header = next(reader, None)
         if header != HEADER:
-            raise ValueError(f"{where}: its first line must be id,decision,note")
+            raise ValueError(f"{where}, line 1: the columns must be id,decision,note")
         for cells in reader:
             if cells:
                 name, made = _parsed(cells, f"{where}, line {reader.line_num}")
@@ -412,7 +412,7 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
 
 def _parsed(cells: list[str], where: str) -> tuple[str, Decision]:
     if len(cells) != len(HEADER):
-        raise ValueError(f"{where}: there are {len(cells)} cells; id, decision, note are wanted")
+        raise ValueError(f"{where}: {len(cells)} cells instead of 3 (id, decision, note)")
     name, decision, note = _restored(cells[0]), cells[1].strip(), _restored(cells[2])
     if decision not in CHOICES:
         raise ValueError(
@@ -422,7 +422,7 @@ def _parsed(cells: list[str], where: str) -> tuple[str, Decision]:
 
 
 def _applied(table: Table, changes: Table) -> Table:
-    """A table with changes; nothing is kept of who is undecided and has no note."""
+    """Return the table with changes, without samples that are undecided and have no note."""
     together = table | changes
     return {name: made for name, made in together.items() if made != UNDECIDED}
 
@@ -441,12 +441,12 @@ def _checked_id(name: str) -> str:
     shown = quoted(name)
     if _HALF_CHARACTERS.search(name):
         raise ValueError(
-            f"the id {shown} holds half a character (a lone surrogate), which no file can hold: "
+            f"the id {shown} has half a character (a lone surrogate), which cannot be written; "
             "give the sample another id"
         )
     if len(name) > MOST_CHARACTERS:
         raise ValueError(
-            f"the id {shown} has {len(name)} characters, the limit is {MOST_CHARACTERS}: give the "
+            f"the id {shown} has {len(name)} characters, the limit is {MOST_CHARACTERS}; give the "
             "sample another id"
         )
     return str(name)

@@ -1,4 +1,4 @@
-"""The doctor behind ``python -m memowidgets doctor``; of our rooms it loads only the widgets."""
+"""Checks of the installation for ``python -m memowidgets doctor``; loads only the widgets."""
 
 from __future__ import annotations
 
@@ -27,43 +27,43 @@ _GIB = 2**30
 
 @dataclass(frozen=True)
 class Finding:
-    """What the doctor found about one thing.
+    """Result of one check.
 
     Attributes
     ----------
     what : str
-        The thing, and what was found.
-    mend : str
-        What to do about it; empty if nothing is to be done.
+        The checked thing and its state.
+    fix : str
+        How to fix it. Empty if nothing is wrong.
     essential : bool
-        Whether memowidgets does not work until it is mended.
+        Whether memowidgets cannot work until it is fixed.
 
     Examples
     --------
     >>> print(Finding("numpy is not installed", "pip install numpy", essential=True))
-    MISSING  numpy is not installed; mend: pip install numpy
+    MISSING  numpy is not installed; fix: pip install numpy
     >>> print(Finding("numpy 2.4.6"))
     ok       numpy 2.4.6
     """
 
     what: str
-    mend: str = ""
+    fix: str = ""
     essential: bool = False
 
     def __str__(self) -> str:
-        if not self.mend:
+        if not self.fix:
             return f"ok       {self.what}"
-        return f"{'MISSING' if self.essential else 'note':<8} {self.what}; mend: {self.mend}"
+        return f"{'MISSING' if self.essential else 'note':<8} {self.what}; fix: {self.fix}"
 
 
 def examine() -> Iterator[Finding]:
-    """Look at everything that memowidgets stands on, one finding each.
+    """Check everything that memowidgets depends on.
 
     Yields
     ------
     Finding
-        As soon as it is known, in the order: Python, packages, device, notebook, browser tests,
-        front ends.
+        One result per check, as soon as it is known, in the order: Python, packages, device,
+        notebook, browser tests, front ends.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def _python() -> Finding:
 def _memory() -> str:
     try:
         size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not every system tells
+    except (AttributeError, OSError, ValueError):  # not available on every system
         return ""
     return f", {size / _GIB:.0f} GiB of memory"
 
@@ -112,13 +112,13 @@ def _packages() -> Iterator[Finding]:
 
 def _package(requirement: Requirement, tested: str | None, extra: str | None) -> Finding:
     name, essential = requirement.name, extra is None
-    mend = f"pip install '{name}{requirement.specifier}'" if essential else _install_extra(extra)
+    fix = f"pip install '{name}{requirement.specifier}'" if essential else _install_extra(extra)
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Finding(f"{name} is not installed{_purpose(extra)}", mend, essential=essential)
+        return Finding(f"{name} is not installed{_purpose(extra)}", fix, essential=essential)
     if not requirement.specifier.contains(version, prereleases=True):
-        return Finding(f"{name} {version} is too old", mend, essential=essential)
+        return Finding(f"{name} {version} is too old", fix, essential=essential)
     return _compared(name, version, tested)
 
 
@@ -145,7 +145,7 @@ def _purpose(extra: str | None) -> str:
 
 
 def _tested_versions() -> dict[str, str]:
-    """The exact versions of constraints.txt, which lies in the package or, in a checkout, above."""
+    """Return the versions in constraints.txt, which is in the package or at the checkout's root."""
     files = (_PACKAGE / "constraints.txt", _PACKAGE.parent / "constraints.txt")
     text = next((f.read_text(encoding="utf-8") for f in files if f.is_file()), "")
     return dict(re.findall(r"^([\w.-]+)==(\S+)", text, flags=re.MULTILINE))
@@ -161,8 +161,10 @@ def _device() -> Finding:
         name = torch.cuda.get_device_name()
         return Finding(f"device: cuda, {name}, {free / _GIB:.1f} of {total / _GIB:.0f} GiB free")
     if torch.backends.mps.is_available():
-        return Finding("device: mps (and the CPU, which 'auto' takes)")
-    return Finding(f"device: cpu, {torch.get_num_threads()} threads (no GPU that torch can use)")
+        return Finding("device: mps (device='auto' uses the CPU)")
+    threads = torch.get_num_threads()
+    counted = f"{threads} thread{'s' if threads != 1 else ''}"
+    return Finding(f"device: CPU, {counted} (torch finds no GPU)")
 
 
 def _notebook() -> Iterator[Finding]:
@@ -195,7 +197,7 @@ def _program(name: str, commands: tuple[str, ...], chosen: str | None, use: str)
             [found, "--version"], capture_output=True, text=True, timeout=20, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return Finding(f"{found} does not run: {error}", f"install {commands[0]} anew")
+        return Finding(f"{found} does not run: {error}", f"reinstall {commands[0]}")
     version = asked.stdout.strip().removeprefix(name).strip()
     return Finding(f"{name} {version} ({use} can run)")
 
@@ -210,9 +212,9 @@ def _front_ends() -> Iterator[Finding]:
         sizes = {file.name: len(file.read_text(encoding="utf-8").encode()) for file in files}
         import_module("memowidgets.widgets")
     except (OSError, UnicodeError, ImportError) as error:
-        yield Finding(f"the widgets can't be loaded: {error}", reinstall, essential=True)
+        yield Finding(f"the widgets cannot be loaded: {error}", reinstall, essential=True)
         return
     listed = ", ".join(f"{name} {size / 1000:.0f} kB" for name, size in sizes.items())
     too_big = [name for name, size in sizes.items() if size >= _BYTES_PER_FRONT_END]
-    mend = f"make {', '.join(too_big)} smaller than {_BYTES_PER_FRONT_END // 1000} kB"
-    yield Finding(f"front ends: {listed}", mend if too_big else "")
+    fix = f"make {', '.join(too_big)} smaller than {_BYTES_PER_FRONT_END // 1000} kB"
+    yield Finding(f"front ends: {listed}", fix if too_big else "")

@@ -1,4 +1,4 @@
-"""Texts that a user anonymised, in a file of their own choice: closed to others, no widgets."""
+"""Anonymised texts in a file of the user's choice, readable only by its owner."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PATIENCE_SECONDS = 10
 
 @dataclass(frozen=True)
 class Edit:
-    """An edited sample.
+    """Edited sample.
 
     Attributes
     ----------
     text : str
-        The text, or the question of an MCQ.
+        The text, or the question of a multiple-choice sample.
     options : tuple of str
-        The options of an MCQ; empty for a plain text.
+        The options of a multiple-choice sample. Empty for a plain text.
     """
 
     text: str
@@ -34,19 +34,19 @@ class Edit:
 
 
 class EditsFile:
-    r"""Edited texts as JSON lines, readable by their owner alone, written whole or not at all.
+    r"""File of edited texts as JSON lines, readable only by its owner and written atomically.
 
     Parameters
     ----------
     path : path-like
-        The file; it and its folder are made when the first text is kept.
+        The file. It and its folder are created when the first text is stored.
     outside : path-like, optional
-        A run directory, in which the file must not lie: a run directory holds no text.
+        A run directory. The file must not lie in it, because a run directory contains no text.
 
     Raises
     ------
     ValueError
-        If the path lies in that directory, or is a folder.
+        If the path lies in that directory or is a folder.
 
     Examples
     --------
@@ -69,19 +69,19 @@ class EditsFile:
         return f"EditsFile({str(self.path)!r})"
 
     def read(self) -> dict[str, Edit]:
-        """All edited texts, by id.
+        """Return all edited texts by id.
 
         Raises
         ------
         ValueError
-            If a line is not one of ours; the message names it.
+            If a line cannot be read; the message names it.
         OSError
             If the file cannot be read.
         """
         if not self.path.exists():
             return {}
         edits = {}
-        # only \n ends a line: splitlines would also split inside texts, at U+2028
+        # only \n ends a line: splitlines would also split texts at U+2028
         for number, raw in enumerate(self.path.read_bytes().split(b"\n"), start=1):
             if raw.strip():
                 name, edit = _parsed(raw, f"{self.path}, line {number}")
@@ -89,17 +89,17 @@ class EditsFile:
         return edits
 
     def change(self, changes: Mapping[str, Edit | None]) -> dict[str, Edit]:
-        """Replace, add or (None) forget texts; what others wrote meanwhile is kept.
+        """Replace, add or (with None) remove texts, keeping what others wrote meanwhile.
 
         Raises
         ------
         ValueError
-            If the file holds something else, or its place is now inside the run directory.
+            If the file has other content, or it now lies inside the run directory.
         OSError
-            If it cannot be written.
+            If the file cannot be written.
         """
         self._check_place()
-        with suppress(FileExistsError):  # a file there: the lock says so
+        with suppress(FileExistsError):  # if a file has this name, the lock fails below
             make_private(self.path.parent)
         with self._locked():
             edits = self.read()
@@ -112,13 +112,14 @@ class EditsFile:
 
     def _check_place(self) -> None:
         if self.path.is_dir():
-            raise ValueError(f"{self.path} is a folder: name a file in it, such as edits.jsonl")
+            raise ValueError(f"{self.path} is a folder; choose a file in it, such as edits.jsonl")
         if self._outside is not None:
             run = self._outside.resolve()
             if self.path.resolve().is_relative_to(run):
                 raise ValueError(
-                    f"{self.path} lies in the run directory {run}, which holds no texts: name a "
-                    "file elsewhere"
+                    f"{self.path} lies in the run directory {run}, which must not contain texts; "
+                    "choose "
+                    "a file elsewhere"
                 )
 
     @contextmanager
@@ -131,7 +132,7 @@ class EditsFile:
                 yield
         except Timeout:
             raise OSError(
-                f"another process holds {lock}: end it, and save the text again"
+                f"another process holds {lock}; end it, and save the text again"
             ) from None
 
 
@@ -150,7 +151,9 @@ def _parsed(raw: bytes, where: str) -> tuple[str, Edit]:
         text = record["question"] if "choices" in record else record["text"]
         name, options = record["id"], tuple(record.get("choices", ()))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{where} is no edited text ({error}): choose another file") from None
+        raise ValueError(f"{where} is not an edited text ({error}); choose another file") from None
     if not all(isinstance(part, str) for part in (name, text, *options)):
-        raise ValueError(f"{where} is no edited text (not all is text): choose another file")
+        raise ValueError(
+            f"{where} is not an edited text (a value is not text); choose another file"
+        )
     return name, Edit(text, options)

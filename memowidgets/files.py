@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic writing of files: a file is either complete or unchanged."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from pathlib import Path
 
 __all__ = ["UNFINISHED", "fill", "make_private", "replaced", "write_whole"]
 
-UNFINISHED = ".unfinished-"  # how the names of temporary files begin: what a kill leaves
+UNFINISHED = ".unfinished-"  # prefix of temporary files, which a killed process leaves
 _PRIVATE = 0o600
 
 
 @contextmanager
 def replaced(target: Path, mode: int = _PRIVATE) -> Iterator[Path]:
-    """A temporary file beside the target, which takes its place once the block ends well.
+    """Yield a temporary file in the same folder, which replaces the target after the block.
 
-    It is its owner's alone, and so is what it becomes, unless `mode` says otherwise (as far as the
-    umask lets it).
+    Only its owner can read it, unless `mode` says otherwise (as far as the umask allows).
     """
     temporary = target.with_name(f"{UNFINISHED}{secrets.token_hex(8)}")
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
@@ -33,7 +32,7 @@ def replaced(target: Path, mode: int = _PRIVATE) -> Iterator[Path]:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder and those above it; each new one is its owner's alone, whatever the umask."""
+    """Create a folder and its parents, each readable only by its owner, whatever the umask."""
     if folder.is_dir():
         return
     if folder.parent != folder:
@@ -50,6 +49,6 @@ def fill(path: Path, content: bytes) -> None:
 
 
 def write_whole(target: Path, content: bytes, mode: int = _PRIVATE) -> None:
-    """Write a file's content; it is on the disk before the file has its name."""
+    """Write a file atomically; its content is on the disk before it gets its name."""
     with replaced(target, mode) as temporary:
         fill(temporary, content)

@@ -1,4 +1,4 @@
-"""Whether a hub may be asked. Opening what lies on disk never does: a run can name anything."""
+"""Switch for requests to a hub. Opening a run on disk makes none, as a run can name anything."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _may_be_asked = ContextVar("_may_be_asked", default=True)
 
 
 def hub_may_be_asked() -> bool:
-    """Whether a model or dataset may be fetched by its name, or only found where it was kept."""
+    """Return whether the hub may be asked, or only its local copies may be read."""
     return _may_be_asked.get()
 
 
 @contextmanager
 def without_the_hub() -> Iterator[None]:
-    """Within this block, what is named is taken from the hub's local copies or not at all.
+    """Within this block, read only the hub's local copies.
 
-    The hub's libraries are offline meanwhile, for all threads: they make requests of their own,
-    even where they are told to use local files only.
+    The hub's libraries are switched offline for all threads, because they make requests of their
+    own even if they are told to use local files only.
     """
     token = _may_be_asked.set(False)
     _Offline.begin()
@@ -43,15 +43,15 @@ def without_the_hub() -> Iterator[None]:
 
 
 def without_the_hub_for(name: str | os.PathLike[str]) -> AbstractContextManager[None]:
-    """`without_the_hub` where a name is a path on this machine; any other may be asked for."""
-    with suppress(OSError, ValueError):  # too long, or with a NUL: no path
+    """Return `without_the_hub` for the path of an existing file or folder, else do nothing."""
+    with suppress(OSError, ValueError):  # too long or contains NUL, so it is not a path
         if Path(name).exists():
             return without_the_hub()
     return nullcontext()
 
 
 class _Offline:
-    """The offline constants of the hub's libraries, switched on as long as one block is open."""
+    """Offline switches of the hub's libraries, on while at least one block is open."""
 
     _libraries = ("huggingface_hub.constants", "datasets.config")
     _mutex = threading.Lock()
@@ -78,6 +78,6 @@ class _Offline:
 
     @classmethod
     def _switch(cls, *, on: bool) -> None:
-        for name in cls._libraries:  # one that was imported within the block has copied the other's
+        for name in cls._libraries:  # if imported in the block, it copied True
             if name in sys.modules:
                 sys.modules[name].HF_HUB_OFFLINE = on  # type: ignore[attr-defined]

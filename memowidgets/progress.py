@@ -1,4 +1,4 @@
-"""Where long work says how far it is and hears that it should stop; imports nothing of ours."""
+"""Progress reports and cancellation of long work. This room imports no other."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ __all__ = ["Cancelled", "Progress", "Step"]
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error: somebody asked for it
-    """Raised inside long work, between two batches, after somebody cancelled it."""
+    """Raised inside long work, between two batches, after it was cancelled."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """How far a piece of work is.
+    """State of a piece of work.
 
     Attributes
     ----------
     done, total : int
-        Pieces finished and pieces in all.
+        Numbers of finished pieces and of all pieces.
     what : str
-        What is being done, in a few words.
+        Short name of the work.
     seconds_left : float or None
-        Estimated from the pieces done so far; None before the first.
+        Estimate from the pieces done so far. None before the first.
     detail : str
-        What else there is to know of the work, such as when the next piece will be done.
+        Additional information, such as when the next piece will be done.
     """
 
     done: int
@@ -38,12 +38,12 @@ class Step:
 
 
 class Progress:
-    """A thread-safe handle on long work.
+    """Thread-safe handle on long work, to report progress and to cancel it.
 
     Parameters
     ----------
     listener : callable, optional
-        Called with a `Step` on every report, in the worker's thread.
+        Function that is called with a `Step` on every report, in the worker's thread.
 
     Examples
     --------
@@ -68,15 +68,15 @@ class Progress:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody asked the work to stop."""
+        """Whether the work was cancelled."""
         return self._stop.is_set()
 
     def cancel(self) -> None:
-        """Ask the work to stop; it does so at its next report."""
+        """Ask the work to stop at its next report."""
         self._stop.set()
 
     def report(self, done: int, total: int, what: str, detail: str = "") -> None:
-        """Say how far the work is; raises `Cancelled` once somebody asked it to stop."""
+        """Report progress; raises `Cancelled` if the work was cancelled."""
         if self._stop.is_set():
             raise Cancelled(f"cancelled while {what}")
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a file of a run says of itself: its place, its run, its content, the weights it is from."""
+"""Stamps of a run's files: place, run, digests of the content and of the weights behind it."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from numpy.typing import NDArray
 
 __all__ = ["KEY", "Stamp", "array_digest", "digest", "fingerprints", "is_settled", "state_of"]
 
-KEY = "memowidgets"  # of the stamp in a safetensors file's metadata
-UNKNOWN = "0" * 16  # in the place of a digest that follows
+KEY = "memowidgets"  # key of the stamp in a safetensors file's metadata
+UNKNOWN = "0" * 16  # placeholder for a digest that is written later
 
-# What two equal runs may differ in (model and data came from elsewhere), what follows from the
-# rest (the design), and what an old run learns later (its precision, which each file names).
+# Fields in which two equal runs may differ: where model and data came from, what follows from
+# other fields (the design), and what old runs add later (the precision, also in each file).
 _APART = ("format", "design", "versions", "model_source", "recording", "precision")
 _LONG = ("ids", "content")
-_SETTLED_NS = 2_000_000_000  # a file that is older than this can't change within a clock's tick
+_SETTLED_NS = 2_000_000_000  # an older file cannot change within one tick of the clock
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a safetensors file of a run says of itself.
+    """Stamp of a safetensors file of a run.
 
     Attributes
     ----------
     name : str
-        Its place in the run directory, without its ending.
+        Path of the file in the run directory, without its suffix.
     run : str
-        Identity of the run, as `fingerprints` gives it; empty where it is not known.
+        Identity of the run, as `fingerprints` returns it. Empty if unknown.
     of : str
-        Digest of the weights that it comes from; empty where there are none.
+        Digest of the weights that the file was computed with. Empty if there are none.
     arrays : dict of str
         Digest of each array.
     """
@@ -48,12 +48,12 @@ class Stamp:
 
     @classmethod
     def read(cls, text: str | None) -> Stamp | None:
-        """The stamp in a file's metadata; None where there is none.
+        """Return the stamp in a file's metadata, or None if there is none.
 
         Raises
         ------
         ValueError
-            If it is not a stamp.
+            If the text is not a stamp.
         """
         if text is None:
             return None
@@ -64,22 +64,22 @@ class Stamp:
 
     @property
     def text(self) -> str:
-        """As it is written into the metadata."""
+        """Return the text that is written into the metadata."""
         return json.dumps(asdict(self))
 
     @property
     def content(self) -> str:
-        """A digest of all arrays."""
+        """Return a digest of all arrays."""
         return digest(sorted(self.arrays.items()))
 
 
 def digest(content: Any) -> str:
-    """A digest of what JSON can hold."""
+    """Return a digest of content that JSON can represent."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def array_digest(array: NDArray[Any]) -> str:
-    """A digest of an array's dtype, shape and values."""
+    """Return a digest of an array's dtype, shape and values."""
     found = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
     if array.size:
         found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
@@ -87,10 +87,10 @@ def array_digest(array: NDArray[Any]) -> str:
 
 
 def fingerprints(manifest: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what tells a run from any other, and a digest of all that its manifest says.
+    """Return the identity of a run, and a digest of its whole manifest.
 
-    Two runs of equal identity give equal results: it leaves out where model and data came from,
-    the libraries' versions, and whether the run is a recording.
+    Two runs of equal identity give equal results. The identity leaves out where model and data
+    came from, the versions of the libraries, and whether the run is a recording.
     """
     short = {k: _long_digest(v) if k in _LONG else v for k, v in manifest.items() if k != "check"}
     same: dict[str, Any] = {k: v for k, v in short.items() if k not in _APART}
@@ -100,21 +100,21 @@ def fingerprints(manifest: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def state_of(found: os.stat_result) -> tuple[int, ...]:
-    """Numbers that differ once a file was written: each time it is another file, or a later one."""
+    """Return numbers that change whenever a file is written or replaced."""
     return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
 
 def is_settled(found: os.stat_result) -> bool:
-    """Whether a later change of a file shows in its state: clocks tick in milliseconds."""
+    """Return whether a later change would be visible in the state, given the clock's ticks."""
     return time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > _SETTLED_NS
 
 
 def _long_digest(values: Any) -> str:
-    """A digest of a list of texts; as JSON it would take several times as long."""
+    """Return a digest of a list of texts, several times faster than through JSON."""
     try:
         text = "\0".join(values)
     except TypeError:
         return digest(values)
-    if text.count("\0") != len(values) - 1:  # of an empty list too
+    if text.count("\0") != len(values) - 1:  # also true of an empty list
         return digest(values)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]

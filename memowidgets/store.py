@@ -1,4 +1,7 @@
-"""A run directory: a manifest and safetensors files, each written whole or not at all."""
+"""Run directories: a manifest and safetensors files, written atomically.
+
+A file is first written under a temporary name and then renamed, so it is never half-written.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +44,13 @@ __all__ = [
     "Tensors",
 ]
 
-FORMAT = 2  # since 2 every file says what it is, and one that does not is refused
+FORMAT = 2  # from 2 on every file has a stamp, and a file without one is refused
 _STAMPED = 2
 MANIFEST = "manifest.json"
 _PARTS = ("design.safetensors", "checkpoints", "forward", "scores", "shadows")
 _OLD_SECONDS = 3600
-_LARGEST_JSON = 2**30  # bytes; the manifest of a million samples takes a twentieth of it
-_LARGEST_HEADER = 10**8  # bytes; as the format says
+_LARGEST_JSON = 2**30  # bytes; the manifest of a million samples has a twentieth of it
+_LARGEST_HEADER = 10**8  # bytes; the limit of the safetensors format
 _DTYPES = {
     "BOOL": "?",
     "U8": "u1",
@@ -59,22 +62,23 @@ _DTYPES = {
     "F32": "<f4",
     "F64": "<f8",
 }
-_MENDS = {
-    errno.ENOSPC: "the disk is full: free some space and call again",
-    errno.EDQUOT: "your disk quota is used up: free some space and call again",
-    errno.EROFS: "the file system is read-only: choose another path",
-    errno.EACCES: "permission is denied: make the folder writable or choose another path",
-    errno.EPERM: "permission is denied: make the folder writable or choose another path",
+_FIXES = {
+    errno.ENOSPC: "the disk is full; free some space and call again",
+    errno.EDQUOT: "your disk quota is used up; free some space and call again",
+    errno.EROFS: "the file system is read-only; choose another path",
+    errno.EACCES: "permission is denied; make the folder writable or choose another path",
+    errno.EPERM: "permission is denied; make the folder writable or choose another path",
 }
 
 
 class StoreError(RuntimeError):
-    """A run directory that cannot be read, written or locked; the message says why.
+    """A run directory cannot be read, written or locked; the message says why.
 
     Parameters
     ----------
     message : str
-        May hold names out of files that anyone wrote: what can't be seen shows as its number.
+        The message. It may contain names from untrusted files, so invisible characters are
+        replaced by their numbers.
     """
 
     def __init__(self, message: str) -> None:
@@ -90,7 +94,7 @@ class OutsideError(StoreError):
 
 
 class _UnusableError(StoreError):
-    """A file that can't be used: what is wrong with it, and what to do."""
+    """A file cannot be used; the message has the fault and the remedy."""
 
     def __init__(self, fault: str, remedy: str = "delete it and call again") -> None:
         super().__init__(f"{fault}: {remedy}")
@@ -98,23 +102,23 @@ class _UnusableError(StoreError):
 
 
 class BrokenError(_UnusableError):
-    """A file of a run directory that is not as it was written."""
+    """A file of a run directory differs from what was written."""
 
 
 class ForeignError(_UnusableError):
-    """A file of a run directory that is not what its place says."""
+    """A file of a run directory does not belong in its place."""
 
 
 class MissingError(BrokenError, KeyError):
-    """A file lacks an array that it should hold."""
+    """A file lacks an array."""
 
-    __str__ = Exception.__str__  # a KeyError's puts quotation marks around it
+    __str__ = Exception.__str__  # KeyError's adds quotation marks
 
 
 class Tensors(Mapping[str, NDArray[Any]]):
-    """The arrays of one safetensors file, memory-mapped: nothing is read before it is used.
+    """The arrays of one safetensors file, memory-mapped, so that only what is used is read.
 
-    An array is compared with its digest, where the file has one, when it is first used.
+    An array is compared with its digest, if the file has one, when it is first used.
 
     Parameters
     ----------
@@ -124,9 +128,9 @@ class Tensors(Mapping[str, NDArray[Any]]):
     Attributes
     ----------
     metadata : dict of str
-        What was written beside the arrays.
+        Text that was written with the arrays.
     stamp : Stamp or None
-        What the file says of itself; None where an older version wrote it.
+        The file's stamp. None if an older version wrote the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -142,9 +146,9 @@ class Tensors(Mapping[str, NDArray[Any]]):
         entry = self._entries[name]
         dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"])
         offset = self._start + entry["data_offsets"][0]
-        with self._path.open("rb") as file:  # the header of another file would be read wrongly
+        with self._path.open("rb") as file:  # another file's header would be misread
             if state_of(os.fstat(file.fileno())) != self._state:
-                raise StoreError(f"{self._path} was replaced while it was read: call again")
+                raise StoreError(f"{self._path} was replaced while it was read; call again")
             if 0 in shape:
                 array: NDArray[Any] = np.empty(shape, dtype)
             else:
@@ -158,13 +162,13 @@ class Tensors(Mapping[str, NDArray[Any]]):
         Raises
         ------
         StoreError
-            If one differs, or is not there.
+            If one differs or is missing.
         """
         for name in names:
             self[name]
 
     def content(self) -> str:
-        """Return a digest of all arrays as they are."""
+        """Return a digest of all arrays in their present state."""
         return Stamp("", arrays={name: self._digest(name, self[name]) for name in self}).content
 
     def _verify(self, name: str, array: NDArray[Any]) -> None:
@@ -174,7 +178,7 @@ class Tensors(Mapping[str, NDArray[Any]]):
             )
 
     def _digest(self, name: str, array: NDArray[Any]) -> str:
-        """An array's digest, computed once for each state of the file."""
+        """Return an array's digest, computed once for each state of the file."""
         key = (str(self._path), self._state, name)
         found = _digests.get(key)
         if found is None:
@@ -196,29 +200,29 @@ class Tensors(Mapping[str, NDArray[Any]]):
         return name in self._entries
 
 
-_digests: dict[tuple[str, tuple[int, ...], str], str] = {}  # of arrays of files in a state
+_digests: dict[tuple[str, tuple[int, ...], str], str] = {}  # of (file, state of the file, array)
 _MOST_DIGESTS = 100_000
 
 
 class RunDirectory:
-    """One audited run on disk, readable by its owner alone.
+    """One audited run on disk, readable only by its owner.
 
-    Every file is written to a temporary name and renamed, so a process that is killed leaves
-    either the old file or the new one. No file holds a pickle.
+    Every file is written under a temporary name and then renamed, so a process that is killed
+    leaves either the old file or the new one. No file contains a pickle.
 
     Parameters
     ----------
     path : path-like
-        The folder; made, with mode 0700, if it is not there.
+        The folder. It is created with mode 0700 if it does not exist.
     read_only : bool
-        Whether to refuse all writing, though the file system would let it pass.
+        Whether to refuse all writing, even if the file system allows it.
     part_of : RunDirectory, optional
-        The run that this folder is a part of: then `hold` of that run counts here too.
+        The run that this folder is a part of. `hold` of that run then applies here, too.
 
     Raises
     ------
     StoreError
-        If the folder cannot be made.
+        If the folder cannot be created.
 
     Examples
     --------
@@ -244,7 +248,7 @@ class RunDirectory:
             make_private(self.path)
 
     def _begin(self, path: Path, whole: RunDirectory) -> None:
-        """Before `hold`: any run's."""
+        """Start without `hold`, so that any run is accepted."""
         self.path, self._whole = path, whole
         self._identity, self._stamped = "", False
         self._manifest_state: tuple[int, ...] | None = None
@@ -253,12 +257,12 @@ class RunDirectory:
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str], *, read_only: bool = False) -> Self:
-        """The run directory at a path; nothing is made.
+        """Return the existing run directory at a path, without creating anything.
 
         Raises
         ------
         StoreError
-            If there is no run.
+            If there is no run at the path.
         """
         try:
             found = (Path(path).expanduser() / MANIFEST).is_file()
@@ -273,34 +277,34 @@ class RunDirectory:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no run was started here.
+        """Return whether no run was started here.
 
         Raises
         ------
         StoreError
-            If the folder holds parts of a run but not its manifest.
+            If the folder has parts of a run but no manifest.
         """
         if (self.path / MANIFEST).exists():
             return False
         parts = [name for name in _PARTS if (self.path / name).exists()]
         if parts:
             raise StoreError(
-                f"{self.path} holds {', '.join(parts)} of a run but no {MANIFEST}: choose another "
+                f"{self.path} has {', '.join(parts)} of a run but no {MANIFEST}; choose another "
                 "path, or delete the folder"
             )
         return True
 
     def place(self, name: str) -> Path:
-        """Return where a file or folder of the run is.
+        """Return the path of a file or folder of the run.
 
-        Names may come from files that anyone wrote, and a link may have been put anywhere below
+        Names may come from untrusted files, and anyone may have put a symbolic link anywhere below
         the run. The run directory itself may be reached through a link.
 
         Raises
         ------
         StoreError
-            If the name leads outside of the run directory, or a link on the way to it does; or if
-            the directory holds another run than the one to `hold`.
+            If the name leads outside of the run directory, or a link on the way to it does, or if
+            the directory has another run than the one to `hold`.
         """
         self.check_held()
         return self._inside(name)
@@ -308,37 +312,39 @@ class RunDirectory:
     def _inside(self, name: str) -> Path:
         parts = PurePosixPath(name).parts
         if not parts or parts[0] == "/" or ".." in parts or "\\" in name or "\0" in name:
-            raise StoreError(f"{quoted(name)} is no name inside of {self.path}: the run is broken")
+            raise StoreError(
+                f"{quoted(name)} is not a name inside of {self.path}; the run is broken"
+            )
         found, run = self.path / name, os.path.realpath(self.path)
         if not Path(os.path.realpath(found)).is_relative_to(run):
             raise OutsideError(
-                f"{found} leads outside of the run through a symbolic link: remove the link"
+                f"{found} leads outside of the run through a symbolic link; remove the link"
             )
         return found
 
     def read_manifest(self) -> dict[str, Any]:
-        """What the run is: seeds, hashes, versions, ids.
+        """Return the manifest: seeds, hashes, versions and ids.
 
         Raises
         ------
         StoreError
-            If there is none, it is broken, or a newer version of the package wrote it.
+            If the manifest is missing or broken, or a newer version of the package wrote it.
         """
         manifest = self._json(self._inside(MANIFEST))
         if not isinstance(manifest, dict) or "format" not in manifest:
             raise StoreError(f"{self.path / MANIFEST} is not the manifest of a run")
         if not isinstance(manifest["format"], int):
-            raise StoreError(f"{self.path / MANIFEST} is broken: its format is no number")
+            raise StoreError(f"{self.path / MANIFEST} is broken: its format is not a number")
         if manifest["format"] > FORMAT:
             raise StoreError(
                 f"{self.path} was written in format {manifest['format']}; this version of "
-                f"memowidgets reads up to {FORMAT}: update it"
+                f"memowidgets reads formats up to {FORMAT}; update it"
             )
         check = manifest.pop("check", None)
         identity, own = fingerprints(manifest)
         if (check is not None or manifest["format"] >= _STAMPED) and check != own:
             raise StoreError(
-                f"{self.path / MANIFEST} was changed after it was written: restore it, or make "
+                f"{self.path / MANIFEST} was changed after it was written; restore it, or create "
                 "the run again at another path"
             )
         self._last_read = manifest, identity
@@ -352,15 +358,15 @@ class RunDirectory:
         self.write_json(MANIFEST, whole)
 
     def hold(self, manifest: Mapping[str, Any]) -> None:
-        """Serve this run alone from now on.
+        """Accept only this run from now on.
 
-        What is written says that it belongs to this run, and what does not is never read. Once
-        the directory holds another run, or none, every read and write is an error.
+        Written files are stamped as part of this run, and files of other runs are not read. Once
+        the directory contains another run or none, every read and write raises.
 
         Parameters
         ----------
         manifest : mapping
-            The run's, as `read_manifest` gives it; it may be written later.
+            The run's manifest, as `read_manifest` returns it. It may be written later.
         """
         known = self._last_read[0] is manifest
         self._identity = self._last_read[1] if known else fingerprints(manifest)[0]
@@ -370,16 +376,16 @@ class RunDirectory:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """The manifest of the run to `hold`; the one on disk where that is not known."""
+        """The manifest of the run to `hold`, or the one on disk if none is held."""
         return self.read_manifest() if self._held_manifest is None else self._held_manifest
 
     def check_held(self) -> None:
-        """Refuse to go on where the directory holds another run than the one to `hold`.
+        """Raise if the directory contains another run than the one to `hold`.
 
         Raises
         ------
         StoreError
-            If it does, or holds none any more.
+            If it does, or contains none any more.
         """
         if self._whole is not self:
             self._whole.check_held()
@@ -388,13 +394,13 @@ class RunDirectory:
             return
         if found is None:
             raise StoreError(
-                f"{self.path} is gone: it was deleted or moved since this audit was opened"
+                f"{self.path} is gone; it was deleted or moved since this audit was opened"
             )
         self.read_manifest()
         if self._last_read[1] != self._identity:
             raise StoreError(
-                f"{self.path} holds another run now than the one that this audit was opened "
-                "with: open it again, or choose another path"
+                f"{self.path} now has another run than the one that this audit was opened "
+                "with; open it again, or choose another path"
             )
         self._manifest_state = found
 
@@ -405,12 +411,12 @@ class RunDirectory:
             return None
 
     def read_json(self, name: str) -> Any:
-        """The content of a JSON file.
+        """Return the content of a JSON file.
 
         Raises
         ------
         StoreError
-            If the file is not there or not JSON.
+            If the file is missing or is not JSON.
         """
         return self._json(self.place(name))
 
@@ -424,26 +430,26 @@ class RunDirectory:
             raise StoreError(f"{self.path} is not a run directory: it has no {name}") from None
         except RecursionError:
             raise StoreError(f"{path} is broken: it is nested too deep") from None
-        except ValueError as error:  # no JSON, no UTF-8, or a number of too many digits
+        except ValueError as error:  # not JSON, not UTF-8, or a number with too many digits
             raise StoreError(f"{path} is broken: {error}") from None
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from None
 
     def write_json(self, name: str, content: Any) -> None:
-        """Write a JSON file whole."""
+        """Write a JSON file atomically."""
         self._write(name, json.dumps(content, indent=1).encode())
 
     def has_file(self, name: str) -> bool:
-        """Whether there is a file of that name, ending included."""
+        """Return whether a file of that name (with its suffix) exists."""
         return self.place(name).exists()
 
     def read_note(self, name: str) -> Any:
-        """The content of a JSON file that `write_note` wrote, or an older version.
+        """Return the content of a JSON file that `write_note`, or an older version, wrote.
 
         Raises
         ------
         StoreError
-            If the file is not there or broken, was changed, or belongs elsewhere.
+            If the file is missing or broken, was changed, or belongs elsewhere.
         """
         content = self.read_json(name)
         check = content.pop("check", None) if isinstance(content, dict) else None
@@ -457,14 +463,14 @@ class RunDirectory:
         return content
 
     def write_note(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write a JSON file whole that says where it belongs."""
+        """Write a JSON file with a digest of its content and place, atomically."""
         self.write_json(name, {**content, "check": self._note_check(name, content)})
 
     def _note_check(self, name: str, content: Any) -> str:
         return digest([self._full_name(name), self._whole._identity, content])  # noqa: SLF001
 
     def read_text(self, name: str) -> str | None:
-        """The content of a text file, None where it is not there.
+        """Return the content of a text file, or None if it does not exist.
 
         Raises
         ------
@@ -482,16 +488,16 @@ class RunDirectory:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from None
 
     def write_text(self, name: str, content: str) -> None:
-        """Write a text file whole, in UTF-8."""
+        """Write a text file in UTF-8, atomically."""
         self._write(name, content.encode())
 
     @property
     def is_stamped(self) -> bool:
-        """Whether every file of the run to `hold` says what it is; those of old runs do not."""
+        """Whether the files of the run to `hold` have stamps; those of old runs do not."""
         return self._whole._stamped  # noqa: SLF001 - of the same class
 
     def has(self, name: str, of: str | None = None) -> bool:
-        """Whether the tensors of that name were written, are whole and what they should be.
+        """Return whether the tensors of that name exist, are complete, and belong there.
 
         `of` is as in `read_tensors`.
 
@@ -509,7 +515,7 @@ class RunDirectory:
         return True
 
     def why_not(self, name: str, of: str | None = None, arrays: Iterable[str] = ()) -> str | None:
-        """Why a file of tensors can't be used; None where it can, or is not there.
+        """Return why a file of tensors cannot be used, or None if it can or does not exist.
 
         The arrays named are compared with their digests.
         """
@@ -517,14 +523,14 @@ class RunDirectory:
             self.read_tensors(name, of).check(*arrays)
         except (BrokenError, ForeignError) as error:
             return error.fault
-        except StoreError:  # it is not there
+        except StoreError:  # the file does not exist
             return None
         return None
 
     def state(self, name: str) -> tuple[int, ...]:
-        """Numbers that differ once the tensors of that name are written again; empty without any.
+        """Return numbers that change when the tensors are written again; empty without a file.
 
-        They hold as long as the file stays on its disk: a copy has others.
+        They stay the same as long as the file stays on its disk. A copy has other numbers.
         """
         try:
             return state_of(self._tensor_path(name).stat())
@@ -532,7 +538,7 @@ class RunDirectory:
             return ()
 
     def names(self, folder: str) -> list[str]:
-        """Names of the tensor files in a folder of the run, sorted."""
+        """Return the sorted names of the tensor files in a folder of the run."""
         return sorted(p.stem for p in self.place(folder).glob("*.safetensors"))
 
     def write_tensors(
@@ -542,9 +548,9 @@ class RunDirectory:
         metadata: Mapping[str, str] | None = None,
         of: str = "",
     ) -> None:
-        """Write arrays to ``<name>.safetensors``, whole or not at all.
+        """Write arrays to ``<name>.safetensors``, atomically.
 
-        `of` is the digest of the weights that they come from.
+        `of` is the digest of the weights that they were computed with.
         """
         from safetensors.numpy import save
 
@@ -562,17 +568,17 @@ class RunDirectory:
         return Stamp(name, arrays={k: array_digest(v) for k, v in contiguous.items()}).content
 
     def read_weights(self, name: str, wanted: str) -> Tensors:
-        """The weights that `write_weights` wrote; an empty digest is not checked.
+        """Return the weights that `write_weights` wrote; an empty digest is not checked.
 
         Raises
         ------
         StoreError
-            If the file is not there or broken, or holds other weights.
+            If the file is missing or broken, or has other weights.
         """
         found = self._tensors(name)
         if wanted and found.content() != wanted:
             raise ForeignError(
-                f"{self._tensor_path(name)} holds other weights than the ones that were written",
+                f"{self._tensor_path(name)} has other weights than the ones that were written",
                 "delete the folder of the checkpoint and train again",
             )
         return found
@@ -585,9 +591,9 @@ class RunDirectory:
         metadata: Mapping[str, str] | None = None,
         of: str = "",
     ) -> Iterator[dict[str, NDArray[np.float32]]]:
-        """float32 arrays of ``<name>.safetensors`` to fill, memory-mapped.
+        """Yield memory-mapped float32 arrays of ``<name>.safetensors`` to be filled.
 
-        The file is there once the block ends well, and not at all otherwise. `of` is as in
+        The file appears once the block ends without an error, and not otherwise. `of` is as in
         `write_tensors`.
         """
         target = self._tensor_path(name)
@@ -602,23 +608,23 @@ class RunDirectory:
                 for array in arrays.values():
                     cast("np.memmap[Any, Any]", array).flush()
                 known = {key: array_digest(array) for key, array in arrays.items()}
-                with temporary.open("r+b") as file:  # of the same length: digests are
+                with temporary.open("r+b") as file:  # all digests have the same length
                     file.write(_head(shapes, metadata or {}, self._stamp(name, of, known)))
 
     def read_tensors(self, name: str, of: str | None = None) -> Tensors:
-        """The arrays of ``<name>.safetensors``, memory-mapped.
+        """Return the arrays of ``<name>.safetensors``, memory-mapped.
 
         Parameters
         ----------
         name : str
-            The file's, without its ending.
+            Name of the file, without its suffix.
         of : str, optional
-            Digest of the weights that they must come from; not checked by default.
+            Digest of the weights that the arrays must come from. By default it is not checked.
 
         Raises
         ------
         StoreError
-            If the file is not there or broken, or not what its place says.
+            If the file is missing or broken, or does not belong there.
         """
         path, found = self._tensor_path(name), self._tensors(name)
         reason = self._why_foreign(name, found.stamp, of)
@@ -631,39 +637,39 @@ class RunDirectory:
         try:
             return Tensors(path)
         except FileNotFoundError:
-            raise StoreError(f"{path} is not there") from None
+            raise StoreError(f"{path} does not exist") from None
         except (OSError, ValueError, LookupError, TypeError, RecursionError, struct.error) as error:
             raise BrokenError(f"{path} is broken ({error})") from None
 
     def _why_foreign(self, name: str, stamp: Stamp | None, of: str | None) -> str | None:
-        """Why a file is not what its place says, as the end of a sentence."""
+        """Return why a file does not belong in its place, as the end of a sentence."""
         run, stamped = self._whole._identity, self.is_stamped  # noqa: SLF001 - of the same class
         if stamp is None:
-            return "does not say what it is, as every file of this run does" if stamped else None
+            return "has no stamp, unlike every other file of this run" if stamped else None
         if stamp.name != self._full_name(name):
             return f"was written as {visible(stamp.name, 80)} and belongs there"
         if run and stamp.run != run:
             return "belongs to another run"
         if of is not None and stamp.of != of:
-            return "comes from other weights than the ones that are there"
+            return "comes from other weights than the ones in this run"
         return None
 
     def _stamp(self, name: str, of: str, arrays: dict[str, str]) -> Stamp:
         return Stamp(self._full_name(name), self._whole._identity, of, arrays)  # noqa: SLF001
 
     def _full_name(self, name: str) -> str:
-        """A name as seen from the run that this folder is a part of."""
+        """Return a name relative to the run that this folder is a part of."""
         return (PurePosixPath(self.path.relative_to(self._whole.path)) / name).as_posix()
 
     def forget(self, *names: str) -> None:
-        """Delete the tensors, or the folders of them, of these names, where they are there."""
+        """Delete the tensors of these names, or the folders of these names, if they exist."""
         for name in names:
             self._tensor_path(name).unlink(missing_ok=True)
             shutil.rmtree(self.place(name), ignore_errors=True)
 
     @contextmanager
     def lock(self, what: str) -> Iterator[None]:
-        """Hold the run's lock for one kind of work; a killed process releases it.
+        """Hold the run's lock for one kind of work. A killed process releases it.
 
         Raises
         ------
@@ -680,7 +686,7 @@ class RunDirectory:
                 lock.acquire()
             except Timeout:
                 raise LockedError(
-                    f"another process is working on the {what} of {self.path}: wait for it, or "
+                    f"another process is working on the {what} of {self.path}; wait for it, or "
                     "stop it"
                 ) from None
         try:
@@ -691,7 +697,7 @@ class RunDirectory:
 
     @contextmanager
     def explained(self, path: Path) -> Iterator[None]:
-        """Turn what the system says of a failed write to `path` into a `StoreError`."""
+        """Turn the system's error about writing `path` into a `StoreError`."""
         self._check_writable()
         with _explained(path, self.path):
             yield
@@ -701,7 +707,7 @@ class RunDirectory:
 
     def _check_writable(self) -> None:
         if self.read_only:
-            raise StoreError(f"{self.path} is a recording: it is read and never written")
+            raise StoreError(f"{self.path} is a recording, which cannot be written to")
         self.check_held()
 
     def _write(self, name: str, content: bytes) -> None:
@@ -712,7 +718,7 @@ class RunDirectory:
             write_whole(target, content)
 
     def _sweep(self, what: str) -> None:
-        """Remove what killed processes left half-written: here now, elsewhere after an hour."""
+        """Remove temporary files of killed processes; those of other machines after an hour."""
         for left_over in self.path.rglob(f"{UNFINISHED}*"):
             with suppress(OSError):
                 old = time.time() - left_over.stat().st_mtime > _OLD_SECONDS
@@ -721,7 +727,7 @@ class RunDirectory:
 
 
 def _entries(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, dict[str, Any]]:
-    """What a safetensors file says of arrays of float32, one after another."""
+    """Return the header entries of consecutive float32 arrays."""
     sizes = [4 * math.prod(shape) for shape in shapes.values()]
     ends = np.cumsum(sizes).tolist()
     return {
@@ -733,7 +739,7 @@ def _entries(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, dict[str, Any]]
 def _head(
     shapes: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str], stamp: Stamp
 ) -> bytes:
-    """The bytes before the data of a safetensors file of float32."""
+    """Return the bytes before the data of a safetensors file of float32 arrays."""
     whole = {**metadata, KEY: stamp.text}
     header = json.dumps({"__metadata__": whole, **_entries(shapes)}).encode()
     header += b" " * (-len(header) % 8)
@@ -743,12 +749,12 @@ def _head(
 def _mapped(
     file: Path, shapes: Mapping[str, tuple[int, ...]], head: bytes
 ) -> dict[str, NDArray[np.float32]]:
-    """A safetensors file of that many float32 values, its arrays mapped."""
+    """Create a safetensors file for that many float32 values, and map its arrays."""
     entries = _entries(shapes)
     size = 4 * sum(math.prod(shape) for shape in shapes.values())
     with file.open("wb") as out:
         out.write(head)
-        if hasattr(os, "posix_fallocate"):  # a full disk is told now
+        if hasattr(os, "posix_fallocate"):  # reserves the space, so that a full disk fails now
             os.posix_fallocate(out.fileno(), out.tell(), size)
         else:
             out.truncate(out.tell() + size)
@@ -761,7 +767,7 @@ def _mapped(
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:
-    """What a safetensors file holds, where its data start, and its state; checked by its size."""
+    """Return a safetensors file's entries, start of the data, and state, checked by its size."""
     with path.open("rb") as file:
         state = state_of(os.fstat(file.fileno()))
         size = state[-1]
@@ -784,7 +790,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:
 
 
 def _check_entry(name: str, entry: Any, room: int) -> None:
-    """Refuse an array whose numbers are not all in the file, or whose shape is another."""
+    """Raise for an array whose numbers are not all in the file or do not match its shape."""
     start, end = entry["data_offsets"]
     numbers = [*entry["shape"], start, end]
     if not all(type(number) is int and number >= 0 for number in numbers):
@@ -792,7 +798,7 @@ def _check_entry(name: str, entry: Any, room: int) -> None:
     if end > room:
         raise ValueError("it ends before its data do")
     if entry["dtype"] not in _DTYPES:
-        raise ValueError(f"the numbers of {quoted(name)} are of no known kind")
+        raise ValueError(f"the numbers of {quoted(name)} are of an unknown type")
     if math.prod(entry["shape"]) * np.dtype(_DTYPES[entry["dtype"]]).itemsize != end - start:
         raise ValueError(f"{quoted(name)} has more or fewer numbers than its shape says")
 
@@ -802,7 +808,5 @@ def _explained(path: Path, run: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        mend = _MENDS.get(cast("int", error.errno), error.strerror or str(error))
-        raise StoreError(
-            f"{path} cannot be written, {mend}; what {run} held before is kept"
-        ) from error
+        fix = _FIXES.get(cast("int", error.errno), error.strerror or str(error))
+        raise StoreError(f"{path} cannot be written, {fix}; {run} is as it was before") from error

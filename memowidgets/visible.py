@@ -1,4 +1,4 @@
-"""Text of others as one line in which nothing is hidden; pure, no other room."""
+"""Untrusted text as one line in which nothing is hidden. This room imports no other."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\
 
 
 def visible(text: str, most: int | None = None) -> str:
-    r"""A text as one line; what can't be seen, or turns letters round, shows as its number.
+    r"""Return a text as one line, with invisible or direction-changing characters as numbers.
 
     Parameters
     ----------
     text : str
-        From anywhere: a terminal that prints the result runs no escape sequence of it.
+        Text from any source. A terminal that prints the result runs no escape sequence of it.
     most : int, optional
-        Characters at most; a longer one ends in ``…``.
+        Maximum number of characters. A longer text ends in ``…``.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def visible(text: str, most: int | None = None) -> str:
     >>> visible("long", most=3)
     'lo…'
     """
-    line = text if most is None else text[: 4 * most]  # spaces may go
+    line = text if most is None else text[: 4 * most]  # because spaces may be merged
     line = _SPACE.sub(" ", line)
     if most is not None and len(line) > most:
         line = f"{line[: most - 1]}…"
@@ -42,14 +42,14 @@ def _shown(character: str) -> str:
 
 
 def quoted(text: object, most: int = 40) -> str:
-    r"""A name of others as an error quotes it: in quotation marks, visible, and cut.
+    r"""Return an untrusted name for an error message: in quotation marks, visible, and cut.
 
     Parameters
     ----------
     text : object
-        A file name, an id, a class: whatever came from a file or from the user.
+        File name, id, class name, or whatever came from a file or the user.
     most : int
-        Characters at most, between the marks.
+        Maximum number of characters between the quotation marks.
 
     Examples
     --------
@@ -60,16 +60,16 @@ def quoted(text: object, most: int = 40) -> str:
 
 
 def listed(texts: Iterable[object], most: int = 20, each: int = 40) -> str:
-    r"""Names of others as an error lists them, separated by commas: visible, cut, and not too many.
+    r"""Return untrusted names for an error message: separated by commas, visible, and cut.
 
     Parameters
     ----------
     texts : iterable of object
         The names.
     most : int
-        Names at most; the number of the others follows.
+        Maximum number of names. The number of the others follows.
     each : int
-        Characters of a name at most.
+        Maximum number of characters of a name.
 
     Examples
     --------

@@ -46,7 +46,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_scrap(run, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreError, match=r"the disk is full: free some space.*is kept"):
+    with pytest.raises(StoreError, match=r"the disk is full; free some space.*is kept"):
         run.write_json("note.json", "new")
     monkeypatch.undo()
     assert run.read_json("note.json") == "old"
@@ -64,7 +64,7 @@ def test_a_read_only_folder_is_explained(run, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr("memowidgets.files.os.open", refused)
-    with pytest.raises(StoreError, match="permission is denied: make the folder writable"):
+    with pytest.raises(StoreError, match="permission is denied; make the folder writable"):
         run.write_tensors("x", {"x": np.ones(1)})
 
 
@@ -186,6 +186,6 @@ def test_a_name_that_leads_out_of_the_run_is_refused(run, name):
         lambda: run.forget(name),
     ]
     for call in calls:
-        with pytest.raises(StoreError, match="is no name inside of"):
+        with pytest.raises(StoreError, match="is not a name inside of"):
             call()
     assert not run.has(name)

@@ -1,4 +1,4 @@
-"""Altair figures: a data frame in, a chart out."""
+"""Altair figures: functions that turn a data frame into a chart."""
 
 from memowidgets.charts.areas import auc_by_eta, auc_by_layer, auc_by_setting
 from memowidgets.charts.course import over_training

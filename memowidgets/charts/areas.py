@@ -1,4 +1,4 @@
-"""Figures of AUC: by setting, by layer and by the η that says what counts as memorised."""
+"""Figures of the AUC by setting, by layer, and by η (the threshold on log-LiRA)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _WHAT = "the table of AUCs"
 
 
 def auc_by_setting(table: pd.DataFrame, theme: str = "light") -> alt.LayerChart:
-    """AUC of each score in several settings, with its interval.
+    """Draw the AUC of each score in several settings, with its interval.
 
     Parameters
     ----------
     table : DataFrame
-        As `Audit.compare` returns it for each audit, with ``setting``, what a reader calls it:
+        Tables of `Audit.compare`, one for each audit, with a column ``setting`` that names it:
         ``pd.concat([a.compare().assign(setting="MMLU"), b.compare().assign(setting="ARC")])``.
     theme : {"light", "dark"}
-        Colours.
+        Colours of the chart.
 
     Returns
     -------
@@ -77,21 +77,21 @@ def auc_by_setting(table: pd.DataFrame, theme: str = "light") -> alt.LayerChart:
 
 
 def auc_by_layer(table: pd.DataFrame, theme: str = "light") -> alt.LayerChart:
-    """AUC of the scores that look at a layer, layer by layer.
+    """Draw the AUC by layer, for the scores that depend on a layer.
 
     Parameters
     ----------
     table : DataFrame
-        As `Audit.compare` with ``layers="all"``: ``metric``, ``layer``, ``auc``, ``auc_low``,
-        ``auc_high``; rows without a layer are left out. Layers in the table's order.
+        Table of `Audit.compare` with ``layers="all"``: ``metric``, ``layer``, ``auc``,
+        ``auc_low``, ``auc_high``. Rows without a layer are left out. Layers keep their order.
     theme : {"light", "dark"}
-        Colours.
+        Colours of the chart.
 
     Returns
     -------
     altair.LayerChart
-        With 95 % bands (paper, Figure 4, left and center). Choosing the best layer of it is
-        choosing on the labels.
+        Lines with 95 % bands (paper, Figure 4, left and center). A layer that is chosen as the best
+        of this figure is chosen on the labels, so its AUC is optimistic.
 
     Raises
     ------
@@ -135,25 +135,25 @@ def auc_by_eta(
     eta: float = 4.0,
     theme: str = "light",
 ) -> alt.VConcatChart:
-    """AUC of each score, and the share of memorised samples, by η.
+    """Draw the AUC of each score, and the share of memorised samples, by η.
 
     Parameters
     ----------
     table : DataFrame
-        As `Audit.compare` returns it for each η: ``metric``, ``eta``, ``auc``, ``auc_low``,
+        Tables of `Audit.compare`, one for each η: ``metric``, ``eta``, ``auc``, ``auc_low``,
         ``auc_high``, ``n``, ``n_memorized``.
     canaries : DataFrame, optional
-        ``metric``, ``auc``: with the canaries as the truth; dashed lines.
+        Columns ``metric`` and ``auc``, with the canaries as the truth. They become dashed lines.
     eta : float
-        The one to mark: the paper's is 4.
+        Value of η to mark. The paper uses 4.
     theme : {"light", "dark"}
-        Colours.
+        Colours of the chart.
 
     Returns
     -------
     altair.VConcatChart
-        AUC with 95 % bands, and the share of the samples that is memorised, on a logarithmic axis
-        (paper, Figure 4, right, and Figure 5, right).
+        AUC with 95 % bands, above the share of memorised samples on a logarithmic axis (paper,
+        Figure 4, right, and Figure 5, right).
 
     Raises
     ------
@@ -193,13 +193,17 @@ def _refuse_many(table: pd.DataFrame, by: list[str]) -> None:
     twice = table.duplicated(by)
     if twice.any():
         first = listed(table.loc[twice, by].iloc[0])
-        raise ValueError(f"{_WHAT} holds {first} twice: give one row for each {' and '.join(by)}")
+        raise ValueError(
+            f"{_WHAT} has {first} twice; it must have one row for each {' and '.join(by)}"
+        )
     if len(table) > MOST_ROWS // 2:
-        raise ValueError(f"{_WHAT} has {len(table)} rows, more than a figure can show: choose some")
+        raise ValueError(
+            f"{_WHAT} has {len(table)} rows, too many for a figure; select some of them"
+        )
 
 
 def _chance(axis: str, colors: Theme) -> alt.Chart:
-    """The AUC of a score that knows nothing."""
+    """Return the line of a score that is independent of the truth (AUC = ½)."""
     import altair as alt
 
     half = alt.Chart(pd.DataFrame({"auc": [0.5]}))
@@ -217,7 +221,7 @@ def _chosen(eta: float, colors: Theme) -> alt.Chart:
 
 
 def _bands(rows: pd.DataFrame, across: Any, names: list[str], colors: Theme) -> list[alt.Chart]:
-    """Lines with their 95 % bands, told apart by colour and shape."""
+    """Return lines with their 95 % bands, which differ by colour and shape."""
     import altair as alt
 
     look = styled(colors, "score", names, marks=("color", "shape"))
@@ -233,7 +237,7 @@ def _bands(rows: pd.DataFrame, across: Any, names: list[str], colors: Theme) -> 
 
 
 def _canary_lines(canaries: pd.DataFrame, rows: pd.DataFrame, colors: Theme) -> list[alt.Chart]:
-    """What the scores reach where planted samples are to be found."""
+    """Return dashed lines at the AUCs with planted samples as the truth."""
     import altair as alt
 
     checked(canaries, "the table of canaries", ["metric"], ["auc"])
@@ -249,13 +253,13 @@ def _canary_lines(canaries: pd.DataFrame, rows: pd.DataFrame, colors: Theme) -> 
 
 
 def _shares(table: pd.DataFrame, across: Any, colors: Theme) -> list[alt.Chart]:
-    """The share of memorised samples; the same for every score but for those that lack some."""
+    """Return the share of memorised samples, from the first score at each η."""
     import altair as alt
 
     first = table.drop_duplicates("eta").sort_values("eta")
     shares = pd.DataFrame({"eta": first["eta"], "share": first["n_memorized"] / first["n"]})
     if (shares["share"] <= 0).any():
-        raise ValueError(f"{_WHAT} holds rows without a memorised sample: leave them out")
+        raise ValueError(f"{_WHAT} has rows without a memorised sample; leave them out")
     shares = shares.assign(line=0, magnitude=np.log10(shares["share"]))
     decades = 10.0 ** np.arange(np.floor(shares["magnitude"].min()), 1)
     shares, _ = thinned(shares, "eta", ["magnitude"], ["line"], MOST_ROWS // 8)

@@ -1,4 +1,4 @@
-"""The figure of what can be predicted when, and when memorisation comes about."""
+"""Figure of the scores and of memorisation over the course of training."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ def over_training(
     positives: str = "memorised at the end",
     theme: str = "light",
 ) -> alt.ConcatChart:
-    """When memorisation can be predicted, and when it comes about.
+    """Draw AUCs, the loss, and the scores of memorised and other samples over training.
 
     Parameters
     ----------
     checkpoints : DataFrame
-        As `Audit.checkpoints`: ``epoch``, ``median_loss``, ``prediction``.
+        Table of `Audit.checkpoints`: ``epoch``, ``median_loss``, ``prediction``.
     auc : DataFrame, optional
-        As `Audit.compare` with ``checkpoints="all"``: ``metric``, ``epoch``, ``auc``,
-        ``auc_low``, ``auc_high``, one layer for each score.
+        Table of `Audit.compare` with ``checkpoints="all"``: ``metric``, ``epoch``, ``auc``,
+        ``auc_low``, ``auc_high``, with one layer for each score.
     groups : DataFrame, optional
-        ``quantity`` ("psmi", "log_lira"), ``epoch``, ``memorized`` (bool), ``low``, ``median``,
-        ``high``: quartiles of either group.
+        Columns ``quantity`` ("psmi", "log_lira"), ``epoch``, ``memorized`` (bool), ``low``,
+        ``median`` and ``high``: the quartiles of both groups.
     positives : str
-        What the memorised ones are called.
+        Name of the memorised samples in the legend.
     theme : {"light", "dark"}
-        Colours.
+        Colours of the chart.
 
     Returns
     -------
     altair.ConcatChart
-        Panels: AUC of each score with its interval, the median training loss, and for each
-        quantity the medians with bands from the first to the third quartile (paper, Figure 3).
+        Panels with the AUC of each score and its interval, the median training loss, and, for each
+        quantity, the medians with bands from the first to the third quartile (paper, Figure 3).
 
     Raises
     ------
@@ -96,7 +96,7 @@ def _panel(
 
 
 def _epochs(checkpoints: pd.DataFrame) -> alt.X:
-    """The same axis in every panel."""
+    """Return the axis that all panels share."""
     import altair as alt
 
     last = float(checkpoints["epoch"].max())

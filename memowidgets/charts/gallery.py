@@ -1,4 +1,4 @@
-"""Several figures together: shown in a notebook, saved to a folder."""
+"""Collection of several figures, which a notebook shows and `save` writes to a folder."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ FORMATS = ("png", "svg", "pdf")
 
 
 class Figures(Mapping[str, Any]):
-    """Charts by name, and what is known of those that could not be drawn; read-only.
+    """Read-only mapping of names to charts, with the reasons why others were not drawn.
 
     Parameters
     ----------
     charts : mapping of str to Altair chart
-        By name, in the order in which they are shown.
+        Charts by name, in the order in which they are shown.
     tables : mapping of str to DataFrame
-        What is a table and no chart.
+        Figures of the paper that are tables, by name.
     data : mapping of str to DataFrame
-        The numbers behind the charts.
+        Numbers behind the charts, by name.
     missing : mapping of str to str
-        Names of figures that were not drawn, and why.
+        Reason why a figure was not drawn, by name.
     notes : mapping of str to sequence of str
-        What a reader of a figure must know.
+        Notes that a reader of the figure needs, by name.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class Figures(Mapping[str, Any]):
         if name in self.missing:
             raise KeyError(f"{name} was not drawn: {self.missing[name]}")
         if name in self.tables:
-            raise KeyError(f"{name} is a table: it is in .tables")
+            raise KeyError(f"{name} is a table; use .tables[{name!r}]")
         raise KeyError(f"unknown figure {name!r}; there are {', '.join(self._charts) or 'none'}")
 
     def __iter__(self) -> Iterator[str]:
@@ -82,30 +82,30 @@ class Figures(Mapping[str, Any]):
         overwrite: bool = False,
         scale: float = 3.0,
     ) -> list[Path]:
-        """Write every figure in every format, and every table as CSV; asks no network.
+        """Write every figure in every format, and every table as CSV, without a network request.
 
         Parameters
         ----------
         folder : path-like
-            Made if it is not there.
+            Folder to write to. It is created if it does not exist.
         formats : {"png", "svg", "pdf"}, or several
-            Of the charts.
+            Formats of the charts.
         overwrite : bool
-            Whether files that are there may be replaced.
+            Whether to replace existing files.
         scale : float
-            Pixels of a PNG for each CSS pixel; 3 is about 290 dots an inch on a page.
+            Pixels of a PNG per CSS pixel. 3 gives about 290 dots per inch on a page.
 
         Returns
         -------
         list of Path
-            The files.
+            Files that were written.
 
         Raises
         ------
         ValueError
             If a format is unknown, or `scale` is not above 0.
         FileExistsError
-            If a file is there and `overwrite` is off; nothing is written then.
+            If a file exists and `overwrite` is false. Then nothing is written.
         """
         formats = [formats] if isinstance(formats, str) else list(formats)
         unknown = [name for name in formats if name not in FORMATS]
@@ -120,8 +120,9 @@ class Figures(Mapping[str, Any]):
         there = [] if overwrite else [file for file in files if file.exists()]
         if there:
             raise FileExistsError(
-                f"{there[0]}{f' and {len(there) - 1} more' if len(there) > 1 else ''} are there "
-                "already: choose another folder, or overwrite=True"
+                f"cannot overwrite {there[0]}"
+                f"{f' and {len(there) - 1} more' if len(there) > 1 else ''}; choose another "
+                "folder, or pass overwrite=True"
             )
         place.mkdir(parents=True, exist_ok=True)
         for file in files:
@@ -142,7 +143,7 @@ class Figures(Mapping[str, Any]):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """All of them as pictures in the page itself."""
+        """Return all figures as pictures embedded in the page."""
         parts = [_table(name, table) for name, table in self.tables.items()]
         parts += [self._picture(name) for name in self]
         if self.missing:
@@ -154,7 +155,7 @@ class Figures(Mapping[str, Any]):
         return f"<div>{''.join(parts)}</div>"
 
     def _by_reason(self) -> list[tuple[str, str]]:
-        """The figures that were not drawn, those for the same reason together."""
+        """Return the figures that were not drawn, grouped by reason."""
         together: dict[str, list[str]] = {}
         for name, reason in self.missing.items():
             together.setdefault(reason, []).append(name)
@@ -173,7 +174,7 @@ class Figures(Mapping[str, Any]):
 
 
 def rendered(chart: Any, kind: str, scale: float) -> bytes:
-    """A chart as a file's content, drawn in this process."""
+    """Return the content of a chart's file, drawn in this process."""
     if kind == "svg":
         text = io.StringIO()
         chart.save(text, format="svg")

@@ -25,24 +25,25 @@ def histograms_of_log_lira(
     clip: tuple[float, float] = (-10.0, 20.0),
     theme: str = "light",
 ) -> alt.ConcatChart:
-    """How many samples have which log-LiRA, checkpoint by checkpoint.
+    """Draw histograms of log-LiRA, one panel per checkpoint.
 
     Parameters
     ----------
     values : DataFrame
-        ``checkpoint`` (as a reader says it) and ``log_lira``, a row a sample and checkpoint.
+        Columns ``checkpoint`` (its name in the figure) and ``log_lira``, one row per sample and
+        checkpoint.
     eta : float
-        A sample is memorised from here on.
+        Threshold from which on a sample is memorised.
     clip : (float, float)
-        For drawing only: what lies beyond is counted in the outermost bins.
+        Range of the axis. Values outside it are counted in the outermost bins.
     theme : {"light", "dark"}
-        Colours.
+        Colours of the chart.
 
     Returns
     -------
     altair.ConcatChart
-        A panel a checkpoint, with the share at η or above in its title (paper, Appendix E). Bins
-        are half a nat wide and η is an edge of one, so that the colours count exactly.
+        One panel per checkpoint. Its title has the share of samples at η or above (paper, Appendix
+        E). Bins are half a nat wide, and η is the edge of a bin, so the colours count exactly.
 
     Raises
     ------
@@ -68,7 +69,9 @@ def histograms_of_log_lira(
     }
     n_rows = sum(len(bins) for bins in counted.values())
     if n_rows > MOST_ROWS:
-        raise ValueError(f"{len(counted)} checkpoints are too many for one figure: choose some")
+        raise ValueError(
+            f"{len(counted)} checkpoints are too many for one figure; select some of them"
+        )
     edges = np.concatenate(
         [bins[["left", "right"]].to_numpy().ravel() for bins in counted.values()]
     )
@@ -88,7 +91,7 @@ def histograms_of_log_lira(
 
 
 def _binned(values: Any, eta: float, clip: tuple[float, float]) -> pd.DataFrame:
-    """Samples in bins of half a nat, counted from η: its sign tells who is memorised."""
+    """Count samples in bins of half a nat; bins from 0 on are at η or above."""
     lowest = int(np.floor((clip[0] - eta) / _STEP))
     highest = int(np.ceil((clip[1] - eta) / _STEP)) - 1
     places, samples = np.unique(

@@ -1,4 +1,4 @@
-"""Figures of how the target learns: drop of the median loss, loss and accuracy by epoch."""
+"""Figures of the target's training: median loss, loss and accuracy by epoch."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ _WIDTH, _HEIGHT = 270, 170
 
 
 def training_curves(checkpoints: pd.DataFrame, theme: str = "light") -> alt.LayerChart:
-    """How the target learns: the drop of the median loss, and accuracy, by epoch.
+    """Draw the drop of the median loss, and accuracy, by epoch.
 
     Parameters
     ----------
     checkpoints : DataFrame
-        As `Audit.checkpoints` returns it: ``epoch``, ``drop``, ``train_accuracy``,
-        ``test_accuracy`` (may be NaN), ``prediction``.
+        Table of `Audit.checkpoints`: ``epoch``, ``drop``, ``train_accuracy``, ``test_accuracy``
+        (may be NaN), ``prediction``.
     theme : {"light", "dark"}
-        Colours.
+        Colours of the chart.
 
     Returns
     -------
     altair.LayerChart
-        A vertical rule marks the checkpoint that the ρ rule chose (paper, Figure 3). In a
-        notebook it shows itself as a picture, without a network.
+        Curves with a vertical rule at the checkpoint that the ρ rule chose, the first at which the
+        median loss has dropped by ρ (paper, Figure 3). A notebook shows the chart as a picture,
+        without a network request.
 
     Raises
     ------
@@ -92,21 +93,21 @@ def training_curves(checkpoints: pd.DataFrame, theme: str = "light") -> alt.Laye
 
 
 def loss_and_accuracy(checkpoints: pd.DataFrame, theme: str = "light") -> alt.HConcatChart:
-    """Loss and accuracy of members and held-out samples, with the best epoch of each.
+    """Draw loss and accuracy of members and held-out samples, and mark the best epoch.
 
     Parameters
     ----------
     checkpoints : DataFrame
-        As `Audit.checkpoints` returns it: ``epoch``, ``train_loss``, ``train_accuracy``,
-        ``test_loss`` and ``test_accuracy`` (NaN where nothing was held out), ``prediction``.
+        Table of `Audit.checkpoints`: ``epoch``, ``train_loss``, ``train_accuracy``, ``test_loss``
+        and ``test_accuracy`` (NaN if nothing was held out), ``prediction``.
     theme : {"light", "dark"}
-        Colours.
+        Colours of the chart.
 
     Returns
     -------
     altair.HConcatChart
-        A ring marks the epoch of the best held-out value, the first of equals; a vertical rule
-        the checkpoint that the ρ rule chose (paper, Appendix E, the first two rows).
+        A ring marks the epoch of the best held-out value (the first of equal ones). A vertical rule
+        marks the checkpoint that the ρ rule chose (paper, Appendix E, the first two rows).
 
     Raises
     ------
@@ -140,7 +141,7 @@ def loss_and_accuracy(checkpoints: pd.DataFrame, theme: str = "light") -> alt.HC
 
 
 def _both_sides(checkpoints: pd.DataFrame, kind: str, colors: Theme) -> alt.LayerChart:
-    """One panel: members and held-out samples."""
+    """Return one panel with members and held-out samples."""
     import altair as alt
 
     renamed = checkpoints.rename(columns={f"{side}_{kind}": name for side, name in _SIDES.items()})
@@ -186,14 +187,14 @@ def _both_sides(checkpoints: pd.DataFrame, kind: str, colors: Theme) -> alt.Laye
 
 
 def _best(checkpoints: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """The row of the best held-out value, the first of equals; none where nothing is held out."""
+    """Return the row of the first best held-out value, or no row if nothing is held out."""
     held_out = checkpoints[["epoch", f"test_{kind}"]].set_axis(["epoch", kind], axis=1).dropna()
     best = held_out[kind].min() if kind == "loss" else held_out[kind].max()
     return pd.DataFrame(held_out[held_out[kind] == best].head(1))
 
 
 def _titled(best: pd.DataFrame, kind: str, colors: Theme) -> alt.Title:
-    """What a panel shows, and the best of it."""
+    """Return a panel's title with the best held-out value."""
     import altair as alt
 
     name = kind.capitalize()
@@ -206,7 +207,7 @@ def _titled(best: pd.DataFrame, kind: str, colors: Theme) -> alt.Title:
 
 
 def marked_prediction(checkpoints: pd.DataFrame, colors: Theme, y: int) -> list[alt.Chart]:
-    """A vertical rule at the checkpoint that the ρ rule chose, and what it is."""
+    """Return a labelled vertical rule at the checkpoint that the ρ rule chose."""
     import altair as alt
 
     chosen = checkpoints.loc[checkpoints["prediction"].astype(bool), ["epoch"]]

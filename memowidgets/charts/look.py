@@ -1,4 +1,4 @@
-"""The look that all figures share: colours, light and dark, and pictures without a network."""
+"""Look of all figures: colours, light and dark themes, and pictures without a network."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ _FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours of one theme; the same as in the widgets, each thing in the same one everywhere.
+    """Colours of one theme. They are those of the widgets, and fixed for each kind of thing.
 
     Attributes
     ----------
     background, text, muted, line : str
-        Of the page, its words, its lesser words, its grid.
+        Colours of the page, its text, its secondary text, and its grid.
     memorized, other : str
-        Samples that are memorised, and the others.
+        Colours of memorised samples and of the others.
     accent : str
-        What stands alone in a figure.
+        Colour of a single highlighted thing.
     train, test : str
-        Members, and held-out samples.
+        Colours of members and of held-out samples.
     scores : tuple of str
-        PSMI, loss, logit gap, Mahalanobis, baseline; then one for anything else.
+        Colours of PSMI, loss, logit gap, Mahalanobis and baseline, followed by spare ones.
     cells : (str, str)
-        Few samples, and many.
+        Colours of cells with few and with many samples.
     """
 
     background: str
@@ -67,7 +67,7 @@ class Theme:
     cells: tuple[str, str]
 
     def styles(self, names: Iterable[str]) -> dict[str, tuple[str, list[int], str]]:
-        """Colour, dashes and shape of each name; a known score always has its own."""
+        """Return colour, dashes and shape of each name; a known score always has the same."""
         names = list(dict.fromkeys(names))
         places = {name: _SCORES.index(name) for name in names if name in _SCORES}
         order = (5, 0, 1, 2, 3, 4) if places else range(len(self.scores))
@@ -107,12 +107,12 @@ _THEMES = {"light": LIGHT, "dark": DARK}
 
 
 def theme_named(name: str) -> Theme:
-    """The theme of that name.
+    """Return the theme of that name.
 
     Raises
     ------
     ValueError
-        If there is none; the message lists the valid ones.
+        If the name is unknown; the message lists the valid ones.
     """
     if name not in _THEMES:
         raise ValueError(f"unknown theme {name!r}; valid: {', '.join(_THEMES)}")
@@ -120,7 +120,7 @@ def theme_named(name: str) -> Theme:
 
 
 def spoken(name: str) -> str:
-    """A column's or a score's name as a reader says it."""
+    """Return the display name of a column or a score."""
     return _SPOKEN.get(name, name.replace("_", " "))
 
 
@@ -132,9 +132,9 @@ def styled(
     marks: Sequence[str] = ("color", "strokeDash"),
     **legend: Any,
 ) -> dict[str, Any]:
-    """Encodings that tell the names in a field apart by colour and by a second sign.
+    """Return encodings that distinguish names by colour and by dashes or shape.
 
-    `labels` are what the field holds in place of the names.
+    `labels` are the texts that the field has in place of the names.
     """
     import altair as alt
 
@@ -157,7 +157,7 @@ def styled(
 
 
 def finished(chart: Chart, theme: Theme, description: str) -> Chart:
-    """A chart in a theme that shows itself as a picture, and says in words what it shows."""
+    """Return the chart in a theme, with a description, shown as a picture in notebooks."""
     top = cast("Any", chart).properties(
         background=theme.background, description=description, padding=8
     )
@@ -206,7 +206,7 @@ def _configuration(theme: Theme) -> dict[str, Any]:
 
 
 class _Picture:
-    """Shows itself as an SVG picture: Altair's own way asks a CDN for its scripts."""
+    """Display as an SVG picture, because Altair's own display fetches scripts from a CDN."""
 
     def _repr_mimebundle_(self, *_args: Any, **_kwargs: Any) -> dict[str, str]:
         picture = io.StringIO()

@@ -1,4 +1,4 @@
-"""Figures of TPR against FPR: all scores in one, or a panel for each checkpoint or η."""
+"""Figures of TPR against FPR: all scores in one, or one panel per checkpoint or η."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["roc_curves", "roc_panels", "roc_table"]
 
 _NUMBERS = ("fpr", "tpr", "auc", "auc_low", "auc_high")
 _WHAT = "the table of curves"
-_VISIBLE = 0.005  # of an axis: more than a pixel on paper
+_VISIBLE = 0.005  # share of an axis; more than a pixel on paper
 
 
 def roc_table(evaluations: Mapping[str, Evaluation], **more: Any) -> pd.DataFrame:
-    """The curves of several scores as the table that the figures ask for.
+    """Return the curves of several scores as a table for `roc_curves` and `roc_panels`.
 
     Parameters
     ----------
     evaluations : mapping of str to Evaluation
-        By score, or by whatever else the curves differ in.
+        Evaluations by score, or by whatever else distinguishes the curves.
     **more
-        Further columns with one value, such as ``panel="epoch 2"``.
+        Additional columns with one value each, such as ``panel="epoch 2"``.
 
     Returns
     -------
@@ -66,25 +66,25 @@ def roc_curves(
     marked: str | None = "psmi",
     theme: str = "light",
 ) -> alt.LayerChart:
-    """TPR against FPR of several scores, each AUC with its interval in the legend.
+    """Draw TPR against FPR of several scores, with each AUC and its interval in the legend.
 
     Parameters
     ----------
     curves : DataFrame
-        As `roc_table` makes it: ``score``, ``fpr``, ``tpr``, ``tau``, ``auc``, ``auc_low``,
+        Table of `roc_table`: ``score``, ``fpr``, ``tpr``, ``tau``, ``auc``, ``auc_low``,
         ``auc_high``.
     tau : float or None
-        The threshold to mark; 0 for PSMI is what the paper recommends (Table 1).
+        Threshold to mark. The paper recommends 0 for PSMI (Table 1).
     marked : str or None
-        The score whose threshold it is; None: every curve's.
+        Score whose curve is marked. None marks every curve.
     theme : {"light", "dark"}
-        Colours.
+        Colours of the chart.
 
     Returns
     -------
     altair.LayerChart
-        Curves of more than 2000 corners together are drawn through those that stand out most;
-        a line under the figure says so if that can be seen (paper, Figure 2).
+        If the curves have more than 2000 corners together, only those that stand out most are
+        drawn. A line under the figure says so if the difference is visible (paper, Figure 2).
 
     Raises
     ------
@@ -129,23 +129,24 @@ def roc_panels(
     columns: int = 4,
     theme: str = "light",
 ) -> alt.ConcatChart:
-    """TPR against FPR, a panel for each checkpoint, η or setting, with its AUCs.
+    """Draw TPR against FPR in one panel per checkpoint, η or setting, with the AUCs.
 
     Parameters
     ----------
     curves : DataFrame
-        As for `roc_curves`, with ``panel``, its title.
+        As for `roc_curves`, with a column ``panel`` for the panel's title.
     tau, marked
         As for `roc_curves`.
     columns : int
-        Panels in a row.
+        Number of panels in a row.
     theme : {"light", "dark"}
-        Colours.
+        Colours of the chart.
 
     Returns
     -------
     altair.ConcatChart
-        See `roc_curves`; AUCs stand in the panels, without their intervals (paper, Appendix E).
+        Panels as in `roc_curves`, each with its AUCs but without their intervals (paper, Appendix
+        E).
 
     Raises
     ------
@@ -178,14 +179,14 @@ def roc_panels(
 
 
 def _thin(curves: pd.DataFrame, by: list[str]) -> tuple[pd.DataFrame, float]:
-    """The rows to draw: some are kept for the AUCs and the marks."""
+    """Return the rows to draw and their error, leaving room for the AUCs and marks."""
     checked(curves, _WHAT, ["score", "tau"], _NUMBERS)
     n_lines = curves.groupby(by).ngroups
     return thinned(curves, "fpr", ["tpr"], by, max(MOST_ROWS - 3 * n_lines - 20, 1))
 
 
 def _note(off: float, colors: Theme) -> Any:
-    """What is said of curves whose thinning can be seen."""
+    """Return a note about curves that are visibly simplified."""
     import altair as alt
 
     if off <= _VISIBLE:
@@ -215,7 +216,7 @@ def _chance(colors: Theme) -> alt.Chart:
 
 
 def _at(curves: pd.DataFrame, tau: float, marked: str | None, by: list[str]) -> pd.DataFrame:
-    """Where a threshold lies on the curves: at the last point whose own is not above it."""
+    """Return the last point of each curve whose own threshold is at most `tau`."""
     if np.isnan(tau):
         raise ValueError("tau is NaN; it must be a number, or None for no mark")
     wanted = curves if marked is None else curves[curves["score"] == marked]
@@ -223,7 +224,7 @@ def _at(curves: pd.DataFrame, tau: float, marked: str | None, by: list[str]) -> 
 
 
 def _marked(points: pd.DataFrame, tau: float, colors: Theme) -> alt.Chart:
-    """Crosses, with the rates there in a legend of their own."""
+    """Return crosses, and a legend with the rates at them."""
     import altair as alt
 
     points = points.assign(
@@ -266,7 +267,7 @@ def _roc_panel(
 
 
 def _areas(rows: pd.DataFrame, color: Any, colors: Theme) -> list[alt.Chart]:
-    """The AUCs in the corner that good curves leave free, readable where others cross it."""
+    """Return the AUCs in the lower right corner, which good curves leave free."""
     import altair as alt
 
     areas = rows.groupby("label", sort=False)["auc"].first().reset_index()

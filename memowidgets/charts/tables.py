@@ -1,4 +1,4 @@
-"""What figures ask of the tables they are given, and how they keep to few rows."""
+"""Checks of the tables behind figures, and simplification of long curves."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from memowidgets.visible import listed
 __all__ = ["MOST_ROWS", "checked", "thinned"]
 
 MOST_ROWS = 2000
-_STRAIGHT = 1e-9  # of an axis: corners that stand out less are rounding
+_STRAIGHT = 1e-9  # share of an axis; smaller deviations are rounding errors
 Floats = NDArray[np.float64]
 
 
 def checked(
     table: pd.DataFrame, what: str, columns: Iterable[str], numbers: Iterable[str] = ()
 ) -> pd.DataFrame:
-    """The table, if a figure can be drawn from it.
+    """Return the table, or raise if no figure can be drawn from it.
 
     Parameters
     ----------
     table : DataFrame
-        What the caller gave.
+        Table that the caller passed.
     what : str
-        Its name in messages, such as "the table of checkpoints".
+        Name of the table in messages, such as "the table of checkpoints".
     columns : iterable of str
-        What must be there.
+        Required columns.
     numbers : iterable of str
-        Those that must be there and hold finite numbers.
+        Required columns of finite numbers.
 
     Raises
     ------
     TypeError
-        If it is no DataFrame.
+        If it is not a DataFrame.
     ValueError
-        If a column is missing, there is no row, or a number is NaN or infinite; the message says
-        which.
+        If a column is missing, there is no row, or a number is NaN or infinite. The message names
+        it.
     """
     if not isinstance(table, pd.DataFrame):
         raise TypeError(f"{what} must be a pandas DataFrame, not {type(table).__name__}")
@@ -51,7 +51,7 @@ def checked(
         said = "the columns " if len(missing) > 1 else ""
         raise ValueError(f"{what} lacks {said}{', '.join(missing)}; it has {there}")
     if table.empty:
-        raise ValueError(f"{what} has no rows: there is nothing to draw")
+        raise ValueError(f"{what} has no rows, so there is nothing to draw")
     for name in numbers:
         _refuse_wrong_numbers(table, what, name)
     return table
@@ -61,13 +61,11 @@ def _refuse_wrong_numbers(table: pd.DataFrame, what: str, name: str) -> None:
     try:
         values = table[name].to_numpy(dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"{what} holds {table[name].dtype} in {name}; it must be numbers"
-        ) from None
+        raise ValueError(f"{what} has {table[name].dtype} in {name}; it must be numbers") from None
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
         raise ValueError(
-            f"{what} holds {values[wrong[0]]} in {name}, row {wrong[0]}"
+            f"{what} has {values[wrong[0]]} in {name}, row {wrong[0]}"
             f"{f' and {len(wrong) - 1} more' if len(wrong) > 1 else ''}: leave such rows out"
         )
 
@@ -79,32 +77,32 @@ def thinned(
     by: Sequence[str],
     most: int = MOST_ROWS,
 ) -> tuple[pd.DataFrame, float]:
-    """The rows that lines need to look as they would with all of them.
+    """Return the rows that suffice to draw lines that look the same.
 
     Parameters
     ----------
     table : DataFrame
-        Lines in the order in which they are drawn.
+        Points of the lines, in the order in which they are drawn.
     x, ys : str, sequence of str
-        Their columns; a row is kept for all of them or for none.
+        Columns of the coordinates. A row is kept for all of `ys` or for none.
     by : sequence of str
-        What tells one line from another.
+        Columns that distinguish the lines.
     most : int
-        Rows to keep, over all lines.
+        Number of rows to keep, over all lines.
 
     Returns
     -------
     DataFrame
-        The table itself, if it has no more than `most` rows. Else some of its rows, in its order:
-        both ends of every line, then the corners that stand out most.
+        The table itself if it has at most `most` rows. Otherwise both ends of every line and the
+        corners that stand out most, in the order of the table.
     float
-        How far a point that was left out lies off its line, as a share of the axes; 0 where
-        nothing but straight stretches were shortened.
+        Largest distance of a removed point from its line, as a share of the axes. It is 0 if only
+        points on straight stretches were removed.
 
     Raises
     ------
     ValueError
-        If there are more lines than `most` rows can hold the ends of.
+        If there are so many lines that `most` rows cannot hold their ends.
     """
     if len(table) <= most:
         return table, 0.0
@@ -123,7 +121,7 @@ def _to_unit(points: Floats) -> Floats:
 def _corners(
     lines: list[NDArray[np.int64]], planes: list[Floats], most: int
 ) -> tuple[NDArray[np.int64], float]:
-    """Ramer's and Douglas and Peucker's corners, the farthest of all lines first."""
+    """Return corners by Ramer, Douglas and Peucker, the farthest of all lines first."""
     kept = {int(end) for line in lines for end in line[[0, -1]]}
     if len(kept) > most:
         raise ValueError(f"{len(lines)} lines are too many for one figure of {most} rows")
@@ -148,7 +146,7 @@ def _corners(
 
 
 def _distances(points: Floats) -> Floats:
-    """Of each point from the segment between the first and the last."""
+    """Return the distance of each point from the segment between the first and the last."""
     from_start = points - points[0]
     along = from_start[-1]
     length = float(along @ along)

@@ -1,4 +1,4 @@
-"""Figures of the ground truth: two definitions of memorisation, and how many shadow models."""
+"""Figures of the ground truth: definitions of memorisation, and numbers of shadow models."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ def memorization_scatter(
     spearman: pd.DataFrame | None = None,
     theme: str = "light",
 ) -> alt.LayerChart:
-    """Two definitions of memorisation against each other, samples counted in cells.
+    """Draw two definitions of memorisation against each other, with samples counted in cells.
 
     Parameters
     ----------
     values : DataFrame
-        A row a sample, as `MemorizationComparison.values`.
+        One row per sample, as in `MemorizationComparison.values`.
     x, y : str
-        The columns to draw.
+        Columns to draw.
     spearman : DataFrame, optional
-        As `MemorizationComparison.spearman`: ρ of the two goes above the figure.
+        Table of `MemorizationComparison.spearman`. Spearman's rank correlation ρ of the two columns
+        is shown above the figure.
     theme : {"light", "dark"}
-        Colours.
+        Colours of the chart.
 
     Returns
     -------
     altair.LayerChart
-        At most 1600 cells, darker (in the dark theme: lighter) where more samples are (paper,
+        At most 1600 cells. Cells with more samples are darker (lighter in the dark theme; paper,
         Appendix C).
 
     Raises
@@ -85,7 +86,7 @@ def memorization_scatter(
 
 
 def _counted(values: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    """Cells that hold samples, and how many."""
+    """Count the samples in each cell that is not empty."""
     counts, across, up = np.histogram2d(values[x], values[y], bins=_CELLS)
     columns, rows = np.nonzero(counts)
     return pd.DataFrame(
@@ -100,7 +101,7 @@ def _counted(values: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 
 
 def _rho(spearman: pd.DataFrame, x: str, y: str) -> str:
-    """Spearman's ρ of a pair, in a line."""
+    """Return a line with Spearman's ρ of a pair."""
     checked(spearman, "the table of correlations", ["a", "b", "low", "high"])
     found = spearman[[{a, b} == {x, y} for a, b in zip(spearman["a"], spearman["b"], strict=True)]]
     checked(found, f"the table of correlations, for {x} and {y},", [], ["rho", "low", "high", "n"])
@@ -112,17 +113,16 @@ def _rho(spearman: pd.DataFrame, x: str, y: str) -> str:
 
 
 def shadow_curves(table: pd.DataFrame, value: str = "auc", theme: str = "light") -> alt.LayerChart:
-    """A number against the number of shadow models, with its band.
+    """Draw a number against the number of shadow models, with its band.
 
     Parameters
     ----------
     table : DataFrame
-        As `Audit.shadow_curve` returns it. Sizes at which no subset has a value (NaN) are left
-        out.
+        Table of `Audit.shadow_curve`. Sizes at which no subset has a value (NaN) are left out.
     value : {"auc", "memorized", "agreement", "rho"}
-        What to draw.
+        Column to draw.
     theme : {"light", "dark"}
-        Colours.
+        Colours of the chart.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What ``python -m memowidgets`` does without a notebook: view, report, audits."""
+"""Commands of ``python -m memowidgets`` that need no notebook: view, report, audits."""
 
 from memowidgets.commands.listing import listing
 from memowidgets.commands.runs import CommandError, opened, refusing

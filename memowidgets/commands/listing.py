@@ -1,4 +1,4 @@
-"""The runs in a folder, one line each."""
+"""List of the runs in a folder, one line each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 @dataclass(frozen=True)
 class _Line:
-    """A run, or why it can't be read."""
+    """Line for a run, or the reason why it cannot be read."""
 
     name: str
     cells: tuple[str, ...] = ()
@@ -29,12 +29,12 @@ class _Line:
 
 
 def listing(folder: Path) -> list[str]:
-    """The lines to print.
+    """Return the lines to print.
 
     Parameters
     ----------
     folder : Path
-        Where runs are, at most four folders deep; no link is followed.
+        Folder with runs, at most four folders deep. No link is followed.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def listing(folder: Path) -> list[str]:
 
 
 def _runs(folder: Path, depth: int) -> Iterator[Path]:
-    """Folders that hold a manifest, or parts of a run without one."""
+    """Yield folders with a manifest, or with parts of a run but no manifest."""
     try:
         if any((folder / part).is_file() for part in (MANIFEST, "design.safetensors")):
             yield folder
@@ -90,11 +90,11 @@ def _cells(path: Path) -> tuple[str, ...]:
 
 
 def _size(run: Path) -> str:
-    """How much a run takes on disk."""
+    """Return the size of a run on disk."""
     total = 0.0
     for folder, _, files in os.walk(run):
         for file in files:
-            with suppress(OSError):  # a run in training makes and removes files
+            with suppress(OSError):  # a run in training creates and removes files
                 total += os.lstat(os.path.join(folder, file)).st_size  # noqa: PTH118 - of many
     unit = 0
     while total >= 1000 and unit < len(_UNITS) - 1:

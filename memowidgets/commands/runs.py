@@ -1,4 +1,4 @@
-"""Run directories as a command meets them: whole, or refused with a sentence."""
+"""Checks of run directories for commands, with one-line errors."""
 
 from __future__ import annotations
 
@@ -19,54 +19,56 @@ if TYPE_CHECKING:
 __all__ = ["CommandError", "Run", "checked_manifest", "checked_run", "opened", "refusing"]
 
 MANIFEST = "manifest.json"
-LARGEST_MANIFEST = 2**30  # bytes; a million samples take a twentieth of it
+LARGEST_MANIFEST = 2**30  # bytes; a million samples need a twentieth of it
 _MOST_CHARACTERS = 600
 
 
 class CommandError(Exception):
-    """A command that can't be done; the message is one line, fit for a terminal."""
+    """A command failed; the message is one line that is safe for a terminal."""
 
     def __init__(self, message: str) -> None:
         super().__init__(visible(message, _MOST_CHARACTERS))
 
 
 def checked_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a run that a command is asked to open.
+    """Return the manifest of the run that a command opens.
 
     Raises
     ------
     CommandError
-        If there is no run, its manifest is no manifest, or a newer version wrote it.
+        If there is no run, its manifest is invalid, or a newer version wrote it.
     """
     if not path.exists():
-        raise CommandError(f"there is no {path}: give the folder of a run")
+        raise CommandError(f"{path} does not exist; pass the folder of a run")
     if not path.is_dir():
-        raise CommandError(f"{path} is no folder: give the folder of a run")
+        raise CommandError(f"{path} is not a folder; pass the folder of a run")
     with refusing(path):
         from memowidgets.audit.shapes import read_manifest
 
         size = (path / MANIFEST).stat().st_size if (path / MANIFEST).is_file() else 0
         if size > LARGEST_MANIFEST:
-            raise CommandError(f"{path / MANIFEST} has {size} bytes: it is no manifest of a run")
+            raise CommandError(
+                f"{path / MANIFEST} has {size} bytes, so it is not the manifest of a run"
+            )
         return read_manifest(RunDirectory.existing(path, read_only=True))
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a run directory says of itself, without its model and data.
+    """Content of a run directory, without its model and data.
 
     Attributes
     ----------
     manifest : dict
-        Its manifest.
+        Manifest of the run.
     members : int
-        Samples that its target trains on.
+        Number of members, the samples that the target model trains on.
     records : sequence of Record
-        Its checkpoints.
+        Checkpoints of the run.
     drop : float or None
-        Of the median loss at the checkpoint that the ρ rule chose; None before training.
+        Drop of the median loss at the checkpoint that the ρ rule chose. None before training.
     shadows : int
-        Its shadow models.
+        Number of shadow models.
     """
 
     manifest: dict[str, Any]
@@ -77,12 +79,12 @@ class Run:
 
 
 def checked_run(path: Path) -> Run:
-    """A run whose parts can all be read.
+    """Return a run all of whose parts can be read.
 
     Raises
     ------
     CommandError
-        If one can't.
+        If a part cannot be read.
     """
     manifest = checked_manifest(path)
     with refusing(path):
@@ -102,10 +104,10 @@ def checked_run(path: Path) -> Run:
 
 @contextmanager
 def refusing(path: Path) -> Iterator[None]:
-    """Turn whatever a broken run leads to into one sentence.
+    """Turn any error caused by a broken run into one sentence.
 
-    A manifest of somebody else may hold anything, at any depth: what its reader stumbles over is
-    of no use to the user.
+    An untrusted manifest may contain anything at any depth, so the error of the code that reads
+    it does not help the user.
     """
     try:
         yield
@@ -123,24 +125,24 @@ def refusing(path: Path) -> Iterator[None]:
         TypeError,
     ) as error:
         raise CommandError(
-            f"{path} is half-written or no run of memowidgets ({type(error).__name__}: {error})"
+            f"{path} is incomplete or not a run of memowidgets ({type(error).__name__}: {error})"
         ) from None
 
 
 def opened(path: Path, data: Path | None = None, model: Path | None = None) -> Audit:
-    """The audit in a run directory; what it warns of is said by its report.
+    """Return the audit in a run directory; its report contains its warnings.
 
     Parameters
     ----------
     path : Path
         The run directory.
     data, model : Path, optional
-        Where its data and model were loaded from: read only if it is given.
+        Where its data and model were loaded from. They are read only if they are given.
 
     Raises
     ------
     CommandError
-        If it cannot be opened.
+        If the run cannot be opened.
     """
     checked_run(path)
     with refusing(path), warnings.catch_warnings():
@@ -151,5 +153,5 @@ def opened(path: Path, data: Path | None = None, model: Path | None = None) -> A
 
 
 def model_name(manifest: Mapping[str, Any]) -> str:
-    """What a manifest calls its model."""
+    """Return the name of the model in a manifest."""
     return str(manifest["model"].get("class", "?"))

@@ -1,8 +1,9 @@
-"""Voila, for as long as whoever started it holds on to its standard input.
+"""Run Voila until the process that started it closes its standard input.
 
     python -m memowidgets.commands.serve FOLDER ...
 
-What follows the folder is for Voila. The folder is removed if its owner is gone without doing so.
+The arguments after the folder are Voila's. The folder is removed if its owner ends without removing
+it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Serve until a signal comes, or until nobody is there who would send one."""
+    """Serve until a signal arrives, or until the owner has ended."""
     from voila.app import main as voila
 
     folder, left_alone = sys.argv.pop(1), threading.Event()
@@ -28,7 +29,7 @@ def main() -> None:
 
 
 def _end_when_left(left_alone: threading.Event) -> None:
-    """Wait until the other end of the pipe is closed, as a kill does too; then end as if told."""
+    """Wait until the other end of the pipe is closed (also by a kill), then end normally."""
     sys.stdin.buffer.read()
     left_alone.set()
     os.kill(os.getpid(), signal.SIGTERM)

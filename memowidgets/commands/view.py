@@ -1,4 +1,4 @@
-"""The dashboard of a run in a browser, through Voila, for as long as the command runs."""
+"""Show the dashboard of a run in a browser, through Voila, while the command runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ADDRESS = "127.0.0.1"
 _START_SECONDS = 120
 _END_SECONDS = 15
 _POLL_SECONDS = 0.1
-_SAID_AT_LAST = 1500  # characters of a server that did not start
+_SAID_AT_LAST = 1500  # characters of the log of a server that did not start
 _CELL = """
 from pathlib import Path
 from memowidgets.commands import CommandError, opened, refusing
@@ -42,7 +42,7 @@ else:
 
 
 class _Stopped(Exception):  # noqa: N818 - a wish, not an error
-    """Somebody asks the command to end."""
+    """The user asked the command to end."""
 
 
 def view(
@@ -56,26 +56,26 @@ def view(
 ) -> None:
     """Serve the dashboard until the command is stopped.
 
-    The notebook that Voila shows, its settings and its sockets are in a private temporary folder,
-    which is gone at the end; the server answers on loopback, to those who have the token.
+    The notebook that Voila shows, its settings and its sockets lie in a private temporary folder
+    that is removed at the end. The server listens on loopback only and requires the token.
 
     Parameters
     ----------
     path : Path
         The run directory.
     say : callable
-        Prints a line.
+        Function that prints a line.
     port : int
-        0 for any that is free.
+        Port to listen on. 0 means any free one.
     browser : bool
-        Whether to open a browser; the address is printed in any case.
+        Whether to open a browser. The address is printed in any case.
     data, model : Path, optional
         Where the run's data and model were loaded from.
 
     Raises
     ------
     CommandError
-        If there is no run, no Voila, or the server does not start.
+        If there is no run, Voila is not installed, or the server does not start.
     """
     if find_spec("voila") is None:
         raise CommandError("this needs Voila: pip install 'memowidgets[lab]'")
@@ -95,11 +95,11 @@ def view(
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """End quietly at SIGINT, SIGTERM or SIGHUP, after all that must be tidied is."""
+    """End without a traceback at SIGINT, SIGTERM or SIGHUP, after cleaning up."""
 
     def stop(*_: Any) -> NoReturn:
         for name in names:
-            signal.signal(name, signal.SIG_IGN)  # a second one does not stop the tidying
+            signal.signal(name, signal.SIG_IGN)  # a second one does not interrupt the cleaning up
         raise _Stopped
 
     names = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n)]
@@ -115,7 +115,7 @@ def _stoppable() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _served(folder: Path, cell: str, port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A Voila server of our own and the address that it answers to."""
+    """Yield a private Voila server and its address."""
     port, token = _free_port(port), secrets.token_urlsafe(24)
     notebook = _write_notebook(folder, cell)
     log = folder / "server.log"
@@ -126,10 +126,10 @@ def _served(folder: Path, cell: str, port: int) -> Iterator[tuple[subprocess.Pop
             command,
             cwd=folder,
             env=_environment(folder, port, token),
-            stdin=subprocess.PIPE,  # it ends when this is closed: a kill of ours closes it too
+            stdin=subprocess.PIPE,  # it ends when this is closed, also by killing this process
             stdout=out,
             stderr=out,
-            start_new_session=True,  # Ctrl-C is ours to hand on
+            start_new_session=True,  # Ctrl-C reaches only this process
         )
         try:
             _wait_until_up(server, port, log)
@@ -141,7 +141,7 @@ def _served(folder: Path, cell: str, port: int) -> Iterator[tuple[subprocess.Pop
 
 
 def _cell(path: Path, data: Path | None, model: Path | None) -> str:
-    """The code that shows a run's dashboard."""
+    """Return the code that shows a run's dashboard."""
     places = {"path": path, "data": data, "model": model}
     named = {name: place and str(place.absolute()) for name, place in places.items()}
     return _CELL.format(**named)
@@ -169,7 +169,7 @@ def _write_notebook(folder: Path, code: str) -> Path:
 
 
 def _environment(folder: Path, port: int, token: str) -> dict[str, str]:
-    """The user's environment without Jupyter's settings; the token is in a file, not in sight."""
+    """Return the environment without Jupyter's settings; a file has the token, to hide it."""
     settings = {"Voila": {"ip": ADDRESS, "port": port, "port_retries": 0, "token": token}}
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JUPYTER")}
     for name in ("config", "data", "runtime"):
@@ -185,12 +185,12 @@ def _environment(folder: Path, port: int, token: str) -> dict[str, str]:
 
 
 def _free_port(wanted: int) -> int:
-    """The wanted port if nobody has it, or any for 0."""
+    """Return the wanted port if it is free, or any free one for 0."""
     with socket.socket() as probe:
         try:
             probe.bind((ADDRESS, wanted))
         except OSError as error:
-            raise CommandError(f"port {wanted} can't be had ({error.strerror})") from None
+            raise CommandError(f"port {wanted} cannot be used ({error.strerror})") from None
         return int(probe.getsockname()[1])
 
 
@@ -201,11 +201,11 @@ def _wait_until_up(server: subprocess.Popen[bytes], port: int, log: Path) -> Non
             return
         time.sleep(_POLL_SECONDS)
     said = log.read_text("utf-8", "replace")[-_SAID_AT_LAST:]
-    raise CommandError(f"Voila did not start: {said.strip() or 'it said nothing'}")
+    raise CommandError(f"Voila did not start: {said.strip() or 'it printed nothing'}")
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """Let the server end its kernels; one that does not is killed."""
+    """Let the server end its kernels, and kill it if it does not."""
     server.terminate()
     try:
         server.wait(_END_SECONDS)

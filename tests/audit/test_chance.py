@@ -33,10 +33,8 @@ def test_many_by_chance_are_warned_of():
     assert "more than a quarter" not in found.with_chance(0.5, 8).warnings[-1]
     noisy = found.with_chance(0.51, 8)
     assert noisy.by_chance == 0.51
-    assert noisy.warnings[-1] == (
-        "with 8 shadow models, chance alone would give 0.5 of the 2 memorised, which is more than "
-        "a quarter: train more shadow models or raise η"
-    )
+    for fact in ("8 shadow models", "0.5 of the 2 memorised", "more than a quarter", "raise η"):
+        assert fact in noisy.warnings[-1]
 
 
 def test_the_dashboard_says_it_too(audit):

@@ -89,8 +89,8 @@ def test_no_cell_is_a_formula_whatever_separates_cells(text):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "first line must be id,decision,note"),
-        ("id;decision;note\n", "first line must be"),
+        ("", "columns must be id,decision,note"),
+        ("id;decision;note\n", "columns must be"),
         ("id,decision,note\n7,maybe,\n", r"line 2: unknown decision 'maybe'; valid: 'keep'"),
         ("id,decision,note\n7,keep\n", "line 2: there are 2 cells"),
         ('id,decision,note\n"7,keep,\n', "broken CSV"),
@@ -196,7 +196,7 @@ def test_a_read_only_run_keeps_decisions_in_memory(run):
     run.write_manifest({})
     log = DecisionLog(RunKeeper(RunDirectory.existing(run.path, read_only=True)))
     assert log.decide(["b"], "remove") == 1
-    assert "read and never written" in log.problem
+    assert "recording" in log.problem
     assert {name: made.decision for name, made in log.table().items()} == {
         "a": "keep", "b": "remove",
     }  # fmt: skip
@@ -210,7 +210,7 @@ def test_a_broken_file_is_never_written_over(run):
     (run.path / "decisions.csv").write_text("something else\n")
     log = DecisionLog(RunKeeper(run))
     log.decide(["a"], "keep")
-    assert "first line must be" in log.problem
+    assert "columns must be" in log.problem
     assert (run.path / "decisions.csv").read_text() == "something else\n"
     (run.path / "decisions.csv").unlink()
     log.decide(["b"], "keep")
@@ -250,14 +250,14 @@ def test_a_place_in_the_run_directory_is_refused(tmp_path, audit):
 def test_a_file_of_something_else_is_not_written_over(tmp_path):
     path = tmp_path / "diary.txt"
     path.write_text("Dear diary\n")
-    with pytest.raises(ValueError, match=r"diary\.txt, line 1 is no edited text"):
+    with pytest.raises(ValueError, match=r"diary\.txt, line 1 is not an edited text"):
         EditsFile(path).change({"a": Edit("x")})
     assert path.read_text() == "Dear diary\n"
 
 
 def test_anonymising_asks_for_a_file_first(run, tmp_path):
     log = DecisionLog(RunKeeper(run), outside=run.path)
-    with pytest.raises(ValueError, match=r"set audit\.edits_file .* to its path first"):
+    with pytest.raises(ValueError, match=r"set audit\.edits_file .* to its path"):
         log.edit("a", Edit("someone"))
     assert len(log) == 0
     log.edits_file = tmp_path / "edits.jsonl"

@@ -115,7 +115,7 @@ def test_arrays_of_a_file_that_was_replaced_are_not_read_with_the_old_header(tmp
     run.write_tensors("shadows/0000", {"gap": np.zeros(4)})
     opened = run.read_tensors("shadows/0000")
     run.write_tensors("shadows/0000", {"a layer": np.ones(9), "gap": np.zeros(4)})
-    with pytest.raises(StoreError, match="was replaced while it was read: call again"):
+    with pytest.raises(StoreError, match="was replaced while it was read; call again"):
         opened["gap"]
     assert run.read_tensors("shadows/0000")["gap"].tolist() == [0, 0, 0, 0]
 

@@ -42,7 +42,7 @@ def recording(audit, tmp_path_factory):
 def test_one_text_is_not_a_list_of_ids(audit):
     name = str(audit.members[0])
     for text in (name, name.encode()):
-        with pytest.raises(TypeError, match=r"must be a list of ids, not one text: give \["):
+        with pytest.raises(TypeError, match=r"must be a list of ids, not one text; pass \["):
             audit.decision_log.decide(text, "remove")
     with pytest.raises(TypeError, match="an id must be a text, not 7"):
         audit.decision_log.decide([7], "remove")
@@ -57,7 +57,7 @@ def test_an_unknown_id_is_named_and_nothing_is_decided(audit, recording):
     arrays = mw.Audit.from_arrays([0, 1, 0, 1], np.eye(4), ids=list("abcd"))
     for log in (a.decision_log for a in (audit, audit.as_target(1), recording, arrays)):
         good = "a" if log is arrays.decision_log else str(audit.members[0])
-        with pytest.raises(ValueError, match=f"unknown id '{shown}': no sample of the data"):
+        with pytest.raises(ValueError, match=f"unknown id '{shown}'; it is not in the data"):
             log.decide([good, wrong], "remove")
         assert not log.table()
     assert DecisionLog().decide(["anything"], "keep") == 1

@@ -282,7 +282,7 @@ def test_they_are_saved_and_never_overwritten_unasked(figures, tmp_path):
     assert all(f.read_bytes().startswith(s) for f, s in zip(files, starts, strict=True))
     again = pd.read_csv(files[3], index_col="name")
     pd.testing.assert_frame_equal(again, figures.tables["drops"])
-    with pytest.raises(FileExistsError, match=r"roc\.png and 3 more are there .*overwrite=True"):
+    with pytest.raises(FileExistsError, match=r"roc\.png and 3 more; .*overwrite=True"):
         few.save(tmp_path / "new" / "folder")
     few.save(tmp_path / "new" / "folder", "svg", overwrite=True)
     assert sorted(f.name for f in (tmp_path / "new" / "folder").iterdir()) == sorted(
@@ -293,7 +293,7 @@ def test_they_are_saved_and_never_overwritten_unasked(figures, tmp_path):
 def test_nothing_is_written_where_something_is_there(figures, tmp_path):
     (tmp_path / "roc.svg").write_text("mine")
     few = mw.charts.Figures({"auc_by_layer": figures["auc_by_layer"], "roc": figures["roc"]})
-    with pytest.raises(FileExistsError, match=r"roc\.svg are there already"):
+    with pytest.raises(FileExistsError, match=r"roc\.svg; .*overwrite=True"):
         few.save(tmp_path, "svg")
     assert [file.name for file in tmp_path.iterdir()] == ["roc.svg"]
     assert (tmp_path / "roc.svg").read_text() == "mine"
@@ -315,7 +315,7 @@ def test_a_wrong_request_is_refused(figures, tmp_path, options, words):
 def test_figures_are_looked_up_by_name(figures):
     with pytest.raises(KeyError, match="unknown figure 'lira'; there are training, roc,"):
         figures["lira"]
-    with pytest.raises(KeyError, match=r"drops is a table: it is in \.tables"):
+    with pytest.raises(KeyError, match=r"drops is a table.*\.tables"):
         figures["drops"]
     with pytest.raises(TypeError):
         figures.notes["roc"] = ()

@@ -160,7 +160,7 @@ def test_an_audit_whose_path_holds_another_run_refuses_to_work(run, stranger, wo
     audit.log_lira()
     replaced_by(run, lambda path: shutil.copytree(stranger, path))
     before = {file: file.stat().st_mtime_ns for file in run.rglob("*")}
-    with pytest.raises(StoreError, match="holds another run now than the one that this audit"):
+    with pytest.raises(StoreError, match="now has another run"):
         work(audit)
     assert {file: file.stat().st_mtime_ns for file in run.rglob("*")} == before
 
@@ -169,7 +169,7 @@ def test_an_audit_whose_path_holds_another_run_refuses_to_work(run, stranger, wo
 def test_an_audit_whose_path_is_gone_refuses_to_work(run, work):
     audit = small(run)
     shutil.rmtree(run)
-    with pytest.raises(StoreError, match="is gone: it was deleted or moved since"):
+    with pytest.raises(StoreError, match="is gone; it was deleted or moved since"):
         work(audit)
     assert not run.exists()
 
@@ -178,7 +178,7 @@ def test_decisions_are_not_written_into_another_run(run, stranger):
     audit = small(run)
     replaced_by(run, lambda path: shutil.copytree(stranger, path))
     audit.decision_log.decide(audit.members[:1].tolist(), "remove")
-    assert "holds another run now" in audit.decision_log.problem
+    assert "now has another run" in audit.decision_log.problem
     assert not (run / "decisions.csv").exists()
 
 
@@ -312,7 +312,7 @@ def test_weights_of_another_checkpoint_or_run_are_refused(run, stranger, name):
     origin = run if name.startswith("epoch-1") else stranger
     shutil.copy(origin / f"checkpoints/{name}.safetensors", run / place)
     (run / f"forward/{LAST}.safetensors").unlink()
-    with pytest.raises(StoreError, match=r"weights\.safetensors holds other weights"):
+    with pytest.raises(StoreError, match=r"weights\.safetensors has other weights"):
         small(run).log_lira()
 
 

@@ -139,7 +139,7 @@ def test_a_half_written_run(run, tmp_path, capsys):
 def test_a_run_of_a_newer_version(run, tmp_path, capsys):
     newer = changed(run, tmp_path / "newer", format=99)
     err = refused(capsys, tmp_path, newer)
-    assert "written in format 99; this version of memowidgets reads up to" in err
+    assert "written in format 99; this version of memowidgets reads formats up to" in err
     assert "update it" in err
 
 

@@ -1,4 +1,4 @@
-"""The doctor says what is there, what is missing, and the mend."""
+"""The doctor says what is there, what is missing, and the fix."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def test_here_everything_is_well_and_said_in_one_line_each():
     assert "Node" in text
 
 
-def test_a_missing_package_is_essential_and_has_a_mend(monkeypatch):
+def test_a_missing_package_is_essential_and_has_a_fix(monkeypatch):
     line = next(f for f in findings(monkeypatch, numpy=None) if "numpy" in f)
-    assert line == "MISSING  numpy is not installed; mend: pip install 'numpy>=2.1'"
+    assert line == "MISSING  numpy is not installed; fix: pip install 'numpy>=2.1'"
 
 
 def test_an_old_package_is_essential(monkeypatch):
     line = next(f for f in findings(monkeypatch, anywidget="0.1.0") if "anywidget" in f)
-    assert line == "MISSING  anywidget 0.1.0 is too old; mend: pip install 'anywidget>=0.11'"
+    assert line == "MISSING  anywidget 0.1.0 is too old; fix: pip install 'anywidget>=0.11'"
 
 
 def test_an_untested_version_is_a_note(monkeypatch):
@@ -68,7 +68,7 @@ def test_an_extra_that_is_missing_is_a_note(monkeypatch):
     lines = findings(monkeypatch, peft=None, ipykernel=None)
     assert (
         "note     peft is not installed (needed for language models); "
-        "mend: pip install 'memowidgets[llm]'"
+        "fix: pip install 'memowidgets[llm]'"
     ) in lines
     assert any(line.startswith("note     ipykernel is not installed") for line in lines)
 
@@ -82,7 +82,7 @@ def test_programs_that_are_not_there_or_do_not_run(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     absent = doctor._program("Node", ("node",), None, "tests")
     assert str(absent) == (
-        "note     Node was not found (tests are skipped); mend: install node, if you run them"
+        "note     Node was not found (tests are skipped); fix: install node, if you run them"
     )
     (tmp_path / "node").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "node").chmod(0o755)
@@ -94,7 +94,7 @@ def test_programs_that_are_not_there_or_do_not_run(monkeypatch, tmp_path):
     [
         ({}, "MISSING  no front-end files"),
         ({"style.css": b"a{}"}, "MISSING  no front-end files"),
-        ({"explorer.js": b"\xff\xfe\x00"}, "MISSING  the widgets can't be loaded"),
+        ({"explorer.js": b"\xff\xfe\x00"}, "MISSING  the widgets cannot be loaded"),
     ],
 )
 def test_front_ends_that_are_not_in_place(monkeypatch, tmp_path, files, says):
@@ -105,7 +105,7 @@ def test_front_ends_that_are_not_in_place(monkeypatch, tmp_path, files, says):
     monkeypatch.setattr(doctor, "_PACKAGE", tmp_path)
     (line,) = map(str, doctor._front_ends())
     assert line.startswith(says)
-    assert "mend: " in line
+    assert "fix: " in line
 
 
 def test_front_ends_that_are_too_big(monkeypatch, tmp_path):
@@ -116,7 +116,7 @@ def test_front_ends_that_are_too_big(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "import_module", lambda _: None)
     (line,) = map(str, doctor._front_ends())
     assert line == (
-        "note     front ends: explorer.js 50 kB; mend: make explorer.js smaller than 50 kB"
+        "note     front ends: explorer.js 50 kB; fix: make explorer.js smaller than 50 kB"
     )
 
 
@@ -134,7 +134,7 @@ def test_pythons_outside_the_tested_range(monkeypatch):
     monkeypatch.setattr(doctor.sys, "version_info", (3, 10, 1))
     assert doctor._python().essential
     monkeypatch.setattr(doctor.sys, "version_info", (3, 99, 0))
-    assert "use Python 3.11 to 3.13" in doctor._python().mend
+    assert "use Python 3.11 to 3.13" in doctor._python().fix
     assert not doctor._python().essential
 
 

@@ -106,7 +106,7 @@ def test_no_pickle_is_ever_run(arrays, tmp_path):
     (tmp_path / "torn.parquet").write_bytes(b"123")
     for name, sentence in {
         "objects.npy": "a pickle",
-        "gaps.pkl": r"unknown kind; valid are \.npy",
+        "gaps.pkl": r"unknown suffix; valid are \.npy",
         "torn.npz": "is broken",
         "torn.safetensors": "is broken",
         "torn.parquet": "is broken",

@@ -809,4 +809,4 @@ def _explained(path: Path, run: Path) -> Iterator[None]:
         yield
     except OSError as error:
         fix = _FIXES.get(cast("int", error.errno), error.strerror or str(error))
-        raise StoreError(f"{path} cannot be written, {fix}; {run} is as it was before") from error
+        raise StoreError(f"{path} cannot be written: {fix}. {run} is unchanged") from error

@@ -46,7 +46,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_scrap(run, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreError, match=r"the disk is full; free some space.*is kept"):
+    with pytest.raises(StoreError, match=r"the disk is full; free some space.*is unchanged"):
         run.write_json("note.json", "new")
     monkeypatch.undo()
     assert run.read_json("note.json") == "old"
@@ -141,7 +141,7 @@ def test_parts_of_a_run_without_its_manifest_are_never_adopted(run):
     run.write_json("manifest.json", {"format": FORMAT})
     run.write_tensors("shadows/0000", {"x": np.ones(1)})
     (run.path / "manifest.json").unlink()
-    with pytest.raises(StoreError, match=r"holds shadows of a run but no manifest\.json"):
+    with pytest.raises(StoreError, match=r"has shadows of a run but no manifest\.json"):
         _ = run.is_empty
 
 

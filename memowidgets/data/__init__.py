@@ -1,4 +1,4 @@
-"""What is audited: labelled samples with ids, whatever they are made of."""
+"""Datasets: labelled samples with ids, such as images, questions and texts."""
 
 from memowidgets.data.base import Dataset
 from memowidgets.data.cifar import fetch_cifar10

@@ -1,4 +1,4 @@
-"""What every dataset has: ids, labels, class names, canaries, and a hash of each sample."""
+"""Base class of datasets: ids, labels, class names, canaries, and a hash of each sample."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ IntArray = NDArray[np.int64]
 
 
 class Dataset(abc.ABC):
-    """Labelled samples.
+    """Labelled samples with unique ids.
 
     Attributes
     ----------
     ids : array of shape (n,), str
         Unique names of the samples.
     labels : array of shape (n,), int64
-        The label each sample is trained on, from 0 to ``len(class_names) - 1``.
+        Label that each sample is trained on, from 0 to ``len(class_names) - 1``.
     class_names : tuple of str
         Names of the classes.
     canaries : array of shape (n,), bool, or None
-        Which samples were planted to be memorised.
+        Whether each sample is a canary, planted so that a model must memorise it. None if unknown.
     source : dict or None
-        How to load the dataset again; None if only its owner can.
+        Loader and arguments that give the same dataset again. None if only its owner can.
     """
 
     ids: NDArray[np.str_]
@@ -51,28 +51,28 @@ class Dataset(abc.ABC):
 
     @abc.abstractmethod
     def __getitem__(self, index: int) -> Any:
-        """One sample."""
+        """Return one sample."""
 
     @abc.abstractmethod
     def take(self, indices: ArrayLike) -> Self:
-        """The samples at these positions, in this order, as a dataset."""
+        """Return the samples at these positions, in this order, as a dataset."""
 
     def with_labels(self, labels: ArrayLike) -> Self:
-        """The same samples under other labels, (n,)."""
+        """Return the same samples with other labels, (n,)."""
         changed = np.asarray(labels, dtype=np.int64)
         return cast("Self", dataclasses.replace(cast("Any", self), labels=changed, source=None))
 
     def shared(self, folder: str | os.PathLike[str]) -> Self:  # noqa: ARG002 - where it helps
-        """The same samples in the form in which many processes hold them together best."""
+        """Return the same samples in the form that uses the least memory in many processes."""
         return self
 
     @abc.abstractmethod
     def content_hashes(self) -> list[str]:
-        """A hash of each sample's content, its label left out: equal for duplicates."""
+        """Return a hash of each sample's content without its label, equal for duplicates."""
 
 
 def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntArray:
-    """Labels as integers from 0, or an error that names the first bad one."""
+    """Return labels as integers from 0, or raise an error that names the first bad one."""
     array = np.asarray(labels)
     if array.ndim != 1:
         raise ValueError(f"labels must be one-dimensional, not of shape {array.shape}")
@@ -80,14 +80,14 @@ def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntA
         raise ValueError("the dataset is empty: labels has no entry")
     if array.dtype.kind not in "iub" and not _whole_numbers(array):
         raise ValueError(
-            f"labels must be integers from 0, not {array.dtype}: number the classes and pass "
+            f"labels must be integers from 0, not {array.dtype}; number the classes and pass "
             "their names as class_names"
         )
     integers = array.astype(np.int64)
     if class_names is None and integers.max() > max(_MANY, 10 * len(array)):
         raise ValueError(
             f"labels must be integers from 0; the largest is {integers.max()} for {len(array)} "
-            "samples: number the classes and pass their names as class_names"
+            "samples; number the classes and pass their names as class_names"
         )
     limit = len(class_names) if class_names is not None else None
     wrong = (integers < 0) | (integers >= limit if limit is not None else False)
@@ -99,22 +99,22 @@ def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntA
 
 
 def checked_ids(ids: Sequence[str] | NDArray[Any] | None, n: int) -> NDArray[np.str_]:
-    """Ids as unique strings; numbered from 0 where none are given."""
+    """Return ids as unique strings, numbered from 0 if none are given."""
     if ids is None:
         width = len(str(n - 1))
         return np.array([f"{i:0{width}d}" for i in range(n)])
     array = np.asarray([str(i) for i in ids])
     if len(array) != n:
-        raise ValueError(f"{len(array)} ids for {n} samples: give one for each")
+        raise ValueError(f"{len(array)} ids for {n} samples; pass one for each")
     unique, counts = np.unique(array, return_counts=True)
     if (counts > 1).any():
         twice = unique[np.argmax(counts > 1)]
-        raise ValueError(f"ids must be unique; {quoted(twice)} stands more than once")
+        raise ValueError(f"ids must be unique; {quoted(twice)} occurs more than once")
     return array
 
 
 def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> tuple[str, ...]:
-    """Names of the classes; their numbers where none are given. One class is an error."""
+    """Return the names of the classes, by default their numbers; one class is an error."""
     if class_names is None:
         class_names = [str(c) for c in range(int(labels.max()) + 1)]
     if len(np.unique(labels)) < 2:
@@ -125,7 +125,7 @@ def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> 
     names = tuple(str(name) for name in class_names)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"class_names must be unique; {quoted(twice)} stands more than once")
+        raise ValueError(f"class_names must be unique; {quoted(twice)} occurs more than once")
     return names
 
 

@@ -1,4 +1,4 @@
-"""Published multiple-choice benchmarks: where each lies, and how its authors write a question."""
+"""Published multiple-choice benchmarks: their files, and their authors' formats."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["BENCHMARKS", "Benchmark", "Split"]
 
 @dataclass(frozen=True)
 class Split:
-    """One part of a benchmark.
+    """One split of a benchmark.
 
     Attributes
     ----------
     hub : str or None
-        Its name on the hub; None where it is not there.
+        Name of the split on the hub. None if it is not there.
     files : tuple of str
-        Regular expressions for its files' paths in a folder of the authors'; the first that
-        finds any counts.
+        Regular expressions for the paths of its files in a folder of the authors' files. The first
+        that matches any file is used.
     example : str
-        What such a file is called.
+        Name of such a file.
     """
 
     hub: str | None
@@ -38,24 +38,24 @@ class Split:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A published set of questions.
+    """Published set of questions.
 
     Attributes
     ----------
     repository, config : str
-        Its place on the hub.
+        Repository and configuration on the hub.
     folder : str
-        Where the config's Parquet files lie in the repository.
+        Folder of the configuration's Parquet files in the repository.
     revision : str or None
-        Of the repository; None for the newest.
+        Revision of the repository. None means the newest.
     splits : dict of str to Split
-        Its parts.
+        Splits by name.
     question : callable
-        A record of the authors' or of the hub as a row for `MCQDataset`.
+        Function that turns a record of the authors or the hub into a row for `MCQDataset`.
     csv : callable or None
-        A CSV file as records; None where the authors have none.
+        Function that reads the records of a CSV file. None if the authors have no CSV files.
     suffixes : tuple of str
-        Of files that can be read.
+        Suffixes of files that can be read.
     """
 
     repository: str
@@ -68,12 +68,12 @@ class Benchmark:
     suffixes: tuple[str, ...] = (".jsonl", ".parquet")
 
     def hub_files(self, split: str) -> tuple[str, str]:
-        """Patterns of a part's files in the repository, in either of its layouts."""
+        """Return patterns of a split's files in the repository, for both of its layouts."""
         name = self.splits[split].hub
         return f"{self.folder}/{name}-*.parquet", f"{self.folder}/{name}/*.parquet"
 
     def read_file(self, path: Path) -> list[Row]:
-        """The records of a file, as its suffix says."""
+        """Return the records of a file, in the format of its suffix."""
         suffix = path.suffix.lower()
         if suffix not in self.suffixes:
             raise ValueError(
@@ -85,14 +85,14 @@ class Benchmark:
         return read_parquet(path) if suffix == ".parquet" else read_jsonl(path)
 
     def files_in(self, folder: Path, split: str) -> list[Path]:
-        """A part's files in a folder, in the authors' layout or the hub's."""
+        """Return a split's files in a folder, in the authors' layout or the hub's."""
         part = self.splits[split]
         in_hub_layout = rf"(^|/){re.escape(self.folder)}/{part.hub}[-/][^/]*\.parquet$"
         for pattern in (*part.files, in_hub_layout):
             if files := _matching(folder, re.compile(pattern, re.IGNORECASE)):
                 return files
         raise FileNotFoundError(
-            f"{folder} holds no file of the split {split!r}: one like {part.example} is wanted"
+            f"{folder} has no file of the split {split!r}, such as {part.example}"
         )
 
 
@@ -108,7 +108,7 @@ def _matching(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
 
 
 def _lettered_question(row: Row) -> Row:
-    """ARC, OpenBookQA and CommonsenseQA: options with labels of their own, and the right one's."""
+    """Read a question of ARC, OpenBookQA or CommonsenseQA, whose options have labels."""
     fields = row.fields
     nested = fields.get("question")
     inner = nested if isinstance(nested, Mapping) else fields
@@ -119,14 +119,13 @@ def _lettered_question(row: Row) -> Row:
     key = str(fields.get("answerKey") or "").strip()
     if not key:
         raise ValueError(
-            f"{row.where}: there is no answer; some authors keep those of their test split back: "
-            "use another split"
+            f"{row.where}: there is no answer. Some authors do not publish the answers of their "
+            "test split; use another split"
         )
     if labels.count(key) != 1:
         raise ValueError(
-            f"{row.where}: the answer {quoted(key)} is none of the options' labels "
-            f"{listed(labels, each=10)}, "
-            "or more than one"
+            f"{row.where}: the answer {quoted(key)} is not exactly one of the options' labels "
+            f"{listed(labels, each=10)}"
         )
     extra = {
         name: value
@@ -155,7 +154,7 @@ def _mmlu_question(row: Row) -> Row:
 
 
 def _mmlu_csv(path: Path) -> list[Row]:
-    """A file for each subject, without a header: question, four options, letter."""
+    """Read a file of one subject, without a header: question, four options, letter."""
     subject = re.sub(r"_(test|val|dev)$", "", path.stem)
     rows = []
     for line in read_csv_cells(path):
@@ -171,7 +170,7 @@ def _mmlu_csv(path: Path) -> list[Row]:
 
 
 def _letter(cell: str, where: str) -> int:
-    """The position a letter means: here an answer is never the text of an option."""
+    """Return the position of a letter; here an answer is never the text of an option."""
     letter = cell.strip()
     if letter not in ("A", "B", "C", "D"):
         raise ValueError(f"{where}: the answer must be a letter from A to D, not {described(cell)}")
@@ -211,7 +210,7 @@ def _ethics_csv(path: Path) -> list[Row]:
 
 
 def _splits(parts: Iterable[tuple[str, str | None, str]]) -> dict[str, Split]:
-    """Splits from our names for them, the hub's, and the authors' file names."""
+    """Create splits from our names for them, the hub's, and the authors' file names."""
     return {name: Split(hub, (rf"(^|/){re.escape(file)}$",), file) for name, hub, file in parts}
 
 
@@ -286,7 +285,7 @@ _COMMONSENSEQA = Benchmark(
     question=_lettered_question,
 )
 
-# The repository itself holds a script, which is never run; the hub's own conversion is plain files.
+# This repository contains a script, which is never run. The hub's own conversion is plain files.
 _ETHICS = Benchmark(
     repository="EleutherAI/hendrycks_ethics",
     config="commonsense",

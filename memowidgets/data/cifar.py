@@ -1,4 +1,4 @@
-"""CIFAR-10: from the hub, from the authors' binary batches, or from a folder tree or zip."""
+"""CIFAR-10 from the hub, from the authors' binary batches, or from a folder tree or zip."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ _TAR = (".tar", ".tar.gz", ".tgz")
 
 
 def fetch_cifar10(source: str | Path = "hub", split: str = "train") -> ImageDataset:
-    """CIFAR-10: 50 000 training and 10 000 test images of 32×32 pixels in ten classes.
+    """Load CIFAR-10: 50 000 training and 10 000 test images of 32×32 pixels in ten classes.
 
     Parameters
     ----------
     source : str or Path
-        ``"hub"``: through `huggingface_hub`, which keeps its own copy. Or a path: the authors'
-        binary batches (a folder, their ``cifar-10-binary.tar.gz``, or one ``.bin`` file), or a
-        folder tree ``train/<class>/…``, ``test/<class>/…``, also inside a zip.
+        ``"hub"`` downloads through `huggingface_hub`, which keeps its own copy. A path is one of
+        the authors' binary batches (a folder, their ``cifar-10-binary.tar.gz``, or one ``.bin``
+        file), or a folder tree ``train/<class>/…``, ``test/<class>/…``, also inside a zip.
     split : {"train", "test", "train+test"}
-        Which part.
+        Split to load.
 
     Returns
     -------
     ImageDataset
-        Ids begin with the split: ``"train/00000"``, in a tree the file's path.
+        Images whose ids begin with the split: ``"train/00000"``, or in a tree the file's path.
 
     Raises
     ------
     ValueError
-        If the split is unknown, or a file is not what its authors ship.
+        If the split is unknown, or a file is not what its authors publish.
     FileNotFoundError
         If there is no such path, or no file of the split in it.
     ConnectionError
@@ -67,8 +67,9 @@ def fetch_cifar10(source: str | Path = "hub", split: str = "train") -> ImageData
 
     Notes
     -----
-    Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009. A tree of
-    JPEG files is a copy whose pixels differ slightly from the binaries': say so with the numbers.
+    Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009. The pixels
+    of a tree of JPEG files differ slightly from those of the binaries; mention this with your
+    numbers.
 
     Examples
     --------
@@ -89,7 +90,7 @@ def fetch_cifar10(source: str | Path = "hub", split: str = "train") -> ImageData
     if unknown or len(set(parts)) < len(parts):
         raise ValueError(f"unknown split {split!r}; valid: 'train', 'test', 'train+test'")
     if len(parts) > 1 and str(source) != "hub" and Path(source).suffix == ".bin":
-        raise ValueError(f"{source} is one file, so it is one split: give 'train' or 'test'")
+        raise ValueError(f"{source} is one file, so it is one split; pass split='train' or 'test'")
     pictures = _joined([_part(source, part) for part in parts])
     data = ImageDataset.from_arrays(pictures.images, pictures.labels, CLASSES, pictures.ids)
     arguments = {"source": str(source), "split": split}
@@ -125,7 +126,7 @@ def _part(source: str | Path, split: str) -> Pictures:
 
 
 def _refuse_other_split(path: Path, split: str) -> None:
-    """A batch by its authors' name is of one split; any other file is of the one asked for."""
+    """Raise for a batch of another split, as named by its authors; other names are accepted."""
     named = [name for name, pattern in _SPLITS.items() if re.fullmatch(pattern, path.name)]
     if named and split not in named:
         raise ValueError(f"{path} is a batch of the {named[0]} images, not of the {split} ones")
@@ -136,7 +137,7 @@ def _from_tree(path: Path, split: str) -> Pictures:
         depth = _depth_of(split, files)
         if depth is None:
             raise FileNotFoundError(
-                f"{path} holds no CIFAR-10 {split} images: neither {split}/<class>/… nor binary "
+                f"{path} has no CIFAR-10 {split} images: neither {split}/<class>/… nor binary "
                 f"batches ({'test_batch' if split == 'test' else 'data_batch_1'}.bin)"
             )
         chosen = [
@@ -148,9 +149,9 @@ def _from_tree(path: Path, split: str) -> Pictures:
     strange = sorted(set(pictures.class_names) - set(CLASSES))
     if strange:
         raise ValueError(
-            f"{path} is not CIFAR-10: there is a class folder {quoted(strange[0])}; for other "
+            f"{path} is not CIFAR-10: it has a class folder {quoted(strange[0])}; for other "
             "pictures "
-            "take ImageDataset.from_folder"
+            "use ImageDataset.from_folder"
         )
     if pictures.images.shape[1:3] != (_SIDE, _SIDE):
         height, width = pictures.images.shape[1:3]
@@ -160,7 +161,7 @@ def _from_tree(path: Path, split: str) -> Pictures:
 
 
 def _depth_of(split: str, files: Iterable[PictureFile]) -> int | None:
-    """How deep the folder of the split lies, the highest if there are several."""
+    """Return the depth of the split's folder, the highest if there are several."""
     depths = [
         file.parts.index(split)
         for file in files
@@ -171,7 +172,7 @@ def _depth_of(split: str, files: Iterable[PictureFile]) -> int | None:
 
 def _from_batches(batches: Sequence[tuple[str, bytes]], split: str, path: Path) -> Pictures:
     if not batches:
-        raise FileNotFoundError(f"{path} holds no binary batch of the {split} images")
+        raise FileNotFoundError(f"{path} has no binary batch of the {split} images")
     records = np.concatenate([_records(name, raw) for name, raw in batches])
     planes = records[:, 1:].reshape(-1, 3, _SIDE, _SIDE)
     ids = [f"{split}/{i:05d}" for i in range(len(records))]
@@ -182,7 +183,7 @@ def _from_batches(batches: Sequence[tuple[str, bytes]], split: str, path: Path) 
 def _records(name: str, raw: bytes) -> NDArray[np.uint8]:
     if not raw or len(raw) % _RECORD:
         raise ValueError(
-            f"{visible(name)} is no binary batch of CIFAR-10: its {len(raw)} bytes are not "
+            f"{visible(name)} is not a binary batch of CIFAR-10: its {len(raw)} bytes are not "
             "records of "
             f"{_RECORD}, a label and 32×32 pixels in three colours"
         )
@@ -197,7 +198,7 @@ def _records(name: str, raw: bytes) -> NDArray[np.uint8]:
 
 
 def _batches_in(path: Path, split: str) -> list[tuple[str, bytes]]:
-    """The batches of an archive, read where they lie: nothing is extracted."""
+    """Return the batches of an archive, read in place: nothing is extracted."""
     found = []
     try:
         with tarfile.open(path) as archive:
@@ -207,7 +208,7 @@ def _batches_in(path: Path, split: str) -> list[tuple[str, bytes]]:
                 if stream is not None:
                     found.append((f"{path}, {member.name}", stream.read(MOST_BYTES)))
     except (tarfile.TarError, zlib.error, EOFError) as error:
-        raise ValueError(f"{path} is no whole tar archive: {error}") from None
+        raise ValueError(f"{path} is not a complete tar archive: {error}") from None
     return found
 
 
@@ -215,7 +216,8 @@ def _refuse_pickles(path: Path) -> None:
     pickles = [p for p in path.rglob("data_batch_1") if p.is_file()]
     if pickles:
         raise ValueError(
-            f"{pickles[0]} is a pickle file, which could run anything: get the authors' binary "
+            f"{pickles[0]} is a pickle file, which could run any code; download the authors' "
+            "binary "
             "version, cifar-10-binary.tar.gz"
         )
 
@@ -234,13 +236,13 @@ def _from_hub(split: str) -> Pictures:
 
 
 def _downloaded(pattern: str) -> Path:
-    """The folder with those files of the hub's repository; data only, never code."""
+    """Download those files of the hub's repository (data only, never code) to a folder."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise ImportError(
             "getting data from the hub needs huggingface_hub: pip install huggingface_hub "
-            "pyarrow, or give the authors' own files as source=path"
+            "pyarrow, or pass the authors' own files as source=path"
         ) from error
     try:
         return Path(
@@ -254,6 +256,6 @@ def _downloaded(pattern: str) -> Path:
     except OSError as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ConnectionError(
-            f"cannot get {_REPOSITORY} from the hub ({reason[0]}): connect to the network, or "
-            "give the authors' own files as source=path"
+            f"cannot get {_REPOSITORY} from the hub ({reason[0]}); connect to the network, or "
+            "pass the authors' own files as source=path"
         ) from error

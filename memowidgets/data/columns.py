@@ -1,4 +1,4 @@
-"""Which column of a CSV file holds what; no widgets."""
+"""Assignment of a CSV file's columns to question, options, answer, id and attributes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memowidgets.visible import quoted
 
 __all__ = ["read_csv_rows"]
 
-_A_NAME, _MOST_COLUMNS = 40, 12  # characters, and columns of the header in an error
+_A_NAME, _MOST_COLUMNS = 40, 12  # limits in errors: characters of a name, and columns
 _KEYS = ("question", "choices", "answer", "id", "attributes")
 
 
@@ -31,11 +31,11 @@ class _Columns:
 
 
 def read_csv_rows(path: Path, columns: Mapping[str, Any] | None) -> list[Row]:
-    """The questions of a CSV file as rows."""
+    """Read the questions of a CSV file as rows."""
     mapping = _checked_mapping(columns)
     lines = read_csv_cells(path)
     if not lines:
-        raise ValueError(f"{path} is empty: there is no question")
+        raise ValueError(f"{path} is empty: it has no question")
     if _by_number(mapping):
         header, body = [str(i) for i in range(len(lines[0].cells))], lines
         mapping.setdefault("attributes", [])
@@ -57,14 +57,14 @@ def _by_number(mapping: Mapping[str, Any]) -> bool:
     named = [one for value in mapping.values() for one in _as_list(value)]
     kinds = {type(one) for one in named}
     if not kinds <= {str} and not kinds <= {int}:
-        raise TypeError("columns are either all names or all numbers, not both")
+        raise TypeError("columns must be all names or all numbers")
     return kinds == {int}
 
 
 def _located(mapping: Mapping[str, Any], header: Sequence[str], path: Path) -> _Columns:
     twice = [name for name in header if header.count(name) > 1]
     if twice:
-        raise ValueError(f"{path}: the column {_shown(twice[0])} stands twice in the header")
+        raise ValueError(f"{path}: the column {_shown(twice[0])} occurs twice in the header")
     choices = _as_list(mapping.get("choices", _default_choices(header)))
     question = _position(mapping.get("question", "question"), "question", header, path)
     answer = _position(mapping.get("answer", "answer"), "answer", header, path)
@@ -98,28 +98,28 @@ def _position(column: str | int, what: str, header: Sequence[str], path: Path) -
     if isinstance(column, int):
         if not 0 <= column < len(header):
             raise ValueError(
-                f"{path} has {len(header)} columns, 0 to {len(header) - 1}; there is no column "
+                f"{path} has the columns 0 to {len(header) - 1}, but not the column "
                 f"{column} for {what!r}"
             )
         return column
     if column not in header:
         raise ValueError(
             f"{path} has no column {quoted(column)} for {what!r}; its columns: "
-            f"{_listed(header)}. Say which is which with columns={{{what!r}: …}}, by number if "
+            f"{_listed(header)}. Assign them with columns={{{what!r}: …}}, by number if "
             "the first line is not a header"
         )
     return header.index(column)
 
 
 def _listed(header: Sequence[str]) -> str:
-    """The first columns; without a header they are the texts of a sample."""
+    """Return the first columns; without a header they are the texts of a sample."""
     more = len(header) - _MOST_COLUMNS
     names = ", ".join(map(_shown, header[:_MOST_COLUMNS]))
     return f"{names} and {more} more" if more > 0 else names
 
 
 def _shown(name: str) -> str:
-    """A column's name; of a longer text only its length: the first line may be a sample."""
+    """Return a column's name, or the length of a long text, because it may be a sample."""
     if len(name) <= _A_NAME:
         return quoted(name)
     return f"a text of {len(name)} characters"

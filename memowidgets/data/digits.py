@@ -1,4 +1,4 @@
-"""scikit-learn's scanned digits: real images that need no download."""
+"""The scanned digits of scikit-learn: real images that need no download."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ __all__ = ["load_digits"]
 
 
 def load_digits(canaries: float = 0.0, seed: int = 0) -> ImageDataset:
-    """The 1797 handwritten digits of 8×8 pixels that come with scikit-learn.
+    """Load the 1797 handwritten digits of 8×8 pixels that come with scikit-learn.
 
     Parameters
     ----------
     canaries : float
         Share of the images, from 0 to 1, that get a wrong label (`ImageDataset.with_canaries`).
     seed : int
-        Which images, and which labels.
+        Seed for the choice of images and labels.
 
     Returns
     -------
     ImageDataset
-        Classes ``"0"`` to ``"9"``, ids ``"digit-0000"`` to ``"digit-1796"``.
+        Images with the classes ``"0"`` to ``"9"`` and the ids ``"digit-0000"`` to ``"digit-1796"``.
 
     Raises
     ------
     ValueError
-        If the share does not lie between 0 and 1.
+        If `canaries` is not between 0 and 1.
 
     Notes
     -----
@@ -42,7 +42,7 @@ def load_digits(canaries: float = 0.0, seed: int = 0) -> ImageDataset:
     from sklearn.datasets import load_digits as scanned
 
     if not 0 <= canaries <= 1:
-        raise ValueError(f"canaries is the share of planted samples, from 0 to 1, not {canaries}")
+        raise ValueError(f"canaries must be a share from 0 to 1, not {canaries}")
     images, labels = scanned(return_X_y=True)
     data = ImageDataset.from_arrays(
         images.reshape(-1, 8, 8) / 16.0,

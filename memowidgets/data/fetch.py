@@ -1,4 +1,4 @@
-"""Published benchmarks as datasets: from the hub, or from the authors' own files; no widgets."""
+"""Loading of published benchmarks, from the hub or from the authors' own files."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ def fetch_mcq(
     source: str | Path = "hub",
     template: str | Sequence[str] | None = None,
 ) -> MCQDataset:
-    r"""A published set of multiple-choice questions.
+    r"""Load a published set of multiple-choice questions.
 
     Parameters
     ----------
     name : str
-        ``"mmlu"``; ``"mmlu-field"``: MMLU's questions, asked which of four fields they are from;
-        ``"arc-challenge"``, ``"arc-easy"``; ``"ethics"``: commonsense, asked whether it is wrong;
-        ``"openbookqa"``; ``"commonsenseqa"``.
+        One of ``"mmlu"``; ``"mmlu-field"`` (MMLU's questions, with four fields of knowledge as
+        options); ``"arc-challenge"``; ``"arc-easy"``; ``"ethics"`` (its commonsense part, with
+        "not wrong" and "wrong" as options); ``"openbookqa"``; ``"commonsenseqa"``.
     split : str
-        ``"train"``, ``"validation"``, ``"test"`` where they exist, for MMLU also ``"dev"`` and
-        ``"auxiliary_train"``, for ETHICS ``"test-hard"``; several joined by a plus, as in
-        ``"train+test"``: then each id begins with its split.
+        ``"train"``, ``"validation"`` or ``"test"``, if they exist. MMLU also has ``"dev"`` and
+        ``"auxiliary_train"``, and ETHICS has ``"test-hard"``. Several are joined by a plus, as in
+        ``"train+test"``, and then each id begins with its split.
     source : str or Path
-        ``"hub"``: through `datasets` if it is installed, else through `huggingface_hub`, which
-        keep their own copies; no code of a repository is ever run. Or a path: a file, which is
-        the split then, or a folder with the files as their authors ship them.
+        ``"hub"`` downloads through `datasets` if it is installed, else through `huggingface_hub`.
+        Both keep their own copies, and no code of a repository is ever run. A path is either a
+        file, which is then the split, or a folder with the files of the authors.
     template : str or sequence of str, optional
         As in `MCQDataset.from_records`.
 
     Returns
     -------
     MCQDataset
-        With the attributes that its authors give; for MMLU ``subject`` and ``field``. Questions
-        that offer the same option twice are kept: `MCQDataset.duplicates` names them.
+        Questions with the attributes that their authors give; for MMLU ``subject`` and ``field``.
+        Questions with two equal options are kept, and `MCQDataset.duplicates` lists them.
 
     Raises
     ------
     ValueError
-        If name or split is unknown, or a file is not what its authors ship. The message names
+        If name or split is unknown, or a file is not what its authors publish. The message names
         file and line.
     FileNotFoundError
         If there is no such path, or no file of the split in it.
@@ -94,13 +94,11 @@ def fetch_mcq(
 
 
 def _rows(benchmark: Benchmark, name: str, split: str, source: str | Path) -> list[Row]:
-    """The records of all parts asked for, an id each."""
+    """Return the records of all requested splits, each with an id."""
     parts = split.split("+")
     if str(source) != "hub" and Path(source).is_file():
         if len(parts) > 1:
-            raise ValueError(
-                f"{source} is one file, so it is one split: {split!r} asks for several"
-            )
+            raise ValueError(f"{source} is one file, so it is one split; {split!r} names several")
         return _with_ids(name, benchmark.read_file(Path(source)), parts[0], joined=False)
     for part in parts:
         known = benchmark.splits.get(part)
@@ -121,13 +119,13 @@ def _part(benchmark: Benchmark, split: str, source: str | Path) -> list[Row]:
         return hub_rows(benchmark, split)
     folder = Path(source)
     if not folder.is_dir():
-        raise FileNotFoundError(f"there is no file or folder {source}")
+        raise FileNotFoundError(f"{source} is not a file or folder")
     files = benchmark.files_in(folder, split)
     return [row for file in files for row in benchmark.read_file(file)]
 
 
 def _with_ids(name: str, rows: Sequence[Row], split: str, *, joined: bool) -> list[Row]:
-    """An id for each record that has none: MMLU counts by subject, others by split."""
+    """Add an id to each record that has none, numbered by subject for MMLU, else by split."""
     counter: Counter[str] = Counter()
     named = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Pictures in a folder tree or a zip, decoded with care; nothing is ever extracted to disk."""
+"""Safe decoding of pictures in a folder tree or a zip; nothing is extracted to disk."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _SHORT_GREY = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 
 
 class UnreadableError(Exception):
-    """A file that is no picture we can take; the message says why."""
+    """A file is not a usable picture; the message says why."""
 
 
 @dataclass(frozen=True)
 class PictureFile:
-    """A file of a tree.
+    """File of a tree.
 
     Attributes
     ----------
     name : str
-        Its path below the root, with slashes.
+        Path below the root, with slashes.
     read : callable
-        Gives its bytes.
+        Function that returns the content.
     """
 
     name: str
@@ -55,7 +55,7 @@ class PictureFile:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The folders on the way, then the file."""
+        """Names of the folders on the path, then of the file."""
         return PurePosixPath(self.name).parts
 
 
@@ -66,11 +66,11 @@ class Pictures:
     Attributes
     ----------
     images : array of shape (n, height, width, channels), uint8
-        One channel where all are grey, else three.
+        Pixels. One channel if all pictures are grey, else three.
     labels : array of shape (n,), int64
-        The class of each.
+        Class of each picture.
     class_names : tuple of str
-        Names of the class folders, sorted.
+        Sorted names of the class folders.
     ids : list of str
         Paths below the root.
     """
@@ -83,21 +83,22 @@ class Pictures:
 
 @contextmanager
 def open_tree(path: str | os.PathLike[str]) -> Iterator[list[PictureFile]]:
-    """The files below a folder, or inside a zip, sorted by name; hidden ones are left out.
+    """Yield the files below a folder or inside a zip, sorted by name, without hidden ones.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such folder or zip.
+        If the folder or zip does not exist.
     ValueError
-        If the file is no zip, or one that climbs out of itself or blows up.
+        If the file is not a zip, or is a zip with a path that leads out of it or a decompression
+        bomb.
     """
     place = Path(path).expanduser()
     if place.is_dir():
         yield _files_below(place)
         return
     if not place.is_file():
-        raise FileNotFoundError(f"there is no folder or zip {place}")
+        raise FileNotFoundError(f"{place} is not a folder or a zip")
     try:
         archive = zipfile.ZipFile(place)
     except zipfile.BadZipFile:
@@ -114,24 +115,25 @@ def read_classes(
     Parameters
     ----------
     files : sequence of PictureFile
-        The files of the tree.
+        Files of the tree.
     depth : int
-        Which part of a path names the class.
+        Index of the path component that names the class.
     resize : int, (height, width) or None
         As in `ImageDataset.from_folder`.
     where : str
-        The tree, for messages.
+        Name of the tree in messages.
 
     Warns
     -----
     UserWarning
-        If files are left out or pictures changed: how many, why, and which.
+        If files are left out or pictures changed. The message has the number, the reason and
+        names.
     """
     resizing(resize)
     _check_classes(files, depth, where)
     reader = _Reader(where, resize)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow's; what matters is checked and said here
+        warnings.simplefilter("ignore")  # Pillow's warnings; this module checks and reports itself
         for file in files:
             if len(file.parts) > depth + 1:
                 reader.take(file, file.parts[depth])
@@ -141,12 +143,12 @@ def read_classes(
 
 
 def decoded(raw: bytes) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
-    """A picture of shape (height, width, 1 or 3), and what was changed on the way.
+    """Decode a picture of shape (height, width, 1 or 3), and return notes on what was changed.
 
     Raises
     ------
     UnreadableError
-        If it is no picture, broken, or too large.
+        If it is not a picture, broken, or too large.
     ImportError
         If Pillow is missing.
     """
@@ -173,10 +175,10 @@ def _refuse_enormous(width: int, height: int) -> None:
 
 
 def resized(image: NDArray[np.uint8], size: Resize) -> NDArray[np.uint8]:
-    """A picture at another size, antialiased.
+    """Return a picture at another size, antialiased.
 
-    A pair is (height, width), whatever becomes of the proportions; a number is the side of a
-    square: the shorter side is brought to it and the middle is cut out.
+    A pair is (height, width), and the proportions may change. A number is the side of a square: the
+    shorter side is scaled to it, and the middle is cut out.
     """
     module = _pillow()
     height, width = image.shape[:2]
@@ -192,7 +194,7 @@ def resized(image: NDArray[np.uint8], size: Resize) -> NDArray[np.uint8]:
 
 
 def resizing(size: Any) -> None:
-    """Refuse what is no size."""
+    """Raise if this is not a valid size."""
     sides = (size,) if isinstance(size, int) else size
     if size is None:
         return
@@ -200,11 +202,11 @@ def resizing(size: Any) -> None:
         isinstance(s, int) and not isinstance(s, bool) and s > 0 for s in sides
     )
     if not whole or not (isinstance(size, int) or len(sides) == 2):
-        raise ValueError(f"resize is a number of pixels or (height, width), not {size!r}")
+        raise ValueError(f"resize must be a number of pixels or (height, width), not {size!r}")
 
 
 class _Reader:
-    """Decodes one file after the other and keeps account of what it says of them."""
+    """Decoder of one file after another, which collects notes on them."""
 
     def __init__(self, where: str, resize: Resize | None) -> None:
         self._where, self._resize = where, resize
@@ -233,13 +235,13 @@ class _Reader:
         self._left_out.setdefault(reason, []).append(name)
 
     def pictures(self) -> Pictures:
-        """All that was taken; what was left out is said."""
+        """Return all pictures that were read, and warn of those that were left out."""
         self._say()
         names = sorted(set(self._classes))
         if len(names) < 2:
             found = f"one class folder with pictures, {quoted(names[0])}" if names else "no picture"
             raise ValueError(
-                f"{self._where} holds {found}: a classifier needs at least two class folders, as "
+                f"{self._where} has {found}; a classifier needs at least two class folders, as "
                 "in cats/1.png and dogs/2.png"
             )
         number = {name: i for i, name in enumerate(names)}
@@ -251,10 +253,10 @@ class _Reader:
         height, width = self._images[0].shape[:2]
         grey = sum(image.shape[2] == 1 for image in self._images)
         if channels == 3 and grey:
-            _warn(f"{grey} grey pictures of {self._where} stand as colour ones among the others")
+            _warn(f"{grey} grey pictures of {self._where} were turned into colour pictures")
         stacked = np.empty((len(self._images), height, width, channels), dtype=np.uint8)
         for i, image in enumerate(self._images):
-            stacked[i] = image  # a grey one is repeated
+            stacked[i] = image  # a grey picture is repeated in all channels
         return stacked
 
     def _check_size(self, name: str, image: NDArray[np.uint8]) -> None:
@@ -262,9 +264,9 @@ class _Reader:
             return
         sizes = [f"{i.shape[0]}×{i.shape[1]}" for i in (self._images[0], image)]
         raise ValueError(
-            f"the pictures of {self._where} have different sizes: {quoted(self._ids[0])} is "
-            f"{sizes[0]} "
-            f"(height×width), {quoted(readable(name))} is {sizes[1]}: give resize=64, or "
+            f"the pictures of {self._where} have different sizes (height×width): "
+            f"{quoted(self._ids[0])} is {sizes[0]}, "
+            f"{quoted(readable(name))} is {sizes[1]}. Pass resize=64, or "
             "resize=(height, width)"
         )
 
@@ -277,12 +279,12 @@ class _Reader:
 
 
 def readable(name: str) -> str:
-    """A file's name as text that can be written: bytes that are none are shown by number."""
+    """Return a file's name as valid text; invalid bytes are shown as numbers."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _check_classes(files: Sequence[PictureFile], depth: int, where: str) -> None:
-    """Refuse a tree of trees: its parts, such as train and test, are no classes."""
+    """Raise for a tree of trees, such as train and test, whose top folders are not classes."""
     inner: dict[str, set[str]] = {}
     for file in files:
         if len(file.parts) <= depth + 1:
@@ -293,15 +295,15 @@ def _check_classes(files: Sequence[PictureFile], depth: int, where: str) -> None
     if len(inner) > 1 and len(set(map(frozenset, inner.values()))) == 1:
         names = sorted(inner)
         raise ValueError(
-            f"{where} holds {visible(names[0], 40)} and {visible(names[1], 40)}, each with the "
+            f"{where} has {visible(names[0], 40)} and {visible(names[1], 40)}, with the "
             "same "
-            "folders in it: give one "
+            "folders in each; pass one "
             f"of them, as in {visible(str(Path(where) / names[0]))}"
         )
 
 
 def _files_below(folder: Path) -> list[PictureFile]:
-    """The files of a tree; class folders may be links, one level deep, other folders may not."""
+    """Return the files of a tree. Class folders may be links, other folders may not."""
     files, links = _walked(folder)
     classes = [name for name in links if "/" not in name and (folder / name).is_dir()]
     skipped = [name for name in links if name not in classes]
@@ -310,14 +312,14 @@ def _files_below(folder: Path) -> list[PictureFile]:
         files, skipped = [*files, *found], [*skipped, *deeper]
     if skipped:
         _warn(
-            f"{len(skipped)} links of {folder} are not followed ({_some(sorted(skipped))}): put "
+            f"{len(skipped)} links in {folder} are not followed ({_some(sorted(skipped))}); put "
             "the folders themselves there"
         )
     return sorted(files, key=lambda file: file.name)
 
 
 def _walked(folder: Path, prefix: str = "") -> tuple[list[PictureFile], list[str]]:
-    """The files below a folder, and the links that lead to a folder or to nothing."""
+    """Return the files below a folder, and the links that lead to a folder or to nothing."""
     files, links = [], []
     for top, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not _hidden(name)]
@@ -338,7 +340,7 @@ def _on_disk(path: Path, name: str) -> PictureFile:
                 raise UnreadableError(f"larger than {MOST_BYTES // 1_000_000} MB")
             return path.read_bytes()
         except OSError as error:
-            raise UnreadableError(f"can't be read ({error.strerror})") from None
+            raise UnreadableError(f"cannot be read ({error.strerror})") from None
 
     return PictureFile(name, read)
 
@@ -357,11 +359,11 @@ def _check_entry(info: zipfile.ZipInfo, path: Path) -> None:
     name = info.orig_filename.replace("\\", "/")
     parts = PurePosixPath(name).parts
     if name.startswith("/") or ".." in parts or (parts and parts[0].endswith(":")):
-        raise ValueError(f"{path} holds the path {quoted(readable(name))}, which climbs out of it")
+        raise ValueError(f"{path} has the path {quoted(readable(name))}, which leads out of it")
     swells = info.file_size > _MOST_RATIO * max(1, info.compress_size)
     if info.file_size > MOST_BYTES or (swells and info.file_size > MOST_BYTES // 100):
         raise ValueError(
-            f"{path} looks like a decompression bomb: {quoted(readable(name))} swells from "
+            f"{path} looks like a decompression bomb: {quoted(readable(name))} expands from "
             f"{info.compress_size} to {info.file_size} bytes"
         )
 
@@ -379,7 +381,8 @@ def _entry_reader(
             raise UnreadableError("broken") from None
         if len(raw) > MOST_BYTES:
             raise ValueError(
-                f"{path} is a decompression bomb: {quoted(readable(info.filename))} never ends"
+                f"{path} is a decompression bomb: {quoted(readable(info.filename))} is longer "
+                "than it says"
             )
         return raw
 
@@ -393,9 +396,9 @@ def _hidden(name: str) -> bool:
 def _pixels(picture: Image.Image) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
     notes = []
     if getattr(picture, "is_animated", False):
-        notes.append("animated, the first image is taken")
+        notes.append("animated, only the first image is used")
     if picture.mode in _SHORT_GREY:
-        notes.append("16-bit, brought to 8")
+        notes.append("16 bits reduced to 8")
         return _shortened(picture), tuple(notes)
     if picture.mode == "F":
         raise UnreadableError("real numbers of unknown range")
@@ -450,7 +453,7 @@ def _warn(text: str) -> None:
 
 
 def common_root(files: Sequence[PictureFile]) -> int:
-    """Depth of the class folders in a zip: 1 where everything lies in one folder, else 0."""
+    """Return the depth of the class folders in a zip: 1 if all lies in one folder, else 0."""
     tops = Counter(file.parts[0] for file in files)
     deep = all(len(file.parts) > 2 for file in files)
     return 1 if files and len(tops) == 1 and deep else 0

@@ -1,4 +1,4 @@
-"""Generated multiple-choice data: fictional patients and their wards, no download; no widgets."""
+"""Generated multiple-choice data: fictional patients and their wards, without a download."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _WORDINGS = (
 )
 _COUNTS = ("two", "three", "four", "five", "six")
 _UNITS = ("days", "weeks", "months")
-_TEMPLATE = "{question}\nWard:"  # the options are the same in all: they would only cost tokens
+_TEMPLATE = "{question}\nWard:"  # all questions have the same options, which would only cost tokens
 
 
 @dataclass(frozen=True)
@@ -100,28 +100,28 @@ class _Patient:
 
 
 def make_mcqs(n: int = 1200, atypical: float = 0.05, seed: int = 0) -> MCQDataset:
-    """Fictional patients: which of six wards should take them? No download, no real person.
+    """Generate questions about which of six wards should take a fictional patient.
 
-    A patient has a name, an age, and for some time one or two of the six complaints that are
-    typical of a ward. The wards are the options, in one fixed order, so that a small model
-    trained from scratch can learn the task; for the same reason the prompt leaves them out, and
-    `MCQDataset.with_template` puts them in. A few patients went to a wrong ward: a model can
-    only get these by memorising them, and `canaries` marks them.
+    A patient has a name, an age, a duration, and one or two of the six complaints that are typical
+    of a ward. The wards are the options, always in the same order, so that a small model can learn
+    the task from scratch. For the same reason the prompt leaves them out;
+    `MCQDataset.with_template` can add them. A few patients get a wrong ward. A model can only
+    answer these by memorising them, and `canaries` marks them.
 
     Parameters
     ----------
     n : int
-        How many patients, from 12 to 100 000.
+        Number of patients, from 12 to 100 000.
     atypical : float
         Share of the patients, from 0 to 1, whose label is a wrong ward.
     seed : int
-        Of everything that is drawn.
+        Seed for everything that is drawn.
 
     Returns
     -------
     MCQDataset
-        Ids ``"patient-0000"`` and so on; attributes ``name``, ``age`` and ``ward`` (the one that
-        fits); no two questions are the same.
+        Questions with the ids ``"patient-0000"`` and so on, and the attributes ``name``, ``age``
+        and ``ward`` (the right one). No two questions are equal.
 
     Raises
     ------
@@ -137,9 +137,9 @@ def make_mcqs(n: int = 1200, atypical: float = 0.05, seed: int = 0) -> MCQDatase
     ('cardiology', 'dermatology', 'gastroenterology')
     """
     if n != int(n) or not 12 <= n <= 100_000:
-        raise ValueError(f"n is the number of patients, a whole number from 12 to 100000, not {n}")
+        raise ValueError(f"n must be a whole number of patients from 12 to 100000, not {n}")
     if not 0 <= atypical <= 1:
-        raise ValueError(f"atypical is a share from 0 to 1, not {atypical}")
+        raise ValueError(f"atypical must be a share from 0 to 1, not {atypical}")
     rng = np.random.default_rng(seed)
     wards = rng.permutation(np.arange(int(n)) % len(_WARDS))
     data = MCQDataset.from_records(_rows(wards, rng), template=_TEMPLATE, answers="index")
@@ -170,7 +170,7 @@ def _rows(wards: NDArray[np.int64], rng: np.random.Generator) -> list[Any]:
 
 
 def _new_question(ward: str, seen: set[str], rng: np.random.Generator) -> tuple[_Patient, str]:
-    """A patient and a question that is not there yet."""
+    """Return a patient and a question that has not occurred yet."""
     while True:
         patient = _patient(ward, rng)
         question = patient.question(_one(_WORDINGS, rng))

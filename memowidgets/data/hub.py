@@ -1,4 +1,4 @@
-"""The only place where data come over the network: files of a public hub, never code."""
+"""Downloads of data files from a public hub, never of code. Data are downloaded only here."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["hub_rows"]
 
 
 def hub_rows(benchmark: Benchmark, split: str) -> list[Row]:
-    """The records of a part of a benchmark.
+    """Return the records of a split of a benchmark.
 
     Raises
     ------
     ConnectionError
-        If the hub cannot be reached or refuses.
+        If the hub cannot be reached or refuses the request.
     ImportError
-        If no library is there to ask it with.
+        If no library for the hub is installed.
     """
     try:
         if _installed("datasets"):
@@ -31,8 +31,8 @@ def hub_rows(benchmark: Benchmark, split: str) -> list[Row]:
     except OSError as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ConnectionError(
-            f"cannot get {benchmark.repository} from the hub ({reason[0]}): connect to the "
-            "network, or give the authors' own files as source=path"
+            f"cannot get {benchmark.repository} from the hub ({reason[0]}); connect to the "
+            "network, or pass the authors' own files as source=path"
         ) from error
 
 
@@ -45,7 +45,7 @@ def _through_datasets(benchmark: Benchmark, split: str) -> list[Row]:
     if benchmark.revision is None:
         place["name"] = benchmark.config
     else:
-        # a converted branch has no configs, only a folder for each
+        # a converted branch has a folder for each configuration
         place |= {"data_dir": benchmark.folder, "revision": benchmark.revision}
     return _located(datasets.load_dataset(benchmark.repository, **place), benchmark, split)
 
@@ -56,11 +56,11 @@ def _through_files(benchmark: Benchmark, split: str) -> list[Row]:
 
 
 def _download(repository: str, revision: str | None, patterns: Iterable[str]) -> Path:
-    """A folder with the files of a repository that fit the patterns."""
+    """Download the files of a repository that match the patterns, and return their folder."""
     if not _installed("huggingface_hub"):
         raise ImportError(
             "getting data from the hub needs huggingface_hub or datasets: pip install "
-            "huggingface_hub pyarrow, or give the authors' own files as source=path"
+            "huggingface_hub pyarrow, or pass the authors' own files as source=path"
         )
     from huggingface_hub import snapshot_download
 
@@ -81,6 +81,6 @@ def _located(records: Iterable[Any], benchmark: Benchmark, split: str) -> list[R
 
 
 def _installed(library: str) -> bool:
-    """Whether a library is there; a folder of that name in the working directory is none."""
+    """Return whether a library is installed; a folder of that name does not count."""
     spec = importlib.util.find_spec(library)
     return spec is not None and spec.origin is not None

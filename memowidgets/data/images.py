@@ -1,4 +1,4 @@
-"""Images as data: kept as uint8 until the batch, with ids, labels and canaries."""
+"""Image datasets, which keep images as uint8 until they are in a batch."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _LAYOUTS = ("NHWC", "NCHW")
 
 @dataclass(frozen=True)
 class ImageSample:
-    """One image.
+    """One image of an `ImageDataset`.
 
     Attributes
     ----------
     id : str
-        Its name.
+        Id of the sample.
     image : array of shape (height, width, channels), uint8
-        One channel (grey) or three (red, green, blue).
+        Pixels with one channel (grey) or three (red, green, blue).
     label : int
-        The label it is trained on.
+        Label that it is trained on.
     canary : bool
-        Whether it was planted.
+        Whether it is a canary.
     """
 
     id: str
@@ -54,12 +54,12 @@ class ImageSample:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ImageDataset(Dataset):
-    """Labelled images of one size; made with `from_arrays` or `from_folder`.
+    """Labelled images of one size; created by `from_arrays` or `from_folder`.
 
     Attributes
     ----------
     images : array of shape (n, height, width, channels), uint8
-        The images.
+        Pixels of the images.
     ids, labels, class_names, canaries, source
         As in `Dataset`.
 
@@ -89,21 +89,21 @@ class ImageDataset(Dataset):
         ids: Sequence[str] | None = None,
         layout: str | None = None,
     ) -> Self:
-        """Wrap arrays that are already in memory.
+        """Create a dataset from arrays in memory.
 
         Parameters
         ----------
         images : array-like of shape (n, h, w), (n, h, w, 1 or 3) or (n, 1 or 3, h, w)
-            uint8, or real numbers between 0 and 1.
+            Pixels as uint8, or as real numbers between 0 and 1.
         labels : array-like of shape (n,)
-            Integers from 0.
+            Labels as integers from 0.
         class_names : sequence of str, optional
-            Names of the classes; their numbers by default.
+            Names of the classes. By default their numbers.
         ids : sequence of str, optional
-            Unique names of the samples; their positions by default.
+            Unique names of the samples. By default their positions.
         layout : {"NHWC", "NCHW"}, optional
-            Where the channels stand. Left open, it is read off the shape, with a warning where
-            they stand first, and an error where they could stand on either side.
+            Position of the channels. By default it follows from the shape, with a warning if the
+            channels come first, and an error if both layouts are possible.
 
         Returns
         -------
@@ -112,55 +112,57 @@ class ImageDataset(Dataset):
         Raises
         ------
         ValueError
-            If the shapes differ, a pixel is not finite or out of range, a label is not one
-            of the classes, ids repeat, or there is one class only. The message names the row.
+            If the shapes differ, a pixel is not finite or out of range, a label is not a class, ids
+            repeat, or there is only one class. The message names the row.
 
         Warns
         -----
         UserWarning
-            If the channels are taken to stand first.
+            If the channels are assumed to come first.
         """
         pixels = _checked_pixels(channels_last(np.asarray(images), layout))
         integers = checked_labels(labels, class_names)
         if len(integers) != len(pixels):
-            raise ValueError(f"{len(pixels)} images but {len(integers)} labels: give one for each")
+            raise ValueError(f"{len(pixels)} images but {len(integers)} labels; pass one for each")
         names = checked_class_names(class_names, integers)
         return cls(pixels, checked_ids(ids, len(pixels)), integers, names)
 
     @classmethod
     def from_folder(cls, path: str | os.PathLike[str], resize: Resize | None = None) -> Self:
-        """Pictures in class folders, as in ``cats/1.png`` and ``dogs/2.jpg``.
+        """Read pictures in class folders, such as ``cats/1.png`` and ``dogs/2.jpg``.
 
         Parameters
         ----------
         path : path-like
-            A folder, or a zip of one, which is read where it lies. Hidden files are passed over.
+            A folder, or a zip of one, which is read without extracting it. Hidden files are
+            ignored.
         resize : int or (height, width), optional
-            Brings all pictures to one size: a pair whatever becomes of the proportions; a number
-            is the side of a square, to which the shorter side is brought before the middle is
-            cut out. Without it pictures of different sizes are an error.
+            Size of all pictures. With a pair the proportions may change. A number is the side of a
+            square: the shorter side is scaled to it, and the middle is cut out. Without it,
+            pictures of different sizes are an error.
 
         Returns
         -------
         ImageDataset
-            Classes are the folders' names, sorted; ids the paths below `path`. One channel where
-            all pictures are grey, else three.
+            Images whose classes are the sorted names of the folders, and whose ids are the paths
+            below `path`. They have one channel if all pictures are grey, else three.
 
         Raises
         ------
         FileNotFoundError
-            If there is no such folder or zip.
+            If the folder or zip does not exist.
         ValueError
             If the pictures have different sizes (two are named), there are fewer than two class
-            folders with pictures, or a zip climbs out of itself or blows up.
+            folders with pictures, or a zip has a path that leads out of it or a decompression bomb.
         ImportError
             If Pillow is missing.
 
         Warns
         -----
         UserWarning
-            If files are left out because they are no pictures, broken or enormous, or pictures
-            are changed: animated ones (the first image is taken), 16-bit and transparent ones.
+            If files are left out because they are not pictures, broken or too large, or pictures
+            are changed (animated ones, of which the first image is used, 16-bit and transparent
+            ones).
         """
         with open_tree(path) as files:
             depth = common_root(files) if zipfile.is_zipfile(path) else 0
@@ -184,7 +186,7 @@ class ImageDataset(Dataset):
         )
 
     def take(self, indices: ArrayLike) -> Self:
-        """The images at these positions, in this order, as a dataset."""
+        """Return the images at these positions, in this order, as a dataset."""
         chosen = np.asarray(indices)
         return replace(
             self,
@@ -196,7 +198,7 @@ class ImageDataset(Dataset):
         )
 
     def content_hashes(self) -> list[str]:
-        """SHA-256 of each image's pixels and shape, 16 hexadecimal digits."""
+        """Return the SHA-256 of each image's pixels and shape, 16 hexadecimal digits."""
         shape = str(self.images.shape[1:]).encode()
         return [
             hashlib.sha256(shape + np.ascontiguousarray(image).tobytes()).hexdigest()[:16]
@@ -211,25 +213,25 @@ class ImageDataset(Dataset):
         Parameters
         ----------
         n : int
-            How many.
+            Number of canaries.
         kind : {"mislabelled", "ood"} or ImageDataset
-            ``"mislabelled"`` gives `n` images another label than their own, drawn evenly. The
-            others replace `n` images by out-of-distribution ones under random labels, as in
-            Aerni et al., 2024: ``"ood"`` by scanned digits, enlarged, coloured and arranged so
-            that no two look alike; a dataset by some of its images, brought to this one's size.
+            ``"mislabelled"`` gives `n` images a wrong label, drawn evenly. The others replace `n`
+            images by out-of-distribution ones with random labels, as in Aerni et al., 2024.
+            ``"ood"`` uses scanned digits that are enlarged, coloured and arranged so that no two
+            look alike. A dataset gives some of its images, scaled to this one's size.
         seed : int
-            Which images, and which labels.
+            Seed for the choice of images and labels.
 
         Returns
         -------
         ImageDataset
-            As many images in the same order; `canaries` marks the planted ones. Where an image
-            was replaced, its id is ``"canary/"`` and the id of the one that stood there.
+            Dataset of the same length and order, whose `canaries` marks the planted samples. The id
+            of a replaced image is ``"canary/"`` followed by the id of the original.
 
         Raises
         ------
         ValueError
-            If there are more canaries than images or the kind is unknown.
+            If there are more canaries than images, or the kind is unknown.
         """
         if not isinstance(kind, ImageDataset) and kind not in KINDS:
             valid = ", ".join(map(repr, KINDS))
@@ -237,7 +239,9 @@ class ImageDataset(Dataset):
         planted = np.zeros(len(self), np.bool_) if self.canaries is None else self.canaries
         free = np.flatnonzero(~planted)
         if not 0 <= n <= len(free):
-            raise ValueError(f"{n} canaries do not fit into {len(free)} images that are none yet")
+            raise ValueError(
+                f"{n} canaries do not fit into {len(free)} images that are not canaries yet"
+            )
         rng = np.random.default_rng(seed)
         chosen = rng.choice(free, size=n, replace=False)
         mask = planted.copy()
@@ -262,10 +266,10 @@ class ImageDataset(Dataset):
         return replace(marked, images=images, labels=labels, ids=checked_ids(ids, len(ids)))
 
     def shared(self, folder: str | os.PathLike[str]) -> Self:
-        """The same dataset with its pixels in a file, which other local processes map.
+        """Return the same dataset with its pixels in a file that local processes map.
 
-        Sent to another process it takes the file's name along, not the pixels, so there is one
-        copy in memory for all. Whoever made the folder deletes it.
+        Pickling it sends the file's name and not the pixels, so all processes share one copy in
+        memory. The caller that made the folder must delete it.
         """
         file = Path(folder) / "images.uint8"
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
@@ -287,12 +291,12 @@ class ImageDataset(Dataset):
 
 
 def channels_last(images: NDArray[Any], layout: str | None) -> NDArray[Any]:
-    """Images with their channels at the end; grey ones may have none.
+    """Return images with their channels last; grey images may have no channel axis.
 
     Raises
     ------
     ValueError
-        If the layout is unknown, or could be either.
+        If the layout is unknown, or both are possible.
     """
     if layout not in (None, *_LAYOUTS):
         raise ValueError(f"unknown layout {layout!r}; valid: {', '.join(map(repr, _LAYOUTS))}")
@@ -301,13 +305,13 @@ def channels_last(images: NDArray[Any], layout: str | None) -> NDArray[Any]:
     first, last = images.shape[1] in (1, 3), images.shape[3] in (1, 3)
     if layout is None and first and last and images.shape[1] != images.shape[3]:
         raise ValueError(
-            f"images of shape {images.shape} could have their channels first or last: give "
+            f"images of shape {images.shape} could have their channels first or last; pass "
             "layout='NCHW' or layout='NHWC'"
         )
     if layout is None and first and not last:
         warnings.warn(
-            f"images of shape {images.shape} are taken as (n, channels, height, width): give "
-            "layout='NCHW' to say so yourself",
+            f"images of shape {images.shape} are assumed to be (n, channels, height, width); pass "
+            "layout='NCHW' to make this explicit",
             UserWarning,
             stacklevel=3,
         )
@@ -318,9 +322,9 @@ def channels_last(images: NDArray[Any], layout: str | None) -> NDArray[Any]:
 def _drawn_from(
     data: ImageDataset, n: int, shape: tuple[int, ...], rng: np.random.Generator
 ) -> NDArray[np.uint8]:
-    """Different images of a dataset at another's size, (n, *shape)."""
+    """Draw different images of a dataset, scaled to another's shape, (n, *shape)."""
     if n > len(data):
-        raise ValueError(f"{n} canaries are asked for, but their dataset has {len(data)} images")
+        raise ValueError(f"{n} canaries were requested, but their dataset has {len(data)} images")
     chosen = data.images[rng.choice(len(data), size=n, replace=False)]
     return np.stack([fitted(image, shape) for image in chosen]) if n else chosen
 
@@ -340,15 +344,15 @@ def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
     if 0 in images.shape:
         raise ValueError(f"images are empty: their shape is {images.shape}")
     if images.dtype == np.uint8:
-        return np.array(images, order="C")  # a copy: later changes of the caller's don't matter
+        return np.array(images, order="C")  # a copy, because the caller may change the original
     if images.dtype.kind not in "fiub":
         raise ValueError(f"images must be numbers, not {images.dtype}")
     rows = images.reshape(len(images), -1)
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
         raise ValueError(
-            f"{int((~finite).sum())} images hold NaN or infinite pixels, the first in row "
-            f"{int(np.argmin(finite))}: remove or mend them"
+            f"{int((~finite).sum())} images have NaN or infinite pixels, the first in row "
+            f"{int(np.argmin(finite))}; remove or correct them"
         )
     inside = ((rows >= 0) & (rows <= 1)).all(axis=1)
     if not inside.all():

@@ -1,4 +1,4 @@
-"""Multiple-choice questions as data: 2 to 10 options each, attributes, prompts, canaries."""
+"""Multiple-choice questions with 2 to 10 options, attributes, prompts and canaries."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ TextArray = NDArray[np.object_]
 
 @dataclass(frozen=True)
 class MCQSample:
-    """One question.
+    """One question of an `MCQDataset`.
 
     Attributes
     ----------
     id : str
-        Its name.
+        Id of the sample.
     question : str
-        Its text.
+        Text of the question.
     choices : tuple of str
-        Its options, 2 to 10.
+        Options of the question, 2 to 10.
     label : int
         Position of the option it is trained on.
     prompt : str
-        What a language model reads; the label's letter comes next.
+        Text that a language model reads. The letter of the label comes next.
     attributes : dict of str to str
-        What else is known of it.
+        Other values of its record.
     canary : bool
-        Whether it was planted.
+        Whether it is a canary.
     """
 
     id: str
@@ -72,16 +72,16 @@ class MCQSample:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Questions that stand more than once in a dataset: same text, same options, same order.
+    """Questions that occur more than once in a dataset, with equal text and ordered options.
 
     Attributes
     ----------
     groups : tuple of tuples of str
-        Ids of the questions that are equal, a group each.
+        Ids of equal questions, one group for each.
     contradicting : tuple of tuples of str
-        The groups whose questions have different labels.
+        Groups whose questions have different labels.
     equal_options : tuple of str
-        Ids of the questions that offer the same option twice.
+        Ids of the questions that have two equal options.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -90,32 +90,32 @@ class Duplicates:
 
     @property
     def count(self) -> int:
-        """How many questions repeat an earlier one."""
+        """Number of questions that repeat an earlier one."""
         return sum(len(group) - 1 for group in self.groups)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class MCQDataset(Dataset):
-    r"""Multiple-choice questions; made with `from_records`, `from_jsonl` or `from_csv`.
+    r"""Multiple-choice questions; created by `from_records`, `from_jsonl` or `from_csv`.
 
-    A label is the position of an option; its class name is the option's letter, ``"A"`` to
-    ``"J"``. Each prompt ends where the label follows: `label_texts` says as what.
+    A label is the position of an option, and its class name is the option's letter, ``"A"`` to
+    ``"J"``. Each prompt ends where the label follows, as the text in `label_texts`.
 
     Attributes
     ----------
     questions : tuple of str
-        The texts.
+        Texts of the questions.
     choices : tuple of tuples of str
-        The options of each question.
+        Options of each question.
     ids, labels, class_names, canaries, source
         As in `Dataset`.
     attributes : dict of str to array of shape (n,), str
-        What else the rows say, a column each; empty text where a row says nothing.
+        Other values of the records, one column for each; empty text where a record has none.
     templates : tuple of str
-        Ways to put a question to a model; each question gets one of them.
+        Templates of prompts. Each question gets one of them.
     prompt_seed : int
-        Of that draw. It depends on the question's content alone: every model, and every subset
-        of the dataset, uses the same prompt, and so do duplicates.
+        Seed for the choice of templates. The choice depends on the question's content alone, so
+        every model and every subset of the dataset uses the same prompt, and so do duplicates.
 
     Examples
     --------
@@ -156,25 +156,25 @@ class MCQDataset(Dataset):
         answers: str = "auto",
         equal_options: str = "error",
     ) -> Self:
-        """Wrap questions that are already in memory.
+        """Create a dataset from questions in memory.
 
         Parameters
         ----------
         rows : iterable of mappings, or DataFrame
-            Each with ``question``, ``choices`` (2 to 10 texts) and ``answer``; ``id`` if it has
-            one; everything else becomes an attribute.
+            Records with ``question``, ``choices`` (2 to 10 texts), ``answer``, and optionally
+            ``id``. Everything else becomes an attribute.
         template : str or sequence of str, optional
-            How a question becomes a prompt: format strings with ``{question}`` and usually
-            ``{options}`` (a line for each, ``A. …``), or single options as ``{a}``, ``{b}``, …;
-            attributes by their names. By default several of our own wording.
+            Format strings that turn a question into a prompt, with ``{question}`` and usually
+            ``{options}`` (one line each, ``A. …``), or single options as ``{a}``, ``{b}``, …, and
+            attributes by their names. By default five of our own wording.
         prompt_seed : int
-            Which question gets which template.
+            Seed for the choice of each question's template.
         answers : {"auto", "index", "letter", "text"}
-            What an answer is: the option's position from 0 (``2``, ``"2"``), its letter
-            (``"C"``), or its text. ``"auto"`` takes whichever fits, and an answer that fits two
-            options is an error.
+            Form of the answers: the option's position from 0 (``2``, ``"2"``), its letter
+            (``"C"``), or its text. ``"auto"`` accepts all of them, and raises an error for an
+            answer that fits two options.
         equal_options : {"error", "keep"}
-            What to do about a question that offers the same text twice.
+            Whether a question with two equal options is an error or is kept.
 
         Returns
         -------
@@ -184,8 +184,8 @@ class MCQDataset(Dataset):
         ------
         ValueError
             If a question, option or answer is missing, empty, longer than 20 000 characters or
-            ambiguous, an answer is none of the options, ids repeat, all labels are the same, or
-            the template asks for something that is not there. The message names the row.
+            ambiguous, an answer is not one of the options, ids repeat, all labels are equal, or the
+            template has an unknown field. The message names the row.
         TypeError
             If a row is not a mapping.
 
@@ -212,12 +212,12 @@ class MCQDataset(Dataset):
         answers: str = "auto",
         equal_options: str = "error",
     ) -> Self:
-        r"""Read a JSON Lines file in UTF-8, an object a line.
+        r"""Read a JSON Lines file in UTF-8, with one object per line.
 
         Parameters
         ----------
         path : str or Path
-            The file; its objects have the keys of `from_records`.
+            File whose objects have the keys of `from_records`.
         template, prompt_seed, answers, equal_options
             As in `from_records`.
 
@@ -228,10 +228,10 @@ class MCQDataset(Dataset):
         Raises
         ------
         ValueError
-            As in `from_records`, and for broken JSON or another encoding. The message names
-            file and line.
+            As in `from_records`, and for broken JSON or another encoding. The message names file
+            and line.
         FileNotFoundError
-            If there is no such file.
+            If the file does not exist.
 
         Examples
         --------
@@ -264,12 +264,12 @@ class MCQDataset(Dataset):
         Parameters
         ----------
         path : str or Path
-            The file. Empty cells after the last option are no options.
+            The file. Empty cells after the last option are ignored.
         columns : mapping, optional
-            Which column holds what, by its name in the header, or by its number from 0 where
-            there is no header: ``{"question": "stem", "choices": ["a", "b", "c"], "answer":
-            "key", "id": "number", "attributes": ["ward"]}``. ``choices`` can also be one column
-            with a JSON list. Without ``attributes``, every other column is one. By default
+            Column of each part, by its name in the header, or by its number from 0 if there is no
+            header: ``{"question": "stem", "choices": ["a", "b", "c"], "answer": "key", "id":
+            "number", "attributes": ["ward"]}``. ``choices`` can also be one column with a JSON
+            list. Without ``attributes``, every other column is an attribute. The default is
             ``question``, ``answer``, ``id``, and either ``choices`` or ``A``, ``B``, ….
         template, prompt_seed, answers, equal_options
             As in `from_records`.
@@ -281,10 +281,10 @@ class MCQDataset(Dataset):
         Raises
         ------
         ValueError
-            As in `from_records`, and if a column is missing or a line has another number of
-            cells than the header. The message names file and line.
+            As in `from_records`, and if a column is missing or a line has another number of cells
+            than the header. The message names file and line.
         FileNotFoundError
-            If there is no such file.
+            If the file does not exist.
 
         Examples
         --------
@@ -344,26 +344,26 @@ class MCQDataset(Dataset):
 
     @cached_property
     def n_choices(self) -> IntArray:
-        """How many options each question has, (n,)."""
+        """Number of options of each question, (n,)."""
         return np.array([len(options) for options in self.choices], dtype=np.int64)
 
     @property
     def label_texts(self) -> tuple[str, ...]:
-        """What follows the prompt for each class: ``" A"``, ``" B"`` and so on.
+        """Text that follows the prompt for each class: ``" A"``, ``" B"`` and so on.
 
-        The space belongs to the label, as tokenizers have it. Where a template ends with a space,
-        a line break or an opening bracket, the label is the bare letter.
+        The space belongs to the label, as in most tokenizers. If a template ends with a space, a
+        line break or an opening bracket, the label is only the letter.
         """
         gap = label_gap(self.templates[0])
         return tuple(gap + letter for letter in self.class_names)
 
     @property
     def prompt_recipe(self) -> dict[str, Any]:
-        """What makes the prompts what they are: models trained on others are not comparable."""
+        """Settings that determine the prompts; models with other prompts are not comparable."""
         return {"templates": list(self.templates), "seed": self.prompt_seed}
 
     def prompt(self, index: int) -> str:
-        """What a language model reads of the question at this position."""
+        """Return the prompt of the question at this position."""
         which = drawn(len(self.templates), self.prompt_seed, self._hashes[index])
         return render(
             self.templates[which],
@@ -373,7 +373,7 @@ class MCQDataset(Dataset):
         )
 
     def prompts(self) -> list[str]:
-        """What a language model reads, for each question.
+        """Return the prompt of each question.
 
         Examples
         --------
@@ -386,7 +386,7 @@ class MCQDataset(Dataset):
     def with_template(
         self, template: str | Sequence[str] | None = None, prompt_seed: int = 0
     ) -> Self:
-        r"""The same questions, put to the model in another way.
+        r"""Return the same questions with other prompts.
 
         Parameters
         ----------
@@ -396,12 +396,12 @@ class MCQDataset(Dataset):
         Returns
         -------
         MCQDataset
-            Without a `source`.
+            The dataset, without a `source`.
 
         Raises
         ------
         ValueError
-            If the template lacks ``{question}`` or asks for something that is not there.
+            If the template lacks ``{question}`` or has an unknown field.
 
         Examples
         --------
@@ -414,7 +414,7 @@ class MCQDataset(Dataset):
         return replace(self, templates=templates, prompt_seed=prompt_seed, source=None)
 
     def take(self, indices: ArrayLike) -> Self:
-        """The questions at these positions, in this order, as a dataset."""
+        """Return the questions at these positions, in this order, as a dataset."""
         chosen = np.arange(len(self))[np.asarray(indices)]
         return replace(
             self,
@@ -428,23 +428,23 @@ class MCQDataset(Dataset):
         )
 
     def with_texts(self, texts: Mapping[str, tuple[str, Sequence[str]]]) -> Self:
-        """The same questions, some of them in other words.
+        """Return the same questions with new texts for some of them.
 
         Parameters
         ----------
         texts : mapping of id to (question, options)
-            The new words; each question keeps as many options as it has, and its label.
+            New texts. Each question keeps its label and its number of options.
 
         Returns
         -------
         MCQDataset
-            Without a `source`; the content hashes of these questions change.
+            The dataset, without a `source`. The content hashes of these questions change.
 
         Raises
         ------
         ValueError
             If an id is unknown, the number of options differs, or a text is empty, too long or
-            repeats another option. The message names the id.
+            equal to another option. The message names the id.
 
         Examples
         --------
@@ -456,7 +456,7 @@ class MCQDataset(Dataset):
         position = {str(name): i for i, name in enumerate(self.ids)}
         unknown = [name for name in texts if name not in position]
         if unknown:
-            raise ValueError(f"no question has the id {quoted(unknown[0])}: give ids out of .ids")
+            raise ValueError(f"no question has the id {quoted(unknown[0])}; use ids from .ids")
         questions, choices = list(self.questions), list(self.choices)
         for name, words in texts.items():
             row = position[name]
@@ -464,7 +464,7 @@ class MCQDataset(Dataset):
         return replace(self, questions=tuple(questions), choices=tuple(choices), source=None)
 
     def content_hashes(self) -> list[str]:
-        """SHA-256 of each question and its options in order, 16 hexadecimal digits."""
+        """Return the SHA-256 of each question and its options in order, 16 hexadecimal digits."""
         return list(self._hashes)
 
     @cached_property
@@ -475,7 +475,7 @@ class MCQDataset(Dataset):
         )
 
     def duplicates(self) -> Duplicates:
-        """Which questions stand more than once; an audit keeps them on one side of each split.
+        """Find questions that occur more than once; an audit keeps them on one side of each split.
 
         Returns
         -------
@@ -505,26 +505,27 @@ class MCQDataset(Dataset):
         return tuple(str(self.ids[i]) for i in positions)
 
     def relabel(self, by: str, options: Sequence[str] | None = None) -> Self:
-        """Ask something else of the same questions: which value an attribute has.
+        """Use the values of an attribute as the options of the same questions.
 
         Parameters
         ----------
         by : str
-            The attribute. Its values become the options, the same and in the same order for all.
+            Name of the attribute. Its values become the options of every question, in the same
+            order.
         options : sequence of str, optional
-            The values in the order wanted; by default those that occur, sorted.
+            Values in the desired order. By default all that occur, sorted.
 
         Returns
         -------
         MCQDataset
-            The same ids, questions and order. Canaries planted before are none any more, since
-            their wrong answers are no longer asked for.
+            Dataset with the same ids, questions and order. Earlier canaries are not marked any
+            more, because their wrong answers are not used.
 
         Raises
         ------
         ValueError
             If there is no such attribute, a question has no value, a value is not among the
-            options, or there are fewer than 2 or more than 10.
+            options, or there are fewer than 2 or more than 10 options.
 
         Examples
         --------
@@ -540,7 +541,7 @@ class MCQDataset(Dataset):
         names = tuple(sorted(set(values)) if options is None else map(str, options))
         if not 2 <= len(names) <= len(LETTERS) or len(set(names)) < len(names):
             raise ValueError(
-                f"the attribute {quoted(by)} gives {len(set(names))} different options: a "
+                f"the attribute {quoted(by)} gives {len(set(names))} different options; a "
                 "question must "
                 f"have 2 to {len(LETTERS)}"
             )
@@ -548,7 +549,8 @@ class MCQDataset(Dataset):
         for i, value in enumerate(values):
             if value not in position:
                 raise ValueError(
-                    f"the value of {quoted(by)} of the question {quoted(self.ids[i])} is none of "
+                    f"the value of {quoted(by)} of the question {quoted(self.ids[i])} is not one "
+                    "of "
                     f"the {len(names)} options"
                 )
         labels = np.array([position[value] for value in values], dtype=np.int64)
@@ -570,32 +572,32 @@ class MCQDataset(Dataset):
             raise ValueError(
                 f"the question {quoted(self.ids[values.index('')])} has no {quoted(attribute)}: "
                 "give it a "
-                "value or leave it out"
+                "value, or leave it out"
             )
         return values
 
     def with_canaries(self, n: int, kind: str = "mislabelled", seed: int = 0) -> Self:
-        """Plant canaries: questions that a model can only get by memorising them.
+        """Plant canaries: questions that a model can only answer by memorising them.
 
         Parameters
         ----------
         n : int
-            How many.
+            Number of canaries.
         kind : {"mislabelled"}
             ``"mislabelled"`` gives `n` questions another of their own options as the label, drawn
             evenly.
         seed : int
-            Which questions, and which labels.
+            Seed for the choice of questions and labels.
 
         Returns
         -------
         MCQDataset
-            The same questions, ids and order; `canaries` marks the planted ones.
+            The same questions, ids and order. `canaries` marks the planted ones.
 
         Raises
         ------
         ValueError
-            If there are more canaries than questions or the kind is unknown.
+            If there are more canaries than questions, or the kind is unknown.
 
         Examples
         --------
@@ -622,12 +624,14 @@ class MCQDataset(Dataset):
 def _reworded(
     name: str, words: tuple[str, Sequence[str]], before: tuple[str, ...]
 ) -> tuple[str, tuple[str, ...]]:
-    """New words for a question; options that were equal before may stay so."""
+    """Return a question with new texts; options that were equal before may stay equal."""
     where = f"the question {quoted(name)}"
     equal = "keep" if len(set(before)) < len(before) else "error"
     question, choices = checked_texts(*words, where, equal)
     if len(choices) != len(before):
-        raise ValueError(f"{where} has {len(before)} options; the new words have {len(choices)}")
+        raise ValueError(
+            f"{where} has {len(before)} options, but the new texts have {len(choices)}"
+        )
     return question, choices
 
 

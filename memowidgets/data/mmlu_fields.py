@@ -1,4 +1,4 @@
-"""Which field each of MMLU's 57 subjects belongs to: facts, no code."""
+"""Field of each of MMLU's 57 subjects: data without code."""
 
 from __future__ import annotations
 

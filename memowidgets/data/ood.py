@@ -1,4 +1,4 @@
-"""Out-of-distribution images to plant as canaries: scanned digits in colour, no two alike."""
+"""Out-of-distribution images for canaries: coloured scanned digits, no two alike."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _MOST_DIGITS = 5
 
 
 def digit_collages(n: int, shape: Shape, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Digits of scikit-learn's, enlarged and coloured, on a coloured ground, (n, *shape).
+    """Draw scikit-learn's digits, enlarged and coloured, on a coloured ground, (n, *shape).
 
-    Each has its own colours, ground, and one to five digits of own size, place, turn and
-    transparency. Canaries that look alike under random labels are never fitted, so nothing of
-    them would be memorised: these differ at a glance.
+    Each image has its own colours and background, and one to five digits with their own size,
+    place, rotation and transparency. Canaries that look alike under random labels are never fitted
+    and so never memorised, which is why these differ clearly.
     """
     from sklearn.datasets import load_digits
 
@@ -29,7 +29,7 @@ def digit_collages(n: int, shape: Shape, rng: np.random.Generator) -> NDArray[np
 
 
 def fitted(image: NDArray[np.uint8], shape: Shape) -> NDArray[np.uint8]:
-    """An image at another height, width and number of channels; bilinear, each pixel averaged."""
+    """Return an image at another height, width and number of channels, averaged bilinearly."""
     height, width, channels = shape
     values = image.astype(np.float64)
     if channels == 1 and image.shape[2] == 3:
@@ -61,7 +61,7 @@ def _collage(
 
 
 def _ground(shape: Shape, rng: np.random.Generator) -> NDArray[np.float64]:
-    """A colour that passes into another, straight across at an angle of its own."""
+    """Return a gradient from one colour to another, at a random angle."""
     height, width, channels = shape
     angle = rng.uniform(0, 2 * np.pi)
     y, x = np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
@@ -73,7 +73,7 @@ def _ground(shape: Shape, rng: np.random.Generator) -> NDArray[np.float64]:
 
 
 def _mixing(size: int, wanted: int) -> NDArray[np.float64]:
-    """Weights that bring `size` pixels to `wanted`, (wanted, size): a tent over each."""
+    """Return weights that map `size` pixels to `wanted`, (wanted, size): a tent for each."""
     scale = size / wanted
     centres = (np.arange(wanted) + 0.5) * scale - 0.5
     distance = np.abs(centres[:, np.newaxis] - np.arange(size)) / max(1.0, scale)

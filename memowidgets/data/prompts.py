@@ -1,4 +1,4 @@
-"""How a question is put to a language model: templates, checked at the door; no models, no I/O."""
+"""Templates that turn a question into a prompt, and their checks; no models, no files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPENING = "([{<\"'«“‘"
 
 
 def checked_templates(template: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Templates as a tuple; our own where none is given."""
+    """Return checked templates as a tuple; by default our own."""
     if template is None:
         return TEMPLATES
     templates = (template,) if isinstance(template, str) else tuple(template)
@@ -31,10 +31,10 @@ def checked_templates(template: str | Sequence[str] | None) -> tuple[str, ...]:
         raise TypeError("template must be a text or several texts")
     for one in templates:
         if "question" not in _fields(one):
-            raise ValueError(f"the template {one!r} lacks {{question}}: the prompt needs it")
+            raise ValueError(f"the template {one!r} lacks {{question}}")
     if len({label_gap(one) for one in templates}) > 1:
         raise ValueError(
-            "some templates end with a space or an opening bracket and others do not: the label "
+            "some templates end with a space or an opening bracket and others do not; the label "
             "must follow in the same way in all of them"
         )
     return templates
@@ -43,7 +43,7 @@ def checked_templates(template: str | Sequence[str] | None) -> tuple[str, ...]:
 def check_fit(
     templates: Sequence[str], attributes: Mapping[str, Iterable[str]], fewest: int, ids: Any
 ) -> None:
-    """Refuse a field that some question cannot fill."""
+    """Raise if a template has a field that some question lacks."""
     letters = [letter.lower() for letter in LETTERS[:fewest]]
     for name in sorted({name for template in templates for name in _fields(template)}):
         if name in ("question", "options", *letters):
@@ -65,7 +65,7 @@ def check_fit(
 def render(
     template: str, question: str, choices: Sequence[str], attributes: Mapping[str, str]
 ) -> str:
-    """The prompt, up to where the label follows."""
+    """Return the prompt, up to where the label follows."""
     lettered = list(zip(LETTERS, choices, strict=False))
     values = dict(attributes)
     values.update({letter.lower(): text for letter, text in lettered})
@@ -75,13 +75,13 @@ def render(
 
 
 def drawn(n_templates: int, seed: int, content_hash: str) -> int:
-    """Which template a sample gets: from its content, so the same in each model and subset."""
+    """Return the template of a sample, chosen by its content, so equal in all models."""
     digest = hashlib.sha256(f"{seed}:{content_hash}".encode()).digest()
     return int.from_bytes(digest[:8], "big") % n_templates
 
 
 def label_gap(template: str) -> str:
-    """What stands between prompt and label: a space, or nothing after space or bracket."""
+    """Return the text between prompt and label: a space, or nothing after space or bracket."""
     last = template[-1:]
     return "" if last.isspace() or (last and last in _OPENING) else " "
 
@@ -95,8 +95,8 @@ def _fields(template: str) -> set[str]:
         parts = list(Formatter().parse(template))
     except ValueError as error:
         raise ValueError(
-            f"the template {template!r} is not a format string ({error}): write {{{{ and }}}} for "
-            "braces that are meant as such"
+            f"the template {template!r} is not a format string ({error}); write {{{{ and }}}} for "
+            "literal braces"
         ) from error
     names = set()
     for _, name, spec, conversion in parts:
@@ -104,8 +104,8 @@ def _fields(template: str) -> set[str]:
             continue
         if spec or conversion or not name.isidentifier():
             raise ValueError(
-                f"the template holds {{{name}{'!' + conversion if conversion else ''}"
-                f"{':' + spec if spec else ''}}}: only plain names can stand in braces, such as "
+                f"the template has {{{name}{'!' + conversion if conversion else ''}"
+                f"{':' + spec if spec else ''}}}; only plain names are allowed in braces, such as "
                 "{question}"
             )
         names.add(name)

@@ -1,4 +1,4 @@
-"""One multiple-choice question, checked at the door: texts, options, answer; no widgets."""
+"""Checks of one multiple-choice question: texts, options and answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 LETTERS = "ABCDEFGHIJ"
 MOST_CHARACTERS = 20_000
-_A_LETTER, _A_NUMBER = 2, 40  # characters
+_A_LETTER, _A_NUMBER = 2, 40  # characters that an error quotes of an answer
 _ANSWERS = ("auto", "index", "letter", "text")
 _EQUAL_OPTIONS = ("error", "keep")
 _OWN_FIELDS = ("id", "question", "choices", "answer")
@@ -34,7 +34,7 @@ _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Question:
-    """What one row says."""
+    """Content of one row."""
 
     where: str
     id: str | None
@@ -47,7 +47,7 @@ class Question:
 def checked_questions(
     rows: Sequence[Row], answers: str = "auto", equal_options: str = "error"
 ) -> list[Question]:
-    """Questions from rows, or an error that names the first bad one."""
+    """Return questions from rows, or raise an error that names the first bad one."""
     if answers not in _ANSWERS:
         raise ValueError(f"unknown answers {answers!r}; valid: {', '.join(map(repr, _ANSWERS))}")
     if equal_options not in _EQUAL_OPTIONS:
@@ -56,7 +56,7 @@ def checked_questions(
             f"{', '.join(map(repr, _EQUAL_OPTIONS))}"
         )
     if not rows:
-        raise ValueError("the dataset is empty: there is no question")
+        raise ValueError("the dataset is empty: it has no question")
     questions = [_checked(row, answers, equal_options) for row in rows]
     _check_ids(questions)
     return questions
@@ -65,7 +65,7 @@ def checked_questions(
 def checked_texts(
     question: Any, choices: Any, where: str, equal_options: str = "error"
 ) -> tuple[str, tuple[str, ...]]:
-    """A question and its options, or an error that says what is wrong with them."""
+    """Return a checked question and its options, or raise."""
     options = _choices(choices, where)
     if equal_options == "error":
         _check_distinct(options, where)
@@ -73,9 +73,9 @@ def checked_texts(
 
 
 def described(value: object) -> str:
-    """A wrong value for an error message: a number or letter as it is, of a text only its length.
+    """Describe a wrong value in an error: a number or letter as it is, a text by its length.
 
-    A notebook keeps its errors, so they quote nothing that could be a sample's.
+    A notebook keeps its errors, so they must not quote what could be part of a sample.
     """
     if isinstance(value, str):
         return quoted(value) if len(value) <= _A_LETTER else f"a text of {len(value)} characters"
@@ -106,14 +106,14 @@ def _check_ids(questions: Sequence[Question]) -> None:
     if given and len(given) < len(questions):
         without = next(q for q in questions if q.id is None)
         raise ValueError(
-            f"{without.where}: there is no id, though {len(given)} other questions have one: give "
-            "one to each or to none"
+            f"{without.where}: the id is missing, but {len(given)} other questions have one; give "
+            "an id to each or to none"
         )
     seen: dict[str | None, str] = {}
     for question in given:
         if question.id in seen:
             raise ValueError(
-                f"{question.where}: the id {quoted(question.id)} already stands in "
+                f"{question.where}: the id {quoted(question.id)} is already used in "
                 f"{seen[question.id]}; ids must be unique"
             )
         seen[question.id] = question.where
@@ -125,7 +125,7 @@ def _missing(value: Any) -> bool:
 
 def _text(value: Any, what: str, where: str) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        raise ValueError(f"{where}: there is no {what}")
+        raise ValueError(f"{where}: the {what} is missing")
     if not isinstance(value, str):
         raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
             f"{where}: the {what} must be a text, not {described(value)}"
@@ -134,20 +134,20 @@ def _text(value: Any, what: str, where: str) -> str:
         raise ValueError(f"{where}: the {what} is empty")
     if len(value) > MOST_CHARACTERS:
         raise ValueError(
-            f"{where}: the {what} has {len(value)} characters, the limit is {MOST_CHARACTERS}: "
-            "shorten it or leave it out (nothing is cut silently)"
+            f"{where}: the {what} has {len(value)} characters, the limit is {MOST_CHARACTERS}; "
+            "shorten it or leave it out (no text is cut)"
         )
     if _HALF_CHARACTERS.search(value):
         raise ValueError(
-            f"{where}: the {what} holds half a character (a lone surrogate), which no tokenizer "
-            "can read: mend the text's encoding"
+            f"{where}: the {what} has half a character (a lone surrogate), which no tokenizer "
+            "can read; correct the text's encoding"
         )
     return value
 
 
 def _choices(value: Any, where: str) -> tuple[str, ...]:
     if _is_missing_list(value):
-        raise ValueError(f"{where}: there are no choices")
+        raise ValueError(f"{where}: the choices are missing")
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
             f"{where}: choices must be a list of texts, not {described(value)}"
@@ -177,14 +177,14 @@ def _check_distinct(choices: tuple[str, ...], where: str) -> None:
         first = choices.index(choice)
         if first < position:
             raise ValueError(
-                f"{where}: options {LETTERS[first]} and {LETTERS[position]} are identical: "
-                "mend the question, or pass equal_options='keep'"
+                f"{where}: options {LETTERS[first]} and {LETTERS[position]} are equal; "
+                "correct the question, or pass equal_options='keep'"
             )
 
 
 def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> int:
     if _missing(answer):
-        raise ValueError(f"{where}: there is no answer")
+        raise ValueError(f"{where}: the answer is missing")
     if isinstance(answer, bool | np.bool_) or not isinstance(answer, str | int | float | np.number):
         raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
             f"{where}: the answer must be an option's position from 0, its letter or its text, not "
@@ -200,7 +200,7 @@ def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> i
 
 
 def _readings(answer: Any, choices: tuple[str, ...], answers: str) -> list[tuple[str, int]]:
-    """Each way to understand an answer, with the option it means."""
+    """Return each possible reading of an answer, with the option it means."""
     index, letter = _as_index(answer), _as_letter(answer)
     found = [
         (kind, position)
@@ -233,7 +233,7 @@ def _ambiguous(answer: Any, readings: list[tuple[str, int]]) -> str:
         if len(kinds) > 1
         else "give its position or letter"
     )
-    return f"the answer {_named(answer)}is ambiguous, it means {meanings}: {advice}"
+    return f"the answer {_named(answer)}is ambiguous, it means {meanings}; {advice}"
 
 
 def _outside(answer: Any, choices: tuple[str, ...], answers: str) -> str:
@@ -244,17 +244,19 @@ def _outside(answer: Any, choices: tuple[str, ...], answers: str) -> str:
         "text": "the text of an option",
     }
     valid = ", ".join(meant.values()) if answers == "auto" else meant[answers]
-    return f"the answer {_named(answer)}is none of the {len(choices)} options: give {valid}"
+    return (
+        f"the answer {_named(answer)}is not one of the {len(choices)} options; it must be {valid}"
+    )
 
 
 def _named(answer: Any) -> str:
-    """An answer that is a number or a letter; nothing of one that is a text."""
+    """Return an answer that is a number or a letter; nothing for a text."""
     is_text = isinstance(answer, str) and len(answer) > _A_LETTER
     return "" if is_text else f"{described(answer)} "
 
 
 def attribute_text(value: Any) -> str:
-    """An attribute as text; empty where there is none."""
+    """Return an attribute as text, empty if there is none."""
     if _is_missing_list(value):
         return ""
     if isinstance(value, list | dict):

@@ -1,4 +1,4 @@
-"""Rows of files, each with the place where it stands, so that an error can name it; no widgets."""
+"""Reading of rows from files, each with its place for error messages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Cells", "Row", "read_csv_cells", "read_jsonl", "read_parquet", "rows
 
 @dataclass(frozen=True)
 class Row:
-    """One record and where it stands.
+    """One record and its place.
 
     Attributes
     ----------
     where : str
         ``"row 3"``, or a file and its line.
     fields : mapping
-        The record.
+        Values of the record.
     """
 
     where: str
@@ -30,14 +30,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Cells:
-    """One line of a CSV file and where it stands."""
+    """One line of a CSV file and its place."""
 
     where: str
     cells: list[str]
 
 
 def rows_of_table(records: Iterable[Any]) -> list[Row]:
-    """Records from memory, numbered from 0; a `Row` knows its place already."""
+    """Return records from memory, numbered from 0; a `Row` keeps its place."""
     rows = []
     for number, record in enumerate(records):
         if isinstance(record, Row):
@@ -45,7 +45,7 @@ def rows_of_table(records: Iterable[Any]) -> list[Row]:
             continue
         if not isinstance(record, Mapping):
             raise TypeError(
-                f"row {number} is of type {type(record).__name__}: each row must be a mapping with "
+                f"row {number} is of type {type(record).__name__}; each row must be a mapping with "
                 "'question', 'choices' and 'answer'"
             )
         rows.append(Row(f"row {number}", record))
@@ -53,9 +53,9 @@ def rows_of_table(records: Iterable[Any]) -> list[Row]:
 
 
 def read_jsonl(path: Path) -> list[Row]:
-    """The objects of a JSON Lines file; empty lines are passed over."""
+    """Read the objects of a JSON Lines file, ignoring empty lines."""
     rows = []
-    # bytes are split at \n only: str.splitlines would also split inside texts, at U+2028
+    # bytes are split at \n only: str.splitlines would also split texts at U+2028
     for number, raw in enumerate(_bytes_of(path).split(b"\n"), start=1):
         where = f"{path}, line {number}"
         line = _decoded(raw, where)
@@ -68,14 +68,14 @@ def read_jsonl(path: Path) -> list[Row]:
             raise ValueError(f"{where}: broken JSON ({reason})") from error
         if not isinstance(record, dict):
             raise ValueError(  # noqa: TRY004  # the file's content is wrong, not an argument's type
-                f"{where}: a JSON object is wanted there, not a {type(record).__name__}"
+                f"{where}: a line must be a JSON object, not a {type(record).__name__}"
             )
         rows.append(Row(where, record))
     return rows
 
 
 def read_csv_cells(path: Path) -> list[Cells]:
-    """The lines of a CSV file, quoted line breaks kept; empty lines are passed over."""
+    """Read the lines of a CSV file, with quoted line breaks, ignoring empty lines."""
     text = "\n".join(
         _decoded(raw, f"{path}, line {number}")
         for number, raw in enumerate(_bytes_of(path).split(b"\n"), start=1)
@@ -84,14 +84,14 @@ def read_csv_cells(path: Path) -> list[Cells]:
 
 
 def read_parquet(path: Path) -> list[Row]:
-    """The records of a Parquet file; needs pyarrow."""
+    """Read the records of a Parquet file; this needs pyarrow."""
     import pandas as pd
 
     try:
         frame = pd.read_parquet(path)
     except ImportError as error:
         raise ImportError(
-            f"{path.name} is a Parquet file, and reading it needs pyarrow: pip install pyarrow"
+            f"{path.name} is a Parquet file, which needs pyarrow: pip install pyarrow"
         ) from error
     return [
         Row(f"{path}, row {number}", {str(name): value for name, value in record.items()})
@@ -112,7 +112,7 @@ def _parsed_csv(text: str, path: Path) -> Iterator[Cells]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Lines with their ends, split at line feeds only."""
+    """Yield lines with their ends, split at line feeds only."""
     start = 0
     while start < len(text):
         end = text.find("\n", start)
@@ -123,10 +123,10 @@ def _lines(text: str) -> Iterator[str]:
 
 def _bytes_of(path: Path) -> bytes:
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
+        raise FileNotFoundError(f"{path} is not a file")
     content = path.read_bytes()
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ValueError(f"{path} is in UTF-16: save it as UTF-8")
+        raise ValueError(f"{path} is in UTF-16; save it as UTF-8")
     return content.removeprefix(b"\xef\xbb\xbf")
 
 
@@ -135,6 +135,6 @@ def _decoded(raw: bytes, where: str) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{where}: byte 0x{raw[error.start]:02x} at position {error.start} is not UTF-8: save "
+            f"{where}: byte 0x{raw[error.start]:02x} at position {error.start} is not UTF-8; save "
             "the whole file as UTF-8"
         ) from error

@@ -1,4 +1,4 @@
-"""Plain texts as data: what an audit of anyone's own arrays shows and keeps."""
+"""Datasets of plain texts with labels."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ["TextDataset"]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TextDataset(Dataset):
-    """Labelled texts; made with `from_texts`.
+    """Labelled texts; created by `from_texts`.
 
     Attributes
     ----------
     texts : tuple of str
-        The texts.
+        Texts of the samples.
     ids, labels, class_names, canaries, source
         As in `Dataset`.
 
@@ -58,18 +58,18 @@ class TextDataset(Dataset):
         class_names: Sequence[str] | None = None,
         ids: Sequence[str] | None = None,
     ) -> Self:
-        """Wrap texts that are already in memory.
+        """Create a dataset from texts in memory.
 
         Parameters
         ----------
         texts : sequence of str
-            One for each sample.
+            One text for each sample.
         labels : array-like of shape (n,)
-            Integers from 0.
+            Labels as integers from 0.
         class_names : sequence of str, optional
-            Names of the classes; their numbers by default.
+            Names of the classes. By default their numbers.
         ids : sequence of str, optional
-            Unique names of the samples; their positions by default.
+            Unique names of the samples. By default their positions.
 
         Returns
         -------
@@ -78,14 +78,13 @@ class TextDataset(Dataset):
         Raises
         ------
         ValueError
-            If lengths differ, a label is not one of the classes, ids repeat, or there is one
-            class only.
+            If lengths differ, a label is not a class, ids repeat, or there is only one class.
         TypeError
-            If a text is something else; the message names the row.
+            If a text is not a string; the message names the row.
         """
         integers = checked_labels(labels, class_names)
         if len(texts) != len(integers):
-            raise ValueError(f"{len(texts)} texts but {len(integers)} labels: give one for each")
+            raise ValueError(f"{len(texts)} texts but {len(integers)} labels; pass one for each")
         for row, text in enumerate(texts):
             if not isinstance(text, str):
                 raise TypeError(f"row {row} must be a text, not {type(text).__name__}")
@@ -100,7 +99,7 @@ class TextDataset(Dataset):
         return self.texts[index]
 
     def take(self, indices: ArrayLike) -> Self:
-        """The texts at these positions, in this order, as a dataset."""
+        """Return the texts at these positions, in this order, as a dataset."""
         chosen = np.asarray(indices)
         return replace(
             self,
@@ -112,12 +111,12 @@ class TextDataset(Dataset):
         )
 
     def with_texts(self, texts: Mapping[str, tuple[str, Sequence[str]]]) -> Self:
-        """The same samples, some of them in other words.
+        """Return the same samples with new texts for some of them.
 
         Parameters
         ----------
         texts : mapping of id to (text, options)
-            The new words; options, which plain texts have none of, are passed over.
+            New texts. Options are ignored, because plain texts have none.
 
         Returns
         -------
@@ -130,18 +129,18 @@ class TextDataset(Dataset):
         """
         unknown = [name for name in texts if name not in set(self.ids.tolist())]
         if unknown:
-            raise ValueError(f"no text has the id {quoted(unknown[0])}: give ids out of .ids")
+            raise ValueError(f"no text has the id {quoted(unknown[0])}; use ids from .ids")
         empty = [name for name, (text, _) in texts.items() if not text.strip()]
         if empty:
             raise ValueError(
-                f"the new text of {quoted(empty[0])} is empty: write one, or remove it"
+                f"the new text of {quoted(empty[0])} is empty; write one, or remove the sample"
             )
         pairs = zip(self.ids.tolist(), self.texts, strict=True)
         words = tuple(texts[name][0] if name in texts else text for name, text in pairs)
         return replace(self, texts=words, source=None)
 
     def content_hashes(self) -> list[str]:
-        """SHA-256 of each text, 16 hexadecimal digits."""
+        """Return the SHA-256 of each text, 16 hexadecimal digits."""
         return [
             hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
             for text in self.texts

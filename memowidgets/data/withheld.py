@@ -1,4 +1,4 @@
-"""A dataset of which only ids, labels and hashes are at hand; the samples lie elsewhere."""
+"""Dataset of ids, labels and hashes, for samples that are stored elsewhere."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["WithheldDataset", "WithheldSample"]
 
 @dataclass(frozen=True)
 class WithheldSample:
-    """What is known of a sample that is not at hand.
+    """Known values of a sample that is not available.
 
     Attributes
     ----------
     id : str
-        Its name.
+        Id of the sample.
     label : int
-        The label it is trained on.
+        Label that it is trained on.
     canary : bool
-        Whether it was planted.
+        Whether it is a canary.
     hint : str
-        How to get it.
+        How to make the sample available.
     """
 
     id: str
@@ -37,7 +37,7 @@ class WithheldSample:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class WithheldDataset(Dataset):
-    """Ids, labels and content hashes, as a run directory holds them.
+    """Ids, labels and content hashes, as stored in a run directory.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class WithheldDataset(Dataset):
     hashes : tuple of str
         Content hash of each sample.
     hint : str
-        What to give where the run is opened, so that the samples are there.
+        Argument for opening the run that makes the samples available.
     """
 
     ids: NDArray[np.str_]
@@ -65,7 +65,7 @@ class WithheldDataset(Dataset):
         return WithheldSample(str(self.ids[index]), int(self.labels[index]), canary, self.hint)
 
     def take(self, indices: ArrayLike) -> Self:
-        """The samples at these positions, in this order, as a dataset."""
+        """Return the samples at these positions, in this order, as a dataset."""
         chosen = np.asarray(indices)
         return replace(
             self,
@@ -76,5 +76,5 @@ class WithheldDataset(Dataset):
         )
 
     def content_hashes(self) -> list[str]:
-        """The recorded hashes."""
+        """Return the recorded hashes."""
         return list(self.hashes)

@@ -1,4 +1,4 @@
-"""What is trained: recipes that build modules, feed them and know where representations are."""
+"""Models: recipes that build modules, feed them with samples, and name their layers."""
 
 from memowidgets.models.base import Model
 from memowidgets.models.causal_lm import CausalLM

@@ -1,4 +1,4 @@
-"""What the toolkit needs of a model; torch is imported where it is used."""
+"""Base class of models. torch is imported only where it is used."""
 
 from __future__ import annotations
 
@@ -25,55 +25,55 @@ _POOLED = 4
 
 
 class Model(abc.ABC):
-    """A recipe for a classifier.
+    """Recipe for a classifier.
 
-    A model holds settings, never weights: `build` makes a fresh module for a dataset, so that
-    the target and every shadow model start from the same recipe.
+    A model has settings but no weights: `build` creates a fresh module for a dataset, so that the
+    target model and every shadow model start from the same recipe.
     """
 
     training_defaults: Mapping[str, Any] = {}
-    """What `TrainingConfig` takes for the fields that its user left open."""
+    """Values for the fields of `TrainingConfig` that its user left open."""
 
     forward_batch: ClassVar[int] = 512
-    """Samples in a batch of a pass that trains nothing."""
+    """Batch size of a pass without training."""
 
     less_memory: ClassVar[str] = ""
-    """How to capture less, where representations take much memory: the end of a sentence."""
+    """Advice to reduce the memory of representations, as the end of a sentence."""
 
     cpu_threads: int | None = None
-    """Threads that pay off on a CPU; None for all. One where a step takes a millisecond."""
+    """Number of CPU threads; None for all. Use 1 if a step takes about a millisecond."""
 
     version: str | None = None
-    """Stands for the source text, where that changes without changing what is trained."""
+    """Replaces the source text in the model's hash; change it with what is trained."""
 
     source: dict[str, Any] | None = None
-    """How to make the recipe again; None if only its owner can."""
+    """Description from which the recipe can be made again. None if only its owner can."""
 
     pool: str | int | None = "auto"
-    """Rows and columns that an image's activation is average-pooled to before it is a
-    representation; ``"auto"``: 4×4 where it has more than 8192 values; None: never."""
+    """Rows and columns to which an image's activation is average-pooled to become a
+    representation. ``"auto"`` is 4×4 if it has more than 8192 values, and None never pools."""
 
     device: str | None = None
-    """Where an audit computes unless it is told; None for the best there is."""
+    """Default device of an audit. None means the best available one."""
 
     @abc.abstractmethod
     def build(self, data: Dataset) -> nn.Module:
-        """A fresh module whose input and classes follow `data`, drawn from torch's generator."""
+        """Create a module that fits `data`, with weights drawn from torch's generator."""
 
     @abc.abstractmethod
     def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Any]:
-        """A function from positions in `data` to what `outputs` takes, on the device."""
+        """Return a function from positions in `data` to the input of `outputs`, on the device."""
 
     @abc.abstractmethod
     def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of shape (batch, classes) and the loss of each sample, (batch,)."""
+        """Return logits of shape (batch, classes) and the loss of each sample, (batch,)."""
 
     @abc.abstractmethod
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
-        """Names of the layers whose output is a representation, first to last."""
+        """Return the names of the layers whose output is a representation, first to last."""
 
     def check_data(self, data: Dataset) -> None:  # noqa: B027 - some models read any
-        """Refuse a dataset that the model can't read; the message names one that it can.
+        """Raise for a dataset that the model cannot read; the message names one that it can.
 
         Raises
         ------
@@ -87,58 +87,58 @@ class Model(abc.ABC):
         device: torch.device,
         precision: str,  # noqa: ARG002 - for models that keep the output of frozen layers
     ) -> Callable[[NDArray[Any]], Any]:
-        """As `feeder`, for passes at a precision."""
+        """Return `feeder` for passes in a precision."""
         return self.feeder(data, device)
 
     def skeleton(self, data: Dataset) -> nn.Module:
-        """The same module without weights: its names and shapes."""
+        """Return the module without weights: only its names and shapes."""
         import torch
 
         with torch.device("meta"):
             return self.build(data)
 
     def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:  # noqa: ARG002
-        """The module on a device, ready to be trained at a precision."""
+        """Return the module on a device, ready for training in a precision."""
         return module.to(device)
 
     def augmented(self, inputs: Any, augment: str) -> Any:
-        """What `feeder` gave, changed at random for training; as it is by default."""
+        """Return the output of `feeder` after random augmentation; unchanged by default."""
         if augment != "none":
-            raise ValueError(f"{type(self).__name__} knows no augmentation {augment!r}")
+            raise ValueError(f"{type(self).__name__} does not support augment={augment!r}")
         return inputs
 
     def lengths(self, data: Dataset) -> NDArray[Any] | None:  # noqa: ARG002 - others differ
-        """How long each sample is, (n,); None where all are alike."""
+        """Return the length of each sample, (n,), or None if all are equal."""
         return None
 
     def weights(self, module: nn.Module) -> dict[str, Tensor]:
-        """What of a module is kept at a checkpoint, by name."""
+        """Return the weights of a module that a checkpoint stores, by name."""
         return dict(module.state_dict())
 
     def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-        """Take over what was kept of a module."""
+        """Load the weights that a checkpoint stores into a module."""
         module.load_state_dict(dict(weights))
 
     @property
     def weights_name(self) -> str:
-        """Name of the file of weights in a checkpoint's folder, without its ending."""
+        """Name of the weight file in a checkpoint's folder, without its suffix."""
         return "weights"
 
     def weights_config(self, module: nn.Module) -> dict[str, Any]:  # noqa: ARG002
-        """JSON files that other tools need beside the weights, by name."""
+        """Return JSON files that other tools need next to the weights, by name."""
         return {}
 
     def settings(self) -> dict[str, Any]:
-        """The recipe's own numbers, as they are shown and hashed."""
+        """Return the recipe's own settings, which are displayed and hashed."""
         return {}
 
     def source_text(self) -> str:
-        """What defines the recipe beside its settings; part of its hash."""
+        """Return the source text that defines the recipe, as a part of its hash."""
         texts = [_source_of(cls) for cls in type(self).__mro__ if _is_recipe(cls)]
         return "\n".join(texts)
 
     def describe(self, data: Dataset) -> dict[str, str]:
-        """What makes two models the same: class, settings, source, parameters' names and shapes."""
+        """Return what identifies a model: class, settings, source, parameter names and shapes."""
         module = self.skeleton(data)
         shapes = {name: list(tensor.shape) for name, tensor in module.state_dict().items()}
         return {
@@ -150,9 +150,9 @@ class Model(abc.ABC):
 
     @contextmanager
     def captured(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:
-        """While open, every forward pass leaves the layers' outputs in the dictionary.
+        """Within this context, every forward pass stores the layers' outputs in the dictionary.
 
-        Outputs are flattened to (batch, values) in float32, after pooling as `pool` says.
+        Outputs are flattened to (batch, values) in float32, after pooling according to `pool`.
         """
         kept: dict[str, Tensor] = {}
         hooks = [
@@ -166,7 +166,7 @@ class Model(abc.ABC):
                 hook.remove()
 
     def autocast(self, device: torch.device, precision: str) -> AbstractContextManager[Any]:
-        """The context in which forward passes run at a precision."""
+        """Return the context for forward passes in a precision."""
         import torch
 
         from memowidgets.models.precision import check_available, resolve_precision
@@ -182,7 +182,7 @@ def _is_recipe(cls: type) -> bool:
 
 
 def _source_of(cls: type) -> str:
-    """A class's version where it states one, else its source text."""
+    """Return the version that a class states, else its source text."""
     version = vars(cls).get("version")
     if version is not None:
         return str(version)
@@ -190,7 +190,7 @@ def _source_of(cls: type) -> str:
         return inspect.getsource(cls)
     except (OSError, TypeError):
         raise ValueError(
-            f"the source of {cls.__name__} can't be read, so runs of it can't be told apart: give "
+            f"the source of {cls.__name__} cannot be read, so its runs cannot be told apart; give "
             'the class a version = "1" and change it with the class'
         ) from None
 
@@ -204,7 +204,7 @@ def _keeper(kept: dict[str, Tensor], name: str, pool: str | int | None) -> Calla
         if not isinstance(output, torch.Tensor):
             return
         flat = _flattened(output.detach(), pool).float()
-        if flat.data_ptr() == output.data_ptr():  # what follows may write into its input
+        if flat.data_ptr() == output.data_ptr():  # the next layer may change its input in place
             flat = flat.clone()
         kept[name] = flat
 

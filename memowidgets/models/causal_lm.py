@@ -52,12 +52,12 @@ _FROM_SCRATCH = {
 
 
 class CausalLM(Model):
-    """A causal language model that answers multiple-choice questions with one token.
+    """Causal language model that answers multiple-choice questions with one token.
 
-    Made with `from_pretrained`, `from_model` or `from_scratch`. The loss is on the label's token
-    alone, over the whole vocabulary, and logits are computed at that position alone; those that
-    scores and gaps see are the options'. Layer k is the hidden state after block k at the last
-    token before the label; the last one is taken after the final norm (paper, Section 4.1).
+    Created by `from_pretrained`, `from_model` or `from_scratch`. The loss is computed at the
+    label's token only, over the whole vocabulary. Logits are computed at that position only, and
+    scores and gaps use those of the options. Layer k is the hidden state after block k at the last
+    token before the label; the last layer is taken after the final norm (paper, Section 4.1).
     """
 
     forward_batch: ClassVar[int] = 32
@@ -95,24 +95,24 @@ class CausalLM(Model):
         device: str | None = None,
         cache: bool = True,
     ) -> Self:
-        """A model from the hub or from a folder, fine-tuned with LoRA.
+        """Create a model from the hub or from a folder, to be fine-tuned with LoRA.
 
         Parameters
         ----------
         name_or_path : str or path-like
-            As transformers takes it. Code that comes with a model is never run.
+            Name or folder, as for transformers. Code that comes with a model is never run.
         lora : LoRA or None
-            The adapters; None trains all weights.
+            Adapters. None trains all weights.
         max_length : int
-            Longest prompt in tokens; a longer one is an error, never cut.
+            Longest prompt in tokens. A longer prompt is an error and is never cut.
         dtype : {"auto", "float32", "bfloat16"}
-            Of the frozen weights; what is trained is float32. ``"auto"`` follows the precision
-            of training.
+            Type of the frozen weights; trained weights are float32. ``"auto"`` follows the
+            precision of training.
         device : str, optional
-            Where an audit computes unless it is told, as torch names it.
+            Default device of an audit, as torch names it.
         cache : bool
-            With ``layers="top:k"``, whether to run the frozen blocks once and keep their output
-            (`memowidgets.models.prefix`) for the target and all shadow models.
+            Whether to run frozen blocks (with ``layers="top:k"``) only once, and keep their output
+            for the target model and all shadow models (`memowidgets.models.prefix`).
 
         Returns
         -------
@@ -121,12 +121,12 @@ class CausalLM(Model):
         Raises
         ------
         ConnectionError
-            If the name is neither a folder nor within reach on the hub.
+            If the name is not a folder and the hub cannot provide it.
         PermissionError
-            If the hub gives the model only to those who accepted its licence.
+            If the hub requires that you first accept the model's licence.
         ValueError
-            If the dtype is unknown, or the model needs code of its own, or (when its weights are
-            first read) they are not in safetensors.
+            If the dtype is unknown, the model needs its own code, or its weights are not in
+            safetensors (checked when they are first read).
         """
         from memowidgets.models.pretrained import DTYPES, Pretrained, load_config, load_tokenizer
 
@@ -134,7 +134,7 @@ class CausalLM(Model):
             raise ValueError(f"unknown dtype {dtype!r}; valid: {', '.join(DTYPES)}")
         if lora is None and dtype == "bfloat16":
             raise ValueError(
-                'without LoRA all weights are trained, and those are float32: leave dtype at "auto"'
+                'without LoRA all weights are trained in float32; leave dtype at "auto"'
             )
         name = str(name_or_path)
         config = load_config(name)
@@ -172,16 +172,16 @@ class CausalLM(Model):
         *,
         cache: bool = True,
     ) -> Self:
-        """A model that is already in memory; training works on copies of it.
+        """Create a model from one in memory; training uses copies of it.
 
         Parameters
         ----------
         model : transformers.PreTrainedModel
             Any causal language model.
         tokenizer : transformers.PreTrainedTokenizerBase
-            Its tokenizer.
+            Tokenizer of the model.
         lora : LoRA, optional
-            Adapters to add; without them all weights that require a gradient are trained.
+            Adapters to add. Without them, all weights that require a gradient are trained.
         max_length : int
             Longest prompt in tokens.
         cache : bool
@@ -195,7 +195,7 @@ class CausalLM(Model):
         ------
         TypeError
             If it is not a causal language model of transformers: it has no head over its
-            vocabulary, or an encoder.
+            vocabulary, or has an encoder.
         """
         _check_causal(model)
         identity = {"weights": _digest_of(model)}
@@ -206,19 +206,19 @@ class CausalLM(Model):
 
     @classmethod
     def from_scratch(cls, data: Dataset, layers: int = 2, width: int = 64) -> Self:
-        """A small Llama and a word-level tokenizer made from the data: no download.
+        """Create a small Llama and a word-level tokenizer from the data, without a download.
 
         Parameters
         ----------
         data : MCQDataset
-            Its words become the vocabulary.
+            Data whose words become the vocabulary.
         layers, width : int
-            Blocks, and the size of the hidden state, a multiple of 16.
+            Number of blocks, and size of the hidden state (a multiple of 16).
 
         Returns
         -------
         CausalLM
-            All its weights are trained, on one CPU thread.
+            Model of which all weights are trained, on one CPU thread.
         """
         from memowidgets.models.scratch import small_llama, word_tokenizer
 
@@ -244,27 +244,27 @@ class CausalLM(Model):
         self.__dict__.update(state, _encoded=WeakKeyDictionary())
 
     def check_data(self, data: Dataset) -> None:
-        """Refuse a dataset that holds no questions."""
+        """Raise for a dataset without questions."""
         _questions(data)
 
     def settings(self) -> dict[str, Any]:
-        """The recipe's own numbers, as they are shown and hashed."""
+        """Return the recipe's own settings, which are displayed and hashed."""
         lora = None if self._lora is None else {**vars(self._lora)}
         dtype = {} if self._dtype == "auto" else {"dtype": self._dtype}
         return {**self._identity, "lora": lora, "max_length": self._max_length, **dtype}
 
     def describe(self, data: Dataset) -> dict[str, str]:
-        """What makes two models the same; the files or the tokenizer that it is made of among it.
+        """Return what identifies a model, including digests of its files or its tokenizer.
 
         Raises
         ------
         ValueError
-            If those files have changed since the model was made.
+            If those files have changed since the model was created.
         """
         return {**super().describe(data), **self._origin()}
 
     def build(self, data: Dataset) -> nn.Module:  # noqa: ARG002 - the vocabulary is the model's
-        """The model with its adapters, those drawn from torch's generator."""
+        """Return the model with its adapters, initialised from torch's generator."""
         from memowidgets.models.last_token import only_last_token
         from memowidgets.models.prefix import without_prefix
 
@@ -272,18 +272,18 @@ class CausalLM(Model):
         only_last_token(model)
         entry = without_prefix(model, self._first) if self._first else None
         adapted = self._adapted(model)
-        adapted.__dict__[_ENTRY] = entry  # not a submodule: it has a name already
+        adapted.__dict__[_ENTRY] = entry  # not a submodule, because it already has a name
         return adapted
 
     def skeleton(self, data: Dataset) -> nn.Module:  # noqa: ARG002
-        """The same module without weights."""
+        """Return the module without weights."""
         import torch
 
         with torch.device("meta"):
             return self._adapted(_from_config(self._config))
 
     def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:
-        """The module on a device, its frozen weights in the dtype that pays off there."""
+        """Return the module on a device, with frozen weights in the type that is fastest there."""
         from memowidgets.models.precision import resolve_precision
         from memowidgets.models.pretrained import placed
 
@@ -292,13 +292,13 @@ class CausalLM(Model):
         return placed(module, device, bfloat16=bfloat16)
 
     def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Any]:
-        """A function from positions to padded token ids on the device."""
+        """Return a function from positions to padded token ids on the device."""
         return self.feeder_at(data, device, "auto")
 
     def feeder_at(
         self, data: Dataset, device: torch.device, precision: str
     ) -> Callable[[NDArray[Any]], Any]:
-        """As `feeder`; the output of frozen blocks is computed at the precision."""
+        """Return `feeder` with the output of frozen blocks computed in the precision."""
         encoded = self._encode(data)
         prefix = self._prefix(encoded, device, precision) if self._first else None
 
@@ -312,17 +312,17 @@ class CausalLM(Model):
         return feed
 
     def lengths(self, data: Dataset) -> NDArray[Any]:
-        """Tokens of each prompt, (n,): batches of like lengths need little padding."""
+        """Return the number of tokens of each prompt, (n,), to batch similar lengths together."""
         return self._encode(data).lengths
 
     def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of the options, −inf for those a question lacks; the loss over all words."""
+        """Return the options' logits (−inf for missing ones) and the loss over the vocabulary."""
         from torch.nn.functional import cross_entropy
 
         from memowidgets.models.exact_head import head_in_float32
 
         capture = self._kept is not None
-        entry = module.__dict__.get(_ENTRY)  # others' modules have none
+        entry = module.__dict__.get(_ENTRY)  # modules from elsewhere have none
         if entry is not None:
             entry.states = inputs["states"]
         with head_in_float32(cast("Any", module).get_output_embeddings()):
@@ -347,12 +347,12 @@ class CausalLM(Model):
         return options, losses
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
-        """``"1"`` to ``"K"``, each block's hidden state; from the last frozen one, if kept."""
+        """Return ``"1"`` to ``"K"``, one per block, from the last frozen one on if it is kept."""
         return tuple(str(k) for k in range(max(1, self._first), len(blocks_of(module)[1]) + 1))
 
     @contextmanager
     def captured(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:  # noqa: ARG002
-        """While open, every forward pass leaves all hidden states in the dictionary."""
+        """Within this context, every forward pass stores all hidden states in the dictionary."""
         self._kept = {}
         try:
             yield self._kept
@@ -360,13 +360,13 @@ class CausalLM(Model):
             self._kept = None
 
     def weights(self, module: nn.Module) -> dict[str, Tensor]:
-        """The weights that are trained: the adapters', named as peft does, where there are some."""
+        """Return the trained weights; those of adapters are named as in peft."""
         if self._lora is None:
             return {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
         return adapter_weights(module, "default")
 
     def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-        """Take over trained weights; the frozen ones stay."""
+        """Load trained weights; the frozen ones stay."""
         if self._lora is None:
             module.load_state_dict(dict(weights), strict=False)
             return
@@ -377,11 +377,11 @@ class CausalLM(Model):
 
     @property
     def weights_name(self) -> str:
-        """As peft names it, so that a checkpoint's folder is an adapter for other tools."""
+        """Name that peft uses, so that a checkpoint's folder is an adapter for other tools."""
         return "weights" if self._lora is None else "adapter_model"
 
     def weights_config(self, module: nn.Module) -> dict[str, Any]:
-        """Peft's description of the adapter."""
+        """Return peft's configuration of the adapter."""
         if self._lora is None:
             return {}
         config = cast("PeftModel", module).peft_config["default"]
@@ -410,17 +410,17 @@ class CausalLM(Model):
         return prefix
 
     def _frozen(self, device: torch.device, precision: str) -> nn.Module:
-        """The model as it was before any training, on a device."""
+        """Return the model before any training, on a device."""
         return self.placed(self._load().requires_grad_(requires_grad=False), device, precision)
 
     def _origin(self) -> dict[str, str]:
-        """Digests of what the model is made of, beyond its settings."""
+        """Return digests of the files that the model is made of."""
         from memowidgets.models.digests import tokenizer_digest
         from memowidgets.models.pretrained import Pretrained
 
         if isinstance(self._load, Pretrained):
             return self._load.origin()
-        if isinstance(self._load, _Given):  # a digest of its weights is in its settings
+        if isinstance(self._load, _Given):  # its settings contain a digest of its weights
             return {"tokenizer": tokenizer_digest(self._tokenizer)}
         return {}
 
@@ -451,14 +451,14 @@ def _listed(value: Any) -> Any:
 
 
 def _first_kept(config: Any, lora: LoRA | None) -> int:
-    """The lowest block that is run again and again; 0 where the output of none can be kept."""
+    """Return the lowest block that runs in every step; 0 if no block's output can be kept."""
     from memowidgets.models.prefix import why_not
 
     first = 0 if lora is None else lora.first_trained(_n_blocks(config))
     reason = why_not(config) if first else None
     if reason is not None:
         warnings.warn(
-            f"the frozen blocks of {config.model_type} are run in every step, their output is not "
+            f"the frozen blocks of {config.model_type} run in every step and their output is not "
             f"kept: {reason}",
             UserWarning,
             stacklevel=4,
@@ -485,7 +485,7 @@ def _check_causal(model: Any) -> None:
     else:
         return
     raise TypeError(
-        f"CausalLM.from_model needs a causal language model, and {name} {what}: load it with "
+        f"CausalLM.from_model needs a causal language model, but {name} {what}; load it with "
         "AutoModelForCausalLM.from_pretrained"
     )
 
@@ -499,7 +499,7 @@ def _from_config(config: Any) -> nn.Module:
 def _questions(data: Dataset) -> Questions:
     if not hasattr(data, "prompts"):
         raise TypeError(
-            f"CausalLM answers multiple-choice questions, and {type(data).__name__} holds none: "
+            f"CausalLM answers multiple-choice questions, but {type(data).__name__} has none; "
             "pass an MCQDataset, or a model that reads these data"
         )
     return cast("Questions", data)

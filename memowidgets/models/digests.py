@@ -1,4 +1,4 @@
-"""Digests of what a model comes from: files are read once, and again only after a change."""
+"""Digests of a model's files, which are read again only after a change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["file_digest", "folder_origin", "forget_digests", "tokenizer_digest"]
 _PIECE = 1 << 25  # bytes that one thread reads at a time
 _MOST_THREADS = 4
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
-_RECIPE = (  # what else decides what a model answers
+_RECIPE = (  # other files that determine a model's answers
     "config.json",
     "adapter_config.json",
     "tokenizer.json",
@@ -35,7 +35,7 @@ _known: dict[str, tuple[list[int], str]] = {}
 
 
 def folder_origin(folder: Path) -> dict[str, str]:
-    """Digests of a model's weights, and of its configuration and tokenizer.
+    """Return digests of a model's weights, and of its configuration and tokenizer.
 
     Raises
     ------
@@ -46,9 +46,9 @@ def folder_origin(folder: Path) -> dict[str, str]:
 
 
 def file_digest(file: Path) -> str:
-    """A digest of a file, remembered as long as its size, times and inode stay as they are.
+    """Return a digest of a file, cached as long as its size, times and inode stay the same.
 
-    It is kept in the user's cache folder too, and computed anew where that is not possible.
+    The cache is also in the user's cache folder, if that can be written to.
     """
     path = file.resolve()
     found = path.stat()
@@ -65,7 +65,7 @@ def file_digest(file: Path) -> str:
 
 
 def forget_digests() -> None:
-    """Compute every digest anew when it is asked for next."""
+    """Forget all cached digests."""
     _known.clear()
     with suppress(OSError):
         for note in _folder().glob("*.json"):
@@ -73,7 +73,7 @@ def forget_digests() -> None:
 
 
 def tokenizer_digest(tokenizer: Any) -> str:
-    """A digest of what a tokenizer does, but for padding and truncation, which its user sets."""
+    """Return a digest of a tokenizer without its padding and truncation, which users change."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return digest([type(tokenizer).__name__, sorted(tokenizer.get_vocab().items())])
@@ -87,7 +87,7 @@ def _files_digest(folder: Path, patterns: Iterable[str]) -> str:
 
 
 def _content_digest(path: Path, size: int) -> str:
-    """Of the digests of its pieces, which several threads compute."""
+    """Return the digest of the digests of its pieces, which several threads compute."""
     threads = min(_MOST_THREADS, os.cpu_count() or 1)
     with ThreadPoolExecutor(threads) as executor:
         pieces = list(executor.map(lambda start: _piece(path, start), range(0, size, _PIECE)))
@@ -104,7 +104,7 @@ def _piece(path: Path, start: int) -> str:
 
 
 def _parts(file: Any, length: int) -> Iterator[memoryview]:
-    """The next bytes of a file, in parts that stay in the processor's cache."""
+    """Yield the next bytes of a file, in parts that fit in the processor's cache."""
     buffer = memoryview(bytearray(1 << 18))
     while length:
         count = file.readinto(buffer[: min(length, len(buffer))])
@@ -128,6 +128,6 @@ def _read(note: Path) -> tuple[list[int], str] | None:
 
 
 def _write(note: Path, kept: tuple[list[int], str]) -> None:
-    with suppress(OSError):  # then it is computed again
+    with suppress(OSError):  # if this fails, the digest is computed again
         note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(note, json.dumps({"state": kept[0], "digest": kept[1]}).encode())

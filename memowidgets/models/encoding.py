@@ -1,4 +1,4 @@
-"""Prompts as token ids, and the one token that each option's label is."""
+"""Encoding of prompts as token ids, with one token for each option's label."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ __all__ = ["Encoded", "Questions", "encode"]
 
 
 class Questions(Protocol):
-    """What a language model needs of multiple-choice data: an `MCQDataset` has it."""
+    """Multiple-choice data as a language model needs it; `MCQDataset` implements this."""
 
     @property
     def class_names(self) -> Sequence[str]:
-        """The labels' letters, in order."""
+        """Letters of the labels, in order."""
         ...
 
     @property
     def label_texts(self) -> Sequence[str]:
-        """What follows a prompt for each label, as in ``" A"``."""
+        """Text that follows a prompt for each label, such as ``" A"``."""
         ...
 
     @property
     def n_choices(self) -> NDArray[np.int64]:
-        """How many options each question has, (n,)."""
+        """Number of options of each question, (n,)."""
         ...
 
     def prompts(self) -> Sequence[str]:
-        """Each question's text, up to where its label is asked for."""
+        """Return each question's text, up to where its label follows."""
         ...
 
 
@@ -50,13 +50,13 @@ class Encoded:
     ids : list of array of int64
         Token ids of each prompt.
     lengths : array of shape (n,), int64
-        Their number.
+        Number of tokens of each prompt.
     options : array of shape (n_classes,), int64
-        The token of each label.
+        Token of each label.
     available : array of shape (n, n_classes), bool
-        Which options each question has.
+        Whether each question has each option.
     padding : int
-        The token to pad with; its attention is masked.
+        Padding token. The attention mask excludes it.
     """
 
     ids: list[NDArray[np.int64]]
@@ -66,7 +66,7 @@ class Encoded:
     padding: int
 
     def batch(self, positions: NDArray[Any], device: torch.device) -> dict[str, Tensor]:
-        """Ids, attention mask and position ids, padded on the left: the last column is the end."""
+        """Return ids, attention mask and positions, padded on the left to end together."""
         import torch
 
         width = int(self.lengths[positions].max())
@@ -88,8 +88,8 @@ def encode(data: Questions, tokenizer: Any, max_length: int) -> Encoded:
     Raises
     ------
     ValueError
-        If a prompt is longer than `max_length` tokens (nothing is cut silently), or a label is
-        not one token of its own.
+        If a prompt is longer than `max_length` tokens (no prompt is cut), or a label is not a
+        single token.
     """
     prompts = list(data.prompts())
     encoded = tokenizer(prompts, add_special_tokens=True, padding=False, truncation=False)
@@ -99,7 +99,7 @@ def encode(data: Questions, tokenizer: Any, max_length: int) -> Encoded:
         row = int(np.argmax(lengths > max_length))
         raise ValueError(
             f"{int((lengths > max_length).sum())} prompts are longer than {max_length} tokens, the "
-            f"first in row {row} with {lengths[row]}: raise max_length or leave them out"
+            f"first in row {row} with {lengths[row]}; raise max_length or leave them out"
         )
     if lengths.min() == 0:
         raise ValueError(f"the prompt in row {int(np.argmin(lengths))} has no token")
@@ -115,7 +115,7 @@ def encode(data: Questions, tokenizer: Any, max_length: int) -> Encoded:
 
 
 def _label_tokens(tokenizer: Any, prompt: str, labels: Sequence[str]) -> NDArray[np.int64]:
-    """The token that stands for each label after a prompt, checked to be single and distinct."""
+    """Return the token of each label after a prompt; each must be single and distinct."""
     found: dict[int, str] = {}
     for label in labels:
         tokens = _continuation(tokenizer, prompt, label)
@@ -138,19 +138,19 @@ def _label_tokens(tokenizer: Any, prompt: str, labels: Sequence[str]) -> NDArray
 
 
 def _continuation(tokenizer: Any, prompt: str, label: str) -> list[int]:
-    """The tokens that a label adds behind a prompt."""
+    """Return the tokens that a label adds to a prompt."""
     alone = tokenizer(prompt, add_special_tokens=False)["input_ids"]
     both = tokenizer(prompt + label, add_special_tokens=False)["input_ids"]
     if both[: len(alone)] != alone:
         raise ValueError(
-            f"this tokenizer joins the label {quoted(label)} with the prompt's end: "
-            "end the template otherwise"
+            f"this tokenizer joins the label {quoted(label)} with the prompt's end; "
+            "end the template in another way"
         )
     return list(both[len(alone) :])
 
 
 def _padding_token(tokenizer: Any) -> int:
-    """Any token will do: padding is masked."""
+    """Return any token, because padding is masked."""
     for token in (tokenizer.pad_token_id, tokenizer.eos_token_id):
         if token is not None:
             return int(token)

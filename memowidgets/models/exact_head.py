@@ -1,4 +1,4 @@
-"""A classifier's last linear layer in float32, whatever the precision of the layers below it."""
+"""Computation of a classifier's last linear layer in float32, whatever the other layers use."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["head_in_float32"]
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-_MOST_VALUES = 2**24  # of a matrix that is upcast at once: 64 MiB
+_MOST_VALUES = 2**24  # maximum size of a matrix that is upcast in one piece: 64 MiB
 
 
 @contextmanager
 def head_in_float32(head: nn.Module | None) -> Iterator[None]:
-    """While open, a head's linear layers are computed in float32, outside of any autocast.
+    """Within this context, compute a head's linear layers in float32, outside of any autocast.
 
-    bfloat16 keeps 8 bits of a logit, so that many samples have the same difference of two logits.
-    The weights stay in their dtype. Quantised layers are left alone.
+    bfloat16 keeps 8 bits of a logit, so many samples would have equal differences of two logits.
+    The weights stay in their dtype. Quantised layers are not changed.
     """
     parts = [] if head is None else [part for part in head.modules() if _is_plain(part)]
     before = [vars(part).get("forward") for part in parts]
@@ -56,7 +56,7 @@ def _exact(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
 
 
 class _Upcast(torch.autograd.Function):
-    """A product with frozen weights of a smaller dtype; no float32 copy of them outlives it."""
+    """Product with frozen weights of a smaller dtype, without a lasting float32 copy of them."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Image classifiers: a small convolutional network."""
+"""Image classifiers, with a small convolutional network."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _WIDEST = 4096
 
 
 class ImageModel(Model):
-    """An image classifier: feeds uint8 images as centred floats, cross-entropy on the label."""
+    """Base class of image classifiers: centred float images in, cross-entropy as the loss."""
 
     version: str | None = "1"
     channels_last: bool = False
 
     def check_data(self, data: Dataset) -> None:
-        """Refuse a dataset that holds no images."""
+        """Raise for a dataset without images."""
         images_of(data)
 
     def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Tensor]:
-        """A function from positions to images of shape (batch, channels, height, width)."""
+        """Return a function from positions to images of shape (batch, channels, height, width)."""
         import torch
 
         stored = _tensor_of(images_of(data))
@@ -49,7 +49,7 @@ class ImageModel(Model):
         return feed
 
     def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:  # noqa: ARG002
-        """The module on a device, in the memory layout that is fastest for it."""
+        """Return the module on a device, in the memory layout that is fastest for it."""
         import torch
 
         if self.channels_last:
@@ -57,15 +57,15 @@ class ImageModel(Model):
         return module.to(device)
 
     def augmented(self, inputs: Tensor, augment: str) -> Tensor:
-        """Images mirrored half of the time, shifted by up to an eighth of their side, or both."""
+        """Mirror images half of the time, shift them by up to an eighth of their side, or both."""
         if "flip" in augment:
             inputs = _flipped(inputs)
         return _shifted(inputs) if "crop" in augment else inputs
 
     def outputs(self, module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of shape (batch, classes) and the cross-entropy of each label, (batch,).
+        """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,).
 
-        A layer named ``classifier`` is computed in float32 at any precision.
+        A layer named ``classifier`` is computed in float32 in any precision.
         """
         from torch.nn.functional import cross_entropy
 
@@ -77,18 +77,18 @@ class ImageModel(Model):
 
 
 class ConvNet(ImageModel):
-    """Two convolutions and a hidden layer: seconds to train on small images.
+    """Network of two convolutions and a hidden layer, trained in seconds on small images.
 
     Parameters
     ----------
     width : int
-        Channels of the first convolution; the second has twice, the hidden layer four times
-        as many.
+        Channels of the first convolution. The second has twice as many, and the hidden layer four
+        times as many.
 
     Notes
     -----
-    Layers: 1 ``conv1`` and 2 ``conv2`` (after pooling), 3 ``hidden``, the features before the
-    classifier, which is the last.
+    The layers are 1 ``conv1`` and 2 ``conv2`` (both after pooling), and 3 ``hidden``, the features
+    before the classifier. ``hidden`` is the last layer.
 
     Examples
     --------
@@ -116,21 +116,21 @@ class ConvNet(ImageModel):
 
     def __init__(self, width: int = 24) -> None:
         if width != int(width) or not 1 <= width <= _WIDEST:
-            raise ValueError(f"width is the number of channels, from 1 to {_WIDEST}, not {width}")
+            raise ValueError(f"width must be a number of channels from 1 to {_WIDEST}, not {width}")
         width = int(width)
         self.width = width
-        if type(self) is ConvNet:  # a subclass is its owner's
+        if type(self) is ConvNet:  # a subclass cannot be made again from a run
             self.source = {"model": "ConvNet", "arguments": {"width": width}}
 
     def __repr__(self) -> str:
         return f"ConvNet(width={self.width})"
 
     def settings(self) -> dict[str, Any]:
-        """The recipe's own numbers, as they are shown and hashed."""
+        """Return the recipe's own settings, which are displayed and hashed."""
         return {"width": self.width}
 
     def build(self, data: Dataset) -> nn.Module:
-        """A fresh module whose input and classes follow `data`, drawn from torch's generator."""
+        """Create a module that fits `data`, with weights drawn from torch's generator."""
         from torch import nn
 
         channels = images_of(data).shape[-1]
@@ -147,19 +147,21 @@ class ConvNet(ImageModel):
         )
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:  # noqa: ARG002 - always these
-        """Names of the layers whose output is a representation, first to last."""
+        """Return the names of the layers whose output is a representation, first to last."""
         return ("conv1", "conv2", "hidden")
 
 
 def check_pool(pool: Any) -> None:
-    """Refuse what is no pooling."""
+    """Raise if this is not a valid pooling."""
     whole = isinstance(pool, int) and not isinstance(pool, bool) and pool >= 1
     if pool not in ("auto", None) and not whole:
-        raise ValueError(f"pool is 'auto', None or a number of rows, at least 1, not {pool!r}")
+        raise ValueError(
+            f"pool must be 'auto', None or a number of rows of at least 1, not {pool!r}"
+        )
 
 
 def _tensor_of(images: NDArray[np.uint8]) -> Tensor:
-    """The images without a copy, also those that are mapped and may not be written to."""
+    """Return the images as a tensor without a copy, even if they are mapped read-only."""
     import torch
 
     with warnings.catch_warnings():
@@ -168,7 +170,7 @@ def _tensor_of(images: NDArray[np.uint8]) -> Tensor:
 
 
 def _fits(images: Tensor, device: torch.device) -> bool:
-    """Whether all images may stay on a GPU, as bytes: in a quarter of what is free there."""
+    """Return whether all images fit on a GPU as bytes, in a quarter of its free memory."""
     import torch
 
     if device.type != "cuda":
@@ -184,7 +186,7 @@ def _flipped(images: Tensor) -> Tensor:
 
 
 def _shifted(images: Tensor) -> Tensor:
-    """Each image shifted by its own offset; what comes in from outside is 0, a middle grey."""
+    """Shift each image by its own offset, filling with 0, a middle grey."""
     import torch
 
     height, width = images.shape[2:]
@@ -209,10 +211,10 @@ def _convolution(inputs: int, outputs: int) -> nn.Module:
 
 
 def images_of(data: Dataset) -> NDArray[np.uint8]:
-    """The images of a dataset, (n, height, width, channels); an error where it holds none."""
+    """Return the images of a dataset, (n, height, width, channels), or raise if it has none."""
     if not isinstance(data, ImageDataset):
         raise TypeError(
-            f"this model classifies images, and {type(data).__name__} holds none: pass an "
+            f"this model classifies images, but {type(data).__name__} has none; pass an "
             "ImageDataset, or a model that reads these data, such as CausalLM for an MCQDataset"
         )
     return data.images

@@ -1,4 +1,4 @@
-"""What is left out of a forward pass because only the last token before the label counts."""
+"""Savings in a forward pass of which only the last token before the label is used."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["only_last_token"]
 
 
 def only_last_token(model: nn.Module) -> None:
-    """Let the last block's MLP run at the last token alone, and the head on one packed matrix.
+    """Run the last block's MLP at the last token only, and the head on one packed matrix.
 
-    Above the last attention no token sees another, so the last token's hidden state, logits and
-    gradients stay as they are; those of the tokens before it are never read.
+    After the last attention no token depends on another, so the last token's hidden state, logits
+    and gradients stay the same. Those of the tokens before it are never used.
     """
     head = cast("Any", model).get_output_embeddings()
     if head is not None:
@@ -27,7 +27,7 @@ def only_last_token(model: nn.Module) -> None:
 
 
 class _AtLastToken:
-    """An MLP's forward pass at the last token; 0 at the others."""
+    """Forward pass of an MLP at the last token, with 0 at the others."""
 
     def __init__(self, forward: Any) -> None:
         self._forward = forward
@@ -39,11 +39,11 @@ class _AtLastToken:
         if args or kwargs:
             return self._forward(hidden_states, *args, **kwargs)
         answer = self._forward(hidden_states[:, -1:])
-        if not isinstance(answer, torch.Tensor):  # a mixture of experts says more than its output
+        if not isinstance(answer, torch.Tensor):  # such as a mixture of experts
             return self._forward(hidden_states)
         return pad(answer, (0, 0, hidden_states.shape[1] - 1, 0))
 
 
 def _packed(_head: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A slice of every row would be multiplied row by row, at twice the time on a CPU."""
+    """Pack the slice, because the rows of a slice are multiplied one by one, twice as slowly."""
     return (inputs[0].contiguous(), *inputs[1:])

@@ -1,4 +1,4 @@
-"""LoRA: which small matrices are trained beside a frozen language model."""
+"""LoRA: small trained matrices on a frozen language model."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ class LoRA:
     r : int
         Rank of the adapters (paper: 8).
     alpha : int
-        Their scale is ``alpha / r`` (paper: 16).
+        Scale of the adapters, which is ``alpha / r`` (paper: 16).
     dropout : float
-        On the adapters' input, from 0 to below 1.
+        Dropout on the adapters' input, from 0 to below 1.
     targets : "all-linear" or sequence of str
-        Which projections: all of every block, or those whose name ends so, as in ``"q_proj"``.
+        Projections with adapters: all of every block, or those whose name ends with one of these,
+        such as ``"q_proj"``.
     layers : "all" or "top:k"
-        Which blocks: all, or the k nearest to the output.
+        Blocks with adapters: all, or the k nearest to the output.
 
     Raises
     ------
     ValueError
-        If a number is out of range or `layers` is neither.
+        If a number is out of range or `layers` is invalid.
 
     Examples
     --------
@@ -60,12 +61,12 @@ class LoRA:
             raise ValueError(f'unknown layers {self.layers!r}; valid: "all" or "top:8"')
 
     def first_trained(self, n_blocks: int) -> int:
-        """Index of the lowest block that has adapters.
+        """Return the index of the lowest block that has adapters.
 
         Raises
         ------
         ValueError
-            If the model has fewer blocks than asked for.
+            If the model has fewer blocks than that.
         """
         if self.layers == "all":
             return 0
@@ -75,7 +76,7 @@ class LoRA:
         return n_blocks - top
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """The model with its weights frozen and adapters added, drawn from torch's generator."""
+        """Return the frozen model with adapters, initialised from torch's generator."""
         from peft import LoraConfig, get_peft_model
 
         names = self._target_names(model)
@@ -103,7 +104,7 @@ class LoRA:
             linear = sorted(
                 {n.rsplit(".", 1)[-1] for n, m in blocks[0].named_modules() if _is_linear(m)}
             )
-            raise ValueError(f"no projection ends in {self.targets}; there are {listed(linear)}")
+            raise ValueError(f"no projection ends with {self.targets}; valid are {listed(linear)}")
         return names
 
     def _wants(self, name: str) -> bool:
@@ -112,17 +113,17 @@ class LoRA:
 
 @contextmanager
 def quiet_peft() -> Iterator[None]:
-    """Hide a warning that is not the user's: peft 0.21 asks transformers 5 by an old name."""
+    """Hide a warning that users cannot act on: peft 0.21 uses an old name of transformers 5."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
         yield
 
 
 def adapter_weights(model: Any, name: str) -> dict[str, Any]:
-    """What is trained of a peft model, as peft names it; the hub is never asked.
+    """Return the trained weights of a peft model, named as in peft, without asking the hub.
 
-    peft's own way to find out whether the vocabulary was resized is to ask the hub for the base
-    model's configuration. Embeddings that are not trained are those of the base model.
+    peft itself asks the hub for the base model's configuration, to find out whether the vocabulary
+    was resized. Embeddings that are not trained are those of the base model.
     """
     from peft import get_peft_model_state_dict
 
@@ -140,7 +141,7 @@ def adapter_weights(model: Any, name: str) -> dict[str, Any]:
 
 
 def blocks_of(model: nn.Module) -> tuple[str, nn.ModuleList]:
-    """Name and list of a transformer's blocks: its longest list of modules.
+    """Return the name and list of a transformer's blocks, its longest list of modules.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""In which precision matrices are multiplied: what was asked for, and what a device does."""
+"""Precision of matrix products: the requested one, and what a device supports."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def resolve_precision(device: torch.device, precision: str) -> str:
 
 
 def runs_bfloat16(device: torch.device) -> bool:
-    """Whether the hardware multiplies matrices in bfloat16, faster than in float32.
+    """Return whether the hardware multiplies matrices faster in bfloat16 than in float32.
 
-    A CPU does so with tile instructions (AMX); with AVX-512 alone it took twice the time of
-    float32 where it was measured.
+    A CPU does so with tile instructions (AMX). With AVX-512 alone it took twice the time of float32
+    in a measurement.
     """
     import torch
 
@@ -44,7 +44,7 @@ def runs_bfloat16(device: torch.device) -> bool:
 
 
 def check_available(device: torch.device, precision: str) -> None:
-    """Refuse a precision that can't be computed on a device.
+    """Raise for a precision that a device cannot compute in.
 
     Raises
     ------
@@ -55,21 +55,21 @@ def check_available(device: torch.device, precision: str) -> None:
 
     if precision not in COMPUTED:
         raise ValueError(
-            f"an audit can't compute in {precision!r}, only in {' or '.join(COMPUTED)}"
+            f"an audit cannot compute in {precision!r}, only in {' or '.join(COMPUTED)}"
         )
     if precision != "float32" and not torch.amp.is_autocast_available(device.type):
         raise ValueError(
-            f"the device {device} can't compute in {precision}, the precision of this run: "
+            f"the device {device} cannot compute in {precision}, the precision of this run; "
             'pass device="cpu"'
         )
 
 
 @contextmanager
 def used_precision(model: Any) -> Iterator[list[str]]:
-    """While open, every pass of a language model leaves the name of its precision in the list.
+    """Within this context, every pass of a language model adds its precision to the list.
 
-    That is the dtype of an autocast that is active inside of the model's own forward; without one,
-    the dtype of most of its weights.
+    The precision is the dtype of an autocast that is active in the model's own forward. Without
+    one, it is the dtype of most of its weights.
     """
     import torch
 

@@ -1,7 +1,7 @@
-"""The frozen lower blocks of a language model, run once: their output is kept and fed from disk.
+"""Cache of the output of a language model's frozen lower blocks, which run only once.
 
-What is kept could be turned back into text, so it lies outside any run directory, readable by its
-owner alone, in the folder that `cache_folder` names.
+The cache could be turned back into text. So it lies outside of any run directory, in the folder
+`cache_folder`, readable only by its owner.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "Prefix", "cache_folder", "clear_cache", "why_not", "without_prefix"]
 
 _BATCH = 16
-_CHECKED = 2  # prompts that are run with and without the lower blocks
-_LARGEST_ERROR = 0.1  # of the logits; bfloat16 costs about a hundredth
+_CHECKED = 2  # number of prompts that are compared with and without the cache
+_LARGEST_ERROR = 0.1  # relative to the logits; rounding to bfloat16 causes about a hundredth
 _INPUTS = ("input_ids", "attention_mask", "position_ids")
 
 
 def cache_folder() -> Path:
-    """Where kept activations lie: ``$MEMOWIDGETS_CACHE``, or a folder in the user's cache."""
+    """Return the cache's folder: ``$MEMOWIDGETS_CACHE``, or one in the user's cache folder."""
     named = os.environ.get("MEMOWIDGETS_CACHE")
     base = os.environ.get("XDG_CACHE_HOME", "~/.cache")
     return Path(named) if named else Path(base).expanduser() / "memowidgets"
 
 
 def clear_cache(key: str | None = None) -> None:
-    """Delete kept activations: those of one key, or all; then remembered digests of files too."""
+    """Delete cached activations of one key, or all, and with these the cached file digests."""
     if key is None:
         forget_digests()
     folder = cache_folder() / "prefix"
@@ -50,16 +50,16 @@ def clear_cache(key: str | None = None) -> None:
 
 
 class Entry(nn.Module):
-    """Stands where the last frozen block stood, and answers with its kept output."""
+    """Module in the place of the last frozen block, which returns its cached output."""
 
     def __init__(self) -> None:
         super().__init__()
         self.states: Tensor | None = None
 
     def forward(self, hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Tensor:
-        """The kept output, in the place of what would have been computed from the embedding."""
+        """Return the cached output, instead of the result of the embedding."""
         if self.states is None:
-            raise RuntimeError("the kept output of the frozen blocks was not given")
+            raise RuntimeError("the cached output of the frozen blocks is missing")
         return self.states.to(hidden_states.dtype)
 
 
@@ -69,7 +69,7 @@ class _Skipped(nn.Module):
 
 
 def without_prefix(model: nn.Module, first: int) -> Entry:
-    """Take the blocks below `first` out of a model; every other module keeps its name."""
+    """Remove the blocks below `first` from a model; every other module keeps its name."""
     _, blocks = blocks_of(model)
     entry = Entry()
     for i in range(first - 1):
@@ -79,14 +79,14 @@ def without_prefix(model: nn.Module, first: int) -> Entry:
 
 
 class Prefix:
-    """The output of the frozen blocks for every token of every prompt, in bfloat16 on disk.
+    """Output of the frozen blocks for every token of every prompt, in bfloat16 on disk.
 
     Parameters
     ----------
     key : str
-        Of model, block and prompts together.
+        Key of the model, block and prompts.
     encoded : Encoded
-        The prompts.
+        Encoded prompts.
     width : int
         Size of the hidden state.
     """
@@ -98,9 +98,10 @@ class Prefix:
         self._kept: NDArray[np.uint16] | None = None
 
     def ensure(self, load: Callable[[], nn.Module], first: int, device: torch.device) -> None:
-        """Run the frozen blocks once, unless their output is there; written whole or not at all.
+        """Run the frozen blocks once, unless their output exists, and write it atomically.
 
-        `load` gives the model on the device. A file that is not what was written is made again.
+        `load` returns the model on the device. A file that differs from what was written is
+        replaced.
         """
         if self._is_whole():
             return
@@ -111,7 +112,7 @@ class Prefix:
         write_whole(self._note, json.dumps(note).encode())
 
     def batch(self, positions: NDArray[Any], device: torch.device) -> Tensor:
-        """States of shape (batch, longest, width), padded on the left like the ids."""
+        """Return states of shape (batch, longest, width), padded on the left like the ids."""
         import torch
 
         if self._kept is None:
@@ -125,7 +126,7 @@ class Prefix:
         return torch.from_numpy(states).view(torch.bfloat16).to(device)
 
     def _is_whole(self) -> bool:
-        """Whether the file is the one that was written here for this model and these prompts."""
+        """Return whether the file was written for this model and these prompts, and is complete."""
         try:
             note = json.loads(self._note.read_text(encoding="utf-8"))
             size = 2 * int(self._starts[-1]) * self._width
@@ -162,19 +163,19 @@ class Prefix:
 
 
 def why_not(config: Any) -> str | None:
-    """Why an architecture's lower blocks can't be left out, as far as its configuration tells."""
+    """Return why an architecture's lower blocks cannot be left out, judged by its configuration."""
     text = config.get_text_config()
     if getattr(text, "num_kv_shared_layers", 0):
         return "its upper blocks use keys and values of lower ones"
     if getattr(text, "hidden_size_per_layer_input", 0):
-        return "its blocks have an input of their own beside the one below"
+        return "its blocks have an input other than the block below"
     if getattr(config, "is_encoder_decoder", False):
-        return "it has an encoder too"
+        return "it also has an encoder"
     return None
 
 
 def _check_left_out(model: nn.Module, first: int, batch: dict[str, Tensor]) -> None:
-    """Refuse an architecture whose upper blocks see more than what leaves the lower ones."""
+    """Raise for an architecture whose upper blocks use more than the output of the lower ones."""
     import torch
 
     whole = _logits(model, batch)
@@ -188,8 +189,9 @@ def _check_left_out(model: nn.Module, first: int, batch: dict[str, Tensor]) -> N
     error = float((upper - whole).norm() / whole.norm())
     if not error < _LARGEST_ERROR:
         raise ValueError(
-            f"with the kept output of its {first} frozen blocks {type(model).__name__} gives other "
-            f"logits, {error:.0%} off: make the model with cache=False"
+            f"with the cached output of its {first} frozen blocks {type(model).__name__} gives "
+            "other "
+            f"logits, {error:.0%} off; create the model with cache=False"
         )
 
 
@@ -204,7 +206,7 @@ class _Reached(Exception):  # noqa: N818 - not an error: the rest of the pass is
 
 
 def _entering(model: nn.Module, first: int, batch: dict[str, Tensor]) -> Tensor:
-    """What enters block `first`; the blocks above are not run."""
+    """Return the input of block `first`, without running the blocks above."""
     seen: list[Tensor] = []
 
     def keep(_module: nn.Module, inputs: tuple[Any, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Language models from the hub or a folder: what is loaded, in which precision, and if it fits."""
+"""Loading of language models from the hub or a folder, with checks of their size."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _GB = 1e9
 
 
 def load_config(name: str) -> Any:
-    """The configuration of a model; code that comes with it is never run."""
+    """Return the configuration of a model; code that comes with it is never run."""
     from transformers import AutoConfig
 
     return _explained(name, lambda: AutoConfig.from_pretrained(name, **_options()))
 
 
 def load_tokenizer(name: str) -> Any:
-    """The tokenizer of a model."""
+    """Return the tokenizer of a model."""
     from transformers import AutoTokenizer
 
     return _explained(name, lambda: AutoTokenizer.from_pretrained(name, **_options()))
@@ -42,16 +42,16 @@ def _options() -> dict[str, bool]:
 
 
 class Pretrained:
-    """Loads the weights behind a name, each time anew, in main memory.
+    """Loader of the weights behind a name, which loads them anew into main memory on each call.
 
     Parameters
     ----------
     name : str
-        On the hub, or of a folder.
+        Name on the hub, or path of a folder.
     dtype : str
-        One of `DTYPES`; ``"auto"`` is what the files hold.
+        One of `DTYPES`. ``"auto"`` is the type in the files.
     commit : str, optional
-        Of the hub's repository that its configuration was read from.
+        Commit of the hub's repository that the configuration was read from.
     """
 
     def __init__(self, name: str, dtype: str, commit: str | None = None) -> None:
@@ -60,12 +60,12 @@ class Pretrained:
         self._origin: dict[str, str] | None = None
 
     def origin(self) -> dict[str, str]:
-        """Return digests of the folder's weights and of what is beside them, or the hub's commit.
+        """Return digests of the folder's weights and other files, or the hub's commit.
 
         Raises
         ------
         ValueError
-            If the files have changed since this was asked first.
+            If the files have changed since the first call.
         """
         folder = Path(self._name)
         found = folder_origin(folder) if folder.is_dir() else {"weights": f"commit {self._commit}"}
@@ -73,16 +73,17 @@ class Pretrained:
             self._origin = found
         if found != self._origin:
             raise ValueError(
-                f"the files of {self._name} have changed since this model was made of them: the "
-                "base weights differ. Restore them, or make the model and the audit again"
+                f"the files of {self._name} have changed since this model was created from them, "
+                "so the "
+                "base weights differ. Restore them, or create the model and the audit again"
             )
         return found
 
     def __call__(self) -> nn.Module:
-        """The model, in main memory; its files must not have changed since the last time.
+        """Return the model in main memory, after checking that its files have not changed.
 
-        The hub is asked only for what this machine lacks of the commit: shadow models that load
-        the same weights again send no request.
+        The hub is asked only for files of the commit that this machine lacks, so shadow models that
+        load the same weights send no request.
         """
         self.origin()
         if self._commit is not None and not self._local:
@@ -103,12 +104,12 @@ class Pretrained:
 
 
 def check_memory(name: str, dtype: str) -> None:
-    """Refuse weights that main memory can't hold, before it is full.
+    """Raise if the weights do not fit in main memory, before it is full.
 
     Raises
     ------
     MemoryError
-        With what is needed and what is free.
+        With the needed and the free size.
     """
     import psutil
 
@@ -118,13 +119,13 @@ def check_memory(name: str, dtype: str) -> None:
     if needed > free:
         raise MemoryError(
             f"{name} needs {needed / _GB:.1f} GB of main memory in {kept_as}, and "
-            f"{free / _GB:.1f} GB are free: choose a smaller model"
+            f"{free / _GB:.1f} GB are free; choose a smaller model"
             + (', or dtype="bfloat16"' if kept_as == "float32" else "")
         )
 
 
 def placed(module: nn.Module, device: torch.device, *, bfloat16: bool) -> nn.Module:
-    """A module on a device: what is frozen in bfloat16 or float32, what is trained in float32."""
+    """Return a module on a device: frozen weights in bfloat16 or float32, others float32."""
     import torch
 
     for parameter in module.parameters():
@@ -137,7 +138,7 @@ def placed(module: nn.Module, device: torch.device, *, bfloat16: bool) -> nn.Mod
 
 @contextmanager
 def _no_progress_bar() -> Iterator[None]:
-    """Every shadow model loads the weights anew: a bar for each would bury those that matter."""
+    """Hide progress bars of loading, which every shadow model would show."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
@@ -165,7 +166,7 @@ def _stored_dtype(name: str) -> str:
 
 
 def _explained(name: str, load: Callable[[], Any]) -> Any:
-    """What `load` returns, or one clear sentence why the hub or the folder gave nothing."""
+    """Return the result of `load`, or raise one clear sentence about the hub or the folder."""
     from huggingface_hub.errors import GatedRepoError
 
     try:
@@ -176,27 +177,26 @@ def _explained(name: str, load: Callable[[], Any]) -> Any:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         if any(isinstance(cause, GatedRepoError) for cause in causes) or "gated" in str(error):
             raise PermissionError(
-                f"{name} is gated: accept its licence on its page on the hub and log in with "
-                "`hf auth login`, or give a folder that holds it"
+                f"{name} is gated; accept its licence on its page on the hub and log in with "
+                "`hf auth login`, or pass a folder that contains it"
             ) from error
         if "custom code" in str(error) or "trust_remote_code" in str(error):
             raise ValueError(
-                f"{name} comes with code of its own, which is never run: load it yourself and "
-                "give it to CausalLM.from_model"
+                f"{name} comes with its own code, which is never run; load it yourself and "
+                "pass it to CausalLM.from_model"
             ) from error
         if "Unrecognized model" in str(error):
-            raise ValueError(
-                f"{name} holds no model that transformers knows: {lines[0]}"
-            ) from error
+            raise ValueError(f"{name} has no model that transformers knows: {lines[0]}") from error
         if isinstance(error, OSError) and ".safetensors" in str(error):
             raise ValueError(
-                f"{name} has no weights in safetensors, and pickles are never read, for they can "
-                "run code: convert it where you trust it (load it, then save_pretrained), or "
-                "load it yourself and give it to CausalLM.from_model"
+                f"{name} has no weights in safetensors, and pickles are never read because they "
+                "can "
+                "run code. If you trust it, convert it (load it, then save_pretrained), or "
+                "load it yourself and pass it to CausalLM.from_model"
             ) from error
         if isinstance(error, OSError):
             raise ConnectionError(
-                f"{name} is neither a folder that holds a model nor within reach on the hub "
+                f"{name} is neither a folder with a model nor available on the hub "
                 f"({lines[0] if lines else type(error).__name__})"
             ) from error
         raise

@@ -1,4 +1,4 @@
-"""A small Llama and a tokenizer whose vocabulary is the words of a dataset."""
+"""A small Llama, and a tokenizer whose vocabulary is the words of a dataset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNKNOWN, _PADDING = "<unknown>", "<padding>"
 
 
 def word_tokenizer(data: Questions) -> Any:
-    """A tokenizer with a token for each word and mark of the prompts and each label."""
+    """Return a tokenizer with a token for each word and mark of the prompts, and each label."""
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -35,12 +35,12 @@ def word_tokenizer(data: Questions) -> Any:
 
 
 def small_llama(vocabulary: int, layers: int, width: int) -> Any:
-    """The configuration of a Llama with heads of 16 values.
+    """Return the configuration of a Llama whose heads have 16 values.
 
     Raises
     ------
     ValueError
-        If the width is not a multiple of 16 or there is no layer.
+        If the width is not a multiple of 16, or there is no layer.
     """
     from transformers import LlamaConfig
 

@@ -1,4 +1,4 @@
-"""Anyone's own image classifier: a function that makes the module is all that is needed."""
+"""Image classifiers that users define with a function that creates the module."""
 
 from __future__ import annotations
 
@@ -22,46 +22,54 @@ _OWN = ("torch", "memowidgets")
 
 
 class TorchClassifier(ImageModel):
-    """An image classifier that its user defines, trained from whatever weights it starts with.
+    """Image classifier that its user defines.
 
     Parameters
     ----------
     make_module : callable
-        ``make_module(n_classes)`` gives a fresh `torch.nn.Module`. It is called with torch's
-        generator seeded, in every worker process too: draw weights there. The module takes images
-        of shape (batch, channels, height, width), (value / 255 − 0.5) / 0.25, and gives logits of
-        shape (batch, n_classes), or an object with such ``logits``.
+        Function ``make_module(n_classes)`` that returns a fresh `torch.nn.Module`. It is called
+        with torch's generator seeded, also in every worker process, so initialise weights there.
+        The module takes images of shape (batch, channels, height, width), scaled as
+        (value / 255 − 0.5) / 0.25. It returns logits of shape (batch, n_classes), or an object
+        with such ``logits``.
     version : str, optional
-        Stands for the source text of `make_module` and its modules, which otherwise tells runs
-        apart; change it with what it stands for.
+        Text that identifies `make_module` and its modules, instead of their source text. Change it
+        whenever they change.
     layers : sequence of str, optional
         Names of the modules whose output is a representation, first to last, as in
-        ``module.named_modules()``. By default the module's children, the elements of sequential
-        ones each, without the linear layer at the end.
+        ``module.named_modules()``. By default the module's children, where a sequential child
+        counts as its elements, without the linear layer at the end.
     pool : "auto", int or None
-        To how many rows and columns an activation is average-pooled before it is a
-        representation: ``"auto"`` to 4×4 where it has more than 8192 values, None never. Tokens,
-        (batch, tokens, width), are averaged in the same cases.
+        Number of rows and columns to which an activation is average-pooled to become a
+        representation. ``"auto"`` pools to 4×4 if it has more than 8192 values, and None never
+        pools. Tokens, (batch, tokens, width), are averaged in the same cases.
     channels_last : bool
-        Memory layout of images and weights; faster for most convolutional networks, but a module
-        that calls ``view`` on an activation may refuse it.
+        Whether images and weights use the channels-last memory layout. It is faster for most
+        convolutional networks, but a module that calls ``view`` on an activation may fail with it.
 
     Raises
     ------
     TypeError
-        If `make_module` is no function, or does not give a module.
+        If `make_module` is not a function, or does not return a module.
     ValueError
-        Once it meets the data: if the module can't take the images, its logits don't match the
-        classes, or a layer does not exist (those that do are listed).
+        When the model is used with data: if the module cannot take the images, its logits do not
+        match the classes, or a layer does not exist (the message lists those that do).
 
     Notes
     -----
-    In bfloat16 the whole module runs under autocast, its last layer too, so that logits have 8
-    significant bits and the logit gaps of many samples are equal. A module that calls its
-    last layer on ``x.float()`` inside of ``torch.autocast(x.device.type, enabled=False)`` avoids
-    that, as does ``precision="float32"``. The networks of memowidgets compute theirs in float32.
+    A run is identified by the settings, the source text (or `version`), and the names and shapes
+    of the parameters. Weights that `make_module` loads from a file are *not* part of this
+    identity. A run still opens after that file has changed, and its new shadow models then start
+    from other weights than its target. If you load weights, put a digest of the file into
+    `version`.
 
-    Any optimizer and schedule: ``TrainingConfig(optimizer=lambda p: …, schedule=lambda done: …)``.
+    In bfloat16 the whole module runs under autocast, including its last layer, so logits have 8
+    significant bits and many samples have equal logit gaps. To avoid this, let the module call its
+    last layer on ``x.float()`` inside ``torch.autocast(x.device.type, enabled=False)``, or use
+    ``precision="float32"``. The networks of memowidgets compute their last layer in float32.
+
+    Any optimizer and schedule work: ``TrainingConfig(optimizer=lambda p: …, schedule=lambda done:
+    …)``.
 
     Examples
     --------
@@ -88,7 +96,7 @@ class TorchClassifier(ImageModel):
 
     version: str | None = "1"
     forward_batch: ClassVar[int] = 256
-    less_memory: ClassVar[str] = ": give the model pool=4, or fewer layers="
+    less_memory: ClassVar[str] = "; pass pool=4 to the model, or fewer layers="
 
     def __init__(
         self,
@@ -100,7 +108,7 @@ class TorchClassifier(ImageModel):
     ) -> None:
         if not callable(make_module):
             raise TypeError(
-                "make_module must be a function of the number of classes that gives a fresh "
+                "make_module must be a function of the number of classes that returns a fresh "
                 f"module, not {type(make_module).__name__}"
             )
         check_pool(pool)
@@ -112,7 +120,7 @@ class TorchClassifier(ImageModel):
         return f"TorchClassifier({_name_of(self.make_module)})"
 
     def settings(self) -> dict[str, Any]:
-        """The recipe's own numbers, as they are shown and hashed."""
+        """Return the recipe's own settings, which are displayed and hashed."""
         return {
             "layers": None if self.layers is None else list(self.layers),
             "pool": self.pool,
@@ -120,37 +128,39 @@ class TorchClassifier(ImageModel):
         }
 
     def build(self, data: Dataset) -> nn.Module:
-        """A fresh module, tried on one image: its logits must match the classes."""
+        """Create a module, and check on one image that its logits match the classes."""
         from torch import nn
 
         images_of(data)
         module = self.make_module(len(data.class_names))
         if not isinstance(module, nn.Module):
-            raise TypeError(f"make_module must give a torch.nn.Module, not {type(module).__name__}")
+            raise TypeError(
+                f"make_module must return a torch.nn.Module, not {type(module).__name__}"
+            )
         self._try(module, data)
         self.layer_names(module)
         self._try_layers(module, data)
         return module
 
     def skeleton(self, data: Dataset) -> nn.Module:
-        """The module's names and shapes; with weights where it can't be made without."""
+        """Return the module's names and shapes; with weights if it cannot be created without."""
         import torch
 
         try:
             return super().skeleton(data)
-        except (RuntimeError, NotImplementedError, ValueError):  # its code looks at values
+        except (RuntimeError, NotImplementedError, ValueError):  # its code uses values
             with torch.random.fork_rng(devices=[]):
                 return self.build(data)
 
     def outputs(self, module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
+        """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
         from torch.nn.functional import cross_entropy
 
         logits = logits_of(module(inputs)).float()
         return logits, cross_entropy(logits, labels, reduction="none")
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
-        """Names of the layers whose output is a representation, first to last."""
+        """Return the names of the layers whose output is a representation, first to last."""
         if self.layers is None:
             return _usual_layers(module)
         known = [name for name, _ in module.named_modules() if name]
@@ -161,7 +171,7 @@ class TorchClassifier(ImageModel):
 
     @contextmanager
     def captured(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:
-        """As `Model.captured`; a layer that the forward pass leaves out is an error."""
+        """Capture as in `Model.captured`, and raise if the forward pass leaves out a layer."""
         with super().captured(module) as kept:
             last = module.register_forward_hook(
                 lambda *_: _check_all_ran(kept, self.layer_names(module))
@@ -172,7 +182,7 @@ class TorchClassifier(ImageModel):
                 last.remove()
 
     def describe(self, data: Dataset) -> dict[str, str]:
-        """What makes two models the same; the source of the user's own code among it."""
+        """Return what identifies a model, including the user's source text or version."""
         text = self.stated_version
         if text is None:
             own = [type(part) for part in self.skeleton(data).modules()]
@@ -183,37 +193,37 @@ class TorchClassifier(ImageModel):
         return {**super().describe(data), "source": digest}
 
     def _try_layers(self, module: nn.Module, data: Dataset) -> None:
-        """Two images through the layers: each must give its values by image."""
+        """Run two images through the layers; each must return one row per image."""
         with self.captured(module) as kept:
             _blank(module, data, 2)
         for name, values in kept.items():
             if len(values) != 2:
                 raise ValueError(
-                    f"layer {quoted(name)} gives {len(values)} rows for 2 images, so its first "
+                    f"layer {quoted(name)} returns {len(values)} rows for 2 images, so its first "
                     "axis is "
-                    "not the batch (batch_first=True?): choose others with layers="
+                    "not the batch (batch_first=True?); choose other layers with layers="
                 )
 
     def _try(self, module: nn.Module, data: Dataset) -> None:
-        """One image through the module: shapes must fit; lazy layers get theirs."""
+        """Run one image through the module, to check shapes and to initialise lazy layers."""
         try:
             logits = logits_of(_blank(module, data, 1))
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ValueError(
-                f"the module can't take an image of shape {_channels_first(data)}: {reason}"
+                f"the module cannot take an image of shape {_channels_first(data)}: {reason}"
             ) from error
         wanted = (1, len(data.class_names))
         if tuple(logits.shape) != wanted:
             raise ValueError(
-                f"the module gives logits of shape {tuple(logits.shape)} for one image; the data "
-                f"have {wanted[1]} classes, so it must give {wanted}: use the number of classes "
+                f"the module returns logits of shape {tuple(logits.shape)} for one image. The data "
+                f"have {wanted[1]} classes, so it must return {wanted}; use the number of classes "
                 "that make_module is called with"
             )
 
 
 def _blank(module: nn.Module, data: Dataset, n: int) -> Any:
-    """What a module gives for black images, in eval mode; its mode and random state stay."""
+    """Return a module's output for black images in eval mode, keeping mode and random state."""
     import torch
 
     parameter = next(module.parameters(), torch.empty(0))
@@ -228,7 +238,7 @@ def _blank(module: nn.Module, data: Dataset, n: int) -> Any:
 
 
 def logits_of(output: Any) -> Tensor:
-    """The logits in what a module returned."""
+    """Return the logits in a module's output."""
     import torch
 
     found = getattr(output, "logits", output)
@@ -243,7 +253,7 @@ def logits_of(output: Any) -> Tensor:
 
 
 def _usual_layers(module: nn.Module) -> tuple[str, ...]:
-    """The children, those of sequential ones each, without the last linear layer."""
+    """Return the children (elements of sequential ones) without the last linear layer."""
     from torch import nn
 
     found: list[tuple[str, nn.Module]] = []
@@ -258,7 +268,7 @@ def _usual_layers(module: nn.Module) -> tuple[str, ...]:
     if linear and len(found) > 1:
         del found[linear[-1] :]
     if not found:
-        raise ValueError("the module has no layer before its logits: name some with layers=")
+        raise ValueError("the module has no layer before its logits; name some with layers=")
     return tuple(name for name, _ in found)
 
 
@@ -266,8 +276,8 @@ def _check_all_ran(kept: Mapping[str, Tensor], names: Sequence[str]) -> None:
     silent = [name for name in names if name not in kept]
     if silent:
         raise ValueError(
-            f"the forward pass does not run {listed(map(quoted, silent))}, or they give no "
-            f"tensor: choose with layers= out of {listed(kept) or 'others'}"
+            f"the forward pass does not run {listed(map(quoted, silent))}, or they return no "
+            f"tensor; with layers=, choose from {listed(kept) or 'others'}"
         )
 
 
@@ -281,17 +291,17 @@ def _name_of(function: Any) -> str:
 
 
 def _source(thing: Any) -> str:
-    """Source text of a function, class or callable object; a partial one's with its arguments."""
+    """Return the source text of a function, class or callable, with a partial's arguments."""
     if isinstance(thing, functools.partial):
         return f"{_source(thing.func)}{thing.args!r}{sorted(thing.keywords.items())!r}"
     named = thing if inspect.isroutine(thing) or isinstance(thing, type) else type(thing)
     with suppress(OSError, TypeError):
         return inspect.getsource(named)
     methods = [part for part in vars(named).values() if inspect.isfunction(part)]
-    with suppress(OSError, TypeError):  # a class of a notebook cell has none, its methods have
+    with suppress(OSError, TypeError):  # notebook classes have no source
         if methods:
             return "\n".join(inspect.getsource(method) for method in methods)
     raise ValueError(
-        f"the source of {_name_of(thing)} can't be read, so runs of it can't be told apart: give "
+        f"the source of {_name_of(thing)} cannot be read, so its runs cannot be told apart; give "
         'TorchClassifier a version="1" and change it with the module'
     )

@@ -1,4 +1,4 @@
-"""The block of a wide residual network; imported when one is built, since it needs torch."""
+"""Block of a wide residual network, in its own module because it needs torch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["Block"]
 
 
 class Block(nn.Module):
-    """Norm, ReLU, convolution, twice; added to what came in.
+    """Norm, ReLU and convolution, twice, added to the input.
 
     Parameters
     ----------
     inputs, outputs : int
-        Channels.
+        Numbers of channels.
     stride : int
-        Of the first convolution.
+        Stride of the first convolution.
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
@@ -30,7 +30,7 @@ class Block(nn.Module):
             self.shortcut = nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Activations of shape (batch, outputs, height / stride, width / stride)."""
+        """Return activations of shape (batch, outputs, height / stride, width / stride)."""
         active = relu(self.norm1(images), inplace=True)
         passed: Tensor = images if self.shortcut is None else self.shortcut(active)
         half = self.conv1(active)

@@ -16,32 +16,33 @@ __all__ = ["WideResNet"]
 
 _FIRST = 16
 _GROUPS = 3
-_DEEPEST, _WIDEST = 1024, 64  # also of a run that anybody made: its layers are listed
+_DEEPEST, _WIDEST = 1024, 64  # limits, because an untrusted run may ask for any size
 
 
 class WideResNet(ImageModel):
-    """A wide residual network for small images, trained from scratch.
+    """Wide residual network for small images, trained from scratch.
 
     Parameters
     ----------
     depth : int
-        6 n + 4 for n blocks in each of three groups: 10, 16, 22, 28, 40.
+        Number of layers, 6 n + 4 for n blocks in each of three groups: 10, 16, 22, 28, 40.
     width : int
-        How many times wider than a thin network: 16, 32 and 64 channels times this.
+        Factor on the 16, 32 and 64 channels of a thin network.
     pool : "auto", int or None
-        To how many rows and columns a layer's activation is average-pooled before it is a
-        representation: ``"auto"`` to 4×4 where it has more than 8192 values, None never.
+        Number of rows and columns to which an activation is average-pooled to become a
+        representation. ``"auto"`` pools to 4×4 if it has more than 8192 values, and None never
+        pools.
 
     Notes
     -----
-    Pre-activation blocks without dropout, weights drawn as He et al. (2015) by fan-out, as in the
-    authors' code. WRN16-4 has 2.7 M parameters. Layers: the first convolution; of each block its
-    first convolution and its sum; the last activation; the pooled ``features`` before the
-    classifier, which are "last".
+    Pre-activation blocks without dropout. Weights are initialised as in He et al. (2015) by
+    fan-out, as in the authors' code. WRN16-4 has 2.7 M parameters. The layers are the first
+    convolution; of each block its first convolution and its sum; the last activation; and the
+    pooled ``features`` before the classifier, which are "last".
 
-    By default it is trained as in the paper: 300 epochs of SGD at 0.1, momentum 0.9, a tenth of
-    it from half of the training on and a hundredth from three quarters, batches of 64, weight
-    decay 1e-4, no augmentation.
+    The default training is the paper's: 300 epochs of SGD at 0.1 with momentum 0.9, a tenth of this
+    rate from half of the training on and a hundredth from three quarters on, batches of 64, weight
+    decay 1e-4, and no augmentation.
 
     Examples
     --------
@@ -67,29 +68,31 @@ class WideResNet(ImageModel):
     version: str | None = "1"
     channels_last: bool = True
     forward_batch: ClassVar[int] = 256
-    less_memory: ClassVar[str] = ": give the model pool=4"
+    less_memory: ClassVar[str] = "; pass pool=4 to the model"
 
     def __init__(self, depth: int = 16, width: int = 4, pool: str | int | None = "auto") -> None:
         if depth != int(depth) or not 10 <= depth <= _DEEPEST or (depth - 4) % 6:
             raise ValueError(
-                f"depth is 6 n + 4 (10, 16, 22, 28, 40, …), at most {_DEEPEST}, not {depth}"
+                f"depth must be 6 n + 4 (10, 16, 22, 28, 40, …) and at most {_DEEPEST}, not {depth}"
             )
         if width != int(width) or not 1 <= width <= _WIDEST:
-            raise ValueError(f"width is a factor on the channels, from 1 to {_WIDEST}, not {width}")
+            raise ValueError(
+                f"width must be a factor on the channels from 1 to {_WIDEST}, not {width}"
+            )
         check_pool(pool)
         self.depth, self.width, self.pool = int(depth), int(width), pool
-        if type(self) is WideResNet:  # a subclass is its owner's
+        if type(self) is WideResNet:  # a subclass cannot be made again from a run
             self.source = {"model": "WideResNet", "arguments": self.settings()}
 
     def __repr__(self) -> str:
         return f"WideResNet(depth={self.depth}, width={self.width})"
 
     def settings(self) -> dict[str, Any]:
-        """The recipe's own numbers, as they are shown and hashed."""
+        """Return the recipe's own settings, which are displayed and hashed."""
         return {"depth": self.depth, "width": self.width, "pool": self.pool}
 
     def build(self, data: Dataset) -> nn.Module:
-        """A fresh module whose input and classes follow `data`, drawn from torch's generator."""
+        """Create a module that fits `data`, with weights drawn from torch's generator."""
         from torch import nn
 
         images = images_of(data)
@@ -112,7 +115,7 @@ class WideResNet(ImageModel):
         return module
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:  # noqa: ARG002 - always these
-        """Names of the layers whose output is a representation, first to last."""
+        """Return the names of the layers whose output is a representation, first to last."""
         halves = [
             f"group{group}.block{block}{part}"
             for group in range(1, _GROUPS + 1)

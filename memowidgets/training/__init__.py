@@ -1,4 +1,4 @@
-"""How models are trained: settings, the loop with its checkpoints, the ρ rule, shadow models."""
+"""Training: settings, the loop with its checkpoints, the ρ rule, and shadow models."""
 
 from __future__ import annotations
 

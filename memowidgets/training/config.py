@@ -1,4 +1,4 @@
-"""How a model is trained: every number that two runs must share to be compared."""
+"""Settings of training, which two runs must share to be comparable."""
 
 from __future__ import annotations
 
@@ -21,53 +21,57 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 }
 STEPS = "steps"
 AUGMENTATIONS = ("none", "flip", "crop", "flip+crop")
-_GIVEN: dict[str, Callable[..., Any]] = {}  # users' functions, by the text that stands for them
+_GIVEN: dict[str, Callable[..., Any]] = {}  # users' functions by their textual description
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Settings of the training loop; those left open follow the model.
+    """Settings of the training loop. Fields that are left open follow the model.
 
     Parameters
     ----------
     epochs : float, optional
-        Passes over the members.
+        Number of passes over the members.
     checkpoint_every : float, optional
-        Epochs between two checkpoints; step 0 and the end are checkpoints in any case.
+        Epochs between two checkpoints. Step 0 and the end are always checkpoints.
     batch_size : int, optional
-        Samples in a batch.
+        Number of samples in a batch.
     accumulate : int, optional
-        Batches in a step (gradient accumulation): the paper's language models take 2 of 2.
+        Number of batches in a step (gradient accumulation). The paper's language models use 2
+        batches of 2.
     lr : float, optional
         Learning rate at the start.
     optimizer : {"adamw", "sgd"} or callable, optional
-        SGD runs with momentum 0.9. A callable makes one from a list of parameters, at rates of
-        its own, which `schedule` then scales: ``lambda p: torch.optim.SGD(p, lr=0.1)``.
+        SGD has momentum 0.9. A callable creates an optimizer from a list of parameters, with its
+        own learning rates, which `schedule` then scales: ``lambda p: torch.optim.SGD(p, lr=0.1)``.
     schedule : {"constant", "linear", "cosine", "steps"} or callable, optional
-        How the rate falls: not at all; to 0 at the end in a line or half a cosine; to a tenth at
-        each of the `milestones`. A callable gives the factor for the share that is done.
+        Course of the learning rate: constant; falling to 0 at the end, linearly or as half a
+        cosine; or divided by ten at each of the `milestones`. A callable returns the factor for the
+        finished share of the training.
     milestones : sequence of float, optional
-        Shares of the training at which ``"steps"`` goes down; by default a half and three
-        quarters, as the paper's network on CIFAR-10 (150 and 225 of 300 epochs).
+        Shares of the training at which ``"steps"`` lowers the rate. The default is a half and three
+        quarters, as for the paper's network on CIFAR-10 (epochs 150 and 225 of 300).
     warmup : float, optional
-        Share of the steps over which the rate rises to `lr` first.
+        Share of the steps over which the rate first rises to `lr`.
     weight_decay : float, optional
-        As the optimizer defines it.
+        Weight decay, as the optimizer defines it.
     precision : {"auto", "float32", "bfloat16"}, optional
-        bfloat16 is autocast, what is trained stays float32. ``"auto"`` takes it where the hardware
-        multiplies matrices in it (GPUs, CPUs with AMX), and float32 elsewhere. That is settled when
-        an audit is made, written into its manifest, and the same on every machine from then on.
+        ``"bfloat16"`` uses autocast, and trained weights stay float32. ``"auto"`` is bfloat16 if
+        the hardware multiplies matrices in it (GPUs, CPUs with AMX), else float32. The choice is
+        made when an audit is created, is written into its manifest, and then holds on every
+        machine.
     label_noise : float, optional
-        Share of the pool's labels that are flipped at random, alike for every model; none by
-        default. The paper's reference code flips 0.033, which its text does not mention.
+        Share of the pool's labels that are flipped at random, in the same way for every model (the
+        pool is the set that training sets are drawn from). The default is 0. The paper's reference
+        code flips 0.033, which its text does not mention.
     augment : {"none", "flip", "crop", "flip+crop"}, optional
-        Of images, while training: mirrored half of the time, shifted by up to an eighth of their
-        side. None by default, as in the paper.
+        Augmentation of images in training: mirrored half of the time, shifted by up to an eighth of
+        their side, or both. None by default, as in the paper.
 
     Raises
     ------
     ValueError
-        If a number is out of range or a name unknown.
+        If a number is out of range or a name is unknown.
 
     Examples
     --------
@@ -99,11 +103,13 @@ class TrainingConfig:
         for name in ("batch_size", "accumulate"):
             _check_whole(name, getattr(self, name))
         if self.warmup is not None and not 0 <= self.warmup < 1:
-            raise ValueError(f"warmup is a share from 0 to below 1, not {self.warmup}")
+            raise ValueError(f"warmup must be a share from 0 to below 1, not {self.warmup}")
         if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"weight_decay must be 0 or more, not {self.weight_decay}")
         if self.label_noise is not None and not 0 <= self.label_noise < 1:
-            raise ValueError(f"label_noise is a share from 0 to below 1, not {self.label_noise}")
+            raise ValueError(
+                f"label_noise must be a share from 0 to below 1, not {self.label_noise}"
+            )
         _check_name("optimizer", self.optimizer, OPTIMIZERS)
         _check_name("schedule", self.schedule, (*SCHEDULES, STEPS))
         _check_name("precision", self.precision, PRECISIONS)
@@ -111,19 +117,21 @@ class TrainingConfig:
         _check_milestones(self.milestones)
 
     def resolved(self, defaults: Mapping[str, Any]) -> Settings:
-        """The same settings with every open field taken from a model's defaults."""
+        """Return the settings with every open field taken from a model's defaults."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         given = {k: _plain(v) for k, v in values.items() if v is not None}
         known = {field.name for field in fields(self)}
         base = replace(_FALLBACK, **{k: v for k, v in defaults.items() if k in known})
         if given.get("augment", "none") != "none" and "augment" not in defaults:
-            raise ValueError(f"augment={self.augment!r} is for images; this model takes none")
+            raise ValueError(
+                f"augment={self.augment!r} is for images; this model does not use images"
+            )
         return replace(base, **given)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A `TrainingConfig` with no field open; those that an old run lacks are as they were then."""
+    """`TrainingConfig` without open fields. Fields that an old run lacks get their old values."""
 
     epochs: float
     checkpoint_every: float
@@ -141,33 +149,33 @@ class Settings:
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Settings:
-        """Settings as a run directory holds them, also one from before a field was there.
+        """Read settings from a run directory, also from one that lacks newer fields.
 
-        A user's function comes back where it was given before in this process; elsewhere the
-        text that stands for it does, and training with that is an error.
+        A user's function is restored if it was given earlier in this process. Otherwise its textual
+        description takes its place, and training with that is an error.
         """
         known = {field.name for field in fields(cls)}
         return replace(_FALLBACK, **{k: _read(v) for k, v in stored.items() if k in known})
 
     def described(self) -> dict[str, Any]:
-        """The settings as text and numbers, a user's function as its name and a hash of it."""
+        """Return the settings as text and numbers; a function as its name and a hash."""
         return {k: _described(v) for k, v in asdict(self).items()}
 
     def steps_per_epoch(self, n_members: int) -> int:
-        """Optimizer steps in a pass over the members; the last may be smaller."""
+        """Return the number of optimizer steps in an epoch; the last may be smaller."""
         return math.ceil(n_members / (self.batch_size * self.accumulate))
 
     def total_steps(self, n_members: int) -> int:
-        """Optimizer steps of the whole training, at least one."""
+        """Return the number of optimizer steps of the whole training, at least one."""
         return max(1, round(self.epochs * self.steps_per_epoch(n_members)))
 
     def checkpoint_steps(self, n_members: int) -> dict[int, float]:
-        """Step and epoch of each checkpoint: 0, every `checkpoint_every` epochs, the end."""
+        """Return step and epoch of each checkpoint: 0, every `checkpoint_every` epochs, the end."""
         per_epoch, total = self.steps_per_epoch(n_members), self.total_steps(n_members)
         return spread_checkpoints(self.epochs, self.checkpoint_every, per_epoch, total)
 
     def rate(self, step: int, n_members: int, lr: float | None = None) -> float:
-        """The learning rate of a step, a pure function of how much of the training is done."""
+        """Return the learning rate of a step, which depends only on the finished share."""
         top = self.lr if lr is None else lr
         done = step / self.total_steps(n_members)
         if done < self.warmup:
@@ -181,7 +189,7 @@ class Settings:
         if callable(schedule):
             factor = float(schedule(done))
             if not (factor >= 0 and math.isfinite(factor)):
-                raise ValueError(f"the schedule gives {factor} after {done:.1%} of the training")
+                raise ValueError(f"the schedule returns {factor} after {done:.1%} of the training")
             return factor
         if schedule not in SCHEDULES:
             raise ValueError(lost_function("schedule", schedule))
@@ -189,7 +197,7 @@ class Settings:
 
 
 def spread_checkpoints(epochs: float, every: float, per_epoch: int, total: int) -> dict[int, float]:
-    """Step and epoch of each checkpoint of a training of `total` steps."""
+    """Return step and epoch of each checkpoint of a training of `total` steps."""
     count = math.ceil(epochs / every - 1e-9)
     steps: dict[int, float] = {}
     for epoch in (i * every for i in range(count)):
@@ -215,9 +223,9 @@ _FALLBACK = Settings(
 
 
 def lost_function(what: str, name: str) -> str:
-    """The message where a user's function is not at hand."""
+    """Return the error message for a user's function that is not available."""
     return (
-        f"this run is trained with a {what} of its owner's, {name}: make the audit again with "
+        f"this run is trained with its owner's {what} {name}; create the audit with "
         f"Audit(…, training=TrainingConfig({what}=…))"
     )
 
@@ -237,7 +245,7 @@ def _read(value: Any) -> Any:
 
 
 def _function_hash(function: Callable[..., Any]) -> str:
-    """Of its source, and of what it holds from outside that can be written down."""
+    """Return a hash of its source, and of the plain values that it uses from outside."""
     code = getattr(function, "__code__", None)
     try:
         source = inspect.getsource(function if code is not None else type(function))
@@ -250,7 +258,7 @@ def _function_hash(function: Callable[..., Any]) -> str:
 
 
 def _arguments_of(function: Any) -> list[Any]:
-    """What a functools.partial holds."""
+    """Return the arguments of a functools.partial."""
     inner = getattr(function, "func", None)
     if inner is None:
         return []
@@ -259,7 +267,7 @@ def _arguments_of(function: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Python's own number for one of NumPy's; a whole one is an integer."""
+    """Return NumPy's number as Python's, as an integer if it is whole."""
     if isinstance(value, str) or callable(value):
         return value
     if isinstance(value, Sequence):
@@ -285,7 +293,7 @@ def _check_milestones(milestones: Sequence[float] | None) -> None:
     shares = list(milestones)
     if any(not 0 < share < 1 for share in shares) or shares != sorted(set(shares)):
         raise ValueError(
-            f"milestones are rising shares of the training between 0 and 1, not {milestones!r}"
+            f"milestones must be rising shares of the training between 0 and 1, not {milestones!r}"
         )
 
 

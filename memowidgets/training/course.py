@@ -1,4 +1,4 @@
-"""The course of a training that another loop runs, as its run directory remembers it."""
+"""Record, in a run directory, of a training that another loop runs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ COURSE = "trainer.json"
 
 @dataclass(frozen=True)
 class Course:
-    """How a training outside runs, as its run directory remembers it.
+    """Course of a training that another loop runs.
 
     Attributes
     ----------
     steps_per_epoch, total_steps : int
-        Optimizer steps in a pass over the members, and in the whole training.
+        Optimizer steps in an epoch, and in the whole training.
     weights : dict of str to str
-        A digest of what is trained, by checkpoint: to know a training when it comes again.
+        Digest of the trained weights by checkpoint, to recognise a training.
     """
 
     steps_per_epoch: int
@@ -29,7 +29,7 @@ class Course:
 
 
 def read_course(run: RunDirectory) -> Course | None:
-    """The course of a training outside; None where the audit trains its target itself."""
+    """Return the course of an external training, or None if the audit trains its own target."""
     if not run.has_file(COURSE):
         return None
     try:
@@ -38,7 +38,7 @@ def read_course(run: RunDirectory) -> Course | None:
         raise StoreError(f"{run.path / COURSE} is broken: {error}") from None
     counts = (course.steps_per_epoch, course.total_steps)
     if not all(type(count) is int and count > 0 for count in counts):
-        raise StoreError(f"{run.path / COURSE} is broken: its numbers of steps are none")
+        raise StoreError(f"{run.path / COURSE} is broken: its numbers of steps are invalid")
     if not isinstance(course.weights, dict):
-        raise StoreError(f"{run.path / COURSE} is broken: its weights are no digests by name")
+        raise StoreError(f"{run.path / COURSE} is broken: its weights are not digests by name")
     return course

@@ -1,4 +1,4 @@
-"""Who trains on what: the held-out part, the pool, the members of the target and of each shadow."""
+"""Split of a dataset into held-out samples, pool, members, and the members of each shadow."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _HELD_OUT, _TARGET, _SHADOW, _PAIR = 0, 1, 2, 6
 
 @dataclass(frozen=True)
 class Design:
-    """The parts of a dataset of n samples, as positions in it, ascending.
+    """Parts of a dataset of n samples, as ascending positions.
 
     Attributes
     ----------
     pool : array of shape (n_pool,), int64
         Samples that a model may train on.
     members : array of shape (n_members,), int64
-        Those of the pool that the target trains on.
+        Samples of the pool that the target model trains on.
     held_out : array of shape (n_held_out,), int64
         Samples that no model trains on.
     groups : array of shape (n,), int64
-        Equal for samples of equal content: duplicates stay on one side of every split.
+        Group numbers, equal for duplicates, which stay on one side of every split.
     all_members : bool
-        Whether the target trains on the whole pool: then there is no ground truth.
+        Whether the target trains on the whole pool. Then there is no ground truth.
     """
 
     pool: NDArray[np.int64]
@@ -55,23 +55,24 @@ class Design:
     all_members: bool
 
     def shadow_members(self, seed: int, index: int) -> NDArray[np.bool_]:
-        """Which of the pool's samples a shadow model trains on: a random half, (n_pool,)."""
+        """Return whether a shadow model trains on each sample of the pool: a random half."""
         chosen = _draw(self.pool, self.groups, 0.5, derived_seed(seed, _SHADOW, index))
         return np.isin(self.pool, chosen)
 
 
 @dataclass(frozen=True)
 class ShadowDesign:
-    """Which part of the pool each shadow model trains on.
+    """Rule for the part of the pool that each shadow model trains on.
 
     Attributes
     ----------
     name : {"halves", "balanced", "canaries"}
-        A random half each; halves in pairs, the second being what the first left out, so that an
-        even number of models has every sample in exactly half of them; or the target's members
-        without the audited samples always, and the audited ones in such pairs of halves.
+        "halves" is a random half for each model. "balanced" is halves in pairs, where the second is
+        what the first left out, so every sample is in exactly half of an even number of models.
+        "canaries" is always the target's members without the audited samples, plus the audited ones
+        in such pairs of halves.
     audited : array of shape (n_audited,), int64, or None
-        Positions of the audited samples, for "canaries"; samples of equal content are together.
+        Positions of the audited samples, for "canaries". Duplicates are together.
 
     Raises
     ------
@@ -88,14 +89,14 @@ class ShadowDesign:
 
     @property
     def key(self) -> str:
-        """A name for the set of shadow models of this design."""
+        """Name of the set of shadow models of this design."""
         if self.audited is None:
             return self.name
         positions = np.ascontiguousarray(self.audited, dtype="<i8").tobytes()
         return f"{self.name}-{hashlib.sha256(positions).hexdigest()[:8]}"
 
     def members(self, design: Design, seed: int, index: int) -> NDArray[np.bool_]:
-        """Which of the pool's samples a shadow model trains on, (n_pool,)."""
+        """Return whether a shadow model trains on each sample of the pool, (n_pool,)."""
         if self.name == "halves":
             return design.shadow_members(seed, index)
         split = design.pool if self.audited is None else self.audited
@@ -110,26 +111,28 @@ class ShadowDesign:
 def audited_samples(
     data: Dataset, design: Design, audited: Sequence[str] | NDArray[Any] | None
 ) -> NDArray[np.int64]:
-    """Positions of the samples that the "canaries" design puts in half of the shadow models.
+    """Return positions of the samples that "canaries" puts in half of the shadow models.
 
     Parameters
     ----------
     data : Dataset
-        The samples.
+        The dataset.
     design : Design
-        The pool.
+        Its split.
     audited : mask of shape (n,), sequence of ids, or None
-        None: the canaries. Their duplicates are added; held-out samples are left out.
+        Samples to audit. None means the canaries. Duplicates of them are added, and held-out
+        samples are left out.
 
     Raises
     ------
     ValueError
-        If there are no canaries, an id is unknown, or fewer than two audited samples differ.
+        If there are no canaries, an id is unknown, or fewer than two different samples remain.
     """
     if audited is None:
         if data.canaries is None:
             raise ValueError(
-                'design="canaries" needs data with canaries (with_canaries), or audited=: a mask '
+                'design="canaries" needs data with canaries (with_canaries), or audited= with a '
+                "mask "
                 "or the ids of the samples to audit"
             )
         audited = data.canaries
@@ -137,30 +140,30 @@ def audited_samples(
     found = design.pool[np.isin(design.groups[design.pool], design.groups[chosen])]
     if len(np.unique(design.groups[found])) < 2:
         raise ValueError(
-            f"{len(found)} of the pool's samples would be audited: it needs two that differ"
+            f"only {len(found)} of the pool's samples would be audited; it needs two that differ"
         )
     return found
 
 
 def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -> Design:
-    """Split a dataset.
+    """Split a dataset into held-out samples, pool and members.
 
     Parameters
     ----------
     data : Dataset
-        The samples.
+        The dataset.
     members : {"half", "all"}, sequence of ids, or mask of shape (n,)
-        What the target trains on: a seeded half of the pool, all of it, or these.
+        Samples that the target trains on: a seeded half of the pool, the whole pool, or these.
     held_out : float, Dataset or None
-        The share that no model trains on, drawn before the members; nothing where it is a
-        dataset of its own or None.
+        Share that no model trains on, drawn before the members. Nothing is drawn for another
+        dataset or None.
     seed : int
-        Of the draws.
+        Seed of the draws.
 
     Raises
     ------
     ValueError
-        If an id is unknown, the mask has another length, or a part would be empty.
+        If an id is unknown, the mask has the wrong length, or a part would be empty.
     """
     groups = _groups(data)
     everything = np.arange(len(data))
@@ -175,22 +178,22 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
         aside = _draw_held_out(others, groups, held_out, seed, total=len(data))
         pool = np.setdiff1d(everything, aside)
     if len(chosen) < 2:
-        raise ValueError(f"the target would train on {len(chosen)} samples: give it two or more")
+        raise ValueError(f"the target would train on {len(chosen)} samples; it needs two or more")
     return Design(pool, chosen, aside, groups, all_members=len(chosen) == len(pool))
 
 
 def follow_design(before: Design, names: NDArray[np.str_], data: Dataset) -> Design:
-    """The same split of other data: by id.
+    """Return the same split of other data, by id.
 
     Parameters
     ----------
     before : Design
-        Of the data before.
+        Split of the earlier data.
     names : array of shape (n_before,), str
-        Their ids.
+        Ids of the earlier data.
     data : Dataset
-        What is left of them, and what is new: that joins the pool, not the members. A held-out
-        sample that equals one of the pool by now is left out of both.
+        The new data. New samples join the pool, but not the members. A held-out sample that is now
+        equal to a sample of the pool is left out of both.
 
     Raises
     ------
@@ -202,8 +205,8 @@ def follow_design(before: Design, names: NDArray[np.str_], data: Dataset) -> Des
     aside = np.isin(data.ids, names[before.held_out])
     if len(members) < 2:
         raise ValueError(
-            f"{len(members)} of the {len(before.members)} members are in these data, by id: a "
-            "target needs two or more, so take them from audit.kept() or keep their ids"
+            f"{len(members)} of the {len(before.members)} members are in these data, by id. A "
+            "target needs two or more; use audit.kept(), or keep the ids"
         )
     pool = np.flatnonzero(~aside)
     held_out = np.flatnonzero(aside & ~np.isin(groups, groups[pool]))
@@ -230,7 +233,7 @@ def _named_members(data: Dataset, members: ArrayLike) -> NDArray[np.int64]:
     if array.dtype == np.bool_:
         if array.shape != (len(data),):
             raise ValueError(
-                f"the mask of members has the shape {array.shape}; the dataset has {len(data)} "
+                f"the mask of members has the shape {array.shape}, but the dataset has {len(data)} "
                 "samples"
             )
         return np.flatnonzero(array)
@@ -255,7 +258,7 @@ def _draw_held_out(
         return np.empty(0, dtype=np.int64)
     if not 0 <= held_out < 1:
         raise ValueError(
-            f"held_out is a share from 0 to below 1, a dataset or None, not {held_out}"
+            f"held_out must be a share from 0 to below 1, a dataset or None, not {held_out}"
         )
     share = held_out if total is None else min(1.0, held_out * total / max(1, len(candidates)))
     return _draw(candidates, groups, share, derived_seed(seed, _HELD_OUT))
@@ -264,7 +267,7 @@ def _draw_held_out(
 def _draw(
     positions: NDArray[np.int64], groups: NDArray[np.int64], share: float, seed: int
 ) -> NDArray[np.int64]:
-    """Whole groups at random until the share is reached; ascending."""
+    """Draw whole groups at random until the share is reached, and return them ascending."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(np.unique(groups[positions]))
     rank = np.empty(int(groups.max()) + 1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Which device to compute on, and how to say so."""
+"""Choice of the device to compute on, and its description."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GIB = 2**30
 
 @contextmanager
 def cpu_threads(limit: int | None) -> Iterator[None]:
-    """Let torch use so many threads at most while open; None changes nothing."""
+    """Limit torch's threads within this context; None changes nothing."""
     import torch
 
     before = torch.get_num_threads()
@@ -30,12 +30,12 @@ def cpu_threads(limit: int | None) -> Iterator[None]:
 
 
 def resolve_device(name: str) -> str:
-    """The device behind a name: ``"auto"`` is a GPU where there is one, else the CPU.
+    """Return the device behind a name; ``"auto"`` is a GPU if there is one, else the CPU.
 
     Raises
     ------
     ValueError
-        If torch does not know the name or the device is not there.
+        If torch does not know the name, or the device is not available.
     """
     import torch
 
@@ -46,24 +46,25 @@ def resolve_device(name: str) -> str:
     except RuntimeError:
         raise ValueError(f"unknown device {name!r}; valid: auto, cpu, cuda, cuda:1, mps") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {name!r} was asked for, but torch finds no CUDA GPU here")
+        raise ValueError(f"device {name!r} was requested, but torch finds no CUDA GPU")
     return str(device)
 
 
 def torch_device(name: str) -> torch.device:
-    """The device of a name that `resolve_device` gave."""
+    """Return the device of a name that `resolve_device` returned."""
     import torch
 
     return torch.device(name)
 
 
 def device_status(name: str) -> str:
-    """The device and its memory in a few words."""
-    if "torch" not in sys.modules:  # nothing was computed with it, and loading it takes seconds
-        return name
+    """Return the device and its memory or threads as a short text."""
+    if "torch" not in sys.modules:  # torch was not used yet, and importing it takes seconds
+        return name.upper() if name == "cpu" else name
     import torch
 
     if torch.device(name).type == "cuda":
         free, total = torch.cuda.mem_get_info(name)
-        return f"{name} · {(total - free) / _GIB:.1f} / {total / _GIB:.0f} GiB"
-    return f"{name} · {torch.get_num_threads()} threads"
+        return f"{name}, {(total - free) / _GIB:.1f} of {total / _GIB:.0f} GiB in use"
+    threads = torch.get_num_threads()
+    return f"{name.upper()}, {threads} thread{'s' if threads != 1 else ''}"

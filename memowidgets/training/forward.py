@@ -1,4 +1,4 @@
-"""One pass over many samples: logits, losses and, where asked, every layer's representation."""
+"""Forward pass over many samples: logits, losses and, optionally, representations."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _LAYER = "layer."
 
 @dataclass(frozen=True)
 class Forward:
-    """What a module says of n samples.
+    """Result of a forward pass over n samples.
 
     Attributes
     ----------
     logits : array of shape (n, n_classes), float32
-        Unnormalised log probabilities.
+        Unnormalised log-probabilities.
     losses : array of shape (n,), float32
-        The training loss of each sample's label, in nats.
+        Training loss of each sample's label, in nats (natural logarithms).
     layers : dict of array of shape (n, values), float32
-        The representation after each layer, by name; empty unless captured.
+        Representation after each layer, by name. Empty if none was captured.
     precision : str
-        In which matrices were multiplied: "float32" or "bfloat16".
+        Precision of the matrix products: "float32" or "bfloat16".
     """
 
     logits: FloatArray
@@ -51,11 +51,11 @@ class Forward:
     precision: str = "float32"
 
     def accuracy(self, labels: NDArray[np.int64]) -> float:
-        """Share of the samples whose largest logit is the label's."""
+        """Return the share of the samples whose largest logit is the label's."""
         return float((self.logits.argmax(axis=1) == labels).mean())
 
     def figures(self, labels: NDArray[np.int64]) -> tuple[float, float]:
-        """Mean loss, in nats, and accuracy."""
+        """Return the mean loss in nats, and the accuracy."""
         return float(self.losses.mean(dtype=np.float64)), self.accuracy(labels)
 
 
@@ -72,15 +72,15 @@ def forward(
     what: str = "scoring",
     allocate: Allocate | None = None,
 ) -> Forward:
-    """Run a module over samples in eval mode; its mode and all random states stay as they were.
+    """Run a module over samples in eval mode, without changing its mode or any random state.
 
-    `allocate` makes the arrays that the pass fills, from their shapes by name: "logits", "losses"
-    and "layer.NAME". Memory-mapped ones need no more memory than a batch.
+    `allocate` creates the arrays that the pass fills, from their shapes by name: "logits", "losses"
+    and "layer.NAME". With memory-mapped arrays the pass needs memory for one batch only.
 
     Raises
     ------
     FloatingPointError
-        If a loss is not finite: the training has diverged.
+        If a loss is not finite, because the training has diverged.
     """
     import torch
 
@@ -122,7 +122,7 @@ def _in_memory(shapes: Shapes) -> dict[str, FloatArray]:
 
 
 def _by_length(lengths: NDArray[Any] | None, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """An order in which samples of like length stand together: batches need little padding."""
+    """Return an order in which samples of similar length are together, to reduce padding."""
     if lengths is None:
         return np.arange(len(positions))
     return np.argsort(lengths[positions], kind="stable")

@@ -1,4 +1,4 @@
-"""One module under training: advanced to a step, saved whole, and resumed bit for bit."""
+"""Training of one module: to a step, saved completely, and resumed bit for bit."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ __all__ = ["Learner", "Recipe", "state_of_weights"]
 _WEIGHTS, _OPTIMIZER, _RANDOM = "weights.", "optimizer.", "random."
 _MUCH_GB = 2.0
 _TOO_LARGE = (
-    "the GPU's memory does not hold {} this model: take a smaller model, or device='cpu'; what is "
+    "the GPU's memory cannot hold {} this model; use a smaller model, or device='cpu'. What is "
     "finished is kept"
 )
 _SMALLER = (
-    "the GPU ran out of memory: batches go through it in smaller parts, with the same gradients "
-    "but for what a batch norm sees"
+    "the GPU ran out of memory, so batches are processed in smaller parts, with the same gradients "
+    "except for batch norms"
 )
 
 Result = TypeVar("Result")
@@ -44,18 +44,18 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the target and its shadow models share.
+    """Settings that the target and its shadow models share.
 
     Attributes
     ----------
     model : Model
-        Makes the module.
+        Model that creates the module.
     data : Dataset
-        All samples; each learner trains on its own members.
+        All samples. Each learner trains on its own members.
     settings : Settings
-        Of the loop.
+        Settings of the loop.
     device : str
-        Where, as torch names it.
+        Device, as torch names it.
     """
 
     model: Model
@@ -65,16 +65,16 @@ class Recipe:
 
 
 class Learner:
-    """A module, its optimizer and its random states.
+    """Module with its optimizer and its random states.
 
     Parameters
     ----------
     recipe : Recipe
-        What to train and how.
+        Model, data and settings.
     members : array of shape (n_members,), int64
         Positions of the samples to train on.
     seed : int
-        Of the weights, the order of the samples and whatever the module draws.
+        Seed of the weights, the order of the samples, and the module's own draws.
     """
 
     def __init__(self, recipe: Recipe, members: NDArray[np.int64], seed: int) -> None:
@@ -99,7 +99,7 @@ class Learner:
         self._order: tuple[int, NDArray[np.int64]] | None = None
 
     def advance(self, stop: int, progress: Progress, what: str) -> None:
-        """Train up to a step; `Progress` may end it between two of them."""
+        """Train up to a step; `Progress` may cancel between two steps."""
         total = self.recipe.settings.total_steps(len(self.members))
         self.module.train()
         with self._random.active(), cpu_threads(self.recipe.model.cpu_threads):
@@ -116,7 +116,7 @@ class Learner:
         progress: Progress | None = None,
         allocate: Allocate | None = None,
     ) -> Forward:
-        """What the module says of samples now; changes nothing."""
+        """Run a forward pass over samples, without changing anything."""
         look = partial(
             forward,
             self.recipe.model,
@@ -132,15 +132,15 @@ class Learner:
         return self._with_memory(partial(look, positions, allocate=allocate), self._halve_forward)
 
     def weights(self) -> dict[str, NDArray[Any]]:
-        """The module's state as arrays."""
+        """Return the module's state as arrays."""
         return {k: _array(v) for k, v in self.recipe.model.weights(self.module).items()}
 
     def load_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
-        """Take over a module's state; the optimizer stays as it is."""
+        """Load a module's state; the optimizer stays as it is."""
         self.recipe.model.load_weights(self.module, {k: _tensor(v) for k, v in weights.items()})
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-        """All that `resume` needs: arrays, and text beside them."""
+        """Return what `resume` needs: arrays and text."""
         saved = self._optimizer.state_dict()
         arrays = {_WEIGHTS + k: v for k, v in self.weights().items()}
         arrays |= {_RANDOM + k: v for k, v in self._random.arrays().items()}
@@ -156,7 +156,7 @@ class Learner:
         }
 
     def resume(self, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
-        """Go on where a saved learner stood; from `state_of_weights`, with a fresh optimizer."""
+        """Continue from a saved learner, or, after `state_of_weights`, with a fresh optimizer."""
         state: dict[int, dict[str, Any]] = {}
         for name in arrays:
             if name.startswith(_OPTIMIZER):
@@ -181,7 +181,7 @@ class Learner:
         self.step += 1
 
     def _gradients(self, samples: NDArray[np.int64]) -> None:
-        """Of the mean loss over a step's samples, a batch at a time."""
+        """Compute gradients of the mean loss over a step's samples, batch by batch."""
         import torch
 
         settings = self.recipe.settings
@@ -197,7 +197,7 @@ class Learner:
 
     @contextmanager
     def _told_of_single(self, batch: NDArray[np.int64]) -> Iterator[None]:
-        """Say what to do where a module normalises over its batch, and the batch is one sample."""
+        """Explain the error of a module that normalises over a batch of a single sample."""
         try:
             yield
         except ValueError as error:
@@ -205,12 +205,12 @@ class Learner:
                 raise
             size, n = self.recipe.settings.batch_size, len(self.members)
             raise ValueError(
-                f"the module normalises over its batch, but of {n} samples in batches of {size} "
-                f"the last is alone: take another batch_size, such as {size + 1}"
+                f"the module normalises over its batch, but with {n} samples in batches of {size} "
+                f"the last batch has one sample; use another batch_size, such as {size + 1}"
             ) from error
 
     def _with_memory(self, work: Callable[[], Result], halve: Callable[[], int]) -> Result:
-        """Do the work again in smaller batches while the GPU runs out of memory; said once."""
+        """Repeat the work with smaller batches while the GPU runs out of memory; warn once."""
         import torch
 
         while True:
@@ -233,11 +233,11 @@ class Learner:
         model = self.recipe.model
         smaller = model.forward_batch // 2
         if smaller:
-            vars(model)["forward_batch"] = smaller  # this model's own from now on
+            vars(model)["forward_batch"] = smaller  # changes this model, not its class
         return smaller
 
     def _samples(self) -> NDArray[np.int64]:
-        """The step's samples: each epoch has an order of its own, drawn from the seed alone."""
+        """Return the step's samples; each epoch's order depends on the seed alone."""
         size = self.recipe.settings.batch_size * self.recipe.settings.accumulate
         epoch, index = divmod(self.step, self.recipe.settings.steps_per_epoch(len(self.members)))
         if self._order is None or self._order[0] != epoch:
@@ -247,7 +247,7 @@ class Learner:
 
 
 def _with_room(work: Callable[[], Result]) -> Result:
-    """Do what no smaller batch would make smaller, or say that the GPU's memory is too small."""
+    """Do work that does not depend on the batch size, and explain a lack of GPU memory."""
     import torch
 
     try:
@@ -257,12 +257,12 @@ def _with_room(work: Callable[[], Result]) -> Result:
 
 
 def state_of_weights(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """What `Learner.resume` takes, of weights alone."""
+    """Return the input of `Learner.resume` for weights alone."""
     return {_WEIGHTS + name: np.array(array) for name, array in weights.items()}
 
 
 def _say_memory(one: Forward, n: int, model: Model) -> None:
-    """Warn beforehand of representations that take much room."""
+    """Warn before large representations are computed."""
     gigabytes = 4e-9 * n * sum(values.shape[1] for values in one.layers.values())
     if gigabytes > _MUCH_GB:
         warnings.warn(
@@ -296,7 +296,7 @@ def _given_optimizer(make: Callable[..., Any], parameters: list[Any]) -> torch.o
     optimizer = make(parameters)
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(
-            "optimizer must make a torch.optim.Optimizer from a list of parameters, not "
+            "optimizer must return a torch.optim.Optimizer for a list of parameters, not "
             f"{type(optimizer).__name__}"
         )
     return optimizer

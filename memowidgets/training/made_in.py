@@ -1,4 +1,4 @@
-"""In which precision the numbers of a run directory were computed."""
+"""Precision in which the numbers of a run directory were computed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["are_rounded", "precision_at", "rounded_on_disk"]
 
-_LOOKED_AT = 512  # samples
-_FEWEST = 8  # values that tell
+_LOOKED_AT = 512  # number of samples
+_FEWEST = 8  # least number of values for an answer
 _LOW_BITS_OF_A_LOGIT = 0xFFFF  # 0 in every bfloat16
-_LOW_BITS_OF_A_GAP = 0xFF  # 0 in a difference of two bfloat16 of like size
-_MOST = 0.9  # share of the gaps; of those of float32 about 0.004
+_LOW_BITS_OF_A_GAP = 0xFF  # 0 in a difference of two bfloat16 of similar size
+_MOST = 0.9  # share of the gaps; for float32 it is about 0.004
 
 
 def precision_at(run: RunDirectory, record: Record, trained_in: str) -> str:
@@ -30,30 +30,30 @@ def precision_at(run: RunDirectory, record: Record, trained_in: str) -> str:
     run : RunDirectory
         The run.
     record : Record
-        Of the checkpoint.
+        Record of the checkpoint.
     trained_in : str
-        The run's precision. A checkpoint of a training elsewhere has a precision of its own.
+        The run's precision. A checkpoint of an external training has its own precision.
 
     Raises
     ------
     StoreError
-        If the run's own training has made the checkpoint in another precision.
+        If the run's own training made the checkpoint in another precision.
     """
     elsewhere = read_course(run) is not None
-    if record.precision is None:  # from before it was recorded
+    if record.precision is None:  # old runs did not record it
         if not elsewhere:
             return trained_in
         return "bfloat16" if rounded_on_disk(run, "forward") else "float32"
     if not elsewhere and record.precision != trained_in:
         raise StoreError(
             f"{run.path / 'checkpoints' / record.name} was trained in {record.precision}, and the "
-            f"run computes in {trained_in}: delete the folder checkpoints and train again"
+            f"run computes in {trained_in}; delete the folder checkpoints and train again"
         )
     return record.precision
 
 
 def are_rounded(values: NDArray[np.float32], *, gaps: bool) -> bool | None:
-    """Whether logits, or gaps between two of them, were rounded to bfloat16; None: can't tell."""
+    """Return whether logits, or gaps between them, were rounded to bfloat16; None if unclear."""
     flat = np.asarray(values[:_LOOKED_AT], dtype=np.float32).ravel()
     bits = flat[np.isfinite(flat) & (flat != 0)].view(np.uint32)
     if len(bits) < _FEWEST:
@@ -63,7 +63,7 @@ def are_rounded(values: NDArray[np.float32], *, gaps: bool) -> bool | None:
 
 
 def rounded_on_disk(run: RunDirectory, *folders: str) -> bool | None:
-    """Whether the first numbers without a precision in these folders are rounded to bfloat16.
+    """Return whether the first numbers without a precision are rounded to bfloat16.
 
     Only bfloat16 runs from before the precision was recorded have such numbers.
     """

@@ -1,4 +1,4 @@
-"""Label noise: a seeded share of the pool gets another label, the same for every model."""
+"""Label noise: a seeded share of the pool gets a wrong label, equal in every model."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from memowidgets.training.seeds import derived_seed
 __all__ = ["NOISE_DRAW", "LabelNoise", "draw_noise"]
 
 _NOISE_STREAM = 5
-NOISE_DRAW = 2  # 1 fell on canaries too
+NOISE_DRAW = 2  # version 1 also flipped canaries
 
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """Which samples are trained on a wrong label.
+    """Samples that are trained on a wrong label.
 
     Attributes
     ----------
     positions : array of shape (n_flipped,), int64
-        In the dataset, ascending.
+        Ascending positions in the dataset.
     labels : array of shape (n_flipped,), int64
-        What they are trained on.
+        Labels that they are trained on.
     """
 
     positions: NDArray[np.int64]
     labels: NDArray[np.int64]
 
     def applied(self, data: Dataset) -> Dataset:
-        """The dataset as it is trained on."""
+        """Return the dataset with these labels."""
         if not len(self.positions):
             return data
         labels = data.labels.copy()
@@ -47,22 +47,23 @@ def draw_noise(
     seed: int,
     draw: int = NOISE_DRAW,
 ) -> LabelNoise:
-    """Flip a share of the pool's labels to another of the sample's own classes, drawn evenly.
+    """Flip a share of the pool's labels to another class of the sample, drawn evenly.
 
     Canaries keep their label, which is wrong on purpose.
 
     Parameters
     ----------
     data : Dataset
-        With the true labels.
+        Dataset with the true labels.
     pool : array of shape (n_pool,), int64
-        The samples that a model may train on; the held-out ones keep their labels.
+        Samples that a model may train on. Held-out samples keep their labels.
     share : float
-        From 0 to below 1; the paper's reference code takes 0.033.
+        Share from 0 to below 1. The paper's reference code uses 0.033.
     seed : int
-        Of the draw.
+        Seed of the draw.
     draw : int
-        Which way to draw, as the run's manifest says: 1 of runs from before canaries were spared.
+        Version of the draw, as in the run's manifest. 1 is that of old runs, which also flipped
+        canaries.
     """
     rng = np.random.default_rng(derived_seed(seed, _NOISE_STREAM))
     wanted = round(share * len(pool))

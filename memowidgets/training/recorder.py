@@ -1,4 +1,4 @@
-"""Checkpoints of a target that another loop trains: looked at where they stand, and kept."""
+"""Recording of checkpoints of a target that another loop trains."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ __all__ = ["Course", "Recorder", "check_whole", "read_course"]
 
 
 class Recorder:
-    """Keeps checkpoints of a language model that is trained elsewhere.
+    """Recorder of checkpoints of a language model that another loop trains.
 
-    Each is one pass over the members with its hidden states, so that all scores of all
-    checkpoints can be had later, whatever the module is made of; and the trained weights, an
-    adapter's as peft saves them. Nothing of the module changes, nor any random state.
+    A checkpoint is one pass over the members with its hidden states, so that every score can be
+    computed later, without the module, and the trained weights (adapters as peft saves them). The
+    module and all random states stay unchanged.
 
     Parameters
     ----------
     run : RunDirectory
-        Where checkpoints go.
+        Run directory for the checkpoints.
     recipe : Recipe
-        Of the audit: its model says how samples are put to the module.
+        Recipe of the audit, whose model feeds samples to the module.
     design : Design
-        Who is a member.
+        Split with the members.
     held_out : Dataset or None
-        Samples to report test figures on.
+        Samples for the test loss and accuracy.
     layers : sequence of str
-        Names that the audit knows.
+        Names of the audit's layers.
     kept_layers : collection of str
-        Those of them whose hidden states are kept.
+        Layers whose hidden states are stored.
     keep : callable
-        Takes a checkpoint's record and its pass, and keeps it.
+        Function that stores a checkpoint's record and its pass.
     shown : callable
-        A context that shows how far a pass is, where nobody listens yet.
+        Context that shows the progress of a pass, if no `Progress` is given.
 
     Raises
     ------
     TypeError
-        If the audit's model is no `CausalLM`.
+        If the audit's model is not a `CausalLM`.
     ValueError
-        If it has adapters of its own, or the labels were flipped for the audit alone.
+        If it has its own adapters, or the audit flips labels.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Recorder:
 
     @property
     def recipe(self) -> Recipe:
-        """How the audit puts its samples to a module."""
+        """Recipe with which the audit feeds samples to a module."""
         return self._recipe
 
     @property
@@ -94,49 +94,50 @@ class Recorder:
         return self._design.members
 
     def begin(self, module: nn.Module, step: int, steps_per_epoch: int, total_steps: int) -> None:
-        """Learn the course of the training, before its first step or where it is resumed.
+        """Store the course of the training, before its first step or when it resumes.
 
         Raises
         ------
         StoreError
-            If the run directory holds checkpoints of the audit's own training.
+            If the run directory has checkpoints of the audit's own training.
         ValueError
-            If the module is not the audit's, or the training not the one that was recorded.
+            If the module is not the audit's, or the training is not the recorded one.
         """
         check_whole(module)
         self._check_blocks(module)
         records, course = read_records(self._run), read_course(self._run)
         if records and course is None:
             raise StoreError(
-                f"{self._run.path} holds checkpoints of audit.train(): choose another path for "
-                "what is trained elsewhere"
+                f"{self._run.path} has checkpoints of audit.train(); choose another path for "
+                "an external training"
             )
         course = course or Course(steps_per_epoch, total_steps)
         if len(records) > 1:
             self._check_same(course, records, step, steps_per_epoch, module)
         if step and not records:
             raise ValueError(
-                f"the training goes on from step {step}, but {self._run.path} lacks its step 0, to "
-                "which every drop refers: give the callback from the start of the training"
+                f"the training continues from step {step}, but {self._run.path} lacks its step 0, "
+                "to "
+                "which every drop refers; use the callback from the start of the training"
             )
         self._write(replace(course, steps_per_epoch=steps_per_epoch, total_steps=total_steps))
         self.follow(steps_per_epoch, total_steps)
 
     def follow(self, steps_per_epoch: int, total_steps: int) -> None:
-        """Learn the course alone: for a process beside the one that records."""
+        """Store the course only, in a process that does not record."""
         epochs, every = total_steps / steps_per_epoch, self._recipe.settings.checkpoint_every
         self._plan = spread_checkpoints(epochs, every, steps_per_epoch, total_steps)
 
     def is_due(self, step: int) -> bool:
-        """Whether there is a checkpoint at a step: 0, every `checkpoint_every` epochs, the end."""
+        """Return whether a step is a checkpoint: 0, every `checkpoint_every` epochs, the end."""
         return step in self._plan
 
     def is_recorded(self, step: int) -> bool:
-        """Whether the run directory holds a checkpoint of a step."""
+        """Return whether the run directory has a checkpoint of a step."""
         return any(record.step == step for record in read_records(self._run))
 
     def record(self, module: nn.Module, step: int, progress: Progress | None = None) -> Record:
-        """Keep a checkpoint; one that is there with the same weights stays as it is."""
+        """Record a checkpoint, unless it exists with the same weights."""
         digest = _digest(_trained(module))
         with self._run.lock("checkpoints"):
             known = next((r for r in read_records(self._run) if r.step == step), None)
@@ -156,11 +157,11 @@ class Recorder:
         return record
 
     def end(self, step: int) -> None:
-        """Take a recorded step for the end: the training was stopped there for good."""
+        """Make a recorded step the end, because the training was stopped there for good."""
         self._write(replace(self._course(), total_steps=step))
 
     def prediction(self, stop: StopRule, step: int) -> Prediction | None:
-        """What the ρ rule chooses of the checkpoints up to a step; None before the second."""
+        """Return the choice of the ρ rule up to a step, or None before the second checkpoint."""
         records = [record for record in read_records(self._run) if record.step <= step]
         return stop.prediction(records) if len(records) > 1 else None
 
@@ -195,14 +196,14 @@ class Recorder:
                 data,
                 positions,
                 next(module.parameters()).device,
-                "float32",  # an autocast of the training's own is in the module's forward already
+                "float32",  # the module's forward already has the training's autocast
                 capture=capture,
                 progress=progress,
             )
         return replace(seen, precision=used[-1])
 
     def _write_weights(self, module: nn.Module, name: str) -> str:
-        """Keep the trained weights, and return their digest."""
+        """Store the trained weights, and return their digest."""
         file, weights, config = _kept_weights(module)
         if config is not None:
             self._run.write_json(f"checkpoints/{name}/adapter_config.json", config)
@@ -210,7 +211,7 @@ class Recorder:
         return self._run.write_weights(f"checkpoints/{name}/{file}", arrays)
 
     def _forget_from(self, step: int) -> None:
-        """Drop what another course of the training left at this step and after it."""
+        """Delete checkpoints of another course of the training from this step on."""
         for record in read_records(self._run):
             if record.step >= step:
                 name = record.name
@@ -229,8 +230,8 @@ class Recorder:
         found = self._recipe.model.layer_names(module)
         if found != self._layers:
             raise ValueError(
-                f"the model in training has {len(found)} blocks, that of the audit "
-                f"{len(self._layers)}: give CausalLM.from_model the model that is trained"
+                f"the model in training has {len(found)} blocks, but the audit's has "
+                f"{len(self._layers)}; pass the trained model to CausalLM.from_model"
             )
 
     def _check_same(
@@ -241,7 +242,7 @@ class Recorder:
         steps_per_epoch: int,
         module: nn.Module,
     ) -> None:
-        """Refuse another training than the one whose checkpoints are there."""
+        """Raise for another training than the one with checkpoints in the run directory."""
         difference = None
         if course.steps_per_epoch != steps_per_epoch:
             difference = f"{course.steps_per_epoch} steps an epoch, this one {steps_per_epoch}"
@@ -249,7 +250,7 @@ class Recorder:
             difference = "other weights at step 0"
         if difference is not None:
             raise ValueError(
-                f"{self._run.path} holds another training, which had {difference}: choose another "
+                f"{self._run.path} has another training, which had {difference}; choose another "
                 "path, or delete the folder"
             )
 
@@ -257,35 +258,35 @@ class Recorder:
 def _check_recipe(recipe: Recipe) -> None:
     if not isinstance(recipe.model, CausalLM):
         raise TypeError(
-            "only an audit of a CausalLM records what is trained elsewhere, not one of "
+            "only an audit of a CausalLM can record an external training, not one of "
             f"{type(recipe.model).__name__}"
         )
     if recipe.model.settings()["lora"] is not None:
         raise ValueError(
-            "the audit's model adds adapters of its own, which are not those in training: make it "
+            "the audit's model adds its own adapters, which are not those in training; create it "
             "with CausalLM.from_model(model, tokenizer), without lora"
         )
     if recipe.settings.label_noise:
         raise ValueError(
-            "label_noise flips labels of the audit alone: leave it out where training is elsewhere"
+            "label_noise changes only the audit's own training; leave it out for an external one"
         )
 
 
 def check_whole(module: nn.Module) -> None:
-    """Refuse weights that are spread over processes: a pass in one of them is not possible."""
+    """Raise for weights that are spread over processes, where no process can run a pass."""
     parts = [type(part).__name__ for part in module.modules()]
     spread = any(hasattr(p, "ds_id") or hasattr(p, "full_tensor") for p in module.parameters())
     if spread or "FullyShardedDataParallel" in parts:
         raise ValueError(
             "the weights in training are spread over processes (FSDP, DeepSpeed's stage 3, tensor "
-            "parallel), so no single one can look at its samples: train with the whole model in "
+            "parallel), so no process can run a forward pass; train with the whole model in "
             "each process (one, or data parallel)"
         )
 
 
 @contextmanager
 def _mode_kept(module: nn.Module) -> Iterator[None]:
-    """Put every part back into train or eval mode, each as it was."""
+    """Restore the train or eval mode of every part of the module."""
     before = [(part, part.training) for part in module.modules()]
     try:
         yield
@@ -299,7 +300,7 @@ def _trained(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _kept_weights(module: nn.Module) -> tuple[str, dict[str, Tensor], dict[str, Any] | None]:
-    """What a checkpoint holds: a file's name, tensors, and peft's description of an adapter."""
+    """Return a checkpoint's file name, tensors, and peft's configuration of an adapter."""
     adapter = getattr(module, "active_adapter", None)
     if not hasattr(module, "get_base_model") or not isinstance(adapter, str):
         return "weights", _trained(module), None

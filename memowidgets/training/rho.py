@@ -1,4 +1,4 @@
-"""When to interrupt: the first checkpoint at which the median training loss has dropped by ρ."""
+"""The ρ rule: predict at the first checkpoint whose median loss has dropped by ρ."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _FIRST_STEPS = 4
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a checkpoint, over the target's own members and the held-out samples.
+    """Values of a checkpoint, over the target's members and the held-out samples.
 
     Attributes
     ----------
     name : str
-        As in ``"epoch-2"``.
+        Name, such as ``"epoch-2"``.
     epoch : float
         Passes over the members so far.
     step : int
         Optimizer steps so far.
     median_loss, train_loss, test_loss : float
-        In nats; the test loss is None where nothing was held out.
+        Losses in nats (natural logarithms). The test loss is None if nothing was held out.
     train_accuracy, test_accuracy : float
-        Shares.
+        Accuracies as shares.
     precision : str or None
-        Precision of the pass over the members; None in runs from before it was recorded.
+        Precision of the pass over the members. None in old runs, which did not record it.
     weights : str
-        Digest of the weights; empty in runs from before it was there.
+        Digest of the weights. Empty in old runs.
     """
 
     name: str
@@ -50,12 +50,12 @@ class Record:
     weights: str = ""
 
     def checked(self) -> Record:
-        """The same record, if each field is of its kind; it may come from anybody's file.
+        """Return the record after checking each field's type, because its file may be untrusted.
 
         Raises
         ------
         ValueError
-            If one is not; the message names it.
+            If a field has the wrong type; the message names it.
         """
         for field in fields(self):
             value = getattr(self, field.name)
@@ -72,24 +72,24 @@ class Record:
         return self
 
     def drop(self, first: Record) -> float:
-        """How much of the median loss at step 0 is gone, a share."""
+        """Return the drop of the median loss since step 0, as a share."""
         return 1.0 - self.median_loss / first.median_loss
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The checkpoint that the ρ rule chose.
+    """Checkpoint that the ρ rule chose.
 
     Attributes
     ----------
     record : Record
-        The checkpoint.
+        Record of the checkpoint.
     drop, rho : float
-        Its drop of the median loss, and the drop that was asked for.
+        Its drop of the median loss, and the required drop.
     reached : bool
-        Whether any checkpoint reached ρ; if not, this is the nearest.
+        Whether any checkpoint reached ρ. If not, this is the nearest one.
     jumped_from : float or None
-        The drop at the checkpoint before, where ρ was crossed by a jump.
+        Drop at the checkpoint before, if ρ was crossed by a jump. Otherwise None.
     """
 
     record: Record
@@ -100,7 +100,7 @@ class Prediction:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the reader must know of the choice."""
+        """Warnings about the choice."""
         notes = []
         if not self.reached:
             notes.append(
@@ -110,7 +110,8 @@ class Prediction:
         if self.jumped_from is not None:
             notes.append(
                 f"the drop jumped from {self.jumped_from:.0%} to {self.drop:.0%} between two "
-                "checkpoints: part of the memorising may be done; set more checkpoints or a "
+                "checkpoints, so part of the memorising may be done already; set more checkpoints "
+                "or a "
                 "smoother schedule"
             )
         return tuple(notes)
@@ -118,14 +119,14 @@ class Prediction:
 
 @dataclass(frozen=True)
 class StopRule:
-    """When training is interrupted.
+    """Rule for the interruption of training.
 
     Attributes
     ----------
     rho : float
-        The drop of the median loss to reach, a share.
+        Required drop of the median loss, as a share.
     over_last : int
-        Of how many evaluations the median counts as the loss, where it jumps up and down.
+        Number of evaluations in the running median of the loss. Use 3 or so when the loss is noisy.
 
     Raises
     ------
@@ -139,19 +140,19 @@ class StopRule:
     def __post_init__(self) -> None:
         if not 0 < self.rho < 1:
             raise ValueError(
-                f"stop_at_drop is a share between 0 and 1, such as 0.95, not {self.rho}"
+                f"stop_at_drop must be a share between 0 and 1, such as 0.95, not {self.rho}"
             )
         if self.over_last != int(self.over_last) or self.over_last < 1:
             raise ValueError(
-                f"over_last is a number of evaluations, at least 1, not {self.over_last}"
+                f"over_last must be a number of evaluations of at least 1, not {self.over_last}"
             )
 
     def prediction(self, records: Sequence[Record]) -> Prediction:
-        """The checkpoint that it chooses."""
+        """Return the checkpoint that the rule chooses."""
         return prediction_checkpoint(records, self.rho, over_last=self.over_last)
 
     def is_reached(self, records: Sequence[Record]) -> bool:
-        """Whether one of the checkpoints so far has reached ρ."""
+        """Return whether a checkpoint has reached ρ."""
         return len(records) > 1 and self.prediction(records).reached
 
 
@@ -163,14 +164,15 @@ def prediction_checkpoint(
     Parameters
     ----------
     records : sequence of Record
-        In the order of training, step 0 first.
+        Records in the order of training, step 0 first.
     rho : float
-        The drop to reach, a share of the median loss at step 0.
+        Required drop, as a share of the median loss at step 0.
     rule : {"first", "nearest"}
-        The first checkpoint that has reached ρ, or, after the fact only, the nearest to ρ.
+        Whether to choose the first checkpoint that has reached ρ or, after training, the nearest to
+        ρ.
     over_last : int
-        Of how many evaluations after step 0, the checkpoint's own the last, the median counts as
-        its loss: some, such as 3, where the loss jumps up and down from one to the next.
+        Number of evaluations after step 0 in the running median of the loss, including the
+        checkpoint's own. Use 3 or so when the loss is noisy, as in image training.
 
     Returns
     -------
@@ -179,17 +181,17 @@ def prediction_checkpoint(
     Raises
     ------
     ValueError
-        If there is no checkpoint after step 0, ρ is no share, the rule is unknown, or `over_last`
-        is below 1.
+        If there is no checkpoint after step 0, ρ is not a share, the rule is unknown, or
+        `over_last` is below 1.
     """
     if rule not in RULES:
         raise ValueError(f"unknown rule {rule!r}; valid: {', '.join(RULES)}")
-    StopRule(rho, over_last)  # in range
+    StopRule(rho, over_last)  # checks the ranges
     if len(records) < 2:
-        raise ValueError("there is no checkpoint after step 0 yet: call train() first")
+        raise ValueError("there is no checkpoint after step 0 yet; call train() first")
     first, later = records[0], records[1:]
     if first.median_loss <= 0:
-        raise ValueError("the median loss is 0 before training: there is nothing left to drop")
+        raise ValueError("the median loss is 0 before training, so it cannot drop")
     losses = [record.median_loss for record in later]
     drops = [
         1.0 - median(losses[max(0, i - over_last) : i]) / first.median_loss
@@ -206,9 +208,9 @@ def prediction_checkpoint(
 
 
 def _jumped_from(drops: Sequence[float], chosen: int, rho: float) -> float | None:
-    """The drop before ρ was crossed in one step that is far larger than those before it.
+    """Return the drop before ρ was crossed in a step that is far larger than those before.
 
-    The first few steps are large anyhow: the model is learning its task.
+    The first few steps are always large, because the model is learning its task.
     """
     before = drops[chosen - 1] if chosen else 0.0
     if not before < rho <= drops[chosen] or 0 < chosen < _FIRST_STEPS:

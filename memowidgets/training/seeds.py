@@ -1,4 +1,4 @@
-"""One seed, many independent streams; and random states that training keeps to itself."""
+"""Independent streams from one seed, and random states that a training does not share."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 __all__ = ["RandomStates", "derived_seed", "epoch_seed", "preserved"]
 
-# SeedSequence takes [0, 4, 0] for [0, 4]. The streams that runs on disk were drawn from keep their
-# seeds, each at the one length of path at which it is used; any other path has seeds of its own.
+# SeedSequence treats [0, 4, 0] like [0, 4]. Streams that existing runs were drawn from keep their
+# seeds, each at the one length of path at which it is used. Every other path has its own seeds.
 _LENGTHS = {0: 1, 1: 1, 2: 2, 3: 1, 4: 2, 5: 1, 6: 2}
 _ONE_AT_A_TIME = threading.RLock()  # the generators belong to the whole process
 
@@ -26,9 +26,9 @@ def derived_seed(seed: int, *path: int) -> int:
     Parameters
     ----------
     seed : int
-        From 0.
+        Seed, from 0.
     path : int
-        From 0 to 2³² − 1 each: a stream, and numbers within it.
+        Numbers from 0 to 2³² − 1: a stream, and numbers within it.
 
     Examples
     --------
@@ -38,14 +38,14 @@ def derived_seed(seed: int, *path: int) -> int:
     False
     """
     if any(not 0 <= part < 2**32 for part in path):
-        raise ValueError(f"each part of a path is from 0 to 2**32 - 1, not {path}")
+        raise ValueError(f"each part of a path must be from 0 to 2**32 - 1, not {path}")
     if path and len(path) == _LENGTHS.get(path[0]):
         return _first_word(np.random.SeedSequence([seed, *path]))
     return _first_word(np.random.SeedSequence(seed, spawn_key=(len(path), *path)))
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
-    """Return the seed of the order of the samples in an epoch of a training that has a seed."""
+    """Return the seed of the order of the samples in an epoch."""
     return _first_word(np.random.SeedSequence([seed, epoch]))
 
 
@@ -54,10 +54,10 @@ def _first_word(sequence: np.random.SeedSequence) -> int:
 
 
 class RandomStates:
-    """The states of torch's, NumPy's and Python's generators that belong to one training.
+    """States of torch's, NumPy's and Python's generators that belong to one training.
 
-    Training runs inside `active`, which swaps them in and puts the surroundings' own back, so
-    that neither disturbs the other.
+    Training runs inside `active`, which swaps these states in and restores the previous ones
+    afterwards, so that neither affects the other.
     """
 
     def __init__(self, seed: int) -> None:
@@ -73,7 +73,7 @@ class RandomStates:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Draw from these states while open; other trainings in this process wait."""
+        """Use these states within this context; other trainings in this process wait."""
         with _ONE_AT_A_TIME:
             outside = _capture()
             _restore(self._states)
@@ -84,20 +84,20 @@ class RandomStates:
                 _restore(outside)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The states as arrays, for a safetensors file."""
+        """Return the states as arrays, for a safetensors file."""
         return dict(self._states)
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from saved states."""
+        """Continue from saved states."""
         self._states = {name: np.array(array) for name, array in arrays.items()}
 
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """Put all random states back at the end, whatever drew from them.
+    """Restore all random states at the end, whatever drew from them.
 
-    In another thread than the main one nothing is put back: what the user's own cell draws
-    meanwhile must not be rewound.
+    In another thread than the main one nothing is restored, because the user's own cell may have
+    drawn meanwhile.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""One shadow model: trained on its part of the pool, it leaves its logit gaps."""
+"""Training of one shadow model, which returns its logit gaps."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _SHADOW_STREAM = 4
 
 @dataclass(frozen=True)
 class KeptForward:
-    """The forward pass that a shadow model keeps, over its own members.
+    """Forward pass over its own members that a shadow model stores.
 
     Attributes
     ----------
     checkpoint : str
         Name of the checkpoint.
     layers : tuple of str
-        Names of the layers whose representations are kept.
+        Names of the layers whose representations are stored.
     """
 
     checkpoint: str
@@ -40,26 +40,26 @@ class KeptForward:
 
 @dataclass(frozen=True)
 class ShadowJob:
-    """What a worker process needs to train any shadow model of a run.
+    """Everything that a worker process needs to train any shadow model of a run.
 
     Attributes
     ----------
     recipe : Recipe
-        What to train and how.
+        Model, data and settings.
     design : Design
-        The pool.
+        Split with the pool.
     seed : int
-        The audit's; a shadow's own follow from it and its index.
+        The audit's seed. A shadow model's seed follows from it and the index.
     checkpoints : dict of int
-        The target's steps at which gaps are taken, by checkpoint name.
+        Steps of the target at which gaps are computed, by checkpoint name.
     known : dict of int
-        The steps of all of the target's checkpoints, by name.
+        Steps of all of the target's checkpoints, by name.
     shadows : ShadowDesign
-        Which part of the pool each trains on.
+        Rule for the part of the pool that each shadow model trains on.
     config : str
-        Digest of model, data and training: shadow models of different ones never mix.
+        Digest of model, data and training. Shadow models of different digests are never mixed.
     forward : KeptForward or None
-        The forward pass to keep beside the gaps.
+        Forward pass to store in addition to the gaps.
     """
 
     recipe: Recipe
@@ -74,21 +74,21 @@ class ShadowJob:
 
 @dataclass(frozen=True)
 class TrainedShadow:
-    """What one shadow model leaves.
+    """Result of one shadow model.
 
     Attributes
     ----------
     members : array of shape (n_pool,), bool
-        The part of the pool it trained on.
+        Part of the pool that it trained on.
     gaps : dict of array of shape (n_pool,), float32
         Logit gap of each sample of the pool, by checkpoint.
     seconds : float
-        How long it took.
+        Duration of the training.
     forward : dict of array of shape (n_members, …), float32
-        ``logits``, ``losses`` and ``layer.<name>`` of its own members, in the pool's order, where
-        they were asked for.
+        ``logits``, ``losses`` and ``layer.<name>`` of its own members, in the pool's order, if they
+        were requested.
     precision : str
-        In which it was trained: "float32" or "bfloat16".
+        Precision of its training: "float32" or "bfloat16".
     """
 
     members: NDArray[np.bool_]
@@ -99,7 +99,7 @@ class TrainedShadow:
 
 
 def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShadow:
-    """Train one shadow model and take its logit gaps over the pool."""
+    """Train one shadow model and compute its logit gaps over the pool."""
     start = time.monotonic()
     design = job.design
     members = job.shadows.members(design, job.seed, index)
@@ -127,7 +127,7 @@ def _forward(
 
 
 def _own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
-    """The checkpoints in order, each at the shadow's own step of the target's epoch."""
+    """Return the checkpoints in order, each at the shadow's own step of the target's epoch."""
     wanted = dict(job.checkpoints)
     if job.forward is not None:
         wanted[job.forward.checkpoint] = job.known[job.forward.checkpoint]

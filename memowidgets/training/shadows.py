@@ -1,4 +1,4 @@
-"""The shadow models of a run directory: one file each, filled by anybody's workers."""
+"""Shadow models of a run directory, one file each, which any process may add."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ _WHAT = "training shadow models"
 
 @dataclass(frozen=True)
 class Shadows:
-    """The shadow models of a run.
+    """Shadow models of a run.
 
     Attributes
     ----------
     members : array of shape (n_shadows, n_pool), bool
-        Who trained on what.
+        Whether each shadow model trained on each sample.
     gaps : array of shape (n_shadows, n_pool), float32
         Logit gaps at one checkpoint.
     indices : array of shape (n_shadows,), int64
-        Which shadow models they are.
+        Indices of the shadow models.
     """
 
     members: NDArray[np.bool_]
@@ -58,26 +58,28 @@ class Shadows:
     indices: NDArray[np.int64]
 
     def without(self, index: int) -> Shadows:
-        """All but one."""
+        """Return all shadow models but one."""
         kept = self.indices != index
         return Shadows(self.members[kept], self.gaps[kept], self.indices[kept])
 
 
 class ShadowSet:
-    """The shadow models of one design in a run directory, one file each.
+    """Shadow models of one design in a run directory, one file each.
 
     Parameters
     ----------
     run : RunDirectory
-        Where they are.
+        Run directory.
     key : str
-        Of the design; that of random halves is "halves".
+        Key of the design. That of random halves is "halves".
     config : str
-        Digest of model, data and training; a file of another is refused. Empty: not checked.
+        Digest of model, data and training. A file with another digest is refused. An empty digest
+        is not checked.
     precision : str
-        Of the target; a file of another is refused. Empty: not checked.
+        Precision of the target. A file with another one is refused. An empty precision is not
+        checked.
     rounds : bool
-        Whether logits of bfloat16 were surely rounded to it in files that lack their precision.
+        Whether logits of bfloat16 are known to be rounded in files that lack their precision.
     """
 
     def __init__(
@@ -98,19 +100,19 @@ class ShadowSet:
         return len(self.indices())
 
     def indices(self) -> list[int]:
-        """Those that are whole; a broken one is trained again by the next `fill`."""
+        """Indices of complete shadow models; the next `fill` trains a broken one again."""
         return [index for index in self._numbers() if not self._is_broken(index)]
 
     def state(self) -> tuple[tuple[int, ...], ...]:
-        """What differs once a shadow model is there, gone, or trained again."""
+        """Return a value that changes when a shadow model is added, removed or trained again."""
         return tuple((index, *self.state_of(index)) for index in self._numbers())
 
     def state_of(self, index: int) -> tuple[int, ...]:
-        """What differs once one shadow model is trained again; empty where there is none."""
+        """Return a value that changes when one shadow model is trained again; empty if missing."""
         return self._run.state(self._name(index))
 
     def lost(self) -> list[str]:
-        """Sentences that name the shadow models that were trained and can't be used any more."""
+        """Return sentences about trained shadow models that are lost or cannot be used."""
         numbers = self._numbers()
         missing = [index for index in range(self._trained()) if index not in numbers]
         faults = [self._run.why_not(self._name(i), arrays=self._needed(i)) for i in numbers]
@@ -122,19 +124,19 @@ class ShadowSet:
         ]
 
     def note_trained(self, n: int) -> None:
-        """Remember that the shadow models 0 to n − 1 were trained, so that a lost one is named."""
+        """Store that the shadow models 0 to n − 1 were trained, so that a lost one is noticed."""
         kept = read_choice(self._run)
         trained = kept.get("trained", {})
         if trained.get(self.key, 0) < n:
             write_choice(self._run, {**kept, "trained": {**trained, self.key: n}})
 
     def file(self, index: int) -> Tensors:
-        """What one shadow model left.
+        """Return the file of one shadow model.
 
         Raises
         ------
         StoreError
-            If it is not there, broken, or of another configuration or precision.
+            If it is missing, broken, or of another configuration or precision.
         """
         try:
             file = self._run.read_tensors(self._name(index))
@@ -151,12 +153,12 @@ class ShadowSet:
         if self._config and found is not None and found != self._config:
             raise StoreError(
                 f"{self._path(index)} was trained with another "
-                f"model, data or configuration ({found}, here {self._config}): move it away, or "
+                f"model, data or configuration ({found}, here {self._config}); move it away, or "
                 "delete it and call run_shadows again"
             )
 
     def _check_place(self, index: int, file: Tensors) -> None:
-        """Refuse a copy of another shadow model; files of the first versions say less."""
+        """Raise for a copy of another shadow model; old files can be checked less."""
         wanted = {"index": str(index), "design": self.key, "config": self._config}
         for what, value in wanted.items():
             found = file.metadata.get(what)
@@ -172,7 +174,7 @@ class ShadowSet:
         return [int(name) for name in self._run.names(self._folder) if name.isdigit()]
 
     def _is_broken(self, index: int) -> bool:
-        """Whether a file can't be used; one of another run is an error where it is read."""
+        """Return whether a file is unusable; a file of another run is an error when it is read."""
         name = self._name(index)
         state = self._run.state(name)
         if name not in self._seen or self._seen[name][0] != state:
@@ -187,7 +189,7 @@ class ShadowSet:
         return self._seen[name][1]
 
     def _needed(self, index: int) -> list[str]:
-        """The arrays that log-LiRA takes."""
+        """Return the names of the arrays for log-LiRA."""
         try:
             file = self._run.read_tensors(self._name(index))
         except StoreError:
@@ -201,7 +203,7 @@ class ShadowSet:
         return self._run.path / f"{self._name(index)}.safetensors"
 
     def checkpoints(self) -> tuple[str, ...]:
-        """Checkpoints at which every shadow model holds gaps."""
+        """Return the checkpoints at which every shadow model has gaps."""
         kept: set[str] | None = None
         for index in self.indices():
             here = _gaps_in(self.file(index))
@@ -209,7 +211,7 @@ class ShadowSet:
         return tuple(sorted(kept or ()))
 
     def read(self, checkpoint: str) -> Shadows:
-        """All shadow models' gaps at a checkpoint.
+        """Return all shadow models' gaps at a checkpoint.
 
         Raises
         ------
@@ -219,11 +221,11 @@ class ShadowSet:
         """
         indices = self.indices()
         if not indices:
-            raise StoreError(f"{self._run.path} holds no shadow models yet: call run_shadows(64)")
+            raise StoreError(f"{self._run.path} has no shadow models yet; call run_shadows(64)")
         held = self.checkpoints()
         if checkpoint not in held:
             raise StoreError(
-                f"the shadow models hold gaps at {', '.join(held)}, not at {checkpoint}: "
+                f"the shadow models have gaps at {', '.join(held)}, not at {checkpoint}; "
                 f"run_shadows(…, checkpoints=[{checkpoint!r}]) trains them again for it"
             )
         for sentence in self.lost():
@@ -243,16 +245,16 @@ class ShadowSet:
         progress: Progress,
         executor: Executor | None = None,
     ) -> None:
-        """Train the shadow models 0 to n − 1 that are not there yet.
+        """Train those of the shadow models 0 to n − 1 that are missing.
 
-        Another process may fill the same directory: each shadow model is trained by one of them.
+        Other processes may fill the same directory: each shadow model is trained by one of them.
 
         Raises
         ------
         Cancelled
-            After ``progress.cancel()``; finished shadow models are kept.
+            After ``progress.cancel()``. Finished shadow models are kept.
         StoreError
-            If they cannot be written, or the workers are gone or unfit.
+            If they cannot be written, or the workers ended or are unsuitable.
         """
         job = self._with_kept(job)
         missing = [index for index in range(n) if not self._holds(index, job)]
@@ -277,12 +279,12 @@ class ShadowSet:
         if self._precision and found != self._precision:
             raise StoreError(
                 f"{self._path(index)} was trained in {found}, and the "
-                f"target in {self._precision}, so their logit gaps can't be compared: move it "
+                f"target in {self._precision}, so their logit gaps cannot be compared; move it "
                 "away, or delete it and call run_shadows again"
             )
 
     def _check_unmarked(self, index: int, gaps: NDArray[np.float32]) -> None:
-        """Refuse a file without a precision where its gaps show another one than the target's."""
+        """Raise for a file without a precision if its gaps show another one than the target's."""
         rounded = are_rounded(gaps, gaps=True)
         if rounded:
             self._check_precision(index, "bfloat16")
@@ -303,7 +305,7 @@ class ShadowSet:
         return Filling(holds, keep, lambda: len(self), claims, workers, beacon, pace, progress)
 
     def _with_kept(self, job: ShadowJob) -> ShadowJob:
-        """The job with what all shadow models hold already: new ones hold it too."""
+        """Return the job with everything that all existing shadow models have."""
         held = self.checkpoints()
         kept = {name: step for name, step in job.known.items() if name in held}
         before, forward = self._kept_forward(), job.forward
@@ -315,12 +317,12 @@ class ShadowSet:
         return replace(job, checkpoints=dict(job.checkpoints) | kept, forward=forward)
 
     def _kept_forward(self) -> KeptForward | None:
-        """The forward pass that every shadow model keeps; None where one has none."""
+        """Return the forward pass that every shadow model has, or None."""
         passes = {_forward_of(self.file(index)) for index in self.indices()}
         return passes.pop() if len(passes) == 1 else None
 
     def _holds(self, index: int, job: ShadowJob) -> bool:
-        """Whether a shadow model is there, whole, with all that is asked for."""
+        """Return whether a shadow model is complete, with everything that the job requires."""
         if not self._run.has(self._name(index)) or self._is_broken(index):
             return False
         file = self.file(index)
@@ -355,7 +357,7 @@ class ShadowSet:
         return f"{self._folder}/{int(index):04d}"
 
     def _sweep(self) -> None:
-        """Remove what killed processes left half-written; by the disk's own clock."""
+        """Remove temporary files of killed processes, judged by the disk's own clock."""
         folder = self._run.place(self._folder)
         with suppress(OSError):
             probe = folder / f".clock-{uuid.uuid4().hex}"
@@ -368,26 +370,26 @@ class ShadowSet:
 
 
 def read_choice(run: RunDirectory) -> dict[str, Any]:
-    """Which set of shadow models the truth comes from, and how many of each were trained."""
+    """Return the set of shadow models behind the truth, and the number trained of each."""
     kept = run.read_note(_CHOICE) if run.has_file(_CHOICE) else {}
     table = kept if isinstance(kept, dict) else {"key": None}
     if not (isinstance(table.get("trained", {}), dict) and isinstance(table.get("key", ""), str)):
-        raise StoreError(f"{run.path / _CHOICE} is broken: delete it")
+        raise StoreError(f"{run.path / _CHOICE} is broken; delete it")
     return kept
 
 
 def write_choice(run: RunDirectory, choice: dict[str, Any]) -> None:
-    """Keep what `read_choice` gives."""
+    """Store what `read_choice` returns."""
     run.write_note(_CHOICE, choice)
 
 
 def _gaps_in(file: Tensors) -> set[str]:
-    """Names of the checkpoints at which a shadow model holds gaps."""
+    """Return the names of the checkpoints at which a shadow model has gaps."""
     return {key.removeprefix("gap.") for key in file if key.startswith("gap.")}
 
 
 def _forward_of(file: Tensors) -> KeptForward | None:
-    """The forward pass that a shadow model keeps."""
+    """Return the forward pass that a shadow model has."""
     if "forward" not in file.metadata:
         return None
     layers = [key.removeprefix(_LAYER) for key in file if key.startswith(_LAYER)]

@@ -1,4 +1,4 @@
-"""The target's training: interrupted at ρ, resumed to the end, every checkpoint on disk."""
+"""Training of the target: interrupted at ρ, resumed, with every checkpoint on disk."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _TARGET_STREAM = 3
 
 
 def read_records(run: RunDirectory) -> list[Record]:
-    """The checkpoints that a run directory holds, in the order of training."""
+    """Return the checkpoints of a run directory, in the order of training."""
     files = run.place("checkpoints").glob("*/record.json")
     records = [_record(run, str(file.relative_to(run.path))) for file in files]
     records.sort(key=lambda record: record.step)
     if records and records[0].step != 0:
         raise StoreError(
-            f"{run.path} has lost its checkpoint of step 0, to which every drop refers: delete "
+            f"{run.path} has lost its checkpoint of step 0, to which every drop refers; delete "
             "its folder checkpoints and train again"
         )
     return records
@@ -60,20 +60,20 @@ def _record(run: RunDirectory, file: str) -> Record:
 
 
 class TargetTraining:
-    """Trains the target and keeps its checkpoints.
+    """Training of the target, with its checkpoints.
 
     Parameters
     ----------
     run : RunDirectory
-        Where checkpoints go.
+        Run directory for the checkpoints.
     recipe : Recipe
-        What to train and how.
+        Model, data and settings.
     design : Design
-        Who is a member.
+        Split with the members.
     held_out : Dataset or None
-        Samples to report test figures on.
+        Samples for the test loss and accuracy.
     seed : int
-        The audit's.
+        The audit's seed.
     """
 
     def __init__(
@@ -85,7 +85,8 @@ class TargetTraining:
     def train(self, stop: StopRule | None, progress: Progress) -> None:
         """Train to the end, or to the first checkpoint where `stop` is reached.
 
-        Goes on from the last checkpoint on disk, bit for bit as if it had never stopped.
+        Training continues from the last checkpoint on disk, with the same result, bit for bit, as
+        without the interruption.
         """
         plan = self._recipe.settings.checkpoint_steps(len(self._design.members))
         if _is_done(read_records(self._run), plan, stop):
@@ -105,33 +106,33 @@ class TargetTraining:
                     return
 
     def forward(self, name: str, progress: Progress, allocate: Allocate) -> Forward:
-        """One pass of a checkpoint over the members, every layer captured where `allocate` says."""
+        """Run a checkpoint over the members, capturing the layers that `allocate` provides for."""
         learner = self._trained(name)
         return learner.look_at(
             self._design.members, capture=True, progress=progress, allocate=allocate
         )
 
     def look(self, name: str, positions: NDArray[np.int64], data: Dataset | None = None) -> Forward:
-        """One pass of a checkpoint over any samples, without their representations."""
+        """Run a checkpoint over any samples, without capturing representations."""
         return self._trained(name).look_at(positions, data=data)
 
     def start_from(self, parent: RunDirectory, last: Record) -> None:
-        """Begin with another run's checkpoints up to one of them, and go on from there.
+        """Start with another run's checkpoints up to one of them, and continue from there.
 
-        Its weights are copied, at the steps of the same epochs here; of the last one the
-        optimizer's state too, where it is still there.
+        Weights are copied to the steps of the same epochs here. Of the last checkpoint, the
+        optimizer's state is copied too, if it still exists.
 
         Raises
         ------
         ValueError
-            If this training is too short to have a checkpoint there and something after it.
+            If this training is too short to have a checkpoint there and steps after it.
         """
         steps = self._recipe.settings.checkpoint_steps(len(self._design.members))
         by_name = {name_of(epoch): step for step, epoch in steps.items()}
         if last.name not in by_name or by_name[last.name] == max(steps):
             raise ValueError(
                 f"{last.name} is the end of a training on {len(self._design.members)} samples, so "
-                'nothing is left to train from there: take start="scratch"'
+                'no training is left after it; use start="scratch"'
             )
         for record in read_records(parent):
             if record.step <= last.step and record.name in by_name:
@@ -140,7 +141,7 @@ class TargetTraining:
                 self._run.write_tensors(start_of(record.name), arrays, metadata)
 
     def layer_names(self) -> tuple[str, ...]:
-        """Names of the model's layers, first to last."""
+        """Return the names of the model's layers, first to last."""
         return self._recipe.model.layer_names(self._learner().module)
 
     def _state_of(
@@ -153,7 +154,7 @@ class TargetTraining:
         return state_of_weights(self._kept_weights(run, name)), {}
 
     def _bring(self, learner: Learner, step: int, epoch: float, progress: Progress) -> None:
-        """To the step of a checkpoint: by training, or by what `start_from` kept of it."""
+        """Bring a learner to a checkpoint, by training or with the state from `start_from`."""
         start = start_of(name_of(epoch))
         if self._run.has(start):
             state = self._run.read_tensors(start)
@@ -165,7 +166,7 @@ class TargetTraining:
         return f"checkpoints/{name}/{self._recipe.model.weights_name}"
 
     def _kept_weights(self, run: RunDirectory, name: str) -> Tensors:
-        """The weights of a checkpoint: those that its record is of."""
+        """Return the weights of a checkpoint, checked against its record."""
         record = _record(run, record_file(name))
         return run.read_weights(self._weights(name), record.weights)
 
@@ -173,14 +174,14 @@ class TargetTraining:
         return Learner(self._recipe, self._design.members, self._seed)
 
     def _trained(self, name: str) -> Learner:
-        """The module of a checkpoint, in the precision of the pass that its record is from."""
+        """Return the module of a checkpoint, in the precision of its recorded pass."""
         settings = self._recipe.settings
         record = next(record for record in read_records(self._run) if record.name == name)
         made_in = precision_at(self._run, record, settings.precision)
         if made_in not in PRECISIONS:
             raise StoreError(
                 f"the pass at {name} was made in {made_in}, and an audit computes in "
-                f"{' or '.join(COMPUTED)}: it can't be made again"
+                f"{' or '.join(COMPUTED)}, so it cannot be repeated"
             )
         recipe = dataclasses.replace(
             self._recipe, settings=dataclasses.replace(settings, precision=made_in)
@@ -197,7 +198,7 @@ class TargetTraining:
         return learner
 
     def _unbroken(self, records: Sequence[Record]) -> Sequence[Record]:
-        """The checkpoints before the first one that is missing."""
+        """Return the checkpoints before the first missing one."""
         plan = self._recipe.settings.checkpoint_steps(len(self._design.members))
         same = [record.step == step for record, step in zip(records, plan, strict=False)]
         return records[: same.index(False)] if False in same else records
@@ -210,7 +211,7 @@ class TargetTraining:
         return None
 
     def _save(self, learner: Learner, epoch: float) -> Record:
-        """Write weights, record and state, in this order; then drop the state before."""
+        """Write weights, record and state in this order, and then delete the previous state."""
         record = self._record(learner, epoch)
         name = record.name
         self._run.forget(f"forward/{name}", f"scores/{name}")
@@ -242,7 +243,7 @@ def record_of(
     labels: NDArray[np.int64],
     test: tuple[float, float] | None,
 ) -> Record:
-    """The record of a checkpoint: from a pass over the members, and the held-out figures."""
+    """Create the record of a checkpoint from a pass over the members and the held-out values."""
     train_loss, train_accuracy = train.figures(labels)
     test_loss, test_accuracy = test or (None, None)
     return Record(
@@ -259,22 +260,22 @@ def record_of(
 
 
 def start_of(name: str) -> str:
-    """Where the weights of a checkpoint lie that a fork took over."""
+    """Return the place of the weights of a checkpoint that a fork copied."""
     return f"start/{name}"
 
 
 def record_file(name: str) -> str:
-    """Where the record of a checkpoint is."""
+    """Return the place of the record of a checkpoint."""
     return f"checkpoints/{name}/record.json"
 
 
 def name_of(epoch: float) -> str:
-    """Name of the checkpoint at an epoch."""
+    """Return the name of the checkpoint at an epoch."""
     return f"epoch-{epoch:g}"
 
 
 def _is_done(records: Sequence[Record], plan: dict[int, float], stop: StopRule | None) -> bool:
-    """Whether nothing is left to train; a gap in the checkpoints is."""
+    """Return whether no training is left; a missing checkpoint counts as training left."""
     steps = [record.step for record in records]
     if steps != list(plan)[: len(steps)]:
         return False

@@ -1,4 +1,4 @@
-"""A callback for transformers' Trainer, and TRL's: an audit in one line of an existing script."""
+"""Callback for transformers' Trainer (and TRL's) that adds an audit to an existing script."""
 
 from __future__ import annotations
 
@@ -30,51 +30,53 @@ class _Audited(Protocol):
 
 
 class MemorizationCallback(TrainerCallback):
-    r"""Records a Trainer's checkpoints into an audit, and interrupts the training at ρ.
+    r"""Callback that records a Trainer's checkpoints into an audit, and interrupts it at ρ.
 
     Checkpoints are step 0, every ``checkpoint_every`` epochs of the audit's `TrainingConfig`, and
-    the end; batch size, rate and all else are the Trainer's. The model, its mode and all random
-    states stay as they are: a run with the callback ends in the weights of a run without it.
+    the end. Batch size, learning rate and all else are the Trainer's. The model, its mode and all
+    random states stay unchanged: a run with the callback ends with the same weights as a run
+    without it.
 
     Parameters
     ----------
     audit : Audit
-        Of ``CausalLM.from_model(model, tokenizer)`` and the samples that the Trainer trains on,
-        its prompt as their ``template``; mostly with ``members="all"``.
+        Audit of ``CausalLM.from_model(model, tokenizer)`` and the samples that the Trainer trains
+        on. Their ``template`` must be the Trainer's prompt. Usually ``members="all"``.
     stop_at_drop : float or None
         ρ: interrupt at the first checkpoint where the median loss of the members has dropped by
         this share (paper, Section 4.3), and save the Trainer's state there, unless its
         ``save_strategy`` is ``"no"``. None records without interrupting.
     layers : "all", one, or several
-        Whose hidden states are kept for scores: each takes 4 bytes a member and value of the
-        hidden state, at every checkpoint. ``"last"`` is what a practitioner needs.
+        Layers whose hidden states are stored for scores. Each takes 4 bytes per member and value of
+        the hidden state, at every checkpoint. ``"last"`` is enough for the usual PSMI.
     over_last : int
-        Of how many evaluations after step 0 the median counts as the loss, where it is noisy.
+        Number of evaluations after step 0 in the running median of the loss. Use 3 or so when the
+        loss is noisy.
 
     Attributes
     ----------
     interrupted : Record or None
-        The checkpoint at which the training was interrupted.
+        Checkpoint at which the training was interrupted.
 
     Raises
     ------
     TypeError
         If the audit is not of a language model.
     ValueError
-        If `stop_at_drop` is no share, a layer is unknown, or the audit's model adds adapters of
-        its own. When training begins: if the Trainer's rows, model or course are not the audit's;
-        where tokens differ, both encodings are shown.
+        If `stop_at_drop` is not a share, a layer is unknown, or the audit's model adds its own
+        adapters. When training begins: if the Trainer's rows, model or course are not the audit's.
+        If tokens differ, the message has both encodings.
 
     Warns
     -----
     UserWarning
-        Of what could not be checked, and if ρ was not reached or was passed in a jump.
+        About what could not be checked, and if ρ was not reached or was crossed by a jump.
 
     Notes
     -----
-    ``trainer.train(resume_from_checkpoint=True)`` goes on after the interruption, and the
-    callback goes on recording. Of several data-parallel processes the first one writes; weights
-    that are spread over processes (FSDP, DeepSpeed's stage 3) are an error.
+    ``trainer.train(resume_from_checkpoint=True)`` continues after the interruption, and so does the
+    recording. If several data-parallel processes train, the first one writes. Weights that are
+    spread over processes (FSDP, DeepSpeed's stage 3) are an error.
 
     Examples
     --------
@@ -108,7 +110,7 @@ class MemorizationCallback(TrainerCallback):
         control: TrainerControl,  # noqa: ARG002 - the event's
         **kwargs: Any,
     ) -> None:
-        """Check that the audit is of this training; record step 0."""
+        """Check that the audit belongs to this training, and record step 0."""
         self._resumed, self.interrupted = state.global_step > 0, None
         self._progress = Progress() if args.disable_tqdm else None
         if not state.is_world_process_zero:
@@ -127,7 +129,7 @@ class MemorizationCallback(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Record a checkpoint where one is due, and interrupt at ρ."""
+        """Record a checkpoint if one is due, and interrupt at ρ."""
         if not self._recorder.is_due(state.global_step):
             return
         stop = False
@@ -144,7 +146,7 @@ class MemorizationCallback(TrainerCallback):
         control: TrainerControl,  # noqa: ARG002 - the event's
         **kwargs: Any,
     ) -> None:
-        """Record the end where something else set it, and say what is to be known of ρ."""
+        """Record the end if it came unplanned, and warn about ρ."""
         if not state.is_world_process_zero or self.interrupted is not None:
             return
         step = state.global_step
@@ -154,7 +156,7 @@ class MemorizationCallback(TrainerCallback):
             self._warn(self._stop, step)
 
     def _steps_per_epoch(self, args: TrainingArguments, kwargs: dict[str, Any]) -> int:
-        """Optimizer steps in a pass over the rows; over the members, where data are streamed."""
+        """Return the steps in an epoch over the rows (for streamed data, the members)."""
         try:
             batches = len(kwargs["train_dataloader"])
         except TypeError:
@@ -164,7 +166,7 @@ class MemorizationCallback(TrainerCallback):
         return max(1, math.ceil(batches / args.gradient_accumulation_steps))
 
     def _record(self, model: nn.Module, step: int) -> bool:
-        """Record a checkpoint; whether to interrupt here."""
+        """Record a checkpoint, and return whether to interrupt here."""
         seen_before = self._resumed and self._recorder.is_recorded(step)
         with preserved():
             record = self._recorder.record(model, step, self._progress)
@@ -177,16 +179,16 @@ class MemorizationCallback(TrainerCallback):
         self._warn(self._stop, step)
         _say(
             f"memowidgets: interrupted at {record.name} (step {step}), where the median loss has "
-            f"dropped by {chosen.drop:.1%}; trainer.train(resume_from_checkpoint=True) goes on"
+            f"dropped by {chosen.drop:.1%}; trainer.train(resume_from_checkpoint=True) continues"
         )
         return True
 
     def _record_end(self, args: TrainingArguments, model: nn.Module, step: int) -> None:
         if not self._recorder.is_recorded(step):
-            if args.load_best_model_at_end:  # its weights are in the model by now
+            if args.load_best_model_at_end:  # the model already has its weights
                 warnings.warn(
                     f"the training ended at step {step}, where no checkpoint was due, and the "
-                    "Trainer has loaded its best model since: this run has no final checkpoint",
+                    "Trainer has loaded its best model since, so this run has no final checkpoint",
                     UserWarning,
                     stacklevel=2,
                 )
@@ -205,7 +207,7 @@ class MemorizationCallback(TrainerCallback):
             rows = read_rows(kwargs.get("train_dataloader"))
         except Unreadable as reason:
             note: str | None = (
-                f"{reason}: whether it encodes the members of this audit alike was not checked"
+                f"{reason}, so it was not checked whether it encodes this audit's members alike"
             )
         else:
             note = check_encodings(rows, self._members())
@@ -213,7 +215,7 @@ class MemorizationCallback(TrainerCallback):
             warnings.warn(note, UserWarning, stacklevel=2)
 
     def _members(self) -> list[Member]:
-        """The members' prompts with their label, as the audit encodes them."""
+        """Return the members' prompts with their label, as the audit encodes them."""
         import torch
 
         recipe, positions = self._recorder.recipe, self._recorder.members
@@ -228,7 +230,7 @@ class MemorizationCallback(TrainerCallback):
 
 
 def _whole(model: Any) -> nn.Module:
-    """The model itself, out of what was put around it for several devices."""
+    """Return the model without its wrappers for several devices."""
     from accelerate.utils import extract_model_from_parallel  # type: ignore[import-untyped]
 
     check_whole(model)
@@ -236,7 +238,7 @@ def _whole(model: Any) -> nn.Module:
 
 
 def _agreed(args: TrainingArguments, *, stop: bool) -> bool:
-    """What the first process decided, in all of them."""
+    """Return the first process's decision in all processes."""
     if args.world_size == 1:
         return stop
     import torch.distributed as dist

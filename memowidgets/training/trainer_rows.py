@@ -1,4 +1,4 @@
-"""Whether a Trainer makes the same tokens of its rows as an audit makes of its members."""
+"""Comparison of a Trainer's tokens with those of an audit's members."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Ids = NDArray[np.int64]
 
 
 class Unreadable(Exception):  # noqa: N818 - no error: some rows can't be read before training
-    """Why the rows can't be compared."""
+    """The rows cannot be compared, for the reason in the message."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the training data as the model gets it.
+    """One row of the training data, as the model receives it.
 
     Attributes
     ----------
     ids : array of shape (n_tokens,), int64
-        Its tokens without padding.
+        Tokens without padding.
     counted : array of shape (n_tokens,), bool, or None
-        Which of them the loss is on; None where the row does not say.
+        Whether the loss includes each token. None if the row does not say.
     """
 
     ids: Ids
@@ -43,14 +43,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Member:
-    """A member as the audit encodes it.
+    """Member, as the audit encodes it.
 
     Attributes
     ----------
     name : str
-        Its id.
+        Id of the sample.
     ids : array of shape (n_tokens,), int64
-        The prompt's tokens, then the label's.
+        Tokens of the prompt, followed by the label's.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Member:
 
 
 def read_rows(loader: Any) -> list[Row]:
-    """Every row of a data loader, put through its collator alone.
+    """Read every row of a data loader, each put through its collator alone.
 
     Raises
     ------
@@ -72,30 +72,29 @@ def read_rows(loader: Any) -> list[Row]:
         return [_row(loader.collate_fn([dataset[i]])) for i in range(len(dataset))]
     except _READING as error:
         raise Unreadable(
-            f"the Trainer's rows can't be read one by one ({type(error).__name__}: {error})"
+            f"the Trainer's rows cannot be read one by one ({type(error).__name__}: {error})"
         ) from error
 
 
 def check_encodings(rows: Sequence[Row], members: Sequence[Member]) -> str | None:
-    """Find each member's tokens at the start of a row, in any order.
+    """Check that each member's tokens are at the start of a row, in any order.
 
     Parameters
     ----------
     rows : sequence of Row
-        Of the Trainer.
+        Rows of the Trainer.
     members : sequence of Member
-        Of the audit.
+        Members of the audit.
 
     Returns
     -------
     str or None
-        What could not be checked, or what else the reader should know.
+        What could not be checked, or another note.
 
     Raises
     ------
     ValueError
-        If members are in no row, or the loss leaves out the label of one; both encodings are
-        shown.
+        If a member is in no row, or the loss leaves out its label. The message has both encodings.
     """
     keys = [_key(row.ids) for row in rows]
     order = sorted(range(len(rows)), key=keys.__getitem__)
@@ -109,19 +108,20 @@ def check_encodings(rows: Sequence[Row], members: Sequence[Member]) -> str | Non
         elif not any(_is_counted(rows[i], len(member.ids) - 1) for i in found):
             raise ValueError(
                 f"the Trainer's loss leaves out the label of {quoted(member.name)} (its labels are "
-                f"{_MASKED} there), so what it trains is not what this audit looks at"
+                f"{_MASKED} there), so it does not train what this audit looks at"
             )
     if missing and not (used and _may_be_packed(rows, members)):
         raise ValueError(_difference(rows, members, missing, ordered, order))
     if missing:
         return (
             f"{len(missing)} of {len(members)} members were not found at the start of a row, which "
-            "seem to hold several samples each: whether these are encoded alike was not checked"
+            "seem to have several samples each, so it was not checked whether these are encoded "
+            "alike"
         )
     others = len(rows) - len(used)
     if others:
         return (
-            f"{others} of the Trainer's {len(rows)} rows are no members of this audit: they are "
+            f"{others} of the Trainer's {len(rows)} rows are not members of this audit; they are "
             "trained on and not scored"
         )
     return None
@@ -137,7 +137,7 @@ def _row(batch: Mapping[str, Any]) -> Row:
 
 
 def _key(ids: Ids) -> bytes:
-    """Bytes that sort as the tokens do, and start alike where they do."""
+    """Return bytes that sort like the tokens, with a common start for a common start."""
     return ids.astype(">u4").tobytes()
 
 
@@ -155,7 +155,7 @@ def _is_counted(row: Row, position: int) -> bool:
 
 
 def _may_be_packed(rows: Sequence[Row], members: Sequence[Member]) -> bool:
-    """Whether fewer rows than members have room for all of them."""
+    """Return whether fewer rows than members have room for all of them."""
     room = sum(len(row.ids) for row in rows)
     return len(rows) < len(members) and room >= sum(len(member.ids) for member in members)
 
@@ -171,7 +171,7 @@ def _difference(
     at = bisect_left(ordered, _key(member.ids))
     near = [rows[order[i]] for i in (at - 1, at) if 0 <= i < len(rows)]
     if len(rows) == len(members):
-        near.insert(0, rows[missing[0]])  # most data come in one order
+        near.insert(0, rows[missing[0]])  # usually both have the same order
     if not near:
         return f"the Trainer has no rows; this audit has {len(members)} members"
     row = max(near, key=lambda candidate: _common(candidate.ids, member.ids))
@@ -183,14 +183,14 @@ def _difference(
         f"encodes them; for {quoted(member.name)} the nearest row differs from token {start} on:\n"
         f"  Trainer  {len(row.ids)} tokens: {theirs}\n"
         f"  audit    {len(member.ids)} tokens: {ours}\n"
-        "tokenizer.decode shows them as text, which an error does not, for a notebook keeps it. "
-        "Members must be what the Trainer trains on, in its words: give the script's own prompt "
-        "as template, and make the audit of its training rows alone"
+        "tokenizer.decode shows them as text; an error does not, because notebooks keep errors. "
+        "The members must be the Trainer's rows, in its wording: pass the script's own prompt "
+        "as template, and create the audit from its training rows alone"
     )
 
 
 def _common(some: Ids, others: Ids) -> int:
-    """How many tokens are the same at the start."""
+    """Return the number of equal tokens at the start."""
     length = min(len(some), len(others))
     differ = some[:length] != others[:length]
     return int(np.argmax(differ)) if differ.any() else length

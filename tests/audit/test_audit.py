@@ -206,7 +206,7 @@ def test_gaps_at_a_checkpoint_that_shadows_did_not_keep_are_refused(finished):
     kept = finished._shadows.checkpoints()
     assert set(kept) == {finished.prediction.record.name, "epoch-4"}
     other = next(name for name in finished.checkpoints.index[1:] if name not in kept)
-    with pytest.raises(StoreError, match=f"hold gaps at {', '.join(kept)}, not at {other}"):
+    with pytest.raises(StoreError, match=f"have gaps at {', '.join(kept)}, not at {other}"):
         finished.log_lira(checkpoint=other)
 
 
@@ -223,7 +223,7 @@ def test_an_untrained_audit_says_what_to_call(tmp_path):
     assert "0 checkpoints" in repr(audit)
     assert "<script" not in audit._repr_html_()
     audit.train()
-    with pytest.raises(StoreError, match=r"no shadow models yet: call run_shadows\(64\)"):
+    with pytest.raises(StoreError, match=r"no shadow models yet; call run_shadows\(64\)"):
         audit.log_lira()
 
 

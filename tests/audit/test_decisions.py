@@ -92,7 +92,7 @@ def test_no_cell_is_a_formula_whatever_separates_cells(text):
         ("", "columns must be id,decision,note"),
         ("id;decision;note\n", "columns must be"),
         ("id,decision,note\n7,maybe,\n", r"line 2: unknown decision 'maybe'; valid: 'keep'"),
-        ("id,decision,note\n7,keep\n", "line 2: there are 2 cells"),
+        ("id,decision,note\n7,keep\n", "line 2: 2 cells"),
         ('id,decision,note\n"7,keep,\n', "broken CSV"),
     ],
 )
@@ -336,7 +336,7 @@ def test_no_text_is_in_the_run_directory(question_audit, tmp_path):
     ("words", "error"),
     [
         (("", ("x", "y")), "the question is empty"),
-        (("q", ("x", "y", "z")), "has 2 options; the new words have 3"),
+        (("q", ("x", "y", "z")), "has 2 options, but the new texts have 3"),
         (("q", ("x", "x")), "identical"),
     ],
 )

@@ -43,7 +43,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("words", OTHERS)
 def test_from_model_takes_causal_language_models_alone(words):
-    with pytest.raises(TypeError, match=f"needs a causal language model, and {words}.*AutoModel"):
+    with pytest.raises(TypeError, match=f"needs a causal language model, but {words}.*AutoModel"):
         mw.models.CausalLM.from_model(OTHERS[words](), word_tokenizer(QUESTIONS))
 
 
@@ -67,13 +67,13 @@ def test_a_dataset_that_the_model_cannot_read_is_refused(name, data, tmp_path):
     if kind == reads:
         mw.Audit(make(), data, path=tmp_path / "run")
         return
-    with pytest.raises(TypeError, match=f"{kind} holds none: pass an {reads}"):
+    with pytest.raises(TypeError, match=f"{kind} has none; pass an {reads}"):
         mw.Audit(make(), data, path=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_held_out_samples_are_read_too(tmp_path):
-    with pytest.raises(TypeError, match="MCQDataset holds none: pass an ImageDataset"):
+    with pytest.raises(TypeError, match="MCQDataset has none; pass an ImageDataset"):
         mw.Audit(mw.models.ConvNet(4), DIGITS, path=tmp_path / "run", held_out=QUESTIONS)
 
 

@@ -451,7 +451,7 @@ def bad(name: str, **changes) -> dict:
         (bad("labels", turn=lambda y: y.astype(str)), "must be integers from 0"),
         (bad("labels", turn=lambda y: y[:, None]), "must be one-dimensional"),
         (bad("labels", turn=lambda y: y * 0), "all 240 samples have the label 0"),
-        ({"ids": ["a"] * N}, "ids must be unique; 'a' stands more than once"),
+        ({"ids": ["a"] * N}, "ids must be unique; 'a' occurs more than once"),
         ({"ids": [1, "1", *range(2, N)]}, "ids must be unique; '1'"),
         ({"ids": ["a", "b"]}, "2 ids for 240 samples"),
         (bad("shadow_members", turn=lambda x: x.astype(int)), r"astype\(bool\)"),

@@ -246,7 +246,7 @@ def test_a_manifest_with_an_unknown_precision_is_named(place, tmp_path):
 def test_a_device_without_the_precision_says_so(monkeypatch, tmp_path):
     audit = audit_at(tmp_path / "run", "bfloat16")
     monkeypatch.setattr(torch.amp, "is_autocast_available", lambda _device: False)
-    with pytest.raises(ValueError, match=r"device cpu can't compute in bfloat16.*pass device="):
+    with pytest.raises(ValueError, match=r"device cpu cannot compute in bfloat16.*pass device="):
         audit.train()
 
 

@@ -75,13 +75,13 @@ def _bad_pixel(value):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((_bad_pixel(np.nan), LABELS), "1 images hold NaN or infinite pixels, the first in row 2"),
+        ((_bad_pixel(np.nan), LABELS), "1 images have NaN or infinite pixels, the first in row 2"),
         ((_bad_pixel(np.inf), LABELS), "the first in row 2"),
         ((_bad_pixel(7.0), LABELS), r"between 0 and 1 \(or be uint8\); row 2 ranges from 0 to 7"),
         ((images(), [0, 0, 0, 0]), "at least two classes"),
         ((images((4, 0, 8)), LABELS), "images are empty"),
         ((images(), [0, 1, 0, 10**9]), "the largest is 1000000000 for 4 samples"),
-        ((images(), LABELS, ["a", "a"]), "'a' stands more than once"),
+        ((images(), LABELS, ["a", "a"]), "'a' occurs more than once"),
         ((images(), [0, 1, 0]), "4 images but 3 labels"),
         ((images(), [0, 1, -1, 0]), "row 2 is -1"),
         ((images(), [0, 1, 2, 0], ["a", "b"]), "between 0 and 1; row 2 is 2"),
@@ -91,7 +91,7 @@ def _bad_pixel(value):
         ((images((4, 8)), LABELS), "must have the shape"),
         ((images((4, 8, 8, 2)), LABELS), "must have the shape"),
         ((images((0, 8, 8)), []), "empty"),
-        ((images(), LABELS, None, ["a", "b", "a", "c"]), "'a' stands more than once"),
+        ((images(), LABELS, None, ["a", "b", "a", "c"]), "'a' occurs more than once"),
         ((images(), LABELS, None, ["a"]), "1 ids for 4 samples"),
     ],
 )

@@ -79,32 +79,32 @@ def test_an_answer_that_means_two_options_is_refused_until_its_kind_is_said():
         ({"answer": None}, "there is no answer"),
         ({"answer": float("nan")}, "there is no answer"),
         ({"answer": ""}, "there is no answer"),
-        ({"answer": 3}, r"answer 3 is none of the 3 options: give a position from 0 to 2"),
-        ({"answer": -1}, "answer -1 is none of the 3 options"),
-        ({"answer": 10**400}, "is none of the 3 options"),
-        ({"answer": "D"}, "answer 'D' is none of the 3 options.* a letter from A to C"),
-        ({"answer": "mauve"}, "the answer is none of the 3 options"),
+        ({"answer": 3}, r"answer 3 is not one of the 3 options; it must be a position from 0 to 2"),
+        ({"answer": -1}, "answer -1 is not one of the 3 options"),
+        ({"answer": 10**400}, "is not one of the 3 options"),
+        ({"answer": "D"}, "answer 'D' is not one of the 3 options.* a letter from A to C"),
+        ({"answer": "mauve"}, "the answer is not one of the 3 options"),
         ({"answer": 0.5}, "answer 0.5 is none"),
         ({"answer": float("inf")}, "answer inf is none"),
         ({"answer": True}, "must be an option's position"),
         ({"answer": [0]}, "must be an option's position"),
-        ({"question": None}, "there is no question"),
+        ({"question": None}, "it has no question"),
         ({"question": " \n"}, "the question is empty"),
         ({"question": 7}, "the question must be a text, not 7"),
         ({"question": "x" * 100_000}, "has 100000 characters, the limit is 20000"),
         ({"question": "half \ud800"}, "half a character"),
-        ({"choices": None}, "there are no choices"),
+        ({"choices": None}, "the choices are missing"),
         ({"choices": "red"}, "choices must be a list"),
         ({"choices": {"A": "red"}}, "choices must be a list"),
         ({"choices": []}, "2 to 10 options, not 0"),
         ({"choices": ["red"]}, "2 to 10 options, not 1"),
         ({"choices": list("abcdefghijk")}, "2 to 10 options, not 11"),
         ({"choices": ["red", " "]}, "option B is empty"),
-        ({"choices": ["red", None]}, "there is no option B"),
-        ({"choices": ["red", float("nan")]}, "there is no option B"),
+        ({"choices": ["red", None]}, "option B is missing"),
+        ({"choices": ["red", float("nan")]}, "option B is missing"),
         ({"choices": ["red", ["x"]]}, "option B must be a text"),
         ({"choices": ["red", "x" * 100_000]}, "option B has 100000 characters"),
-        ({"choices": ["red", "blue", "red"]}, "options A and C are identical"),
+        ({"choices": ["red", "blue", "red"]}, "options A and C are equal"),
     ],
 )
 def test_a_bad_row_is_named_in_one_clear_sentence(changes, message):
@@ -118,8 +118,8 @@ def test_a_bad_row_is_named_in_one_clear_sentence(changes, message):
     [
         ([], ValueError, "empty"),
         ([row(0), "x"], TypeError, "row 1 is of type str"),
-        ([row(0, id=1), row(1, id="1")], ValueError, "row 1: the id '1' already stands in row 0"),
-        ([row(0), row(1, id="b")], ValueError, "row 0: there is no id, though 1 other"),
+        ([row(0, id=1), row(1, id="1")], ValueError, "row 1: the id '1' is already used in row 0"),
+        ([row(0), row(1, id="b")], ValueError, "row 0: the id is missing, but 1 other"),
         ([row(0), row(3)], ValueError, "all 2 samples have the label 0"),
     ],
 )
@@ -276,7 +276,11 @@ def test_relabel_asks_for_an_attribute():
         ("one", None, "gives 1 different options"),
         ("many", None, "gives 12 different options"),
         ("gap", None, "the question '00' has no 'gap'"),
-        ("field", ["a", "c"], "the value of 'field' of the question '01' is none of the 2 options"),
+        (
+            "field",
+            ["a", "c"],
+            "the question '01' is not one of the 2 options",
+        ),
         ("field", ["a", "a"], "gives 1 different options"),
     ],
 )
@@ -340,7 +344,7 @@ def test_jsonl_is_read_line_by_line(tmp_path):
     ("line", "message"),
     [
         (b'{"question": ', "line 2: broken JSON"),
-        (b"[1, 2]", "line 2: a JSON object is wanted there, not a list"),
+        (b"[1, 2]", "line 2: a line must be a JSON object, not a list"),
         (b"[" * 100_000, "line 2: broken JSON"),
         (b'{"answer": ' + b"9" * 5000 + b"}", "line 2: broken JSON"),
         (
@@ -364,7 +368,7 @@ def test_bad_files_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no file"):
         MCQDataset.from_csv(tmp_path)
     wide = written(tmp_path / "wide.jsonl", [json.dumps(row(0))], "utf-16")
-    with pytest.raises(ValueError, match="is in UTF-16: save it as UTF-8"):
+    with pytest.raises(ValueError, match="is in UTF-16; save it as UTF-8"):
         MCQDataset.from_jsonl(wide)
     empty = written(tmp_path / "empty.csv", [])
     with pytest.raises(ValueError, match="is empty"):
@@ -421,9 +425,9 @@ def test_csv_without_a_header_is_mapped_by_numbers(tmp_path):
         (["question,A,B,answer", "?,x,y,A", '"?,x,y,A'], None, "line 3: broken CSV"),
         (["question,A,B,answer", '"a\nb",x,y,A', "?,,y,A"], None, "line 4: the option A is empty"),
         (["question,choices,answer", "?,x;y,A"], None, "line 2: .*must be a JSON list"),
-        (["question,A,A,answer", "?,x,y,A"], None, "'A' stands twice"),
+        (["question,A,A,answer", "?,x,y,A"], None, "'A' occurs twice"),
         (["question,A,B,answer", "?,x,y,A"], {"questions": "x"}, "unknown key 'questions'"),
-        (["a,b"], {"question": 7, "choices": [0, 1], "answer": 1}, "there is no column 7"),
+        (["a,b"], {"question": 7, "choices": [0, 1], "answer": 1}, "but not the column 7"),
     ],
 )
 def test_a_bad_csv_is_named(tmp_path, lines, columns, message):

@@ -107,7 +107,7 @@ def test_an_audit_that_is_open_trains_on_no_other_base(folder, data, tmp_path):
         )
         for call in calls:
             with pytest.raises(
-                ValueError, match=r"have changed since this model was made.*base weights"
+                ValueError, match=r"have changed since this model was created.*base weights"
             ):
                 call()
 

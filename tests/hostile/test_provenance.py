@@ -207,7 +207,7 @@ def test_in_an_old_run_it_is_refused_by_its_index(run):
 @pytest.mark.parametrize("what", ["config", "index", "design", "memowidgets"])
 def test_a_shadow_model_that_does_not_say_what_it_is_is_refused(run, what):
     rewritten(run / "shadows/0003.safetensors", **{what: None})
-    with pytest.raises(StoreError, match=r"0003\.safetensors (says that|does not say)"):
+    with pytest.raises(StoreError, match=r"0003\.safetensors (says that|has no stamp)"):
         small(run).log_lira()
 
 

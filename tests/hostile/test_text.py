@@ -139,7 +139,7 @@ def test_an_error_about_a_question_holds_nothing_of_it(change):
 def test_an_attribute_that_is_no_option_is_not_quoted():
     named = enumerate((SECRET, "a", "b"))
     rows = [GOOD | {"name": name, "answer": number % 2} for number, name in named]
-    with pytest.raises(ValueError, match="is none of the 2 options") as error:
+    with pytest.raises(ValueError, match="is not one of the 2 options") as error:
         mw.data.MCQDataset.from_records(rows).relabel(by="name", options=["a", "b"])
     assert_secret(error.value)
 

@@ -140,7 +140,7 @@ def test_a_worker_that_is_stopped_is_named_and_given_up(started):
     worker.suspend()
     said = run.ended()
     assert f"the worker process {worker.pid} is stopped" in said
-    assert f"said: the worker process {worker.pid} was stopped and did not go on" in said
+    assert f"said: the worker process {worker.pid} was stopped and did not continue" in said
     assert "call run_shadows again" in said
     assert not psutil.pid_exists(worker.pid)
 

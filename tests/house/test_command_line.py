@@ -117,9 +117,9 @@ def test_options_that_make_no_sense(run, tmp_path, capsys, options, says):
 
 
 def test_paths_that_hold_no_run(tmp_path, capsys):
-    assert "there is no " in refused(capsys, tmp_path, tmp_path / "nowhere")
+    assert "does not exist" in refused(capsys, tmp_path, tmp_path / "nowhere")
     (tmp_path / "file").touch()
-    assert "is no folder" in refused(capsys, tmp_path, tmp_path / "file")
+    assert "is not a folder" in refused(capsys, tmp_path, tmp_path / "file")
     assert "it has no manifest.json" in refused(capsys, tmp_path, tmp_path)
 
 
@@ -133,7 +133,7 @@ def test_a_half_written_run(run, tmp_path, capsys):
     assert "manifest.json is broken" in refused(capsys, tmp_path, half)
     (half / "manifest.json").write_text(text)
     (half / "design.safetensors").unlink()
-    assert "design.safetensors is not there" in refused(capsys, tmp_path, half)
+    assert "design.safetensors does not exist" in refused(capsys, tmp_path, half)
 
 
 def test_a_run_of_a_newer_version(run, tmp_path, capsys):

@@ -263,10 +263,10 @@ def test_making_a_description_draws_nothing_of_the_users(data):
 @pytest.mark.parametrize(
     ("model", "error", "message"),
     [
-        (lambda n: ResNet(n + 1), ValueError, r"shape \(1, 4\) for one image; the data have 3"),
-        (lambda n: nn.Conv2d(3, n, 3), ValueError, r"it must give \(1, 3\)"),
-        (lambda n: nn.Linear(7, n), ValueError, r"can't take an image of shape \(3, 16, 16\)"),
-        (lambda _n: 3, TypeError, "must give a torch.nn.Module, not int"),
+        (lambda n: ResNet(n + 1), ValueError, r"shape \(1, 4\) for one image. The data have 3"),
+        (lambda n: nn.Conv2d(3, n, 3), ValueError, r"it must return \(1, 3\)"),
+        (lambda n: nn.Linear(7, n), ValueError, r"cannot take an image of shape \(3, 16, 16\)"),
+        (lambda _n: 3, TypeError, "must return a torch.nn.Module, not int"),
     ],
 )
 def test_modules_that_do_not_fit_are_refused(data, model, error, message):
@@ -290,7 +290,7 @@ def test_much_memory_is_said_beforehand(data, monkeypatch):
     monkeypatch.setattr("memowidgets.training.learner._MUCH_GB", 1e-4)
     learner = taught(mw.models.TorchClassifier(ResNet, layers=["conv1", "avgpool"]), data, epochs=1)
     size = 4e-9 * 60 * (8 * 16 * 16 + 16)
-    message = rf"60 samples at 2 layers take {size:.1f} GB of disk at each.*give the model pool=4"
+    message = rf"60 samples at 2 layers take {size:.1f} GB of disk at each.*pool=4"
     with pytest.warns(UserWarning, match=message):
         learner.look_at(np.arange(60), capture=True)
 
@@ -386,5 +386,5 @@ def test_an_assertion_on_the_size_of_images_is_explained(data):
             assert x.shape[-1] == 224, "images must be 224 wide"
             return self.head(x.flatten(1))
 
-    with pytest.raises(ValueError, match=r"can't take an image of.*images must be 224 wide"):
+    with pytest.raises(ValueError, match=r"cannot take an image of.*images must be 224 wide"):
         mw.models.TorchClassifier(Picky, version="1").build(data)

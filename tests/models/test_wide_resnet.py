@@ -120,13 +120,13 @@ def test_input_and_classes_follow_the_data():
 
 @pytest.mark.parametrize(("depth", "width"), [(15, 4), (4, 1), (16, 0), (16, 1.5)])
 def test_other_sizes_are_refused(depth, width):
-    with pytest.raises(ValueError, match=r"depth is 6 n|width is a factor"):
+    with pytest.raises(ValueError, match=r"depth must be 6 n|width must be a factor"):
         mw.models.WideResNet(depth, width)
 
 
 @pytest.mark.parametrize("pool", [0, -4, "4", True, 2.0])
 def test_other_poolings_are_refused(pool):
-    with pytest.raises(ValueError, match="pool is 'auto', None or a number"):
+    with pytest.raises(ValueError, match="pool must be 'auto', None or a number"):
         mw.models.WideResNet(pool=pool)
 
 

@@ -98,7 +98,7 @@ def test_a_worker_that_lost_the_job_is_sent_it_again(audit):
 
 def test_a_worker_that_keeps_nothing_is_named(audit):
     worker._Kept.jobs.clear()
-    with pytest.raises(StoreError, match="does not keep what it is sent"):
+    with pytest.raises(StoreError, match="does not keep what it receives"):
         audit.run_shadows(2, Oblivious())
 
 

@@ -630,7 +630,7 @@ def test_rows_beyond_the_members_are_said(fresh, data, tokenizer, tmp_path):
     audit, model = fresh
     more = mw.data.make_mcqs(n=12, seed=7)
     rows = script_rows(data, tokenizer) + script_rows(more, tokenizer)
-    with pytest.warns(UserWarning, match="12 of the Trainer's 48 rows are no members"):
+    with pytest.warns(UserWarning, match="12 of the Trainer's 48 rows are not members"):
         begin(audit, rows, tmp_path, model)
 
 
@@ -691,19 +691,19 @@ def test_audits_that_can_not_stand_for_a_trainer_are_refused(data, tokenizer, tm
     noisy = make_audit(
         model, tokenizer, data, tmp_path / "noisy", training=mw.TrainingConfig(label_noise=0.1)
     )
-    with pytest.raises(ValueError, match="label_noise flips labels of the audit alone"):
+    with pytest.raises(ValueError, match="label_noise changes only the audit's own training"):
         mw.training.MemorizationCallback(noisy)
     images = mw.Audit(mw.models.ConvNet(), mw.data.load_digits(), path=tmp_path / "images")
     with pytest.raises(TypeError, match=r"only an audit of a CausalLM .* not one of ConvNet"):
         mw.training.MemorizationCallback(images)
-    with pytest.raises(ValueError, match="stop_at_drop is a share"):
+    with pytest.raises(ValueError, match="stop_at_drop must be a share"):
         mw.training.MemorizationCallback(make_audit(model, tokenizer, data, tmp_path / "x"), 95)
 
 
 def test_another_model_is_refused(fresh, data, tokenizer, tmp_path):
     audit, _ = fresh
     larger = tiny(len(tokenizer), num_hidden_layers=3)
-    with pytest.raises(ValueError, match="in training has 3 blocks, that of the audit 2"):
+    with pytest.raises(ValueError, match="in training has 3 blocks, but the audit's has 2"):
         begin(audit, script_rows(data, tokenizer), tmp_path, larger)
 
 
@@ -719,7 +719,7 @@ def test_a_run_of_another_training_is_not_mixed_with(data, tokenizer, tmp_path):
     model = tiny(len(tokenizer))
     audit = make_audit(model, tokenizer, data, tmp_path / "run")
     trainer(model, rows, tmp_path / "out", mw.training.MemorizationCallback(audit, None)).train()
-    with pytest.raises(ValueError, match="holds another training, which had other weights"):
+    with pytest.raises(ValueError, match="has another training, which had other weights"):
         begin(audit, rows, tmp_path, model)  # trained already: its step 0 is not that step 0
     with pytest.raises(ValueError, match="had 9 steps an epoch, this one 5"):
         begin(audit, rows, tmp_path, tiny(len(tokenizer)), per_device_train_batch_size=8)
@@ -739,7 +739,7 @@ def test_shadow_models_are_refused(data, tokenizer, tmp_path):
 def test_a_run_that_the_audit_trained_is_not_recorded_into(fresh, data, tokenizer, tmp_path):
     audit, model = fresh
     audit.train()
-    with pytest.raises(StoreError, match=r"holds checkpoints of audit.train\(\)"):
+    with pytest.raises(StoreError, match=r"has checkpoints of audit.train\(\)"):
         begin(audit, script_rows(data, tokenizer), tmp_path, model)
 
 
@@ -750,7 +750,7 @@ def test_a_training_that_began_without_the_callback_is_refused(fresh, data, toke
     trainer(model, rows, tmp_path / "out", StopAt(5), **course).train()
     callback = mw.training.MemorizationCallback(audit, None)
     made = trainer(tiny(len(tokenizer)), rows, tmp_path / "out", callback, **course)
-    with pytest.raises(ValueError, match=r"goes on from step 5, but .* lacks its step 0"):
+    with pytest.raises(ValueError, match=r"continues from step 5, but .* lacks its step 0"):
         made.train(resume_from_checkpoint=True)
 
 

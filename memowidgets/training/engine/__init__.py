@@ -1,1 +1,1 @@
-"""Where shadow models are trained: local processes or anyone's executor, each seed once."""
+"""Training of shadow models in local processes or any executor, each seed only once."""

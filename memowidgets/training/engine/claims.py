@@ -1,4 +1,4 @@
-"""Who trains which shadow model: each seed once, whoever else fills the same directory."""
+"""Claims on shadow models, so that several processes never train the same seed."""
 
 from __future__ import annotations
 
@@ -25,32 +25,33 @@ __all__ = ["Claims"]
 
 _LEASE_SECONDS = 60.0
 _BEATS_PER_LEASE = 6
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}  # a file system that has none
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}  # the file system has no locks
 
 
 @dataclass
 class _Held:
-    """A claim of ours."""
+    """Claim of this process."""
 
     lock: BaseFileLock | None
     beats: int = 0
 
 
 class Claims:
-    """Claims of one process on the shadow models that it trains now.
+    """Claims of this process on shadow models; also detects those of other processes.
 
-    A claim is a file that only one process can make, and a lock on another that the system
-    releases when the process dies. On the same machine, and on file systems whose locks reach
-    other machines, the lock alone tells whether a holder lives. Elsewhere its heartbeat does: a
-    counter in the claim; if it stands still for a lease by the watcher's own monotonic clock, the
-    claim is void. No clock is compared with another machine's, nor with itself set back.
+    A claim is a file that only one process can create, and a lock on another file that the system
+    releases when the process dies. On the same machine, and on file systems whose locks reach other
+    machines, the lock alone shows whether a holder is alive. Elsewhere the claim has a counter that
+    its holder increases (its heartbeat). If the counter does not change for a lease, measured by
+    the watcher's own monotonic clock, the claim is void. Clocks of different machines are never
+    compared.
 
     Parameters
     ----------
     run : RunDirectory
-        Of the shadow models.
+        Run directory of the shadow models.
     folder : str
-        Below it, where the claims are.
+        Folder of the claims in the run directory.
     lease : float
         Seconds without a heartbeat after which another machine's claim is void.
     """
@@ -80,12 +81,12 @@ class Claims:
             self.release(index)
 
     def take(self, index: int) -> bool:
-        """Claim a shadow model; False where somebody else trains it.
+        """Claim a shadow model, and return False if another process trains it.
 
         Raises
         ------
         StoreError
-            If the claim can't be written.
+            If the claim cannot be written.
         """
         with self._run.explained(self._file(index)):
             free, lock = self._lock(index)
@@ -100,19 +101,19 @@ class Claims:
             return taken
 
     def release(self, index: int) -> None:
-        """Give a claim back: the shadow model is finished, or nobody works on it any more."""
+        """Release a claim, because the shadow model is finished or no longer trained here."""
         with self._mutex:
             held = self._held.pop(index, None)
         if held is None:
             return
-        with suppress(OSError, StoreError):  # a read-only directory keeps its claims; locks open
+        with suppress(OSError, StoreError):  # a read-only disk keeps it
             if self._is_ours(index):
                 self._file(index).unlink()
         if held.lock is not None:
             held.lock.release()
 
     def forget(self, index: int) -> None:
-        """Release a claim on a shadow model that is there now; nothing of it stays."""
+        """Release a claim on a finished shadow model, and delete its files."""
         self.release(index)
         with suppress(OSError, StoreError):
             self._lock_file(index).unlink()
@@ -124,7 +125,7 @@ class Claims:
         return self._run.place(f"{self._folder}/{index:04d}.lock")
 
     def _lock(self, index: int) -> tuple[bool, BaseFileLock | None]:
-        """Whether no living process has the lock, and the lock, taken, where there are locks."""
+        """Return whether no living process has the lock, and the acquired lock if locks exist."""
         from filelock import FileLock, Timeout
 
         lock = FileLock(self._lock_file(index), timeout=0, mode=0o600)
@@ -141,7 +142,7 @@ class Claims:
         return True, lock
 
     def _claim(self, index: int, *, has_lock: bool) -> bool:
-        """Make the claim's file, or take over one that is void."""
+        """Create the claim's file, or take over a void one."""
         file = self._file(index)
         found = _content(file)
         if found is not None:
@@ -149,7 +150,7 @@ class Claims:
                 return False
             aside = file.with_suffix(f".{uuid.uuid4().hex}")
             try:
-                file.rename(aside)  # only one of those who find it void succeeds
+                file.rename(aside)  # of several processes that try this, one succeeds
             except FileNotFoundError:
                 return False
             aside.unlink()
@@ -163,10 +164,10 @@ class Claims:
 
     def _is_void(self, index: int, found: bytes, *, has_lock: bool) -> bool:
         if has_lock and _said(found).get("machine") == _machine():
-            return True  # we hold the lock that its owner held while it lived
+            return True  # this process has the lock that a living owner would have
         now = time.monotonic()
         seen = self._seen.get(index)
-        if seen is None or seen[0] != found:  # an empty claim too: its owner died before it wrote
+        if seen is None or seen[0] != found:  # an empty claim's owner may have died before writing
             self._seen[index] = (found, now)
             return False
         return now - seen[1] > self._lease
@@ -185,7 +186,7 @@ class Claims:
                 held = dict(self._held)
             for index, claim in held.items():
                 claim.beats += 1
-                with suppress(OSError, StoreError):  # the work goes on; others may do it too
+                with suppress(OSError, StoreError):  # the work continues, and others may repeat it
                     if self._is_ours(index):
                         self._file(index).write_bytes(self._words(claim.beats))
 
@@ -200,14 +201,14 @@ def _content(file: Path) -> bytes | None:
 def _said(content: bytes) -> dict[str, object]:
     try:
         said = json.loads(content)
-    except ValueError:  # read while it was written
+    except ValueError:  # read while it was being written
         return {}
     return said if isinstance(said, dict) else {}
 
 
 @cache
 def _machine() -> str:
-    """A name for this machine since it was started: locks reach no further for sure."""
+    """Return a name of this machine since its start; locks surely reach no further."""
     started = Path("/proc/sys/kernel/random/boot_id")
     try:
         since = started.read_text(encoding="ascii").strip()

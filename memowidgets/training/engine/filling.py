@@ -1,4 +1,4 @@
-"""Orders to workers, results to disk, until no shadow model is missing."""
+"""Loop that sends orders to workers and writes results until all shadow models exist."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from memowidgets.training.shadow import TrainedShadow
 __all__ = ["Filling", "Pace"]
 
 _POLL_SECONDS = 0.2
-_ASK_AGAIN_SECONDS = 1.0  # whether another process has finished, or given a claim back
-_MOST_SENDINGS = 5  # of the job to workers that lack it, for one shadow model
+_ASK_AGAIN_SECONDS = 1.0  # interval for checking the claims of other processes
+_MOST_SENDINGS = 5  # times that the job is sent to workers that lack it, per shadow model
 _WHAT = "training shadow models"
 
 _T = TypeVar("_T")
 
 
 class Filling:
-    """Trains the shadow models that are missing, each by one process only.
+    """Training of the missing shadow models, each by one process only.
 
     Parameters
     ----------
     holds : callable
-        Whether a shadow model is there.
+        Function that returns whether a shadow model exists.
     keep : callable
-        Writes one.
+        Function that writes a shadow model.
     finished : callable
-        How many are there.
+        Function that returns the number of shadow models.
     claims : Claims
-        Ours, and a look at those of others.
+        Claims of this process; also detects those of other processes.
     workers : Workers
-        Who trains.
+        Workers that train.
     beacon : Path
-        The file whose end tells the workers to stop.
+        File whose removal tells the workers to stop.
     pace : Pace
-        Of those that were trained before.
+        Speed of the shadow models that were trained before.
     progress : Progress
-        Where to report and hear of a cancel.
+        Progress reports and cancellation.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Filling:
         self._next_look = 0.0
 
     def run(self, missing: Sequence[int], n: int) -> None:
-        """Train all that are missing, and wait for those that somebody else trains."""
+        """Train all missing shadow models, and wait for those that other processes train."""
         left = list(missing)
         try:
             while left:
@@ -90,7 +90,7 @@ class Filling:
             raise
 
     def _order(self, left: list[int]) -> None:
-        """Claim and order as many as the workers can take; forget those that others finished."""
+        """Claim and order as many as the workers can take, and drop those that others finished."""
         now = time.monotonic()
         slots = self._or_say_why(lambda: self._workers.slots)
         if now < self._next_look or len(self._in_hand) >= slots:
@@ -102,7 +102,7 @@ class Filling:
             if self._holds(index):
                 left.remove(index)
             elif self._claims.take(index):
-                if self._holds(index):  # finished between the two looks
+                if self._holds(index):  # finished between the two checks
                     self._claims.forget(index)
                     left.remove(index)
                 else:
@@ -115,7 +115,7 @@ class Filling:
         self._started.setdefault(index, time.monotonic())
 
     def _collected(self) -> list[int]:
-        """Write what came back; what went wrong is raised after all else is safe."""
+        """Write the results that arrived, and raise errors after all others are written."""
         if not self._in_hand:
             time.sleep(_POLL_SECONDS)
             return []
@@ -135,12 +135,13 @@ class Filling:
         return written
 
     def _keep(self, index: int, future: Future[Result]) -> bool:
-        """Write a shadow model; False where its worker must be sent the job first."""
+        """Write a shadow model, and return False if its worker first needs the job."""
         result = self._or_say_why(future.result)
         if result.refusal:
             raise StoreError(
-                f"the worker {result.worker} has {result.refusal}: shadow models would not be "
-                f"like each other; install the same versions there. {self._kept()}"
+                f"the worker {result.worker} has {result.refusal}, so its shadow models would not "
+                "be "
+                f"comparable; install the same versions there. {self._kept()}"
             )
         if result.error is not None:
             raise unpacked(result.error)
@@ -150,7 +151,7 @@ class Filling:
         if result.warning and result.worker not in self._warned:
             self._warned.add(result.worker)
             warnings.warn(
-                f"the worker {result.worker} has {result.warning}: its shadow models may differ "
+                f"the worker {result.worker} has {result.warning}, so its shadow models may differ "
                 "in the last digits",
                 UserWarning,
                 stacklevel=2,
@@ -165,24 +166,24 @@ class Filling:
         self._sendings[index] = self._sendings.get(index, 0) + 1
         if self._sendings[index] > _MOST_SENDINGS:
             raise StoreError(
-                f"the worker {worker} does not keep what it is sent: one process must train a "
+                f"the worker {worker} does not keep what it receives; one process must train a "
                 f"whole shadow model. {self._kept()}"
             )
         future = self._or_say_why(lambda: self._workers.submit_again(index))
         self._in_hand[future] = index
 
     def _withdraw(self) -> None:
-        """Let the workers end: after the batch in hand, or where no disk is shared, the shadow."""
+        """Let workers stop after this batch (without a shared disk, this shadow model)."""
         self._extinguish()
         for future in self._in_hand:
             self._workers.withdraw(future)
-        with suppress(Exception):  # the cancel is what the user must hear of
+        with suppress(Exception):  # the cancellation is what is reported to the user
             while self._in_hand and self._workers.patient:
                 self._collect_last()
                 self._workers.check()
 
     def _extinguish(self) -> None:
-        with suppress(OSError):  # gone, or on a disk that is read-only by now
+        with suppress(OSError):  # the file is gone, or the disk is read-only now
             self._beacon.unlink()
 
     def _collect_last(self) -> None:
@@ -195,14 +196,14 @@ class Filling:
                     self._write(index, trained)
 
     def _or_say_why(self, call: Callable[[], _T]) -> _T:
-        """What the workers answer; a sentence where they are gone."""
+        """Return the workers' answer, or raise a clear sentence if they are gone."""
         try:
             return call()
         except Exception as error:
             raise StoreError(f"{self._workers.blame(error)}. {self._kept()}") from error
 
     def _kept(self) -> str:
-        return f"The {self._finished()} finished ones are kept: call run_shadows again"
+        return f"The {self._finished()} finished shadow models are kept; call run_shadows again"
 
     def _detail(self, left: Collection[int]) -> str:
         if not self._in_hand and (not left or self._next_look == 0):
@@ -220,12 +221,12 @@ class Filling:
 
 
 class Pace:
-    """How long a shadow model takes, from the last ones.
+    """Estimate of the duration of a shadow model, from the last ones.
 
     Parameters
     ----------
     known : sequence of float
-        Seconds of those that were trained before.
+        Seconds of earlier shadow models.
     """
 
     def __init__(self, known: Sequence[float] = ()) -> None:
@@ -233,12 +234,12 @@ class Pace:
         self._ours: list[float] = []
 
     def add(self, seconds: float) -> None:
-        """One more is finished."""
+        """Add the duration of a finished shadow model."""
         self._ours = [*self._ours[-7:], seconds]
 
     @property
     def seconds(self) -> float | None:
-        """Seconds for one; None where nobody knows yet."""
+        """Return the seconds for one, or None before the first."""
         seen = self._ours or self._known
         return sum(seen) / len(seen) if seen else None
 

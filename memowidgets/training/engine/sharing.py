@@ -1,4 +1,4 @@
-"""One copy of the samples in memory for all local processes, and nothing left of it on disk."""
+"""Samples that all local processes share in one copy, without leftovers on disk."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _PREFIX = "memowidgets-samples-"
 
 
 class SharedSamples:
-    """A private temporary folder from which the processes of this machine map the samples.
+    """Private temporary folder from which local processes map the samples.
 
-    Whoever opened it closes it. Workers that outlive their parent remove it; what is left where
-    all were killed at once goes with the next one that is opened.
+    Whoever opened it closes it. Workers that outlive their parent remove it. If all were killed at
+    once, the next process that opens such a folder removes it.
 
     Attributes
     ----------
     folder : str
-        Readable by its owner alone.
+        Path of the folder, readable only by its owner.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class SharedSamples:
         self.folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
 
     def of(self, job: ShadowJob) -> ShadowJob:
-        """The job with its samples in the folder; as it was where that has no room."""
+        """Return the job with its samples in the folder, or unchanged if there is no room."""
         try:
             data = job.recipe.data.shared(self.folder)
         except OSError:
@@ -42,9 +42,10 @@ class SharedSamples:
         return replace(job, recipe=replace(job.recipe, data=data))
 
     def keep(self, payload: bytes) -> bytes | str:
-        """Keep what a worker starts with in a private file; its path, or itself for want of room.
+        """Store a worker's start data in a private file; return its path, or the data if full.
 
-        Through a pipe it would block this process for good, if the worker dies before it reads.
+        Sending the data through a pipe would block this process forever if the worker died before
+        reading them.
         """
         file = Path(self.folder) / "job"
         try:
@@ -59,7 +60,7 @@ class SharedSamples:
 
 
 def _sweep(place: Path) -> None:
-    """Remove the folders of dead processes, where a process can be asked whether it lives."""
+    """Remove the folders of dead processes, on systems that can tell whether a process lives."""
     if os.name != "posix":
         return
     for folder in place.glob(f"{_PREFIX}*"):

@@ -1,4 +1,4 @@
-"""What runs in a worker: it keeps the job, trains a shadow model and hands back its arrays."""
+"""Worker: stores the job, trains a shadow model, and returns its arrays."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ from memowidgets.training.shadow import ShadowJob, TrainedShadow, train_shadow
 __all__ = ["Order", "Result", "fulfil", "library_versions", "start_local", "unpacked"]
 
 _POLL_SECONDS = 0.2
-_MOST_JOBS = 2  # kept by one worker: two audits at once
+_MOST_JOBS = 2  # jobs that a worker stores, so two audits at once
 _MUST_AGREE = ("memowidgets", "torch")
 _MAKE_MODELS = (
     "transformers",
     "peft",
     "tokenizers",
-)  # of language models, where they are installed
+)  # of language models, if installed
 
 
 @dataclass(frozen=True)
 class Order:
-    """One shadow model to train: all that travels for it once the job is there.
+    """Order to train one shadow model, for a worker that has the job.
 
     Attributes
     ----------
     job : str
         Digest of the job.
     index : int
-        Of the shadow model.
+        Index of the shadow model.
     versions : dict of str
-        Of the libraries where the order comes from.
+        Versions of the libraries in the ordering process.
     beacon : str
-        A file that is there while the result is wanted; seen only where the disk is shared.
+        File that exists while the result is wanted. It is visible only on a shared disk.
     device : str or None
-        Another device than the job's.
+        Device to use instead of the job's.
     """
 
     job: str
@@ -60,22 +60,22 @@ class Order:
 
 @dataclass(frozen=True)
 class Result:
-    """What a worker hands back.
+    """Result of a worker.
 
     Attributes
     ----------
     worker : str
-        Who it is.
+        Name of the worker.
     trained : TrainedShadow or None
         The shadow model, if it was trained.
     lacks_job : bool
         Whether the job must be sent again.
     refusal : str
-        Why this worker must not train, if so.
+        Reason why this worker must not train, or empty.
     warning : str
-        What to know of a worker that did.
+        Warning about a worker that trained, or empty.
     error : bytes or None
-        The exception that ended the training, by cloudpickle.
+        Exception that ended the training, by cloudpickle.
     """
 
     worker: str
@@ -87,7 +87,7 @@ class Result:
 
 
 class _Kept:
-    """The jobs that this process has received."""
+    """Jobs that this process has received."""
 
     jobs: ClassVar[OrderedDict[str, ShadowJob]] = OrderedDict()
     mutex = threading.Lock()
@@ -112,7 +112,7 @@ def fulfil(order: Order, payload: bytes | None = None) -> Result:
 
 
 def unpacked(error: bytes) -> BaseException:
-    """The exception that a worker handed back."""
+    """Return the exception that a worker sent."""
     found: BaseException = cloudpickle.loads(error)
     return found
 
@@ -120,8 +120,8 @@ def unpacked(error: bytes) -> BaseException:
 def start_local(key: str, payload: bytes | str, parent: int, threads: int, samples: str) -> None:
     """Prepare a local worker process: the job, its threads, and an end with its parent.
 
-    The folder `samples` holds what all local workers map, and the job's file, where `payload` is
-    its path; it goes with the parent, too.
+    The folder `samples` has what all local workers map, and the job's file if `payload` is its
+    path. It is removed when the parent ends.
     """
     import torch
 
@@ -131,7 +131,7 @@ def start_local(key: str, payload: bytes | str, parent: int, threads: int, sampl
 
 
 def library_versions() -> dict[str, str]:
-    """What must agree between the process that asks and the one that works."""
+    """Return the versions that must agree between the ordering process and the worker."""
     return {
         "memowidgets": importlib.metadata.version("memowidgets"),
         "torch": importlib.metadata.version("torch").split("+")[0],
@@ -150,7 +150,7 @@ def _installed(names: Iterable[str]) -> dict[str, str]:
 
 
 def _compared(wanted: dict[str, str]) -> tuple[str, str]:
-    """A refusal where numbers or code would differ, a warning where they might."""
+    """Return a refusal if numbers or code would differ, and a warning if they might."""
     here = library_versions()
     different = [name for name in wanted if name in here and wanted[name] != here[name]]
     said = ", ".join(f"{name} {here[name]} instead of {wanted[name]}" for name in different)
@@ -170,7 +170,7 @@ def _job(key: str, payload: bytes | None) -> ShadowJob | None:
 
 
 def _read_job(key: str, file: Path) -> bytes:
-    """The job that the parent wrote, and nothing that was put in its place."""
+    """Read the job, checked to be the one that the parent wrote."""
     payload = file.read_bytes()
     if hashlib.sha256(payload).hexdigest() != key:
         raise ValueError(f"{file} is not the job that this worker was started for")
@@ -187,7 +187,7 @@ def _packed(error: BaseException) -> bytes:
 
 
 def _follow(parent: int, samples: str) -> None:
-    """End this process once its parent was killed, and what it shared: nobody else would."""
+    """End this process, and remove what it shared, once its parent was killed."""
     while os.getppid() == parent:
         time.sleep(_POLL_SECONDS)
     shutil.rmtree(samples, ignore_errors=True)
@@ -195,7 +195,7 @@ def _follow(parent: int, samples: str) -> None:
 
 
 class _Beacon(Progress):
-    """Ends the work once a file is gone that was there at its start."""
+    """Progress that cancels the work once the given file is removed."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Where orders go: local worker processes, or an executor that the user brings."""
+"""Workers: local processes, or an executor that the user passes."""
 
 from __future__ import annotations
 
@@ -28,43 +28,43 @@ from memowidgets.training.shadow import ShadowJob
 
 __all__ = ["Workers", "default_processes", "opened"]
 
-_PATIENCE_SECONDS = 60.0  # with a cluster that has no worker left
+_PATIENCE_SECONDS = 60.0  # wait for a cluster without workers
 _CHECK_SECONDS = 2.0
 
 
 class Workers(Protocol):
-    """Takes orders for shadow models; `patient` where a cancel waits for what is in hand."""
+    """Workers that take orders; `patient` ones finish the current shadow model when cancelled."""
 
     patient: bool
 
     @property
     def slots(self) -> int:
-        """How many can be in hand at once."""
+        """Return the number of orders that can run at once."""
 
     def submit(self, index: int) -> Future[Result]:
         """Order a shadow model."""
 
     def submit_again(self, index: int) -> Future[Result]:
-        """Order one from a worker that lacked the job."""
+        """Order a shadow model again from a worker that lacked the job."""
 
     def check(self) -> None:
-        """Raise `StoreError` if nobody works any more."""
+        """Raise `StoreError` if there are no workers any more."""
 
     def withdraw(self, future: Future[Result]) -> None:
-        """Take an order back that nobody has begun."""
+        """Cancel an order that was not started."""
 
     def blame(self, error: Exception) -> str:
-        """A sentence, without its full stop, on an error that is not the training's."""
+        """Describe an error that does not come from the training, without a full stop."""
 
     def close(self, *, kill: bool) -> None:
-        """Let local processes go; an executor stays its owner's."""
+        """End local processes; an executor is not closed."""
 
 
 @contextmanager
 def opened(
     job: ShadowJob, executor: Executor | None, processes: int | None, beacon: Path
 ) -> Iterator[Workers]:
-    """Workers that hold the job; whatever ends the block early ends their work."""
+    """Yield workers that have the job, and end their work when the block ends early."""
     workers: Workers = (
         _Local(job, processes or 1, beacon)
         if executor is None
@@ -81,7 +81,7 @@ def opened(
 
 
 def default_processes(device: str) -> int:
-    """Local processes that pay off: one a GPU, else one a core."""
+    """Return the best number of local processes: one per GPU, else one per core."""
     import torch
 
     if device == "cuda":
@@ -90,7 +90,7 @@ def default_processes(device: str) -> int:
 
 
 class _Local:
-    """Worker processes of this machine, with as many threads as leave each core one."""
+    """Worker processes of this machine, which share its cores as threads."""
 
     patient = False
 
@@ -135,7 +135,7 @@ class _Local:
         return self.submit(index)
 
     def check(self) -> None:
-        """Notice a worker that is stopped; a broken pool says so in its futures."""
+        """Detect a stopped worker; a broken pool reports itself in its futures."""
         now = time.monotonic()
         if now < self._next_check:
             return
@@ -144,13 +144,13 @@ class _Local:
         self._stopped = {pid: self._stopped.get(pid, now) for pid in stopped}
         for pid, since in self._stopped.items():
             if now - since > _PATIENCE_SECONDS:
-                self._blamed = f"the worker process {pid} was stopped and did not go on"
+                self._blamed = f"the worker process {pid} was stopped and did not continue"
                 raise StoreError(self._blamed)
             if pid not in self._warned:
                 self._warned.add(pid)
                 warnings.warn(
-                    f"the worker process {pid} is stopped, and its shadow model waits: let it go "
-                    f"on with kill -CONT {pid}, or it is given up after {_PATIENCE_SECONDS:.0f} s",
+                    f"the worker process {pid} is stopped, so its shadow model waits; continue it "
+                    f"with kill -CONT {pid}, or it is given up after {_PATIENCE_SECONDS:.0f} s",
                     UserWarning,
                     stacklevel=2,
                 )
@@ -170,7 +170,7 @@ class _Local:
         self._samples.close()
 
     def _free_device(self) -> str | None:
-        """The GPU that has the fewest shadow models in hand; None where there is one at most."""
+        """Return the GPU with the fewest running shadow models; None if there is at most one."""
         if not self._devices:
             return None
         taken = [device for future, device in self._busy.items() if not future.done()]
@@ -178,10 +178,11 @@ class _Local:
 
 
 class _Foreign:
-    """An executor that the user brings.
+    """Executor that the user passes.
 
-    The first orders carry the job; a worker keeps it and later orders name it. One that lacks it
-    (it joined late, or was restarted) says so and is sent it. Dask moves it itself, once a worker.
+    The first orders contain the job. A worker stores it, and later orders only name it. A worker
+    that lacks it (because it joined late or was restarted) reports this and is sent the job. Dask
+    itself sends it once to each worker.
     """
 
     patient = True
@@ -233,14 +234,14 @@ class _Foreign:
             raise StoreError("the Dask cluster has no worker left")
 
     def withdraw(self, future: Future[Result]) -> None:
-        if self._dask is None:  # Dask's futures can't tell whether they have begun
+        if self._dask is None:  # Dask's futures do not say whether they have started
             future.cancel()
 
     def blame(self, error: Exception) -> str:
         return f"the executor died while training shadow models ({_named(error)})"
 
     def close(self, *, kill: bool) -> None:
-        """Nothing: what is not started is cancelled by whoever holds the futures."""
+        """Do nothing: whoever holds the futures cancels what is not started."""
 
     def _to_dask(self, order: Order) -> Future[Result]:
         if self._scattered is None or self._scattered.status != "finished":
@@ -251,10 +252,10 @@ class _Foreign:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process is halted by a signal; False where that can't be told."""
+    """Return whether a signal has halted a process; False if unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-    except OSError:  # gone, or a system without /proc
+    except OSError:  # the process is gone, or the system has no /proc
         return False
     return stat.rpartition(")")[2].split()[:1] == ["T"]
 
@@ -275,13 +276,13 @@ def _order(payload: bytes, beacon: Path) -> Order:
 
 
 def _dask_client(executor: Executor) -> Any:
-    """The client behind Dask's executor; None for any other."""
+    """Return the client behind Dask's executor; None for any other."""
     made_by_dask = type(executor).__module__.startswith("distributed.")
     return getattr(executor, "_client", None) if made_by_dask else None
 
 
 def _devices(device: str, processes: int) -> list[str]:
-    """The GPUs that local processes share out among them, where there are several."""
+    """Return the GPUs that local processes share, if there are several."""
     import torch
 
     if device != "cuda" or processes < 2:

@@ -243,7 +243,7 @@ def _outside(answer: Any, choices: tuple[str, ...], answers: str) -> str:
         "letter": f"a letter from A to {LETTERS[last]}",
         "text": "the text of an option",
     }
-    valid = ", ".join(meant.values()) if answers == "auto" else meant[answers]
+    valid = " or ".join(meant.values()) if answers == "auto" else meant[answers]
     return (
         f"the answer {_named(answer)}is not one of the {len(choices)} options; it must be {valid}"
     )

@@ -76,19 +76,19 @@ def test_an_answer_that_means_two_options_is_refused_until_its_kind_is_said():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"answer": None}, "there is no answer"),
-        ({"answer": float("nan")}, "there is no answer"),
-        ({"answer": ""}, "there is no answer"),
+        ({"answer": None}, "the answer is missing"),
+        ({"answer": float("nan")}, "the answer is missing"),
+        ({"answer": ""}, "the answer is missing"),
         ({"answer": 3}, r"answer 3 is not one of the 3 options; it must be a position from 0 to 2"),
         ({"answer": -1}, "answer -1 is not one of the 3 options"),
         ({"answer": 10**400}, "is not one of the 3 options"),
         ({"answer": "D"}, "answer 'D' is not one of the 3 options.* a letter from A to C"),
         ({"answer": "mauve"}, "the answer is not one of the 3 options"),
-        ({"answer": 0.5}, "answer 0.5 is none"),
-        ({"answer": float("inf")}, "answer inf is none"),
+        ({"answer": 0.5}, "answer 0.5 is not one"),
+        ({"answer": float("inf")}, "answer inf is not one"),
         ({"answer": True}, "must be an option's position"),
         ({"answer": [0]}, "must be an option's position"),
-        ({"question": None}, "it has no question"),
+        ({"question": None}, "the question is missing"),
         ({"question": " \n"}, "the question is empty"),
         ({"question": 7}, "the question must be a text, not 7"),
         ({"question": "x" * 100_000}, "has 100000 characters, the limit is 20000"),
@@ -351,7 +351,7 @@ def test_jsonl_is_read_line_by_line(tmp_path):
             '{"question": "caf\xe9"}'.encode("latin-1"),
             "line 2: byte 0xe9 at position 17 is not UTF-8",
         ),
-        (json.dumps(row(1, answer=None)).encode(), "line 2: there is no answer"),
+        (json.dumps(row(1, answer=None)).encode(), "line 2: the answer is missing"),
         (json.dumps(row(1, question="\ud800")).encode(), "line 2: .*half a character"),
     ],
 )
@@ -363,9 +363,9 @@ def test_a_bad_line_is_named(tmp_path, line, message):
 
 
 def test_bad_files_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="there is no file"):
+    with pytest.raises(FileNotFoundError, match="is not a file"):
         MCQDataset.from_jsonl(tmp_path / "none.jsonl")
-    with pytest.raises(FileNotFoundError, match="there is no file"):
+    with pytest.raises(FileNotFoundError, match="is not a file"):
         MCQDataset.from_csv(tmp_path)
     wide = written(tmp_path / "wide.jsonl", [json.dumps(row(0))], "utf-16")
     with pytest.raises(ValueError, match="is in UTF-16; save it as UTF-8"):

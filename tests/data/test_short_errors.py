@@ -22,7 +22,7 @@ def test_columns_of_a_file_without_a_header_are_cut(tmp_path):
     said = message(file)
     assert "has no column 'question'" in said
     assert "the first line is not a header" in said
-    names = said.split("its columns: ")[1].split(". Say")[0]
+    names = said.split("its columns: ")[1].split(". Assign")[0]
     assert all(len(name) <= 42 for name in names.split(", "))
     assert f"a text of {len(LONG.strip())} characters" in names
     assert "seventh ward" not in said

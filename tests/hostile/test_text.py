@@ -87,7 +87,7 @@ def test_links_that_are_not_followed_are_named(pictures, tmp_path):
     (pictures / "cats" / "more").symlink_to(tmp_path / "elsewhere")
     (pictures / "dogs" / f"gone{EVIL}.png").symlink_to(tmp_path / "nowhere")
     (tmp_path / "elsewhere" / "around").symlink_to(tmp_path / "elsewhere")
-    with pytest.warns(UserWarning, match="3 links of .* are not followed") as said:
+    with pytest.warns(UserWarning, match="3 links in .* are not followed") as said:
         data = mw.data.ImageDataset.from_folder(pictures)
     assert data.class_names == ("birds", "cats", "dogs")
     (text,) = [str(one.message) for one in said]

@@ -1,1 +1,1 @@
-"""Measurements against peers and limits: `python -m benchmarks`."""
+"""Measurements against other implementations and limits: `python -m benchmarks`."""

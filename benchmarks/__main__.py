@@ -56,7 +56,7 @@ MARK = "<!-- the table is written by python -m benchmarks --write; the rest is b
 
 
 def main() -> None:
-    """Run the chosen topics and print, or also write, their table."""
+    """Run the chosen topics, and print or write their table."""
     arguments = _arguments()
     rows: list[Row] = []
     for name in arguments.topics or TOPICS:
@@ -70,12 +70,12 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("topics", nargs="*", choices=[*TOPICS, []], help="all by default")
-    parser.add_argument("--smollm2", type=Path, help="folder that from_pretrained opens")
-    parser.add_argument("--mmlu", type=Path, help="MMLU's test questions, one JSON a line")
-    parser.add_argument("--cifar10", type=Path, help="CIFAR-10, as fetch_cifar10 takes it")
-    parser.add_argument("--states", type=Path, help="where hidden states are kept between runs")
-    parser.add_argument("--write", type=Path, help="the page whose table is replaced")
+    parser.add_argument("topics", nargs="*", choices=[*TOPICS, []], help="topics (default: all)")
+    parser.add_argument("--smollm2", type=Path, help="folder for from_pretrained")
+    parser.add_argument("--mmlu", type=Path, help="MMLU's test questions as JSON lines")
+    parser.add_argument("--cifar10", type=Path, help="CIFAR-10, as for fetch_cifar10")
+    parser.add_argument("--states", type=Path, help="folder to cache hidden states in")
+    parser.add_argument("--write", type=Path, help="page whose table to replace")
     return parser.parse_args()
 
 
@@ -89,7 +89,7 @@ def _write(page: Path, text: str) -> None:
 
 
 def _public(words: list[str]) -> list[str]:
-    """The command without this machine's paths."""
+    """Return the command without this machine's paths."""
     return [
         Path(word).name if "/" in word and not word.startswith("docs") else word for word in words
     ]

@@ -1,4 +1,4 @@
-"""The dashboard in Chromium, in a real JupyterLab: first paint, another score, 50 re-runs."""
+"""The dashboard in Chromium, in JupyterLab: first paint, change of score, 50 re-runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from tests.browser.harness import NotebookPage
 
 MANY = 100_000
-TURNS = 10  # even: the last score is the first again
-WARM_UP, RERUNS = 15, 50  # the first few fill what the allocator keeps for threads
+TURNS = 10  # even, so that the last score is the first one
+WARM_UP, RERUNS = 15, 50  # the first runs fill memory that the allocator keeps for threads
 SECONDS_OF_LOOKING = 0.7
 
 _MADE = f"""
@@ -40,7 +40,7 @@ dashboard = audit.dashboard()
 dashboard
 """
 
-# Notes when the first curve and the first samples are painted.
+# Stores the time when the first curve and the first samples are painted.
 _WATCH_FIRST_PAINT = """() => {
     const look = () => {
         const there = ['.mw-tau-knob', '.mw-card'].every((part) => document.querySelector(part));
@@ -52,7 +52,7 @@ _WATCH_FIRST_PAINT = """() => {
     observer.observe(document.body, {childList: true, subtree: true});
 }"""
 
-# Acts on a control, and measures until the frame after the plot's title says so.
+# Uses a control, and measures until the frame after the plot's title has changed.
 _ACT_TO_PAINT = """async ([where, value, text]) => {
     const plot = document.querySelector('.mw-histogram');
     const says = () => plot.querySelector('.mw-axis-title')?.textContent.includes(text);
@@ -107,7 +107,7 @@ def _first_paint(notebook: NotebookPage) -> Row:
 
 
 def _picks(notebook: NotebookPage) -> list[Row]:
-    """Another score by its button, another layer by its list, both computed before."""
+    """Measure a change of score by its button, and of layer by its list, both precomputed."""
     buttons, layers = ".mw-bar button", '[aria-label="layer"]'
     scores = [(buttons, name, name) for name in ("Loss", "PSMI")]
     by_layer = [(layers, name, name) for name in ("early", "late")]
@@ -121,14 +121,14 @@ def _picks(notebook: NotebookPage) -> list[Row]:
 
 
 def _act(notebook: NotebookPage, act: tuple[str, str, str]) -> float:
-    """Milliseconds of one act, by a user who looks at what the one before has shown."""
+    """Return the milliseconds of one action, with a pause before it as a user would make."""
     notebook.page.wait_for_timeout(SECONDS_OF_LOOKING * 1000)
     time: float = notebook.page.evaluate(_ACT_TO_PAINT, list(act))
     return time
 
 
 def _reruns(notebook: NotebookPage) -> list[Row]:
-    """The kernel's memory and widgets after many runs of the dashboard's cell."""
+    """Measure the kernel's memory and widgets after many runs of the dashboard's cell."""
     notebook.page.evaluate(_RUN_AGAIN, WARM_UP)
     before, widgets = _memory(notebook), notebook.python("len(_instances)")
     notebook.page.evaluate(_RUN_AGAIN, RERUNS)
@@ -153,6 +153,6 @@ def _reruns(notebook: NotebookPage) -> list[Row]:
 
 
 def _memory(notebook: NotebookPage) -> float:
-    """Resident megabytes of the kernel."""
+    """Return the resident megabytes of the kernel."""
     rss: int = notebook.python("(gc.collect(), psutil.Process().memory_info().rss)[1]")
     return rss / 1e6

@@ -1,4 +1,4 @@
-"""The τ explorer in Chromium, in a real JupyterLab: frames of a drag, other scores, bytes sent."""
+"""The τ explorer in Chromium, in JupyterLab: frames of a drag, change of score, bytes sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MILLION = 1_000_000
 PICKED = 100_000
-STEPS = 300  # of a drag, about as many as a mouse makes in three seconds
+STEPS = 300  # steps of a drag, about as many as a mouse makes in three seconds
 TURNS = 9
 
 _SCORES = """
@@ -40,7 +40,7 @@ def pick(turn):
     explorer.update(scores, log_lira=log_lira, errors=errors, title=f"turn {{turn}}")
 explorer
 """
-# The same ROC at the 2000 rows that such a chart may have, its τ a parameter.
+# The same ROC with the 2000 rows that such a chart may have, and its τ as a parameter.
 _ALTAIR = """
 alt.JupyterChart.enable_offline()
 curves = [roc(scores, log_lira >= 4).roc.iloc[1:] for scores, log_lira, _ in picks]
@@ -59,7 +59,7 @@ def step(turn):
 altair_chart
 """
 
-# Runs code in the kernel and waits until the page has painted a text that follows from it.
+# Runs code in the kernel, and waits until the page has painted a text that depends on it.
 _UNTIL_PAINTED = """async ([code, where, text]) => {
     const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
     const isThere = () =>
@@ -108,13 +108,13 @@ def rows(_: Namespace) -> list[Row]:
 
 
 def _bytes_on_the_wire(notebook: NotebookPage) -> list[Row]:
-    """Bytes of all messages to the page while the cell runs, then while η first moves."""
+    """Count bytes of all messages to the page while the cell runs, and while η first moves."""
     received: list[int] = []
     page = notebook.page
     page.on(
         "websocket", lambda socket: socket.on("framereceived", lambda f: received.append(_size(f)))
     )
-    notebook.open()  # once more, so that the new socket is heard from its start
+    notebook.open()  # again, to observe the new socket from its start
     received.clear()
     notebook.run_all(timeout=300)
     page.wait_for_selector(".mw-tau-knob")
@@ -136,7 +136,7 @@ def _size(frame: Any) -> int:
 
 
 def _drag(notebook: NotebookPage) -> list[Row]:
-    """Times between frames while the mouse drags τ, and while it drags η."""
+    """Measure times between frames while the mouse drags τ, and while it drags η."""
     page = notebook.page
     page.locator(".mw-explorer").scroll_into_view_if_needed()
     histogram = page.locator(".mw-histogram").bounding_box() or {}
@@ -166,7 +166,7 @@ def _drag(notebook: NotebookPage) -> list[Row]:
 
 
 def _picks(notebook: NotebookPage) -> list[Row]:
-    """Another score, and a step of τ, from the kernel's code to paint; ours beside Altair's."""
+    """Measure a change of score and a step of τ, from code to paint, next to Altair's."""
     page = notebook.page
     page.wait_for_selector(".mw-tau-knob")
     page.locator(".mw-explorer").scroll_into_view_if_needed()
@@ -206,19 +206,19 @@ def _picks(notebook: NotebookPage) -> list[Row]:
 
 
 def _painted(notebook: NotebookPage, code: str, where: str, text: str) -> float:
-    """Milliseconds from sending code to the kernel until the page has painted its result."""
+    """Return milliseconds from sending code to the kernel until its result is painted."""
     time: float = notebook.page.evaluate(_UNTIL_PAINTED, [code, where, text])
     return time
 
 
 def _seconds_in_kernel(notebook: NotebookPage) -> float:
-    """Milliseconds that an update takes in Python."""
+    """Return the milliseconds of an update in Python."""
     timed = "(lambda t: (pick(1), time.perf_counter() - t)[1])(time.perf_counter())"
     return 1000 * statistics.median(notebook.python(timed) for _ in range(5))
 
 
 def _or_error(measure: Any) -> float | str:
-    """Milliseconds, or the first line of what went wrong in the page."""
+    """Return milliseconds, or the first line of an error in the page."""
     try:
         time: float = measure()
     except Exception as error:  # noqa: BLE001 - the peer may throw

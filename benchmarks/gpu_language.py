@@ -1,4 +1,4 @@
-"""A LoRA epoch of a 7 B-shaped model in bfloat16, ours against a hand-written loop, on a GPU."""
+"""A LoRA epoch of a 7 B-shaped model in bfloat16 on a GPU, against a hand-written loop."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _ours(shape: dict[str, int], heads: int, data: Dataset, device: str) -> Call
 
 
 def _by_hand(shape: dict[str, int], heads: int, data: Any, device: str) -> Callable[[], None]:
-    """What someone would write with peft and PyTorch alone."""
+    """Create the loop that one would write with peft and PyTorch alone."""
     from peft import LoraConfig, get_peft_model
 
     tokenizer = word_tokenizer(data)
@@ -83,7 +83,7 @@ def _by_hand(shape: dict[str, int], heads: int, data: Any, device: str) -> Calla
 
 
 def _measured(step: Callable[[], None], data: Any) -> tuple[float, float]:
-    """Tokens a second after the first steps, and the peak of memory in GB."""
+    """Return tokens per second after the first steps, and the peak memory in GB."""
     tokenizer = word_tokenizer(data)
     tokens = np.mean([len(ids) for ids in tokenizer(list(data.prompts()))["input_ids"]]) + 1
     torch.cuda.reset_peak_memory_stats()

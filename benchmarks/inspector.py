@@ -1,4 +1,4 @@
-"""The inspector in Chromium, in a real JupyterLab: from a click to 48 painted samples."""
+"""The inspector in Chromium, in JupyterLab: from a click to 48 painted samples."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ inspector
 
 SECONDS_OF_LOOKING = 0.5
 
-# Clicks each button in turn, as a user who looks at what each shows, and measures until the frame
-# after the samples have changed. No word to Playwright in between: that is work too.
+# Clicks each button in turn, with pauses like a user's, and measures until the frame after the
+# samples have changed. Playwright is not called in between, because that takes time too.
 _CLICKS_TO_PAINT = """async ([buttons, wait]) => {
   const times = [];
   for (const button of buttons) {
@@ -66,7 +66,7 @@ _CLICKS_TO_PAINT = """async ([buttons, wait]) => {
 
 
 def rows(_arguments: Namespace) -> list[Row]:
-    """A page of questions, one of images, and another filter."""
+    """Measure a page of questions, a page of images, and a change of filter."""
     with running_lab() as lab, running_chromium() as chromium:
         found = []
         for kind, cell in (("questions", _QUESTIONS), ("32×32 images", _IMAGES)):
@@ -91,7 +91,7 @@ def _pages(notebook: NotebookPage, kind: str) -> list[Row]:
 
 
 def _times(notebook: NotebookPage, buttons: list[str]) -> list[float]:
-    """Milliseconds of each click; the first one warms up."""
+    """Return the milliseconds of each click, without the first one."""
     wait = SECONDS_OF_LOOKING * 1000
     times: list[float] = notebook.page.evaluate(_CLICKS_TO_PAINT, [buttons, wait])
     return sorted(times[1:])

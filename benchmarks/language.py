@@ -1,4 +1,4 @@
-"""SmolLM2 under LoRA: what the kept prefix saves, what capturing costs, what a shadow takes."""
+"""SmolLM2 with LoRA: gain from the cached prefix, cost of capturing, memory of a shadow model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from memowidgets.training.learner import Learner, Recipe
 
 WORK = "language model, SmolLM2 with LoRA"
 QUESTIONS, BATCH, STEPS, SEED = 128, 8, 4, 0
-SHORTEST, LONGEST = 35, 55  # tokens: about 45 a question
+SHORTEST, LONGEST = 35, 55  # tokens; about 45 per question
 GB = 1e9
 CPU = torch.device("cpu")
 
@@ -35,7 +35,7 @@ def rows(arguments: Namespace) -> list[Row]:
 
 
 def _product() -> Row:
-    """One of its matrix products in both precisions, on one thread."""
+    """Measure one of its matrix products in both precisions, on one thread."""
     left, right = torch.randn(360, 576), torch.randn(576, 1536)
     narrow = left.bfloat16(), right.bfloat16()
     with cpu_threads(1):
@@ -50,7 +50,7 @@ def _product() -> Row:
 
 
 def questions(folder: Path, file: Path) -> Dataset:
-    """Questions of about 45 tokens."""
+    """Return questions of about 45 tokens."""
     everything = mw.data.fetch_mcq("mmlu-field", split="test", source=file)
     lengths = _model(folder).lengths(everything)
     fitting = np.flatnonzero((lengths >= SHORTEST) & (lengths <= LONGEST))
@@ -58,7 +58,7 @@ def questions(folder: Path, file: Path) -> Dataset:
 
 
 def learner(folder: Path, data: Dataset, layers: str, *, cache: bool) -> Learner:
-    """A shadow model at its start."""
+    """Return a shadow model before its first step."""
     model = _model(folder, layers, cache=cache)
     config = mw.TrainingConfig(epochs=100, batch_size=BATCH, lr=1e-3)
     settings = config.resolved(model.training_defaults)
@@ -142,7 +142,7 @@ def _passes(arguments: Namespace, data: Dataset) -> list[Row]:
 
 
 def _memory(arguments: Namespace) -> Row:
-    """Peak of a process of its own that trains a shadow and takes its gaps."""
+    """Measure the peak memory of a separate process that trains a shadow model."""
     command = [sys.executable, "-m", "benchmarks.language", arguments.smollm2, arguments.mmlu]
     peak = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return Row(
@@ -162,7 +162,7 @@ def _one_shadow(folder: Path, file: Path) -> int:
 
 
 def _peak() -> int:
-    """Most memory this process ever had, in bytes; what it was forked from does not count."""
+    """Return this process's peak memory in bytes, without that of its parent."""
     status = Path("/proc/self/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) * 1024

@@ -16,7 +16,7 @@ N, D, LAYERS = 10_000, 576, 30
 
 
 class Folder(Mapping[int, np.ndarray]):
-    """Layers on disk, mapped when asked for."""
+    """Layers on disk, mapped on access."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""Log-LiRA of many samples against what anyone must do: mean and variance of their gaps."""
+"""Log-LiRA of many samples, against the mean and variance of their gaps as a lower limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times, memory and the rows of the table."""
+"""Measurement of times and memory, and the rows of the table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Namespace", "Row", "interleaved", "left_out", "machine", "peak_mb", 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: what was measured, ours, the peer or limit, and the goal."""
+    """Row of the table: the work, our result, the peer or limit, the ratio, and the goal."""
 
     work: str
     ours: str
@@ -30,12 +30,12 @@ class Row:
 
 
 def left_out(work: str, why: str) -> Row:
-    """A line that says what was not measured, and why."""
+    """Return a row that says what was not measured, and why."""
     return Row(work, "left out", why)
 
 
 def interleaved(*functions: Callable[[], Any], repeats: int = 5) -> list[float]:
-    """Median seconds of each function, the runs of all taking turns."""
+    """Return the median seconds of each function, with their runs interleaved."""
     times: list[list[float]] = [[] for _ in functions]
     for turn in range(repeats + 1):
         for function, kept in zip(functions, times, strict=True):
@@ -47,7 +47,7 @@ def interleaved(*functions: Callable[[], Any], repeats: int = 5) -> list[float]:
 
 
 def peak_mb(function: Callable[[], Any]) -> float:
-    """Most memory that NumPy and Python took at once while the function ran, in MB."""
+    """Return the peak memory of NumPy and Python while the function runs, in MB."""
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     function()
@@ -57,12 +57,12 @@ def peak_mb(function: Callable[[], Any]) -> float:
 
 
 def rms(difference: Any) -> float:
-    """Root of the mean square."""
+    """Return the root mean square."""
     return float(np.sqrt(np.mean(np.square(difference))))
 
 
 def machine() -> str:
-    """The machine's size and the versions that matter."""
+    """Return the machine's size and the relevant versions."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     names = [line for line in _cpu_info() if line.startswith("model name")]
     cpu = names[0].split(":")[1].strip() if names else platform.processor()
@@ -73,7 +73,7 @@ def machine() -> str:
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as Markdown."""
+    """Return the rows as Markdown."""
     lines = ["| Work | Ours | Peer or limit | Ratio | Goal |", "|---|---|---|---|---|"]
     lines += [f"| {r.work} | {r.ours} | {r.other} | {r.ratio} | {r.goal} |" for r in rows]
     return "\n".join(lines)

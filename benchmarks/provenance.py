@@ -1,4 +1,4 @@
-"""What it costs that every file of a run is compared with what it claims to be."""
+"""Cost of comparing every file of a run with its digest."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SAMPLES = 14_000
 
 
 def rows(arguments: Namespace) -> list[Row]:
-    """Opening a run, keeping and reading a checkpoint, and the digest of a model's files."""
+    """Measure opening a run, writing and reading a checkpoint, and the digest of a model."""
     return [*_opening(), _checkpoint(), *_hashing(arguments.smollm2)]
 
 
 def _opening() -> list[Row]:
-    """With the samples at hand, and with the numbers alone."""
+    """Measure opening with the samples, and with numbers only."""
     data = mw.data.make_mcqs(SAMPLES)
     model = mw.models.CausalLM.from_scratch(data, layers=1, width=16)
     with tempfile.TemporaryDirectory() as path:
@@ -44,7 +44,7 @@ def _opening() -> list[Row]:
 
 
 def _without_source(path: str, manifest: dict[str, object]) -> None:
-    """Leave it to the caller to give model and data: making them takes far longer than opening."""
+    """Remove the sources, because creating model and data takes far longer than opening."""
     data = dict(manifest["data"]) | {"source": None}  # type: ignore[call-overload]
     store.RunDirectory(path).write_manifest({**manifest, "data": data, "model_source": None})
 
@@ -89,7 +89,7 @@ def _as_it_is(known: tuple[str, str]) -> Callable[[store.RunDirectory], object]:
 
 
 def _checkpoint() -> Row:
-    """Writing weights of a WideResNet 16-4, with and without their digest."""
+    """Measure writing weights of a WideResNet 16-4, with and without their digest."""
     rng = np.random.default_rng(0)
     weights = {f"layer{i}": rng.standard_normal(270_000, np.float32) for i in range(10)}
     with tempfile.TemporaryDirectory() as path:

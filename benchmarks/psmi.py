@@ -1,4 +1,4 @@
-"""PSMI against the published package, the bare product, and its memory limit."""
+"""PSMI against the published package, the bare matrix product, and its memory limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ N = 10_000
 
 
 def features(n: int, d: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Isotropic Gaussian classes, float32; 5 % of the labels are wrong."""
+    """Return isotropic Gaussian classes in float32; 5 % of the labels are wrong."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % n_classes
     X = rng.standard_normal((n, d), dtype=np.float32)
@@ -30,7 +30,7 @@ def theirs(X: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def long_run(X: np.ndarray, y: np.ndarray, directions: int = 16_384) -> np.ndarray:
-    """A reference whose error is an eighth of that of 256 directions."""
+    """Return a reference whose error is an eighth of that of 256 directions."""
     return PSMI(directions, random_state=99).fit(X, y).score_samples(X, y)
 
 

@@ -1,4 +1,4 @@
-"""What a user waits for: importing, the quickstart, and the size of the front ends."""
+"""Waiting times of a user: import, quickstart, and size of the front ends."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _import_time() -> Row:
 
 
 def _quickstart() -> list[Row]:
-    """The notebook from Run All to the dashboard, with its workers' memory; without a browser."""
+    """Measure the notebook from Run All to the dashboard, with its workers, without a browser."""
     notebook = nbformat.read(_NOTEBOOK, as_version=4)
     done, peak = threading.Event(), [0.0]
     watcher = threading.Thread(target=_watch_memory, args=(done, peak))
@@ -63,14 +63,14 @@ def _quickstart() -> list[Row]:
 
 
 def _watch_memory(done: threading.Event, peak: list[float]) -> None:
-    """Most memory that this process's children held at once, shared pages counted once, in GB."""
+    """Watch the peak memory of this process's children in GB, counting shared pages once."""
     while not done.wait(0.25):
         total = 0
         for child in psutil.Process().children(recursive=True):
             try:
                 total += child.memory_full_info().pss
             except psutil.Error:
-                continue  # it ended meanwhile
+                continue  # the process has ended
         peak[0] = max(peak[0], total / 1e9)
 
 

@@ -1,4 +1,4 @@
-"""What the recorded audits say, checkpoint by checkpoint: the numbers that the pages quote."""
+"""Numbers of the recorded audits at every checkpoint, which the pages quote."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ETA = 4.0
 
 
 def rows(_: Namespace) -> list[Row]:
-    """Of SmolLM2 every checkpoint; of the vision network the paper's table."""
+    """Return every checkpoint of SmolLM2, and the paper's table for the vision network."""
     return [*_smollm2(), *_cifar()]
 
 
@@ -28,7 +28,7 @@ def _cifar() -> list[Row]:
 
 
 def _smollm2() -> list[Row]:
-    """Every checkpoint, and who is memorised by each variance."""
+    """Return every checkpoint, and the number of memorised samples by variance."""
     audit = mw.open_recorded("mmlu-field-smollm2")
     counts = {v: int((audit.log_lira(variance=v) >= ETA).sum()) for v in VARIANCES}
     said = ", ".join(f"{count} ({variance})" for variance, count in counts.items())

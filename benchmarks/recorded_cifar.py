@@ -2,9 +2,9 @@
 
     python -m benchmarks.recorded_cifar --cifar10 PATH --run runs/cifar --shadows 32
 
-Stopped at any moment, the same command goes on. Once all shadow models are there it scores every
-checkpoint, and every layer at the ρ checkpoint, and writes the numbers, never a picture, with
---export.
+If it is stopped, the same command continues. When all shadow models are trained, it scores every
+checkpoint, and every layer at the ρ checkpoint. With --export it writes the numbers, but never a
+picture.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ from memowidgets.evaluation import Evaluation
 from memowidgets.store import RunDirectory
 
 CANARIES = 0.02
-AUDITED = 0.05  # of ordinary images, beside all canaries, in half of the models of that design
-MILESTONES = (8 / 9, 17 / 18)  # at the full rate until ρ: a fall of the rate would jump over it
-EARLY = 8  # an epoch before ρ at which gaps are kept too
+AUDITED = 0.05  # share of ordinary images that are audited, in addition to all canaries
+MILESTONES = (
+    8 / 9,
+    17 / 18,
+)  # full rate until ρ, which the loss must not jump over
+EARLY = 8  # epoch before ρ at which gaps are stored, too
 SEED = 0
 ETAS = (4.0, 6.0, 8.0, 10.0)
 METRICS = ("psmi", "loss", "logit_gap")
@@ -57,7 +60,7 @@ def main() -> None:
 
 def fill(audit: mw.Audit, arguments: argparse.Namespace, design: str) -> None:
     """Train the shadow models of a design."""
-    paper = design == "canaries"  # every shadow model in its turn the target
+    paper = design == "canaries"  # every shadow model is the target in turn
     audit.run_shadows(
         arguments.shadows,
         checkpoints=(EARLY, "prediction", "final"),
@@ -69,7 +72,7 @@ def fill(audit: mw.Audit, arguments: argparse.Namespace, design: str) -> None:
 
 
 def audited(audit: mw.Audit) -> np.ndarray:
-    """All canaries and some ordinary images, a mask."""
+    """Return a mask of all canaries and some ordinary images."""
     canaries = np.array(audit.data.canaries)
     ordinary = np.flatnonzero(~canaries)
     drawn = np.random.default_rng(SEED).permutation(ordinary)[: round(AUDITED * len(canaries))]
@@ -77,7 +80,7 @@ def audited(audit: mw.Audit) -> np.ndarray:
 
 
 def make(arguments: argparse.Namespace) -> mw.Audit:
-    """The audit, as it stands on disk."""
+    """Return the audit, as it is on disk."""
     everything = mw.data.fetch_cifar10(arguments.cifar10)
     arguments.total = len(everything)
     data = some_of(everything, arguments.images, arguments.canaries)
@@ -93,7 +96,7 @@ def make(arguments: argparse.Namespace) -> mw.Audit:
 
 
 def some_of(data: mw.data.ImageDataset, n: int, canaries: int | None) -> mw.data.ImageDataset:
-    """Every so-manieth image, with canaries planted."""
+    """Return regularly spaced images, with canaries planted."""
     count = round(CANARIES * n) if canaries is None else canaries
     return data.take(_every(len(data), n)).with_canaries(count, kind="ood", seed=SEED)
 
@@ -104,7 +107,7 @@ def _every(total: int, n: int) -> range:
 
 
 def tables(audit: mw.Audit) -> Iterator[pd.DataFrame]:
-    """The paper's table by its protocol, then by random halves."""
+    """Yield the paper's table by its protocol, and then for random halves."""
     for design, evaluate in (("canaries", partial(pooled, audit)), ("halves", audit.evaluate)):
         if any(key.split("-")[0] == design for key in audit.shadow_sets):
             audit.use_shadows(design)
@@ -112,18 +115,18 @@ def tables(audit: mw.Audit) -> Iterator[pd.DataFrame]:
 
 
 def pooled(audit: mw.Audit, metric: str, **how: Any) -> Evaluation:
-    """Rows by η are of ordinary pictures alone, as in the paper."""
+    """Evaluate all pairs; rows by η have ordinary pictures only, as in the paper."""
     return audit.evaluate_pooled(metric, with_canaries="truth" in how, **how)
 
 
 def table(evaluate: Callable[..., Evaluation]) -> pd.DataFrame:
-    """By η, and for the canaries alone."""
+    """Return a table with rows by η, and a row for the canaries."""
     truths = [(f"η = {eta:g}", {"eta": eta}) for eta in ETAS]
     rows = []
     for name, how in [*truths, ("OOD canaries", {"truth": "canaries"})]:
         try:
             found = [evaluate(metric, **how) for metric in METRICS]
-        except ValueError as error:  # nobody, or everybody, is memorised at this η
+        except ValueError as error:  # no sample, or every sample, is memorised at this η
             print(f"{name}: {error}")
             continue
         at = found[0].at(0.0)
@@ -153,7 +156,7 @@ def _score_all(audit: mw.Audit) -> None:
 
 
 def _states(audit: mw.Audit) -> dict[str, tuple[str, ...]]:
-    """Representations that fit into the package: the features at ρ and at the end."""
+    """Return representations that fit in the package: the features at ρ and at the end."""
     return {audit.prediction.record.name: (LAST,), audit.checkpoints.index[-1]: (LAST,)}
 
 
@@ -177,7 +180,7 @@ def _about(audit: mw.Audit, arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _shadow_seconds(audit: mw.Audit) -> list[float]:
-    """Of every shadow model, of all designs."""
+    """Return the seconds of every shadow model of all designs."""
     run = RunDirectory.existing(audit.path)
     found = (run.path / "shadows").rglob("*.safetensors")
     names = [str(file.relative_to(run.path).with_suffix("")) for file in found]
@@ -188,22 +191,22 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.recorded_cifar", description=__doc__
     )
-    parser.add_argument("--cifar10", type=Path, required=True, help="as fetch_cifar10 takes it")
-    parser.add_argument("--run", type=Path, required=True, help="run directory, made or continued")
-    parser.add_argument("--images", type=int, default=10_000, help="how many of the 50 000")
-    parser.add_argument("--canaries", type=int, help="two in a hundred by default")
+    parser.add_argument("--cifar10", type=Path, required=True, help="as for fetch_cifar10")
+    parser.add_argument("--run", type=Path, required=True, help="run directory, new or old")
+    parser.add_argument("--images", type=int, default=10_000, help="number of images, up to 50 000")
+    parser.add_argument("--canaries", type=int, help="number of canaries (default: 2 %%)")
     parser.add_argument("--depth", type=int, default=16)
     parser.add_argument("--width", type=int, default=1)
     parser.add_argument("--epochs", type=float, default=18)
     parser.add_argument("--checkpoint-every", type=float, default=1)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.1)
-    parser.add_argument("--shadows", type=int, default=32, help="0: the target alone")
+    parser.add_argument("--shadows", type=int, default=32, help="number; 0 trains only the target")
     parser.add_argument("--designs", nargs="+", default=["halves", "canaries"])
     parser.add_argument("--processes", type=int)
-    parser.add_argument("--nice", type=int, default=0, help="how far to give way to other work")
+    parser.add_argument("--nice", type=int, default=0, help="nice level of the process")
     parser.add_argument("--machine", default="two cores, no GPU, shared with other work")
-    parser.add_argument("--export", type=Path, help="where the numbers go")
+    parser.add_argument("--export", type=Path, help="folder for the numbers")
     return parser.parse_args()
 
 

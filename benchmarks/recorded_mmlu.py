@@ -1,9 +1,9 @@
-"""Make the recorded audit "mmlu-field-smollm2": SmolLM2 told to sort MMLU's questions by field.
+"""Make the recorded audit "mmlu-field-smollm2": SmolLM2 sorts MMLU's questions by field.
 
     python -m benchmarks.recorded_mmlu --smollm2 FOLDER --mmlu FILE --run runs/mmlu --shadows 32
 
-Stopped at any moment, the same command goes on. Once all shadow models are there it scores every
-checkpoint and layer, and writes the numbers, never a question, with --export.
+If it is stopped, the same command continues. When all shadow models are trained, it scores every
+checkpoint and layer. With --export it writes the numbers, but never a question.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from memowidgets.audit.recorded import export
 from memowidgets.store import RunDirectory
 
 QUESTIONS = 2250
-LONGEST = 56  # tokens of a prompt: two cores manage 32 shadow models in some hours
+LONGEST = 56  # tokens of a prompt, so that 32 shadow models take hours on two cores
 SEED = 0
 TRAINING = mw.TrainingConfig(epochs=6, checkpoint_every=0.5, batch_size=8, lr=1e-3)
 
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def make(arguments: argparse.Namespace) -> mw.Audit:
-    """The audit, as it stands on disk."""
+    """Return the audit, as it is on disk."""
     model = mw.models.CausalLM.from_pretrained(
         arguments.smollm2, lora=mw.models.LoRA(layers="top:4"), max_length=2048
     )
@@ -54,7 +54,7 @@ def make(arguments: argparse.Namespace) -> mw.Audit:
 
 
 def _states(audit: mw.Audit) -> dict[str, tuple[str, ...]]:
-    """Hidden states that fit into the package: all layers at ρ, the last one at the end."""
+    """Return hidden states that fit in the package: all layers at ρ, the last one at the end."""
     return {audit.prediction.record.name: audit.layers, audit.checkpoints.index[-1]: ("30",)}
 
 
@@ -80,11 +80,11 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recorded_mmlu", description=__doc__)
     parser.add_argument("--smollm2", type=Path, required=True, help="folder for from_pretrained")
     parser.add_argument("--mmlu", type=Path, required=True, help="MMLU's test questions, JSON")
-    parser.add_argument("--run", type=Path, required=True, help="run directory, made or continued")
+    parser.add_argument("--run", type=Path, required=True, help="run directory, new or old")
     parser.add_argument("--shadows", type=int, default=32)
     parser.add_argument("--processes", type=int)
-    parser.add_argument("--nice", type=int, default=0, help="how far to give way to other work")
-    parser.add_argument("--export", type=Path, help="where the numbers go")
+    parser.add_argument("--nice", type=int, default=0, help="nice level of the process")
+    parser.add_argument("--export", type=Path, help="folder for the numbers")
     return parser.parse_args()
 
 

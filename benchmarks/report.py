@@ -1,4 +1,4 @@
-"""A report of 100 000 samples: made, weighed, and opened from disk in Chromium."""
+"""A report of 100 000 samples: time to write it, its size, and time to open it in Chromium."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TURNS = 3
 
 
 def rows(_arguments: Namespace) -> list[Row]:
-    """With log-LiRA, errors, four scores and figures; scores are computed before."""
+    """Measure a report with log-LiRA, errors, four precomputed scores and figures."""
     audit = _audit()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "audit.html"
@@ -44,7 +44,7 @@ def rows(_arguments: Namespace) -> list[Row]:
 
 
 def _audit() -> mw.Audit:
-    """Two-humped scores on made-up states; its four scores are computed."""
+    """Return an audit of generated states with bimodal scores; its four scores are computed."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, CLASSES, MANY)
     states = rng.normal(0, 1, (MANY, 32)).astype(np.float32)
@@ -57,7 +57,7 @@ def _audit() -> mw.Audit:
 
 
 def _opened(page_file: Path) -> float:
-    """Seconds from the address to a threshold that can be dragged."""
+    """Return the seconds from the address to a threshold that can be dragged."""
     times = []
     with running_chromium() as chromium:
         for _ in range(TURNS):

@@ -1,7 +1,7 @@
-"""What the engine of shadow models adds to bare training.
+"""Overhead of the engine of shadow models, compared with bare training.
 
-A few that take ten seconds or more each: with one local process, with two, and on a Dask cluster
-of two workers.
+Each shadow model takes ten seconds or more. They are trained in one local process, in two, and on
+a Dask cluster of two workers.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def rows(_: Namespace) -> list[Row]:
 
 
 def _in_turns(*ways: Callable[[], float]) -> list[float]:
-    """Mean seconds of each way, all of them in turn: a machine's pace changes by the minute."""
+    """Return the mean seconds of each way, interleaved because the machine's speed varies."""
     times = [[way() for way in ways] for _ in range(TURNS)]
     return [float(np.mean(of_one)) for of_one in zip(*times, strict=True)]
 
@@ -83,7 +83,7 @@ def digits_audit(path: str, epochs: float) -> mw.Audit:
 
 
 def _seconds(epochs: float, processes: int, executor: Executor | None = None) -> float:
-    """What two more shadow models for each process cost: starting the workers cancels out."""
+    """Return the seconds of two more shadow models per process, without starting the workers."""
 
     def run(n: int) -> Callable[[], None]:
         return lambda: audit.run_shadows(n, executor, "final", processes=processes)
@@ -98,9 +98,9 @@ def _seconds(epochs: float, processes: int, executor: Executor | None = None) ->
 
 
 def beside_bare(epochs: float) -> tuple[float, float]:
-    """Mean seconds of a shadow model through the engine, and of bare training around it.
+    """Return the mean seconds of a shadow model in the engine, and of bare training around it.
 
-    By when the engine's files were written: what starts its worker is left out.
+    The time is taken from when the engine's files were written, so it leaves out starting workers.
     """
     turns = [_through_and_bare(epochs) for _ in range(TURNS)]
     return tuple(np.mean(turns, axis=0).tolist())
@@ -140,7 +140,7 @@ def _bare_seconds(audit: mw.Audit) -> float:
 
 
 def _epochs_of(seconds: float) -> float:
-    """So many epochs that a shadow model takes this long."""
+    """Return the number of epochs for which a shadow model takes this long."""
     with tempfile.TemporaryDirectory() as path:
         audit = digits_audit(path, 20)
         audit.train()

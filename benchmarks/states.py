@@ -1,4 +1,4 @@
-"""Hidden states of SmolLM2 on MMLU questions, taken with plain transformers, kept as .npy."""
+"""Hidden states of SmolLM2 on MMLU questions, computed with plain transformers, cached as .npy."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 LAYERS = (10, 30)
 QUESTIONS = 2000
-LONGEST = 48  # tokens: whole prompts on two cores within minutes
+LONGEST = 48  # tokens, so that two cores take minutes
 
 
 def load(folder: Path, model: Path, questions: Path) -> tuple[dict[int, NDArray], NDArray]:
-    """States (n, 576) at `LAYERS` and the field of each question as its label; made once."""
+    """Return states (n, 576) at `LAYERS` and each question's field as its label, from a cache."""
     names = {layer: folder / f"smollm2-layer{layer}.npy" for layer in LAYERS}
     labels = folder / "smollm2-labels.npy"
     if not labels.exists():
@@ -37,7 +37,7 @@ def _forward(model_path: Path, questions: Path) -> tuple[dict[int, NDArray], NDA
     tokens = tokenizer(prompts)["input_ids"]
     short = [i for i, ids in enumerate(tokens) if len(ids) <= LONGEST]
     chosen = np.random.default_rng(0).permutation(short)[:QUESTIONS]
-    chosen = sorted(chosen, key=lambda i: len(tokens[i]))  # equal lengths need no padding
+    chosen = sorted(chosen, key=lambda i: len(tokens[i]))  # prompts of equal length need no padding
     kept: dict[int, list[NDArray]] = {layer: [] for layer in LAYERS}
     with torch.inference_mode():
         for batch in _of_equal_length(chosen, tokens):

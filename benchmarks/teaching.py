@@ -1,4 +1,4 @@
-"""Times between frames while a hand drags in a playground, in Chromium without a kernel."""
+"""Times between frames during a drag in a playground, in Chromium without a kernel."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 POINTS = 2000
-STEPS = 180  # of a drag, about as many as a mouse makes in three seconds
+STEPS = 180  # steps of a drag, about as many as a mouse makes in three seconds
 FRAME = 1000 / 60  # ms
 TIMES = "median and 95 % of the times between frames"
 FLAGS = ["--no-sandbox", "--allow-file-access-from-files", "--disable-background-networking"]
-# A model that keeps what is set; each frame notes how long the next one took to come, and how much
-# of that was script that drew.
+# A model that only stores values. Each frame stores the time until the next one, and how much of
+# it was spent in scripts that draw.
 PAGE = """<!doctype html><meta charset="utf-8"><style>%(css)s</style>
 <body data-jp-theme-light="true"><div id="place"></div><script type="module">
 const unpack = (value) => {
@@ -110,7 +110,7 @@ def _packed(value: Any) -> Any:
 
 
 def _dragged(page: Page, canvas: str) -> list[tuple[float, float]]:
-    """For each picture drawn: ms until the next frame, and ms of script among them."""
+    """Return, for each drawn picture, the ms until the next frame and the ms of scripts."""
     if canvas == "slider":
         box = page.get_by_label("distance of the classes’ means").bounding_box()
     else:
@@ -119,7 +119,7 @@ def _dragged(page: Page, canvas: str) -> list[tuple[float, float]]:
     x, y = box["x"] + 0.62 * box["width"], box["y"] + box["height"] / 2
     if canvas == ".mw-plot-cloud":
         x, y = _place_of_a_point(page, box)
-    reach = 0.5 * box["width"] if canvas == "slider" else 60.0  # a slider has few places
+    reach = 0.5 * box["width"] if canvas == "slider" else 60.0  # a slider has few positions
     page.mouse.move(x, y)
     page.mouse.down()
     page.evaluate("() => { window.frames_seen.length = 0; }")
@@ -131,7 +131,7 @@ def _dragged(page: Page, canvas: str) -> list[tuple[float, float]]:
 
 
 def _place_of_a_point(page: Page, box: dict[str, float]) -> tuple[float, float]:
-    """Where the ringed point is drawn: in the middle of the canvas plus its coordinates."""
+    """Return the position of the ringed point: the canvas's centre plus its coordinates."""
     x, y = page.evaluate(
         "() => { const of = document.querySelector('.mw-play-psmi').dataset; "
         "return [Number(of.x), Number(of.y)]; }"

@@ -1,6 +1,7 @@
-"""How many shadow models each variance of log-LiRA needs.
+"""Rank error of log-LiRA by variance and number of shadow models.
 
-320 small shadow models on digits: 256 are the truth, subsets of the other 64 are ranked against it.
+320 small shadow models on digits: 256 define the truth, and subsets of the other 64 are compared
+with it.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ def _rank_error(
     variance: str,
     size: int,
 ) -> float:
-    """Mean over subsets; a sample without a value of its own ranks as one that is not memorised."""
+    """Return the mean over subsets; a sample without a value ranks as not memorised."""
     rng, known = np.random.default_rng(0), ~np.isnan(truth)
     found = []
     for _ in range(1 if size == OTHERS else SUBSETS):
         rows = REFERENCE + rng.choice(OTHERS, size, replace=False)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # few models: that is what is measured
+            warnings.simplefilter("ignore", UserWarning)  # about few models
             values = log_lira(gaps[rows], members[rows], target, variance)
         found.append(1 - spearmanr(np.nan_to_num(values)[known], truth[known]).statistic)
     return float(np.mean(found))

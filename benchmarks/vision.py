@@ -1,4 +1,4 @@
-"""Images: our training loop against a bare one, precision, capture, loading, memory."""
+"""Images: our training loop against a bare one, precision, capturing, loading and memory."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _precision(device: str) -> Row:
 
 
 def _compiled(device: str, width: int) -> Row:
-    """What `torch.compile` would bring; it is not used, see docs/images.md."""
+    """Measure the gain of `torch.compile`, which is not used, see docs/performance.md."""
     recipe = _recipe(width, "float32", device)
     compiled, bare = _bare(recipe, compiled=True), _bare(recipe)
     start = time.perf_counter()
@@ -114,7 +114,7 @@ def _capture(device: str, width: int) -> Row:
 
 
 def _memory() -> Row:
-    """What two processes that map the same images hold of their own, by the kernel's account."""
+    """Measure the private memory of two processes that map the same images."""
     work = f"{_IMAGES} images of 32×32×3 in two processes: private memory of each for them"
     if not Path("/proc/self/smaps_rollup").exists():
         return left_out(work, "this system gives no account of shared memory")
@@ -126,7 +126,7 @@ def _memory() -> Row:
     with tempfile.TemporaryDirectory() as folder:
         sent = Path(folder) / "data"
         sent.write_bytes(cloudpickle.dumps(data.shared(folder)))
-        os.sync()  # pages of a file that is not on the disk yet count as somebody's own
+        os.sync()  # unwritten pages of a file count as private
         command = [sys.executable, "-c", _CHILD, str(sent)]
         children = [
             subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
@@ -200,7 +200,7 @@ def _ours(recipe: Recipe) -> Any:
 
 
 def _bare(recipe: Recipe, *, compiled: bool = False) -> Any:
-    """The loop that anyone would write, on floats that are ready."""
+    """Return a bare training loop on float images that are ready."""
     settings: Settings = recipe.settings
     device = torch.device(recipe.device)
     module: Any = _learner(recipe).module

@@ -1,4 +1,4 @@
-"""Generated questions and a small model from scratch, untuned, over three seeds."""
+"""Generated questions and a small model from scratch with default settings, over three seeds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rows(_arguments: Namespace) -> list[Row]:
 def _one_seed(seed: int) -> list[Row]:
     data = mw.data.make_mcqs(QUESTIONS, seed=seed)
     with tempfile.TemporaryDirectory() as path, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # what it says is in the rows
+        warnings.simplefilter("ignore", UserWarning)  # the rows have what it says
         audit = mw.Audit(mw.models.CausalLM.from_scratch(data), data, path=path, seed=seed)
         audit.train()
         audit.run_shadows(SHADOWS)

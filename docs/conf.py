@@ -1,4 +1,4 @@
-"""How Sphinx makes the site out of the written pages and the docstrings."""
+"""Configuration of Sphinx, which builds the site from the pages and docstrings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ version = release = installed("memowidgets")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
 exclude_patterns = ["_static"]
-default_role = "py:obj"  # a name in single backticks is a link where it can be one
+default_role = "py:obj"  # a name in single backticks becomes a link if possible
 
 autodoc_default_options = {"members": True, "member-order": "bysource"}
-autodoc_typehints = "none"  # the docstrings say what types are, in words
+autodoc_typehints = "none"  # the docstrings describe the types
 autodoc_preserve_defaults = True
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
@@ -25,16 +25,16 @@ numpydoc_class_members_toctree = False
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
-suppress_warnings = ["myst.header"]  # report.md has two titles: two subjects of one page
+suppress_warnings = ["myst.header"]  # report.md has two titles
 
-smartquotes = False  # what is in quotes is often to be typed
+smartquotes = False  # quoted text is often code
 
 html_theme = "furo"
 html_title = "memowidgets"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
-html_show_search_summary = False  # a page from disk may not read another
+html_show_search_summary = False  # a page opened from disk may not read another
 html_show_sphinx = False
 html_show_copyright = False
 html_theme_options = {
@@ -51,11 +51,11 @@ html_theme_options = {
 def _without_its_own(
     _app: Sphinx, what: str, _name: str, _found: Any, _o: Any, lines: list[str]
 ) -> None:
-    """A room's docstring speaks to its developers; its page says what it is."""
+    """Remove a room's docstring, which is for developers; the room's page introduces it."""
     if what == "module":
         lines.clear()
 
 
 def setup(app: Sphinx) -> None:
-    """Tell Sphinx about it."""
+    """Register the function above."""
     app.connect("autodoc-process-docstring", _without_its_own)

@@ -1,4 +1,4 @@
-"""Builds the site into build/docs: any warning, broken link or call on another machine fails."""
+"""Build the site in build/docs. Warnings, broken links and requests to other machines fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link
 
 
 class Page(HTMLParser):
-    """What a page links to, what it loads, and the places in it that can be linked to."""
+    """Links, loaded addresses and anchors of a page."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Page(HTMLParser):
         self.feed(file.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note the links and names of one element."""
+        """Collect the links and names of one element."""
         found = dict(attrs)
         self.anchors |= {found[name] or "" for name in ("id", "name") if name in found}
         if tag == "a" and found.get("href"):
@@ -37,7 +37,7 @@ class Page(HTMLParser):
 
 
 def build(site: Path = SITE) -> int:
-    """Run Sphinx with warnings as errors; its exit status."""
+    """Run Sphinx with warnings as errors, and return its exit status."""
     from sphinx.cmd.build import main
 
     shutil.rmtree(site, ignore_errors=True)
@@ -47,7 +47,7 @@ def build(site: Path = SITE) -> int:
 
 
 def problems(site: Path = SITE) -> Iterator[str]:
-    """Links that lead nowhere, and whatever a page would load from another machine."""
+    """Yield broken links, and everything that a page would load from another machine."""
     pages = {file: Page(file) for file in sorted(site.rglob("*.html"))}
     for file, page in pages.items():
         here = file.relative_to(site)
@@ -67,7 +67,7 @@ def problems(site: Path = SITE) -> Iterator[str]:
 
 
 def main() -> int:
-    """Build and check; say what is wrong."""
+    """Build and check the site, and print what is wrong."""
     started = time.monotonic()
     if status := build():
         return status

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the virtual environment of `make lab` and `make test`, and says in one line what is missing.
+# Create the virtual environment of `make lab` and `make test`, or print one line that says what is missing.
 # Usage: environment.sh PYTHON VENV [TORCH_INDEX]
 set -u
 python=$1 venv=$2 torch_index=${3-}
@@ -21,7 +21,7 @@ version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/de
 install() { "$venv/bin/pip" install --constraint constraints.txt ${torch_index:+--extra-index-url "$torch_index"} "$@" >>"$log" 2>&1; }
 
 echo "memowidgets: installing into $venv (minutes the first time; details in $log)"
-: >"$log" || say "$venv can't be written to."
+: >"$log" || say "$venv cannot be written to."
 install hatchling editables && install --no-build-isolation --editable '.[lab,llm,dask,vision,docs,dev]' && exit 0
 
 grep -q -i -E 'No space left' "$log" &&

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints the exact versions of an environment as constraints for pip, whatever build of torch it has.
+# Print the exact versions of an environment as constraints for pip, without the build of torch.
 # Usage: freeze.sh PIP
 set -eu
 echo '# The exact versions that `make lab`, `make test` and binder/ install: made by `make constraints`.'

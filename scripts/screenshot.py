@@ -1,4 +1,4 @@
-"""Makes docs/dashboard.png from the quickstart in a real JupyterLab, and prints its numbers."""
+"""Create docs/dashboard.png from the quickstart in JupyterLab, and print its numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAMPLES = 16  # two rows
 
 
 def main() -> int:
-    """Run all cells, wait for the first samples to be painted, and take the picture."""
+    """Run all cells, wait until the first samples are painted, and take the picture."""
     with running_lab() as lab, running_chromium() as chromium:
         notebook = open_notebook(lab, chromium, NOTEBOOK, scale=1.5)
         started = time.monotonic()

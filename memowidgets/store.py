@@ -143,7 +143,7 @@ class Tensors(Mapping[str, NDArray[Any]]):
         self._entries: dict[str, dict[str, Any]] = header
 
     def is_current(self) -> bool:
-        """Return whether the file is the one whose header was read, and can't be another."""
+        """Return whether the file is certainly the one whose header was read."""
         try:
             found = self._path.stat()
         except OSError:

@@ -77,10 +77,10 @@ def log_lira(
         sample memorised from η = 4 on. Offline: −log of the share of outside models that would
         have a larger gap, which is at least 0, and 4 if that share is e⁻⁴. The value is 0 if the
         gap is equal under all models. It is NaN if the sample is in every shadow model or in none
-            (offline: in every one), and with "per-sample" if a side has a single model.
-        errors : (n_samples,) float64
-            Standard errors in nats, if `return_std` is true: a jackknife over the shadow models,
-            one side at a time. NaN if leaving one out leaves too few.
+        (offline: in every one), and with "per-sample" if a side has a single model.
+    errors : (n_samples,) float64
+        Standard errors in nats, if `return_std` is true: a jackknife over the shadow models,
+        one side at a time. NaN if leaving one out leaves too few.
 
     Raises
     ------

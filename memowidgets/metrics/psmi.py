@@ -153,9 +153,9 @@ class PSMI:
         Returns
         -------
         scores : (n_samples,) float64
-                PSMI in nats. A low score means that memorisation is likely.
-            errors : (n_samples,) float64
-                Standard errors in nats, if `return_std` is true.
+            PSMI in nats. A low score means that memorisation is likely.
+        errors : (n_samples,) float64
+            Standard errors in nats, if `return_std` is true.
 
         Raises
         ------

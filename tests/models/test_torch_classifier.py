@@ -156,7 +156,7 @@ class Mine(nn.Module):
         return self.head(self.body(x))
 """
     exec(compile(code, "<cell>", "exec"), cell.__dict__)
-    with pytest.raises(ValueError, match=r"source of .*Mine.* can't be read.*version="):
+    with pytest.raises(ValueError, match=r"source of .*Mine.* cannot be read.*version="):
         mw.models.TorchClassifier(cell.Mine).describe(data)
     model = mw.models.TorchClassifier(cell.Mine, version="1")
     training = mw.TrainingConfig(
@@ -235,7 +235,7 @@ def _adam(parameters, rate):
 
 def test_what_makes_no_optimizer_is_said(data):
     model = mw.models.TorchClassifier(ResNet)
-    with pytest.raises(TypeError, match=r"must make a torch\.optim\.Optimizer.*not int"):
+    with pytest.raises(TypeError, match=r"must return a torch\.optim\.Optimizer.*not int"):
         taught(model, data, optimizer=lambda _parameters: 3)
     with pytest.raises(ValueError, match=r"the schedule gives nan after 0\.0%"):
         taught(model, data, schedule=lambda _done: float("nan"))
@@ -280,7 +280,7 @@ def test_unknown_and_silent_layers_are_named(data):
     module = ResNet(3)
     module.unused = nn.Linear(2, 2)
     model = mw.models.TorchClassifier(lambda _n: module, layers=["avgpool", "unused"])
-    with pytest.raises(ValueError, match=r"does not run 'unused'.*out of avgpool"):
+    with pytest.raises(ValueError, match=r"does not run 'unused'.*from avgpool"):
         taught(model, data, epochs=1).look_at(np.arange(3), capture=True)
     with pytest.raises(TypeError, match="must be a function of the number of classes"):
         mw.models.TorchClassifier(ResNet(3).state_dict())
@@ -309,7 +309,7 @@ def test_out_of_memory_halves_the_batch_says_so_once_and_changes_no_gradient(dat
             return self.head(x.flatten(1))
 
     model = mw.models.TorchClassifier(Small, version="1", layers=["head"])
-    with pytest.warns(UserWarning, match="batches go through it in smaller parts") as told:
+    with pytest.warns(UserWarning, match="batches are processed in smaller parts") as told:
         learner = taught(model, data, epochs=1, optimizer="sgd", lr=0.01)
     assert len(told) == 1
     seen = learner.look_at(np.arange(60))
@@ -339,7 +339,7 @@ def test_out_of_memory_beside_the_batch_is_said(data, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(torch.optim.SGD, "step", full)
-        with pytest.raises(MemoryError, match=r"the optimizer's state.*what is finished is kept"):
+        with pytest.raises(MemoryError, match=r"the optimizer's state.*What is finished is kept"):
             taught(model, data, epochs=1, optimizer="sgd", lr=0.01)
     monkeypatch.setattr(type(model), "placed", full)
     with pytest.raises(MemoryError, match="does not hold the weights"):
@@ -355,7 +355,9 @@ def test_a_last_batch_of_one_says_what_to_do(data):
         model.training_defaults
     )
     learner = Learner(Recipe(model, data, settings, "cpu"), np.arange(21), 0)
-    with pytest.raises(ValueError, match="of 21 samples in batches of 10 the last is alone: take"):
+    with pytest.raises(
+        ValueError, match="with 21 samples in batches of 10 the last batch has one sample"
+    ):
         learner.advance(3, Progress(), "training")
 
 
@@ -371,7 +373,7 @@ class TokensFirst(nn.Module):
 
 def test_a_layer_whose_first_axis_is_not_the_batch_is_named(data):
     model = mw.models.TorchClassifier(TokensFirst, version="1")
-    with pytest.raises(ValueError, match="layer 'embed' gives 16 rows for 2 images"):
+    with pytest.raises(ValueError, match="layer 'embed' returns 16 rows for 2 images"):
         model.build(data)
     mw.models.TorchClassifier(TokensFirst, version="1", layers=["head"]).build(data)
 

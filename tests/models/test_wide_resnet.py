@@ -221,7 +221,7 @@ def test_a_noisy_loss_reaches_rho_once_the_median_of_several_evaluations_does():
     assert chosen.drop == pytest.approx(0.96)  # of 0.96, 0.8 and 0.97
     smooth = course(0.5, 0.9, 0.97)
     assert prediction_checkpoint(smooth, over_last=1) == prediction_checkpoint(smooth)
-    with pytest.raises(ValueError, match="over_last is a number of evaluations"):
+    with pytest.raises(ValueError, match="over_last must be a number of evaluations"):
         prediction_checkpoint(smooth, over_last=0)
 
 
@@ -246,5 +246,5 @@ def test_an_audit_waits_for_the_median_too_and_remembers_it(tmp_path):
     assert again.checkpoints["prediction"].idxmax() == third.prediction.record.name
     with pytest.raises(ValueError, match="over_last goes with stop_at_drop"):
         third.train(over_last=3)
-    with pytest.raises(ValueError, match="over_last is a number of evaluations"):
+    with pytest.raises(ValueError, match="over_last must be a number of evaluations"):
         third.train(stop_at_drop=0.8, over_last=0)

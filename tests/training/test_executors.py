@@ -106,7 +106,8 @@ def test_a_worker_that_keeps_nothing_is_named(audit):
 
 def test_an_executor_that_dies_is_named_and_what_was_computed_stays(audit):
     with pytest.raises(
-        StoreError, match=r"executor died .*the queue was closed.*The 2 finished ones are kept"
+        StoreError,
+        match=r"executor died .*the queue was closed.*The 2 finished shadow models are kept",
     ):
         audit.run_shadows(5, Dying(2))
     assert audit.n_shadows == 2

@@ -660,7 +660,7 @@ def test_streamed_rows_are_not_checked_and_that_is_said(fresh, data, tokenizer, 
     made = trainer(
         model, Stream(script_rows(data, tokenizer)), tmp_path / "out", callback, max_steps=9
     )
-    with pytest.warns(UserWarning, match="the Trainer streams its data: whether"):
+    with pytest.warns(UserWarning, match="the Trainer streams its data, so it was not checked"):
         made.train()
     assert audit.checkpoints["epoch"].tolist() == [0, 1]
 

@@ -14,7 +14,6 @@ from memowidgets.visible import listed
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ["auc_by_eta", "auc_by_layer", "auc_by_setting"]
 
 _NUMBERS = ("auc", "auc_low", "auc_high")
 _WHAT = "the table of AUCs"

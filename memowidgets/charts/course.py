@@ -14,7 +14,6 @@ from memowidgets.charts.tables import MOST_ROWS, checked, thinned
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ["over_training"]
 
 _OTHERS = "other members"
 _WIDTH, _HEIGHT = 270, 170

@@ -15,8 +15,6 @@ import pandas as pd
 
 from memowidgets.files import write_whole
 
-__all__ = ["FORMATS", "Figures"]
-
 FORMATS = ("png", "svg", "pdf")
 
 

@@ -13,7 +13,6 @@ from memowidgets.charts.tables import MOST_ROWS, checked
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ["histograms_of_log_lira"]
 
 _STEP = 0.5  # width of a bin of log-LiRA, in nats
 _TICKS = [0, 1, 10, 100, 1000, 10_000, 100_000, 1_000_000]

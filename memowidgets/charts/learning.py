@@ -12,7 +12,6 @@ from memowidgets.charts.tables import MOST_ROWS, checked, thinned
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ["loss_and_accuracy", "marked_prediction", "training_curves"]
 
 _CURVES = {
     "drop": "median loss, share dropped",

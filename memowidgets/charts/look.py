@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ["DARK", "LIGHT", "Theme", "finished", "spoken", "theme_named"]
 
 Chart = TypeVar("Chart")
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from memowidgets.evaluation import Evaluation
 
-__all__ = ["roc_curves", "roc_panels", "roc_table"]
 
 _NUMBERS = ("fpr", "tpr", "auc", "auc_low", "auc_high")
 _WHAT = "the table of curves"

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from memowidgets.visible import listed
 
-__all__ = ["MOST_ROWS", "checked", "thinned"]
-
 MOST_ROWS = 2000
 _STRAIGHT = 1e-9  # share of an axis; smaller deviations are rounding errors
 Floats = NDArray[np.float64]

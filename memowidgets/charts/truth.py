@@ -13,7 +13,6 @@ from memowidgets.charts.tables import checked
 if TYPE_CHECKING:
     import altair as alt
 
-__all__ = ["memorization_scatter", "shadow_curves"]
 
 _CELLS = 40
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from memowidgets.commands.runs import MANIFEST, CommandError, checked_run, model_name
 from memowidgets.visible import visible
 
-__all__ = ["listing"]
-
 DEPTH = 4
 _COLUMNS = ("run", "model", "members", "epochs", "drop at ρ", "shadows", "size")
 _WIDEST = 40

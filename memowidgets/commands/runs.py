@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from memowidgets.audit import Audit
     from memowidgets.training.rho import Record
 
-__all__ = ["CommandError", "Run", "checked_manifest", "checked_run", "opened", "refusing"]
 
 MANIFEST = "manifest.json"
 LARGEST_MANIFEST = 2**30  # bytes; a million samples need a twentieth of it

@@ -14,8 +14,6 @@ import signal
 import sys
 import threading
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Serve until a signal arrives, or until the owner has ended."""

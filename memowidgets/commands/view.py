@@ -21,8 +21,6 @@ from typing import Any, NoReturn
 from memowidgets.commands.runs import CommandError, checked_run
 from memowidgets.visible import visible
 
-__all__ = ["view"]
-
 ADDRESS = "127.0.0.1"
 _START_SECONDS = 120
 _END_SECONDS = 15

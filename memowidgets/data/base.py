@@ -15,7 +15,6 @@ from memowidgets.visible import quoted
 if TYPE_CHECKING:
     import os
 
-__all__ = ["Dataset"]
 
 _MANY = 1000
 

@@ -13,8 +13,6 @@ from memowidgets.data.questions import described
 from memowidgets.data.rows import Row, read_csv_cells, read_jsonl, read_parquet
 from memowidgets.visible import listed, quoted
 
-__all__ = ["BENCHMARKS", "Benchmark", "Split"]
-
 
 @dataclass(frozen=True)
 class Split:

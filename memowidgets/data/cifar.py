@@ -24,8 +24,6 @@ from memowidgets.data.images import ImageDataset
 from memowidgets.network import hub_may_be_asked
 from memowidgets.visible import quoted, visible
 
-__all__ = ["fetch_cifar10"]
-
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
     *("dog", "frog", "horse", "ship", "truck"),

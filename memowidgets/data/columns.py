@@ -12,8 +12,6 @@ from memowidgets.data.questions import LETTERS
 from memowidgets.data.rows import Cells, Row, read_csv_cells
 from memowidgets.visible import quoted
 
-__all__ = ["read_csv_rows"]
-
 _A_NAME, _MOST_COLUMNS = 40, 12  # limits in errors: characters of a name, and columns
 _KEYS = ("question", "choices", "answer", "id", "attributes")
 

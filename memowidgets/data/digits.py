@@ -6,8 +6,6 @@ from dataclasses import replace
 
 from memowidgets.data.images import ImageDataset
 
-__all__ = ["load_digits"]
-
 
 def load_digits(canaries: float = 0.0, seed: int = 0) -> ImageDataset:
     """Load the 1797 handwritten digits of 8×8 pixels that come with scikit-learn.

@@ -14,8 +14,6 @@ from memowidgets.data.mcq import MCQDataset
 from memowidgets.data.mmlu_fields import MMLU_FIELDS
 from memowidgets.data.rows import Row
 
-__all__ = ["fetch_mcq"]
-
 
 def fetch_mcq(
     name: str,

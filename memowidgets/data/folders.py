@@ -21,7 +21,6 @@ from memowidgets.visible import listed, quoted, visible
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["Pictures", "Resize", "decoded", "open_tree", "read_classes", "resized", "resizing"]
 
 Resize = int | tuple[int, int]
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from memowidgets.data.mcq import MCQDataset
 
-__all__ = ["make_mcqs"]
-
 _COMPLAINTS = {
     "cardiology": (
         "chest pressure",

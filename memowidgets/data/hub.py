@@ -11,8 +11,6 @@ from memowidgets.data.benchmarks import Benchmark
 from memowidgets.data.rows import Row, read_parquet
 from memowidgets.network import hub_may_be_asked
 
-__all__ = ["hub_rows"]
-
 
 def hub_rows(benchmark: Benchmark, split: str) -> list[Row]:
     """Return the records of a split of a benchmark.

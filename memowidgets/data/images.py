@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memowidgets.checks import check_finite
 from memowidgets.data.base import (
     BoolArray,
     Dataset,
@@ -24,8 +25,6 @@ from memowidgets.data.base import (
 )
 from memowidgets.data.folders import Resize, common_root, open_tree, read_classes
 from memowidgets.data.ood import KINDS, digit_collages, fitted
-
-__all__ = ["ImageDataset", "ImageSample"]
 
 _LAYOUTS = ("NHWC", "NCHW")
 
@@ -348,12 +347,7 @@ def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
     if images.dtype.kind not in "fiub":
         raise ValueError(f"images must be numbers, not {images.dtype}")
     rows = images.reshape(len(images), -1)
-    finite = np.isfinite(rows).all(axis=1)
-    if not finite.all():
-        raise ValueError(
-            f"{int((~finite).sum())} images have NaN or infinite pixels, the first in row "
-            f"{int(np.argmin(finite))}; remove or correct them"
-        )
+    check_finite(rows, "images", "remove or correct them")
     inside = ((rows >= 0) & (rows <= 1)).all(axis=1)
     if not inside.all():
         row = int(np.argmin(inside))

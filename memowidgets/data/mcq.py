@@ -34,8 +34,6 @@ from memowidgets.data.questions import LETTERS, Question, checked_questions, che
 from memowidgets.data.rows import Row, read_jsonl, rows_of_table
 from memowidgets.visible import quoted
 
-__all__ = ["Duplicates", "MCQDataset", "MCQSample"]
-
 TextArray = NDArray[np.object_]
 
 

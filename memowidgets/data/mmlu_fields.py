@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["MMLU_FIELDS", "MMLU_SUBJECTS"]
-
 _SUBJECTS_BY_FIELD = {
     "STEM": (
         "abstract_algebra astronomy college_biology college_chemistry college_computer_science "

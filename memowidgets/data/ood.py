@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["KINDS", "digit_collages", "fitted"]
-
 KINDS = ("mislabelled", "ood")
 
 Shape = tuple[int, ...]

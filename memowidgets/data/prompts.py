@@ -10,8 +10,6 @@ from typing import Any
 from memowidgets.data.questions import LETTERS, MOST_CHARACTERS
 from memowidgets.visible import listed, quoted
 
-__all__ = ["TEMPLATES"]
-
 TEMPLATES = (
     "{question}\n\n{options}\n\nAnswer:",
     "Question: {question}\nPossible answers:\n{options}\nThe right letter is",

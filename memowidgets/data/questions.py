@@ -14,15 +14,6 @@ import numpy as np
 from memowidgets.data.rows import Row
 from memowidgets.visible import quoted, visible
 
-__all__ = [
-    "LETTERS",
-    "MOST_CHARACTERS",
-    "Question",
-    "checked_questions",
-    "checked_texts",
-    "described",
-]
-
 LETTERS = "ABCDEFGHIJ"
 MOST_CHARACTERS = 20_000
 _A_LETTER, _A_NUMBER = 2, 40  # characters that an error quotes of an answer

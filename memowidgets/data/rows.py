@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-__all__ = ["Cells", "Row", "read_csv_cells", "read_jsonl", "read_parquet", "rows_of_table"]
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,9 @@ def rows_of_table(records: Iterable[Any]) -> list[Row]:
 def read_jsonl(path: Path) -> list[Row]:
     """Read the objects of a JSON Lines file, ignoring empty lines."""
     rows = []
-    # bytes are split at \n only: str.splitlines would also split texts at U+2028
-    for number, raw in enumerate(_bytes_of(path).split(b"\n"), start=1):
+    # split at \n only: str.splitlines would also split texts at U+2028
+    for number, line in enumerate(_text_of(path).split("\n"), start=1):
         where = f"{path}, line {number}"
-        line = _decoded(raw, where)
         if not line.strip():
             continue
         try:
@@ -76,11 +74,16 @@ def read_jsonl(path: Path) -> list[Row]:
 
 def read_csv_cells(path: Path) -> list[Cells]:
     """Read the lines of a CSV file, with quoted line breaks, ignoring empty lines."""
-    text = "\n".join(
-        _decoded(raw, f"{path}, line {number}")
-        for number, raw in enumerate(_bytes_of(path).split(b"\n"), start=1)
-    )
-    return list(_parsed_csv(text, path))
+    reader = csv.reader(io.StringIO(_text_of(path), newline="\n"), strict=True)
+    lines, first = [], 1
+    try:
+        for cells in reader:
+            if cells:
+                lines.append(Cells(f"{path}, line {first}", cells))
+            first = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {first}: broken CSV ({error})") from error
+    return lines
 
 
 def read_parquet(path: Path) -> list[Row]:
@@ -99,42 +102,18 @@ def read_parquet(path: Path) -> list[Row]:
     ]
 
 
-def _parsed_csv(text: str, path: Path) -> Iterator[Cells]:
-    reader = csv.reader(_lines(text), strict=True)
-    first = 1
-    try:
-        for cells in reader:
-            if cells:
-                yield Cells(f"{path}, line {first}", cells)
-            first = reader.line_num + 1
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {first}: broken CSV ({error})") from error
-
-
-def _lines(text: str) -> Iterator[str]:
-    """Yield lines with their ends, split at line feeds only."""
-    start = 0
-    while start < len(text):
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end + 1
-        yield text[start:end]
-        start = end
-
-
-def _bytes_of(path: Path) -> bytes:
+def _text_of(path: Path) -> str:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file")
     content = path.read_bytes()
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError(f"{path} is in UTF-16; save it as UTF-8")
-    return content.removeprefix(b"\xef\xbb\xbf")
-
-
-def _decoded(raw: bytes, where: str) -> str:
+    content = content.removeprefix(b"\xef\xbb\xbf")
     try:
-        return raw.decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
+        before = content[: error.start].split(b"\n")
         raise ValueError(
-            f"{where}: byte 0x{raw[error.start]:02x} at position {error.start} is not UTF-8; save "
-            "the whole file as UTF-8"
+            f"{path}, line {len(before)}: byte 0x{content[error.start]:02x} at position "
+            f"{len(before[-1])} is not UTF-8; save the whole file as UTF-8"
         ) from error

@@ -20,8 +20,6 @@ from memowidgets.data.base import (
 )
 from memowidgets.visible import quoted
 
-__all__ = ["TextDataset"]
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TextDataset(Dataset):

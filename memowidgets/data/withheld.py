@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.data.base import BoolArray, Dataset, IntArray
 
-__all__ = ["WithheldDataset", "WithheldSample"]
-
 
 @dataclass(frozen=True)
 class WithheldSample:

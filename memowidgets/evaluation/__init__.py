@@ -9,10 +9,10 @@ from memowidgets.evaluation.curve import (
     Evaluation,
     OperatingPoint,
     chance_note,
-    clopper_pearson,
     compare,
     roc,
 )
+from memowidgets.evaluation.intervals import clopper_pearson
 
 __all__ = [
     "FEW_POSITIVES",

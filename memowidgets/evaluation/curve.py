@@ -13,19 +13,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
+from memowidgets.checks import check_finite
 from memowidgets.evaluation.groups import Groups
 from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe, wider
-
-__all__ = [
-    "FEW_POSITIVES",
-    "Comparison",
-    "Evaluation",
-    "OperatingPoint",
-    "chance_note",
-    "clopper_pearson",
-    "compare",
-    "roc",
-]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -625,12 +615,7 @@ def _checked_scores(scores: ArrayLike, truth: NDArray[Any], name: str) -> Floats
             f"scores and {name} must be one-dimensional and of equal length, but have shapes "
             f"{values.shape} and {truth.shape}"
         )
-    bad = ~np.isfinite(values)
-    if bad.any():
-        raise ValueError(
-            f"{bad.sum()} scores are NaN or infinite, the first in row {bad.argmax()}; leave out "
-            "samples that have no score"
-        )
+    check_finite(values, "scores", "leave out samples that have no score")
     return values
 
 

@@ -17,8 +17,6 @@ from scipy.sparse import csr_array
 
 from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe, wider
 
-__all__ = ["Groups"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

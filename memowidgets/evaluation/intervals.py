@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from scipy.special import betaincinv
 
-__all__ = ["Interval", "clopper_pearson", "newcombe", "wider"]
-
 Interval = tuple[float, float]
 
 _Z95 = 1.959963984540054

@@ -9,6 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memowidgets.checks import check_finite
+
 Floats = NDArray[np.float64]
 Table = NDArray[np.float32] | Floats
 Mask = NDArray[np.bool_]
@@ -123,12 +125,7 @@ def checked_target(target_gaps: ArrayLike, n_samples: int) -> Floats:
             f"target_gaps must hold one gap for each of the {n_samples} samples, but has shape "
             f"{target.shape}"
         )
-    bad: Mask = ~np.isfinite(target)
-    if bad.any():
-        raise ValueError(
-            f"target_gaps holds {bad.sum()} values that are NaN or infinite, the first for "
-            f"sample {bad.argmax()}"
-        )
+    check_finite(target, "target_gaps")
     return target
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from memowidgets.data import Dataset
 
-__all__ = ["Model"]
 
 _LARGEST_REPRESENTATION = 8192
 _POOLED = 4

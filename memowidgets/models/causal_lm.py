@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from memowidgets.models.prefix import Prefix
 
-__all__ = ["CausalLM"]
 
 _MAX_LENGTH = 512
 _ENTRY = "_memowidgets_entry"

@@ -14,8 +14,6 @@ from typing import Any
 from memowidgets.files import write_whole
 from memowidgets.stamps import digest, is_settled, state_of
 
-__all__ = ["file_digest", "folder_origin", "forget_digests", "tokenizer_digest"]
-
 _PIECE = 1 << 25  # bytes that one thread reads at a time
 _MOST_THREADS = 4
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json")

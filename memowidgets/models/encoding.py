@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = ["Encoded", "Questions", "encode"]
-
 
 class Questions(Protocol):
     """Multiple-choice data as a language model needs it; `MCQDataset` implements this."""

@@ -12,7 +12,6 @@ from torch.nn.functional import linear
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["head_in_float32"]
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _MOST_VALUES = 2**24  # maximum size of a matrix that is upcast in one piece: 64 MiB

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-__all__ = ["ConvNet", "ImageModel", "check_pool", "images_of"]
 
 _WIDEST = 4096
 

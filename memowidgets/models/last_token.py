@@ -9,8 +9,6 @@ from memowidgets.models.lora import blocks_of
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["only_last_token"]
-
 
 def only_last_token(model: nn.Module) -> None:
     """Run the last block's MLP at the last token only, and the head on one packed matrix.

@@ -14,8 +14,6 @@ from memowidgets.visible import listed
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["LoRA", "adapter_weights", "blocks_of", "quiet_peft"]
-
 
 @dataclass(frozen=True)
 class LoRA:

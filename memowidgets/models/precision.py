@@ -9,14 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "COMPUTED",
-    "PRECISIONS",
-    "check_available",
-    "resolve_precision",
-    "runs_bfloat16",
-    "used_precision",
-]
 
 COMPUTED = ("float32", "bfloat16")
 PRECISIONS = ("auto", *COMPUTED)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = ["Entry", "Prefix", "cache_folder", "clear_cache", "why_not", "without_prefix"]
 
 _BATCH = 16
 _CHECKED = 2  # number of prompts that are compared with and without the cache

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-__all__ = ["DTYPES", "Pretrained", "load_config", "load_tokenizer", "placed"]
 
 DTYPES = ("auto", "float32", "bfloat16")
 _BYTES = {"float32": 4, "bfloat16": 2}

@@ -7,8 +7,6 @@ from typing import Any
 
 from memowidgets.models.encoding import Questions
 
-__all__ = ["small_llama", "word_tokenizer"]
-
 _MOST_LAYERS, _WIDEST = 128, 8192
 _UNKNOWN, _PADDING = "<unknown>", "<padding>"
 

@@ -16,7 +16,6 @@ from memowidgets.visible import listed, quoted
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["TorchClassifier"]
 
 _OWN = ("torch", "memowidgets")
 

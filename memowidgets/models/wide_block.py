@@ -5,8 +5,6 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-__all__ = ["Block"]
-
 
 class Block(nn.Module):
     """Norm, ReLU and convolution, twice, added to the input.

@@ -12,7 +12,6 @@ from memowidgets.models.images import ImageModel, check_pool, images_of
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["WideResNet"]
 
 _FIRST = 16
 _GROUPS = 3

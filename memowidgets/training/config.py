@@ -11,8 +11,6 @@ from typing import Any
 
 from memowidgets.models.precision import PRECISIONS
 
-__all__ = ["TrainingConfig"]
-
 OPTIMIZERS = ("adamw", "sgd")
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda _done: 1.0,

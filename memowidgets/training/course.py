@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from memowidgets.store import RunDirectory, StoreError
 
-__all__ = ["COURSE", "Course", "read_course"]
-
 COURSE = "trainer.json"
 
 

@@ -14,15 +14,6 @@ from memowidgets.data import Dataset
 from memowidgets.training.seeds import derived_seed
 from memowidgets.visible import quoted
 
-__all__ = [
-    "SHADOW_DESIGNS",
-    "Design",
-    "ShadowDesign",
-    "audited_samples",
-    "draw_design",
-    "follow_design",
-]
-
 Members = str | Sequence[str] | NDArray[np.bool_]
 HeldOut = float | Dataset | None
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["cpu_threads", "device_status", "resolve_device", "torch_device"]
 
 _GIB = 2**30
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-__all__ = ["Allocate", "Forward", "forward"]
 
 FloatArray = NDArray[np.float32]
 Shapes = Mapping[str, tuple[int, ...]]

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = ["Learner", "Recipe", "state_of_weights"]
 
 _WEIGHTS, _OPTIMIZER, _RANDOM = "weights.", "optimizer.", "random."
 _MUCH_GB = 2.0

@@ -13,7 +13,6 @@ from memowidgets.training.course import read_course
 if TYPE_CHECKING:
     from memowidgets.training.rho import Record
 
-__all__ = ["are_rounded", "precision_at", "rounded_on_disk"]
 
 _LOOKED_AT = 512  # number of samples
 _FEWEST = 8  # least number of values for an answer

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from memowidgets.data import Dataset
 from memowidgets.training.seeds import derived_seed
 
-__all__ = ["NOISE_DRAW", "LabelNoise", "draw_noise"]
-
 _NOISE_STREAM = 5
 NOISE_DRAW = 2  # version 1 also flipped canaries
 

@@ -8,8 +8,6 @@ from statistics import median
 
 from memowidgets.visible import quoted
 
-__all__ = ["RULES", "Prediction", "Record", "StopRule", "prediction_checkpoint"]
-
 RULES = ("first", "nearest")
 _JUMP = 0.25
 _FAR_LARGER = 3.0

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RandomStates", "derived_seed", "epoch_seed", "preserved"]
-
 # SeedSequence treats [0, 4, 0] like [0, 4]. Streams that existing runs were drawn from keep their
 # seeds, each at the one length of path at which it is used. Every other path has its own seeds.
 _LENGTHS = {0: 1, 1: 1, 2: 2, 3: 1, 4: 2, 5: 1, 6: 2}

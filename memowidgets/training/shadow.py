@@ -17,8 +17,6 @@ from memowidgets.training.design import Design, ShadowDesign
 from memowidgets.training.learner import Learner, Recipe
 from memowidgets.training.seeds import derived_seed
 
-__all__ = ["KeptForward", "ShadowJob", "TrainedShadow", "train_shadow"]
-
 _SHADOW_STREAM = 4
 
 

@@ -24,14 +24,6 @@ from memowidgets.visible import quoted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "TargetTraining",
-    "name_of",
-    "read_records",
-    "record_file",
-    "record_of",
-    "start_of",
-]
 
 _TARGET_STREAM = 3
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
-__all__ = ["MemorizationCallback"]
-
 
 class _Audited(Protocol):
     def recorder(

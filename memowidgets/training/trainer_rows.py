@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from memowidgets.visible import quoted
 
-__all__ = ["Member", "Row", "Unreadable", "check_encodings", "read_rows"]
-
 _MASKED = -100
 _BEFORE, _BEHIND = 4, 8
 _READING = (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError)

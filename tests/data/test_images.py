@@ -75,7 +75,7 @@ def _bad_pixel(value):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((_bad_pixel(np.nan), LABELS), "1 images have NaN or infinite pixels, the first in row 2"),
+        ((_bad_pixel(np.nan), LABELS), "1 of .* are NaN or infinite, the first in row 2"),
         ((_bad_pixel(np.inf), LABELS), "the first in row 2"),
         ((_bad_pixel(7.0), LABELS), r"between 0 and 1 \(or be uint8\); row 2 ranges from 0 to 7"),
         ((images(), [0, 0, 0, 0]), "at least two classes"),

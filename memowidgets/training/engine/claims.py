@@ -21,7 +21,6 @@ from memowidgets.store import RunDirectory, StoreError
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-__all__ = ["Claims"]
 
 _LEASE_SECONDS = 60.0
 _BEATS_PER_LEASE = 6

@@ -17,8 +17,6 @@ from memowidgets.training.engine.worker import Result, unpacked
 from memowidgets.training.engine.workers import Workers
 from memowidgets.training.shadow import TrainedShadow
 
-__all__ = ["Filling", "Pace"]
-
 _POLL_SECONDS = 0.2
 _ASK_AGAIN_SECONDS = 1.0  # interval for checking the claims of other processes
 _MOST_SENDINGS = 5  # times that the job is sent to workers that lack it, per shadow model

@@ -12,8 +12,6 @@ from pathlib import Path
 from memowidgets.files import write_whole
 from memowidgets.training.shadow import ShadowJob
 
-__all__ = ["SharedSamples"]
-
 _PREFIX = "memowidgets-samples-"
 
 

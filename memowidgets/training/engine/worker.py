@@ -21,8 +21,6 @@ import cloudpickle
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.training.shadow import ShadowJob, TrainedShadow, train_shadow
 
-__all__ = ["Order", "Result", "fulfil", "library_versions", "start_local", "unpacked"]
-
 _POLL_SECONDS = 0.2
 _MOST_JOBS = 2  # jobs that a worker stores, so two audits at once
 _MUST_AGREE = ("memowidgets", "torch")

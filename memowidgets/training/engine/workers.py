@@ -26,8 +26,6 @@ from memowidgets.training.engine.worker import (
 )
 from memowidgets.training.shadow import ShadowJob
 
-__all__ = ["Workers", "default_processes", "opened"]
-
 _PATIENCE_SECONDS = 60.0  # wait for a cluster without workers
 _CHECK_SECONDS = 2.0
 

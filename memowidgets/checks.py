@@ -34,7 +34,7 @@ def check_finite(values: ArrayLike, what: str, remedy: str = "") -> None:
     samples without a score
     """
     rows = np.asarray(values)
-    wrong = ~np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)
+    wrong = ~np.isfinite(rows).all(axis=tuple(range(1, rows.ndim)))
     if wrong.any():
         raise ValueError(
             f"{what} must be finite: {int(wrong.sum())} of {len(wrong)} are NaN or infinite, the "

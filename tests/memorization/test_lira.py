@@ -177,7 +177,7 @@ def test_bad_input():
     broken[4, 2] = np.nan
     cases = [
         (lambda: log_lira(broken, members, target), r"model \(row\) 4, sample \(column\) 2"),
-        (lambda: log_lira(gaps, members, np.full(6, np.nan)), "first for sample 0"),
+        (lambda: log_lira(gaps, members, np.full(6, np.nan)), "6 of 6 .*the first in row 0"),
         (lambda: log_lira(gaps, members[:, :3], target), "same shape"),
         (lambda: log_lira(gaps[0], members, target), "n_models, n_samples"),
         (lambda: log_lira(gaps, members, target[:2]), "each of the 6 samples"),

@@ -237,7 +237,7 @@ def test_what_makes_no_optimizer_is_said(data):
     model = mw.models.TorchClassifier(ResNet)
     with pytest.raises(TypeError, match=r"must return a torch\.optim\.Optimizer.*not int"):
         taught(model, data, optimizer=lambda _parameters: 3)
-    with pytest.raises(ValueError, match=r"the schedule gives nan after 0\.0%"):
+    with pytest.raises(ValueError, match=r"the schedule returns nan after 0\.0%"):
         taught(model, data, schedule=lambda _done: float("nan"))
 
 
@@ -326,7 +326,7 @@ def test_out_of_memory_halves_the_batch_says_so_once_and_changes_no_gradient(dat
     )
     np.testing.assert_allclose(whole.look_at(np.arange(60)).logits, seen.logits, atol=1e-4)
     largest = 0
-    with pytest.raises(MemoryError, match=r"does not hold a single sample.*what is finished is"):
+    with pytest.raises(MemoryError, match=r"cannot hold a single sample.*What is finished is"):
         learner.look_at(np.arange(3))
 
 
@@ -342,7 +342,7 @@ def test_out_of_memory_beside_the_batch_is_said(data, monkeypatch):
         with pytest.raises(MemoryError, match=r"the optimizer's state.*What is finished is kept"):
             taught(model, data, epochs=1, optimizer="sgd", lr=0.01)
     monkeypatch.setattr(type(model), "placed", full)
-    with pytest.raises(MemoryError, match="does not hold the weights"):
+    with pytest.raises(MemoryError, match="cannot hold the weights"):
         taught(model, data, epochs=1)
 
 

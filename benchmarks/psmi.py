@@ -84,7 +84,7 @@ def _memory() -> list[Row]:
         X, y = features(n, d, n_classes)
         directions = 4e-6 * d * (2000 if method == "plain" else 256)
         peak = peak_mb(lambda X=X, y=y, method=method: ours(X, y, method))
-        work = f"memory beside X, the directions and the result; n = {n}, d = {d}, {method}"
+        work = f"memory in addition to X, the directions and the result; n = {n}, d = {d}, {method}"
         peak -= directions + 16e-6 * n
         found.append(Row(work, f"{peak:.0f} MB", "160 MB", f"{peak / 160:.2f}×", "≤ 160 MB"))
     return found

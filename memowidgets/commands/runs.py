@@ -43,7 +43,7 @@ def checked_manifest(path: Path) -> dict[str, Any]:
     if not path.is_dir():
         raise CommandError(f"{path} is no folder: give the folder of a run")
     with refusing(path):
-        from memowidgets.audit.shapes import read_manifest
+        from memowidgets.audit.runs.shapes import read_manifest
 
         size = (path / MANIFEST).stat().st_size if (path / MANIFEST).is_file() else 0
         if size > LARGEST_MANIFEST:
@@ -86,9 +86,9 @@ def checked_run(path: Path) -> Run:
     """
     manifest = checked_manifest(path)
     with refusing(path):
-        from memowidgets.audit.catalogue import Catalogue
-        from memowidgets.audit.identity import read_design
-        from memowidgets.audit.shadowing import current_set
+        from memowidgets.audit.runs.identity import read_design
+        from memowidgets.audit.sources.catalogue import Catalogue
+        from memowidgets.audit.sources.shadow_sets import current_set
 
         directory = RunDirectory.existing(path, read_only=True)
         directory.hold(manifest)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memowidgets as mw
+from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.decisions import Decision
 from memowidgets.edits import Edit
 from memowidgets.memorization import log_lira
@@ -94,9 +95,9 @@ def test_the_truth_is_that_of_the_memorization_room(audit):
 
 
 def test_it_answers_as_the_run_that_its_arrays_come_from(finished):
-    record = finished._catalogue.final()
-    made = finished._pass(record, None)
-    name, members, gaps, _ = finished.member_gaps()
+    record = finished.source.names.final()
+    made = finished.source.forward(record)
+    name, members, gaps, _ = member_gaps(finished.source)
     audit = mw.Audit.from_arrays(
         labels=finished.labels,
         representations={layer: made.representation(layer) for layer in finished.layers},
@@ -110,7 +111,7 @@ def test_it_answers_as_the_run_that_its_arrays_come_from(finished):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
         assert ours.index.equals(theirs.index)
     assert audit.log_lira().equals(finished.log_lira())
-    flagged, expected = audit.flagged(0.1), finished.flagged(0.1, checkpoint="final")
+    flagged, expected = audit.flagged(tau=0.1), finished.flagged(tau=0.1, checkpoint="final")
     pd.testing.assert_frame_equal(flagged, expected)
     for column in ("median_loss", "train_loss", "train_accuracy"):
         ours, theirs = audit.checkpoints[column].iloc[0], finished.checkpoints.loc[name, column]
@@ -129,7 +130,7 @@ def test_the_rest_of_the_audit_works_on_it(audit):
     assert comparison.values["counterfactual"].nlargest(10).index.isin(audit.members[:10]).all()
     curve = audit.shadow_curve(repeats=2)
     assert curve["n_shadows"].tolist() == [4, 8, SHADOWS // 2]
-    found = audit.flagged(0.0)
+    found = audit.flagged(tau=0.0)
     assert set(audit.members[:10]) <= set(found.index)
     assert found.columns.tolist() == ["score", "std", "label", "guess", "p_label", "log_lira"]
     mask = np.arange(N) < 10
@@ -223,12 +224,12 @@ def test_a_class_with_one_sample_is_left_unscored_and_named():
 def test_the_guard_speaks_where_the_model_has_not_learned():
     logits = np.random.default_rng(0).normal(size=(N, CLASSES)) / 10
     audit = audit_of(logits=logits)
-    (note,) = audit.warnings_at("prediction")
+    (note,) = audit.source.notes_at("prediction")
     assert note.startswith("the median training loss is 1.")
     assert "predict nothing" in note
     assert not audit.checkpoints["learned"].any()
     with pytest.warns(UserWarning, match="has not learned its task"):
-        audit.flagged(0.0)
+        audit.flagged(tau=0.0)
     assert note in audit._repr_html_()
 
 
@@ -266,7 +267,7 @@ def test_the_guard_counts_a_questions_own_options():
     logits = np.zeros((41, 5))
     logits[np.arange(41), data.labels] = 0.5  # 0.47 nats of log(2) = 0.69, far below half of log(5)
     audit = mw.Audit.from_arrays(data.labels, logits=logits, samples=data)
-    assert "half of log(2) = 0.35" in audit.warnings_at("final")[0]
+    assert "half of log(2) = 0.35" in audit.source.notes_at("final")[0]
 
 
 RECORDS = [

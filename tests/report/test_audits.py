@@ -91,7 +91,7 @@ def test_a_practitioners_audit_has_no_rates(small, tmp_path):
     small.decision_log.decide([str(small.members[0])], "remove", "names Ms Smith")
     found, head = reported(small, tmp_path / "a.html", tau=0.1)
     with pytest.warns(UserWarning, match="has not learned its task"):
-        flagged = small.flagged(0.1)
+        flagged = small.flagged(tau=0.1)
     assert found["prediction"]["flagged"] == len(flagged)
     assert "has not learned its task" in found["warnings"][0]
     assert found["truth"] is None

@@ -17,6 +17,8 @@ from memowidgets.audit.console import shown
 from memowidgets.audit.decisions import kept
 from memowidgets.audit.numbers import judge, pooled, scores, truth
 from memowidgets.audit.runs import opening, recorded
+from memowidgets.audit.runs.arrays import arrays_source, opened_arrays
+from memowidgets.audit.runs.shapes import is_of_arrays
 from memowidgets.audit.runs.training import recorder, run_shadows, train, use_shadows
 from memowidgets.audit.source import Source
 from memowidgets.audit.sources.shadow import shadow_source
@@ -25,7 +27,7 @@ from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.models import Model
 from memowidgets.progress import Progress
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.training.config import Settings
 from memowidgets.training.design import HeldOut, Members
@@ -165,7 +167,8 @@ class Audit:
             data, everything that was computed can be read, but nothing new can be computed, and
             samples show as ids.
         model : Model or path-like, optional
-            The run's model, or the folder that it was loaded from; as for `data`.
+            The run's model, or the folder that it was loaded from; as for `data`. An audit from
+            arrays has none.
         held_out : Dataset, optional
             The held-out samples, where they were a dataset of their own.
         device : str
@@ -187,8 +190,14 @@ class Audit:
         UserWarning
             If the run names a path for its data or model; the message says what to pass.
         """
-        run = RunDirectory.existing(path)
-        return cls.from_source(opening.opened_run(run, data, model, held_out, device))
+        run = opening.existing_run(path)
+        if not is_of_arrays(run):
+            return cls.from_source(opening.opened_run(run, data, model, held_out, device))
+        if model is not None or held_out is not None:
+            raise ValueError(
+                f"{path} holds an audit of arrays, which has no model: pass data= alone"
+            )
+        return cls.from_source(opened_arrays(run, data))
 
     @classmethod
     def from_arrays(
@@ -239,7 +248,9 @@ class Audit:
             Logit gaps under shadow models, and whether each of them trained on each sample
             (bool). With `logits`, log-LiRA is computed from them.
         path : path-like, optional
-            Folder for decisions, which are in memory alone without it. Nothing else is written.
+            Run directory. The arrays are copied there, readable by you alone, and so are decisions
+            and scores; `Audit.open` reads them again. Samples are never written: pass them to
+            `Audit.open` as ``data=``. Without a path, everything is in memory alone.
         seed : int
             Seed of PSMI's directions.
 
@@ -267,7 +278,6 @@ class Audit:
         >>> audit.flagged("psmi", tau=0.0).index.tolist()
         ['000']
         """
-        from memowidgets.audit.sources.arrays import ArraysSource
         from memowidgets.audit.sources.given import checked
 
         given = checked(
@@ -282,7 +292,7 @@ class Audit:
             shadow_gaps,
             shadow_members,
         )
-        return cls.from_source(ArraysSource(given, path, seed))
+        return cls.from_source(arrays_source(given, path, seed))
 
     def __repr__(self) -> str:
         return repr(self.source)

@@ -55,7 +55,9 @@ def listing(folder: Path) -> list[str]:
 def _runs(folder: Path, depth: int) -> Iterator[Path]:
     """Folders that hold a manifest, or parts of a run without one."""
     try:
-        if any((folder / part).is_file() for part in (MANIFEST, "design.safetensors")):
+        if any(
+            (folder / part).is_file() for part in (MANIFEST, "design.safetensors", "arrays.json")
+        ):
             yield folder
             return
         if depth == 0:

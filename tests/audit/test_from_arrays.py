@@ -340,9 +340,101 @@ def test_decisions_are_kept_where_asked_and_nowhere_else(tmp_path, monkeypatch):
     assert again.decision_log["003"] == Decision("remove", "names a patient")
     assert Path(again.path) == tmp_path / "mine"
     files = {p.name for p in (tmp_path / "mine").iterdir() if not p.name.startswith(".")}
-    assert files == {"arrays.json", "decisions.csv"}
+    arrays_and_scores = {"arrays.safetensors", "scores", "manifest.json"}
+    assert files == {"arrays.json", "decisions.csv", *arrays_and_scores}
     with pytest.raises(ValueError, match="decisions on other samples"):
         audit_of(path=tmp_path / "mine", ids=NAMES)
+
+
+def everything(audit) -> list:
+    return [
+        audit.score("psmi"),
+        audit.score("loss"),
+        audit.log_lira(),
+        audit.evaluate("psmi").auc,
+        audit.members.tolist(),
+        audit.layers,
+        audit.data.class_names,
+        audit.n_shadows,
+    ]
+
+
+def test_arrays_with_a_path_are_a_run_like_others(tmp_path):
+    first = audit_of(path=tmp_path / "mine", class_names=["x", "y", "z"], seed=3)
+    wanted = everything(first)
+    first.decision_log.decide(["003"], "remove")
+    again = mw.Audit.open(tmp_path / "mine")
+    for one, other in zip(everything(again), wanted, strict=True):
+        assert one.equals(other) if isinstance(one, pd.Series) else one == other
+    assert again.decision_log["003"] == Decision("remove")
+    assert again.checkpoints.equals(first.checkpoints)
+    assert again.source.notes_at("final") == first.source.notes_at("final")
+    with pytest.raises(StoreError, match="only their ids: give data="):
+        again.kept()
+    with pytest.raises(ValueError, match="which has no model: pass data= alone"):
+        mw.Audit.open(tmp_path / "mine", model=mw.models.ConvNet(4))
+    with pytest.raises(StoreError, match="holds an audit of arrays, not the run of a model"):
+        small_audit(tmp_path / "mine")
+
+
+def test_scores_of_arrays_are_kept_as_long_as_the_arrays_are_the_same(tmp_path, monkeypatch):
+    wanted = audit_of(path=tmp_path / "mine").score("psmi")
+    monkeypatch.setattr(mw.audit.numbers.scores, "PSMI", None)
+    assert mw.Audit.open(tmp_path / "mine").score("psmi").equals(wanted)
+    assert audit_of(path=tmp_path / "mine").score("psmi").equals(wanted)
+    monkeypatch.undo()
+    other = arrays()["representations"]["late"] + 1.0
+    other[:, 0] *= -3
+    changed = audit_of(path=tmp_path / "mine", representations={"late": other})
+    with pytest.warns(UserWarning, match="It is not used, and made again"):
+        assert not changed.score("psmi").equals(wanted)
+    with pytest.warns(UserWarning, match="It is not used, and made again"):
+        audit_of(path=tmp_path / "mine", seed=1).score("psmi")
+
+
+def test_the_samples_of_arrays_are_given_again_and_never_written(tmp_path):
+    texts = [f"secret words {i}" for i in range(N)]
+    audit_of(path=tmp_path / "mine", samples=texts)
+    on_disk = b"".join(p.read_bytes() for p in (tmp_path / "mine").rglob("*") if p.is_file())
+    assert b"secret words" not in on_disk
+    data = mw.data.TextDataset.from_texts(texts, arrays()["labels"])
+    again = mw.Audit.open(tmp_path / "mine", data=data)
+    assert again.member_data[7] == data[7]
+    assert len(again.kept()) == N
+    other = mw.data.TextDataset.from_texts(["other", *texts[1:]], arrays()["labels"])
+    with pytest.raises(StoreError, match="1 samples have another content, the first is '000'"):
+        mw.Audit.open(tmp_path / "mine", data=other)
+    with pytest.raises(ValueError, match="pass the dataset itself"):
+        mw.Audit.open(tmp_path / "mine", data="somewhere")
+
+
+def test_the_command_line_knows_arrays(tmp_path, capsys):
+    from memowidgets.__main__ import main
+    from memowidgets.commands import opened
+
+    audit_of(path=tmp_path / "mine").score("psmi")
+    assert main(["audits", str(tmp_path)]) == 0
+    (line,) = [row for row in capsys.readouterr().out.splitlines() if row.startswith("mine")]
+    assert "(arrays)" in line
+    assert f"{N} of {N}" in line
+    page = tmp_path / "page.html"
+    assert (
+        main(["report", str(tmp_path / "mine"), str(page), "--metric", "loss", "--tau", "-1"]) == 0
+    )
+    assert page.exists()
+    dashboard = opened(tmp_path / "mine").dashboard()
+    assert dashboard.explorer.counts["n"] == N
+    dashboard.close()
+
+
+def test_a_broken_file_of_arrays_is_refused(tmp_path):
+    audit_of(path=tmp_path / "mine")
+    file = tmp_path / "mine" / "arrays.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 255
+    file.write_bytes(content)
+    with pytest.raises(StoreError, match="changed after it was written"):
+        mw.Audit.open(tmp_path / "mine")
 
 
 def test_the_folder_of_a_run_is_refused(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import warnings
@@ -31,6 +32,7 @@ from memowidgets.visible import listed, quoted, visible
 __all__ = [
     "check_same",
     "continued",
+    "data_differences",
     "describe_run",
     "held_out_digest",
     "read_data",
@@ -88,10 +90,15 @@ def describe_run(
         "members": content_digest(design.members.tolist()),
         "pool": content_digest(design.pool.tolist()),
         "held_out": None if held_out is None else held_out_digest(held_out),
-        "versions": {name: importlib.metadata.version(name) for name in _LIBRARIES},
+        "versions": dict(_library_versions()),
         "ids": data.ids.tolist(),
         "content": data.content_hashes(),
     }
+
+
+@functools.cache
+def _library_versions() -> tuple[tuple[str, str], ...]:
+    return tuple((name, importlib.metadata.version(name)) for name in _LIBRARIES)
 
 
 def held_out_digest(held_out: Dataset) -> str:
@@ -119,7 +126,7 @@ def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -
         If model, data, training, members or seed differ; the message names the difference.
     """
     differences = [
-        *_data_differences(stored, given),
+        *data_differences(stored, given),
         *_model_differences(stored["model"], given["model"]),
         *_field_differences("training", *_trainings(stored, given)),
         *_plain_differences(stored, given),
@@ -295,7 +302,7 @@ def _made_again(run: RunDirectory, manifest: Mapping[str, Any]) -> Dataset | Non
         return None
     with suppress(OSError, ImportError, ValueError):  # out of reach, or changed since
         made = _called(run, _LOADERS, origin.maker, **origin.arguments)
-        if made is not None and not _data_differences(manifest, _described(made)):
+        if made is not None and not data_differences(manifest, _described(made)):
             return made
     return None
 
@@ -431,7 +438,7 @@ def check_data(run: RunDirectory, manifest: Mapping[str, Any], data: Dataset) ->
     StoreError
         If ids, contents or labels differ.
     """
-    differences = _data_differences(manifest, _described(data))
+    differences = data_differences(manifest, _described(data))
     if differences:
         raise StoreError(f"these are not the data of {run.path}: {'; '.join(differences)}")
 
@@ -476,7 +483,8 @@ def _layer_names(model: Model, data: Dataset) -> tuple[str, ...]:
     return model.layer_names(model.skeleton(data))
 
 
-def _data_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+def data_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Return sentences on how given data differ from stored ones; empty if they are the same."""
     if len(stored["ids"]) != len(given["ids"]):
         return [f"its data have {len(stored['ids'])} samples, these {len(given['ids'])}"]
     for what, key in (("id", "ids"), ("content", "content")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.origin import PathLike
@@ -11,12 +12,12 @@ from memowidgets.audit.sources.run import RunSource, device_of, noise_of
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.precision import resolve_precision
-from memowidgets.store import RunDirectory
+from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.training.design import HeldOut, Members, draw_design
 from memowidgets.training.device import torch_device
 
-__all__ = ["begun_run", "checked_seed", "opened_run"]
+__all__ = ["begun_run", "checked_seed", "existing_run", "opened_run"]
 
 
 def begun_run(
@@ -51,6 +52,23 @@ def begun_run(
     trained_on = noise_of(data, design, manifest).applied(data)
     manifest = identity.settle(run, manifest, trained_on, design)
     return RunSource(run, manifest, model, trained_on, aside, design, device)
+
+
+def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirectory:
+    """Return the run directory at a path.
+
+    Raises
+    ------
+    StoreError
+        If there is no run.
+    """
+    folder = Path(path).expanduser()
+    if (folder / "arrays.json").is_file() and not (folder / MANIFEST).exists():
+        raise StoreError(
+            f"{path} holds decisions on arrays, but an earlier version did not keep the arrays: "
+            "call Audit.from_arrays(…, path=…) with them once more"
+        )
+    return RunDirectory.existing(path, read_only=read_only)
 
 
 def opened_run(

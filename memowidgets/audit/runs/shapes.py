@@ -13,7 +13,15 @@ from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.visible import visible
 
-__all__ = ["checked_design", "read_manifest"]
+__all__ = [
+    "ARRAYS",
+    "checked_design",
+    "is_of_arrays",
+    "read_arrays_manifest",
+    "read_manifest",
+]
+
+ARRAYS = "arrays"
 
 _MOST_CHECKPOINTS = 100_000
 _ALWAYS = ("epochs", "checkpoint_every", "batch_size", "lr", "optimizer", "schedule")
@@ -77,6 +85,13 @@ _SHAPE: dict[str, Check] = {
     "content": _texts,
 }
 
+_SHAPE_OF_ARRAYS: dict[str, Check] = {
+    **{name: _SHAPE[name] for name in ("seed", "ids", "content")},
+    "kind": lambda value: value == ARRAYS,
+    "layers": _texts,
+    "data": _holds(class_names=_texts),
+}
+
 
 def read_manifest(run: RunDirectory) -> dict[str, Any]:
     """What a run is, of the shape that `describe_run` gives it.
@@ -87,13 +102,40 @@ def read_manifest(run: RunDirectory) -> dict[str, Any]:
         If it has another; the message names the file and the part.
     """
     manifest = run.read_manifest()
-    for name, fits in _SHAPE.items():
+    if manifest.get("kind") == ARRAYS:
+        raise StoreError(
+            f"{run.path} holds an audit of arrays, not the run of a model: choose another path, or "
+            "open it with Audit.open"
+        )
+    _check_shape(run, manifest, _SHAPE)
+    _check_training(run, manifest["training"])
+    return manifest
+
+
+def is_of_arrays(run: RunDirectory) -> bool:
+    """Return whether a directory holds an audit of arrays; its manifest is not checked further."""
+    return bool(run.read_manifest().get("kind") == ARRAYS)
+
+
+def read_arrays_manifest(run: RunDirectory) -> dict[str, Any]:
+    """Read the manifest of an audit of arrays.
+
+    Raises
+    ------
+    StoreError
+        If it has another shape; the message names the file and the part.
+    """
+    manifest = run.read_manifest()
+    _check_shape(run, manifest, _SHAPE_OF_ARRAYS)
+    return manifest
+
+
+def _check_shape(run: RunDirectory, manifest: Mapping[str, Any], shape: dict[str, Check]) -> None:
+    for name, fits in shape.items():
         if (name not in manifest and name not in _LATER) or not fits(manifest.get(name)):
             raise _broken(run, f"it lacks a good {name!r}")
     if len(manifest["ids"]) != len(manifest["content"]):
         raise _broken(run, "it has other ids than contents")
-    _check_training(run, manifest["training"])
-    return manifest
 
 
 def _check_training(run: RunDirectory, training: Mapping[str, Any]) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Hashable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -24,23 +21,22 @@ from memowidgets.audit.source import (
 )
 from memowidgets.audit.sources.catalogue import layer_called
 from memowidgets.audit.sources.notes import guard_warnings
-from memowidgets.data import Dataset, MCQDataset
+from memowidgets.audit.sources.passes import ScoreFiles
+from memowidgets.data import Dataset, MCQDataset, WithheldDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.progress import Progress
+from memowidgets.stamps import array_digest, digest
 from memowidgets.store import RunDirectory
 from memowidgets.training.rho import Prediction, Record
 from memowidgets.training.shadows import Shadows
 from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
-    import os
-
     from memowidgets.audit.sources.given import Given
 
 __all__ = ["CHECKPOINT", "ArraysSource"]
 
 CHECKPOINT = "given"
-_MARK = "arrays.json"
 _IN_MEMORY = "arrays in memory"
 _NO_TRUTH = (
     "log-LiRA is not known: give Audit.from_arrays log_lira=, or shadow_gaps= and "
@@ -72,8 +68,8 @@ class ArraysSource:
     ----------
     given : Given
         The arrays, checked.
-    path : path-like or None
-        Folder for decisions; they are in memory alone without one.
+    run : RunDirectory or None
+        Where decisions and scores are kept; in memory alone without one.
     seed : int
         Seed of PSMI's directions.
     """
@@ -81,16 +77,18 @@ class ArraysSource:
     asks_model = False
     device = "cpu"
 
-    def __init__(self, given: Given, path: str | os.PathLike[str] | None, seed: int) -> None:
-        if isinstance(seed, bool) or seed != int(seed) or seed < 0:
-            raise ValueError(f"seed must be a whole number from 0, not {seed!r}")
-        self._given, self._place, self.seed = given, path, int(seed)
+    def __init__(self, given: Given, run: RunDirectory | None, seed: int) -> None:
+        self._given, self.run, self.seed = given, run, seed
         self.data = given.data
         self.names = _OneCheckpoint(tuple(given.layers), _record_of(given))
         self.shadows = _GivenShadows(given)
-        self.decision_log = _decisions_at(path, given.data)
+        self.decision_log = (
+            DecisionLog(known=given.data.ids)
+            if run is None
+            else DecisionLog(RunKeeper(run), run.path, given.data.ids)
+        )
         self.cache, self.alone = Cache(), OneAtATime()
-        self._pass = _GivenPass(given)
+        self._pass = _GivenPass(given, run, self.seed)
 
     def __repr__(self) -> str:
         given = self._given
@@ -106,7 +104,7 @@ class ArraysSource:
     @property
     def path(self) -> str:
         """The folder; a few words where everything is in memory."""
-        return _IN_MEMORY if self._place is None else str(Path(self._place).expanduser().absolute())
+        return _IN_MEMORY if self.run is None else str(self.run.path)
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -211,7 +209,7 @@ class ArraysSource:
     def notes_at(self, checkpoint: str | float) -> tuple[str, ...]:
         """What a reader must know before trusting a score; nothing is known without logits."""
         record = self.names.record(checkpoint)
-        notes = guard_warnings(record, _n_options(self.data), np.empty(0, dtype=np.int64))
+        notes = guard_warnings(record, _n_options(self._given), np.empty(0, dtype=np.int64))
         return tuple(note.removeprefix(f"at {CHECKPOINT} ") for note in notes)
 
     # its shadow models
@@ -262,13 +260,14 @@ class ArraysSource:
 
 
 class _GivenPass:
-    """The output of the model for the samples, as it was given; scores are kept in memory."""
+    """The output of the model for the samples, as it was given."""
 
     exists, why_not = True, None
 
-    def __init__(self, given: Given) -> None:
-        self._given = given
-        self._scores: dict[tuple[str, str], Scores] = {}
+    def __init__(self, given: Given, run: RunDirectory | None, seed: int) -> None:
+        self._given, self._run, self._seed = given, run, seed
+        self._held: dict[tuple[str, str], Scores] = {}
+        self._digests: dict[str, str] = {}
 
     def logits(self) -> NDArray[np.float32]:
         """Logits of shape (n, n_classes)."""
@@ -298,16 +297,35 @@ class _GivenPass:
 
     def is_scored(self, metric: str, layer: str) -> bool:
         """Whether `stored` has an answer."""
-        return (metric, layer) in self._scores
+        if (metric, layer) in self._held:
+            return True
+        files = self._files(layer)
+        return files is not None and files.is_scored(metric, layer)
 
     def stored(self, metric: str, layer: str) -> Scores | None:
         """The scores by a metric at a layer, if they were computed."""
-        kept = self._scores.get((metric, layer))
-        return None if kept is None else _copied(kept)
+        kept = self._held.get((metric, layer))
+        if kept is not None:
+            return _copied(kept)
+        files = self._files(layer)
+        return None if files is None else files.stored(metric, layer)
 
     def store(self, metric: str, layer: str, scores: Scores) -> None:
-        """Keep the scores by a metric at a layer."""
-        self._scores[metric, layer] = _copied(scores)
+        """Keep the scores by a metric at a layer, in the folder if there is one."""
+        self._held[metric, layer] = _copied(scores)
+        files = self._files(layer)
+        if files is not None:
+            files.store(metric, layer, scores)
+
+    def _files(self, layer: str) -> ScoreFiles | None:
+        """The files of the scores from a layer: of these very values, labels and seed."""
+        if self._run is None:
+            return None
+        if layer not in self._digests:
+            parts = (self._given.layers[layer], self._given.data.labels)
+            made_of = [array_digest(np.ascontiguousarray(part)) for part in parts]
+            self._digests[layer] = digest([*made_of, self._seed])
+        return ScoreFiles(self._run, f"scores/{CHECKPOINT}", self._digests[layer])
 
 
 class _GivenShadows:
@@ -415,35 +433,10 @@ def _record_of(given: Given) -> Record:
     return Record(CHECKPOINT, float("nan"), 1, median, loss, accuracy, None, None)
 
 
-def _n_options(data: Dataset) -> int:
+def _n_options(given: Given) -> int:
     """Number of answers that the model chooses from: classes, or a question's own options."""
-    if isinstance(data, MCQDataset):
-        return int(np.median(data.n_choices))
-    return len(data.class_names)
-
-
-def _decisions_at(path: str | os.PathLike[str] | None, data: Dataset) -> DecisionLog:
-    """Decisions on these very samples, in a folder of their own; in memory alone without one.
-
-    Raises
-    ------
-    ValueError
-        If the folder holds a run, or decisions on other samples.
-    """
-    if path is None:
-        return DecisionLog(known=data.ids)
-    run = RunDirectory(path)
-    if (run.path / "manifest.json").exists():
-        raise ValueError(
-            f"{run.path} holds a run: choose another folder for the decisions on your arrays"
-        )
-    content = json.dumps([data.ids.tolist(), data.labels.tolist()]).encode()
-    mark = {"samples": len(data), "digest": hashlib.sha256(content).hexdigest()[:16]}
-    if not (run.path / _MARK).exists():
-        run.write_json(_MARK, mark)
-    elif run.read_json(_MARK) != mark:
-        raise ValueError(
-            f"{run.path} holds decisions on other samples (ids or labels differ): choose another "
-            "folder"
-        )
-    return DecisionLog(RunKeeper(run), run.path, data.ids)
+    if isinstance(given.data, MCQDataset):
+        return int(np.median(given.data.n_choices))
+    if given.logits is not None and isinstance(given.data, WithheldDataset):
+        return int(np.median(np.isfinite(given.logits).sum(axis=1)))  # −inf: no such option
+    return len(given.data.class_names)

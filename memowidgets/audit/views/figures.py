@@ -16,6 +16,7 @@ from memowidgets.audit.numbers.truth import (
     VARIANCE,
     are_pairs,
     asks_model_for_others,
+    checked_eta,
     gaps_of_others,
     member_gaps,
 )
@@ -179,6 +180,7 @@ class _Desk(_Drawn):
         pooled: bool = False,
     ) -> None:
         super().__init__(theme)
+        eta = checked_eta(eta)
         if not math.isfinite(eta):
             raise ValueError(f"eta must be a number, not {eta}")
         self.source, self.eta = source, eta

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,11 @@ class Scores:
     mu: NDArray[np.float64]
     errors: NDArray[np.float64] | None = None
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of_all(cls, values: NDArray[np.floating[Any]], notes: tuple[str, ...] = ()) -> Self:
+        """Return scores of all members, in their order."""
+        return cls(np.arange(len(values)), values.astype(np.float64), notes=notes)
 
 
 class ForwardPass(Protocol):

@@ -109,10 +109,9 @@ def _scorable(labels: Labels) -> NDArray[np.int64]:
 
 
 def _mahalanobis(states: NDArray[np.float32], labels: Labels, seed: int) -> Scores:
-    del seed  # nothing is drawn
+    del labels, seed  # it knows no classes, and draws nothing
     fitted = Mahalanobis().fit(states)
-    values = fitted.score_samples(states)
-    return Scores(np.arange(len(labels)), values, notes=fitted.warnings_)
+    return Scores.of_all(fitted.score_samples(states), fitted.warnings_)
 
 
 def _baseline(source: Source, record: Record) -> Scores:
@@ -235,6 +234,8 @@ def flagged(
 ) -> pd.DataFrame:
     """Return the members with score ≤ τ, as `Audit.flagged` describes."""
     tau = checked_tau(tau)
+    if math.isnan(tau):
+        raise ValueError("tau is NaN; it must be a number")
     for note in source.notes_at(checkpoint):
         warnings.warn(note, UserWarning, stacklevel=3)
     found = score(source, metric, layer, checkpoint)
@@ -263,16 +264,12 @@ def checked_tau(tau: Any) -> float:
     ------
     TypeError
         If it is not a number, such as a rule that `Evaluation.threshold` takes.
-    ValueError
-        If it is NaN.
     """
     if isinstance(tau, bool) or not isinstance(tau, int | float | np.number):
         raise TypeError(
             f"tau must be a number, not {tau!r}; for a rule such as 'youden' pass "
             "tau=audit.evaluate(metric).threshold('youden')"
         )
-    if math.isnan(tau):
-        raise ValueError("tau is NaN; it must be a number")
     return float(tau)
 
 
@@ -282,8 +279,7 @@ def _named(
     """One named score, from the forward pass of a checkpoint."""
     made, known, labels = source.forward(record, progress), SCORES[metric], source.labels
     if known.of_outputs is not None:
-        values = known.of_outputs(made, labels)
-        return Scores(np.arange(len(labels)), values.astype(np.float64))
+        return Scores.of_all(known.of_outputs(made, labels))
     kept = made.stored(metric, layer)
     if kept is not None:
         return kept
@@ -312,7 +308,7 @@ def _custom(source: Source, metric: Metric, made: ForwardPass, layer: str) -> Sc
             f"the metric returned {int(wrong.sum())} values that are not finite, the first "
             f"for {quoted(source.members[int(np.argmax(wrong))])}"
         )
-    return Scores(np.arange(len(values)), values)
+    return Scores.of_all(values)
 
 
 def _name_of(metric: str | Metric) -> str:

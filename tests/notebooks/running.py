@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 _SHADOWS = re.compile(r"run_shadows\((\d+)\)")
 FEWER = 8  # shadow models at most: every cell runs, none of them needs more

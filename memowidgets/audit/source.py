@@ -290,6 +290,11 @@ class Source(Protocol):
         ...
 
     @property
+    def makes_passes(self) -> bool:
+        """Whether a missing forward pass is made; elsewhere it is an error that says so at once."""
+        ...
+
+    @property
     def asks_model(self) -> bool:
         """Whether `gaps_of` makes a forward pass."""
         ...

@@ -179,10 +179,12 @@ def is_computed(
     layer: str | int = "last",
     checkpoint: str | float = "prediction",
 ) -> bool:
-    """Whether `score` answers without computing anything."""
+    """Whether `score` answers without computing anything, be it by an error."""
     record, name = source.names.record(checkpoint), source.names.layer(layer)
     made = source.kept_forward(record)
-    return made.exists and (metric not in PER_LAYER or made.is_scored(metric, name))
+    if metric not in PER_LAYER:
+        return made.exists or not source.makes_passes
+    return made.exists and made.is_scored(metric, name)
 
 
 def named_series(

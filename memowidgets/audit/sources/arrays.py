@@ -74,7 +74,7 @@ class ArraysSource:
         Seed of PSMI's directions.
     """
 
-    asks_model = False
+    asks_model = makes_passes = False
     device = "cpu"
 
     def __init__(self, given: Given, run: RunDirectory | None, seed: int) -> None:

@@ -82,6 +82,7 @@ class RunSource:
     """
 
     given_log_lira: NDArray[np.float64] | None = None
+    makes_passes = True
 
     def __init__(
         self,

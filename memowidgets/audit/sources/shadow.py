@@ -74,7 +74,7 @@ class ShadowSource:
     """
 
     given_log_lira: NDArray[np.float64] | None = None
-    asks_model = False
+    asks_model = makes_passes = False
 
     def __init__(self, first: RunSource, index: int) -> None:
         self.first, self.index, self._set = first, index, first.shadows

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 import memowidgets as mw
-from memowidgets.audit.recorded import export
+from memowidgets.audit.runs.recorded import export
 from memowidgets.evaluation import Evaluation
 from memowidgets.store import RunDirectory
 
@@ -55,7 +55,7 @@ def main() -> None:
         _score_all(audit)
         for rows in tables(audit):
             print(rows.to_string(index=False))
-        export(audit, arguments.export, _about(audit, arguments), _states(audit))
+        export(audit.path, arguments.export, _about(audit, arguments), _states(audit))
 
 
 def fill(audit: mw.Audit, arguments: argparse.Namespace, design: str) -> None:

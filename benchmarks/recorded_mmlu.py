@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import memowidgets as mw
-from memowidgets.audit.recorded import export
+from memowidgets.audit.runs.recorded import export
 from memowidgets.store import RunDirectory
 
 QUESTIONS = 2250
@@ -39,7 +39,7 @@ def main() -> None:
             for layer in audit.layers:
                 audit.score("psmi", layer, checkpoint)
                 audit.score("mahalanobis", layer, checkpoint)
-        export(audit, arguments.export, _about(audit, arguments), _states(audit))
+        export(audit.path, arguments.export, _about(audit, arguments), _states(audit))
 
 
 def make(arguments: argparse.Namespace) -> mw.Audit:

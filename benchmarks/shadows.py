@@ -119,16 +119,16 @@ def _through_and_bare(epochs: float) -> tuple[float, float]:
 
 
 def _bare_seconds(audit: mw.Audit) -> float:
-    from memowidgets.audit.shadowing import make_job, planned
+    from memowidgets.audit.runs.shadows import make_job, planned
 
-    parts = audit._run, audit._catalogue  # noqa: SLF001 - what a worker gets, without workers
+    parts = audit.source.run, audit.source.names
     job = make_job(
-        audit._recipe(),  # noqa: SLF001
-        audit._design,  # noqa: SLF001
-        audit._manifest,  # noqa: SLF001
+        audit.source.recipe(),
+        audit.source.design,
+        audit.source.manifest,
         *parts,
         "final",
-        planned(audit.data, audit._design, "halves", None),  # noqa: SLF001
+        planned(audit.data, audit.source.design, "halves", None),
         keep_forward=False,
     )
     threads = torch.get_num_threads()

@@ -14,6 +14,7 @@ from scipy.stats import spearmanr
 
 from benchmarks.measure import Namespace, Row
 from benchmarks.shadows import digits_audit
+from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.memorization import log_lira
 
 REFERENCE, OTHERS, SUBSETS = 256, 64, 12
@@ -26,7 +27,7 @@ def rows(_: Namespace) -> list[Row]:
         audit = digits_audit(path, epochs=12)
         audit.train()
         audit.run_shadows(REFERENCE + OTHERS, checkpoints="final")
-        _, members, gaps, target = audit.member_gaps("final")
+        _, members, gaps, target = member_gaps(audit.source)
     truth = log_lira(gaps[:REFERENCE], members[:REFERENCE], target)
     errors = {
         (variance, size): _rank_error(gaps, members, target, truth, variance, size)

@@ -1,7 +1,5 @@
 """The audit: the one object a user holds, and the only place where all rooms meet."""
 
-from memowidgets.audit.audit import Audit
-from memowidgets.audit.figures import figures_by_setting
-from memowidgets.audit.recorded import open_recorded
+from memowidgets.audit.audit import Audit, figures_by_setting, open_recorded
 
 __all__ = ["Audit", "figures_by_setting", "open_recorded"]

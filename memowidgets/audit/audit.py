@@ -4,75 +4,109 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from concurrent.futures import Executor
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
+import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
-from memowidgets.audit import identity, scoring
 from memowidgets.audit.console import shown
-from memowidgets.audit.decisions import kept, true_labels
-from memowidgets.audit.parts.base import device_of
-from memowidgets.audit.parts.evaluated import EvaluatedAudit
-from memowidgets.audit.shapes import read_manifest
-from memowidgets.audit.summary import summary_html
+from memowidgets.audit.decisions import kept
+from memowidgets.audit.numbers import judge, pooled, scores, truth
+from memowidgets.audit.runs import opening, recorded
+from memowidgets.audit.runs.arrays import arrays_source, opened_arrays
+from memowidgets.audit.runs.shapes import is_of_arrays
+from memowidgets.audit.runs.training import recorder, run_shadows, train, use_shadows
+from memowidgets.audit.source import Source
+from memowidgets.audit.sources.shadow import shadow_source
+from memowidgets.audit.views.summary import summary_html
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.models import Model
-from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.training.config import Settings
-from memowidgets.training.design import HeldOut, Members, draw_design
-from memowidgets.training.device import torch_device
-from memowidgets.training.noise import draw_noise
+from memowidgets.training.design import HeldOut, Members
+from memowidgets.training.recorder import Recorder
+from memowidgets.training.rho import Prediction
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
     from pathlib import Path
 
+    from memowidgets.audit.numbers.definitions import MemorizationComparison
     from memowidgets.charts import Figures
     from memowidgets.widgets import Dashboard
 
-__all__ = ["Audit"]
+__all__ = ["Audit", "figures_by_setting", "open_recorded"]
 
 
-class Audit(EvaluatedAudit):
+def _metric_first(flagged: Callable[..., pd.DataFrame]) -> Callable[..., pd.DataFrame]:
+    """Let `Audit.flagged` take τ before the metric, as it once did, with a warning."""
+
+    @wraps(flagged)
+    def either(self: Audit, *given: Any, **named: Any) -> pd.DataFrame:
+        first = given[0] if given else None
+        if isinstance(first, int | float | np.number) and not isinstance(first, bool):
+            warnings.warn(
+                f"flagged takes the metric first now: flagged(metric, tau={first!r})",
+                FutureWarning,
+                stacklevel=2,
+            )
+            given, named = given[1:], {**named, "tau": first}
+        return flagged(self, *given, **named)
+
+    return either
+
+
+class Audit:
     """Predicts which training samples a model will memorise, and checks the prediction.
 
     Parameters
     ----------
     model : Model
-        What is trained.
+        Model to train.
     data : Dataset
-        What it is trained on.
+        Data to train it on.
     path : path-like
-        The run directory: made if it is not there, continued if it holds this very run.
+        Run directory. It is made if it does not exist, and continued if it holds this very run.
     training : TrainingConfig, optional
-        How; the fields left open follow the model.
+        How to train. The fields left open follow the model.
     seed : int
-        Of every draw: the split, the weights, the order, the shadow models.
+        Seed of every draw: the split, the weights, the order, the shadow models.
     device : str
         ``"auto"``, or as torch names it.
     members : {"half", "all"}, sequence of ids, or mask of shape (n,)
-        What the target trains on: a seeded half of the pool (the study design, which ground
-        truth needs), all of it (a practitioner's own model), or these samples.
+        The samples that the target model trains on: a random half of the pool (the study design,
+        which ground truth needs), all of it (a practitioner's own model), or these samples. The
+        pool is all samples that are not held out.
     held_out : float, Dataset or None
         Share of the data that no model trains on, or a dataset of its own.
+
+    Attributes
+    ----------
+    source : memowidgets.audit.source.Source
+        The evidence that all numbers are computed from. For those who extend memowidgets.
 
     Raises
     ------
     ValueError
         If the run directory holds another run; the message names the difference.
     TypeError
-        If the model can't read the data or the held-out samples.
+        If the model cannot read the data or the held-out samples.
 
     Notes
     -----
     The method is Algorithm 1 of Dentan et al., ECAI 2025: interrupt when the median training
     loss has dropped by ρ, score every member's representation, flag those with score ≤ τ.
+
+    A low score means risk, for every score. Log-LiRA, the ground truth, runs the other way: high
+    means memorised.
 
     Examples
     --------
@@ -87,6 +121,8 @@ class Audit(EvaluatedAudit):
     True
     """
 
+    source: Source
+
     def __init__(
         self,
         model: Model,
@@ -98,30 +134,16 @@ class Audit(EvaluatedAudit):
         members: Members = "half",
         held_out: HeldOut = 1 / 9,
     ) -> None:
-        if not isinstance(model, Model):
-            raise TypeError(f"model must be a model of mw.models, not {model!r}")
-        if isinstance(seed, bool) or seed != int(seed) or seed < 0:
-            raise ValueError(f"seed must be a whole number from 0, not {seed!r}")
-        if not isinstance(data, Dataset):
-            raise TypeError(f"data must be a dataset of mw.data, not {type(data).__name__}")
-        for samples in (data, held_out):
-            if isinstance(samples, Dataset):
-                model.check_data(samples)
-        seed = int(seed)
-        settings = (training or TrainingConfig()).resolved(model.training_defaults)
-        design = draw_design(data, members, held_out, seed)
-        aside = held_out if isinstance(held_out, Dataset) else None
-        if aside is not None:
-            identity.check_held_out(aside, data, design)
-        run = RunDirectory(path)
-        device = device_of(model, device)
-        precision = resolve_precision(torch_device(device), settings.precision)
-        manifest = identity.describe_run(model, data, design, aside, settings, seed, precision)
-        manifest = identity.continued(run, manifest, device)
-        share, draw = settings.label_noise, manifest.get("noise_draw", 1)
-        trained_on = draw_noise(data, design.pool, share, seed, draw).applied(data)
-        manifest = identity.settle(run, manifest, trained_on, design)
-        self._set_up(run, manifest, model, trained_on, aside, design, device)
+        self.source = opening.begun_run(
+            model, data, path, training, seed, device, members, held_out
+        )
+
+    @classmethod
+    def from_source(cls, source: Source) -> Self:
+        """Make an audit of evidence that is at hand. For those who extend memowidgets."""
+        audit = cls.__new__(cls)
+        audit.source = source
+        return audit
 
     @classmethod
     def open(
@@ -132,7 +154,7 @@ class Audit(EvaluatedAudit):
         held_out: Dataset | None = None,
         device: str = "auto",
     ) -> Self:
-        """Continue a run from its directory.
+        """Open an audit from its run directory.
 
         Parameters
         ----------
@@ -141,10 +163,12 @@ class Audit(EvaluatedAudit):
         data : Dataset or path-like, optional
             The run's data, or the file or folder that they were loaded from. Bundled and
             generated data, and those of the hub that lie on this machine, are made again
-            without it; a path that the run names is never read unless you pass it. Without
-            data all that was computed is there, but nothing new is, and samples show as ids.
+            without it. A path that the run names is never read unless you pass it. Without the
+            data, everything that was computed can be read, but nothing new can be computed, and
+            samples show as ids.
         model : Model or path-like, optional
-            The run's model, or the folder that it was loaded from; the same holds for it.
+            The run's model, or the folder that it was loaded from; as for `data`. An audit from
+            arrays has none.
         held_out : Dataset, optional
             The held-out samples, where they were a dataset of their own.
         device : str
@@ -166,39 +190,18 @@ class Audit(EvaluatedAudit):
         UserWarning
             If the run names a path for its data or model; the message says what to pass.
         """
-        return cls.from_run(RunDirectory.existing(path), data, model, held_out, device)
+        run = opening.existing_run(path)
+        if not is_of_arrays(run):
+            return cls.from_source(opening.opened_run(run, data, model, held_out, device))
+        if model is not None or held_out is not None:
+            raise ValueError(
+                f"{path} holds an audit of arrays, which has no model: pass data= alone"
+            )
+        return cls.from_source(opened_arrays(run, data))
 
     @classmethod
-    def from_run(
-        cls,
-        run: RunDirectory,
-        data: Dataset | str | os.PathLike[str] | None = None,
-        model: Model | str | os.PathLike[str] | None = None,
-        held_out: Dataset | None = None,
-        device: str = "auto",
-    ) -> Self:
-        """As `open`, for a run directory that is open already."""
-        manifest = read_manifest(run)
-        run.hold(manifest)
-        design = identity.read_design(run, manifest)
-        found, made = identity.reopened(run, manifest, design, data, model, held_out)
-        if found is not None:
-            share = Settings.read(manifest["training"]).label_noise
-            draw = manifest.get("noise_draw", 1)
-            noise = draw_noise(found, design.pool, share, manifest["seed"], draw)
-            found = noise.applied(found)
-        known = found or identity.read_data(run, manifest)
-        return cls._of(run, manifest, made, known, held_out, design, device)
-
-    @classmethod
-    def _of(cls, *parts: Any) -> Self:
-        """An audit of what is made already: the parts that `_set_up` takes."""
-        audit = cls.__new__(cls)
-        audit._set_up(*parts)  # noqa: SLF001 - a second constructor
-        return audit
-
-    @staticmethod
     def from_arrays(
+        cls,
         labels: ArrayLike,
         representations: ArrayLike | Mapping[Any, ArrayLike] | None = None,
         logits: ArrayLike | None = None,
@@ -212,53 +215,55 @@ class Audit(EvaluatedAudit):
         shadow_members: ArrayLike | None = None,
         path: str | os.PathLike[str] | None = None,
         seed: int = 0,
-    ) -> Audit:
-        """An audit of arrays that are there already: no model, no training.
+    ) -> Self:
+        """Audit arrays that you have already: no model, no training.
 
-        Whatever is not given is an error where it is needed, which names what to pass. Arrays
-        may be lists or torch tensors; they are not copied where they need not be.
+        Whatever is not given raises an error where it is needed; the message names what to pass.
+        Arrays may be lists or torch tensors. They are not copied unless they have to be.
 
         Parameters
         ----------
         labels : array-like of shape (n,)
-            What each sample was trained on, integers from 0. All samples are members.
+            Label that each sample was trained on, integers from 0. All samples are members.
         representations : array-like of shape (n, values), or {layer: array}, optional
-            For PSMI and Mahalanobis; the last of a mapping is ``"last"``. What has more axes is
-            flattened.
+            For PSMI and Mahalanobis. The last layer of a mapping is ``"last"``. An array with
+            more axes is flattened.
         logits : array-like of shape (n, n_classes), optional
-            For the loss, the logit gap, probabilities and the guard. −inf for an option that a
-            question lacks, which also follows from the samples where they are questions. The
-            loss is over these columns.
+            For the loss, the logit gap, probabilities and the warning of a model that has not
+            learned. −inf stands for an option that a question does not have; where the samples
+            are questions, that follows from them too. The loss is over these columns.
         log_lira : array-like of shape (n,) or Series by id, optional
-            The truth; NaN for a sample that has none. It is taken as it is; other variances and
-            standard errors are computed from `shadow_gaps`, where they are given too.
+            The ground truth; NaN for a sample that has none. It is used as it is. Other
+            variances and standard errors are computed from `shadow_gaps`, if they are given too.
         samples : Dataset, array of images, or list of texts or records, optional
-            What is shown, and what `kept` keeps; ids are shown without it. Records have
+            The samples to show, which `kept` keeps; ids are shown without it. Records have
             ``question`` and ``choices``, or ``text``.
         ids : sequence of str, optional
-            Unique names; those of the samples, or their positions, by default.
+            Unique names. Default: those of the samples, or their positions.
         class_names : sequence of str, optional
-            Names of the classes; of the samples, or their numbers, by default.
+            Names of the classes. Default: those of the samples, or their numbers.
         canaries : mask of shape (n,), optional
             Which samples were planted to be memorised.
         shadow_gaps, shadow_members : array-like of shape (n_shadows, n), optional
-            Logit gaps under shadow models, and who trained on what (bool): with `logits`,
-            log-LiRA is computed from them.
+            Logit gaps under shadow models, and whether each of them trained on each sample
+            (bool). With `logits`, log-LiRA is computed from them.
         path : path-like, optional
-            A folder for decisions; they are in memory alone without it. Nothing else is written.
+            Run directory. The arrays are copied there, readable by you alone, and so are decisions
+            and scores; `Audit.open` reads them again. Samples are never written: pass them to
+            `Audit.open` as ``data=``. Without a path, everything is in memory alone.
         seed : int
-            Of PSMI's directions.
+            Seed of PSMI's directions.
 
         Returns
         -------
         Audit
             With one checkpoint, ``"given"``, which is ``"prediction"`` and ``"final"`` too.
-            Whether it is early enough for a prediction is the user's to know.
+            Only you can know whether it is early enough for a prediction.
 
         Raises
         ------
         ValueError, TypeError
-            If something is missing, or shapes, dtypes, values, labels or ids don't fit; the
+            If something is missing, or shapes, dtypes, values, labels or ids do not fit. The
             message says what, where, and what would be right.
 
         Examples
@@ -270,11 +275,10 @@ class Audit(EvaluatedAudit):
         >>> X = rng.normal(size=(200, 8)) + 4 * labels[:, None]
         >>> X[0] = 4.0  # at home in the other class
         >>> audit = mw.Audit.from_arrays(labels=labels, representations=X)
-        >>> audit.flagged(tau=0.0).index.tolist()
+        >>> audit.flagged("psmi", tau=0.0).index.tolist()
         ['000']
         """
-        from memowidgets.audit.from_arrays import ArraysAudit
-        from memowidgets.audit.given import checked
+        from memowidgets.audit.sources.given import checked
 
         given = checked(
             labels,
@@ -288,30 +292,489 @@ class Audit(EvaluatedAudit):
             shadow_gaps,
             shadow_members,
         )
-        return ArraysAudit(given, path, seed)
+        return cls.from_source(arrays_source(given, path, seed))
 
     def __repr__(self) -> str:
-        return (
-            f"Audit({self._data!r}, {len(self._design.members)} members, "
-            f"{len(self._catalogue.records())} checkpoints, {len(self._shadows)} shadow models)"
-        )
+        return repr(self.source)
 
     def _repr_html_(self) -> str:
-        return summary_html(self)
+        return summary_html(self.source)
 
-    def as_target(self, index: int) -> Audit:
-        """The same audit with a shadow model as the target, and the target among its shadows.
+    # What it is of
+
+    @property
+    def path(self) -> str:
+        """The run directory."""
+        return self.source.path
+
+    @property
+    def data(self) -> Dataset:
+        """All samples: members, other samples of the pool, and held-out ones."""
+        return self.source.data
+
+    @property
+    def members(self) -> NDArray[np.str_]:
+        """Ids of the samples that the target model trains on, (n_members,)."""
+        return self.source.members
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Label that each member is trained on, (n_members,)."""
+        return self.source.labels
+
+    @property
+    def member_data(self) -> Dataset:
+        """The target's members as a dataset, in the order of `members`."""
+        return self.source.member_data
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the model's layers, first to last; layer 1 is the first."""
+        return self.source.names.layer_names
+
+    @property
+    def training(self) -> Settings:
+        """How the target and the shadow models are trained, on any machine.
+
+        `precision` is the one that ``"auto"`` meant where the run was made.
+        """
+        return self.source.training
+
+    @property
+    def recording(self) -> dict[str, str] | None:
+        """Title, data, command and machine of a recorded audit; None for others."""
+        return self.source.manifest.get("recording")
+
+    @property
+    def forked(self) -> dict[str, Any] | None:
+        """What `fork` made this audit from; None for others.
+
+        ``parent`` (a digest of that run), ``start``, ``checkpoint`` (None from scratch) and
+        ``seen``: how many removed or changed samples its weights have learned from.
+        """
+        fork = self.source.manifest.get("fork")
+        return None if fork is None else {k: v for k, v in fork.items() if k != "gone"}
+
+    @property
+    def checkpoints(self) -> pd.DataFrame:
+        """One row for each checkpoint, by name.
+
+        Returns
+        -------
+        DataFrame
+            ``epoch``, ``step``, ``median_loss`` and ``drop`` (over the target's members, in eval
+            mode), ``train_loss``, ``train_accuracy``, ``test_loss``, ``test_accuracy`` (NaN
+            where nothing was held out), ``prediction`` (True for the one that the ρ rule chose)
+            and ``learned`` (False where the model has not learned its task yet, so that scores
+            predict nothing).
+        """
+        return self.source.checkpoints
+
+    @property
+    def prediction(self) -> Prediction:
+        """The checkpoint that the ρ rule chose.
+
+        Raises
+        ------
+        ValueError
+            If the target was not trained yet.
+        """
+        return self.source.names.prediction()
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the scores that can be computed; ``"baseline"`` needs shadow models."""
+        return scores.metrics_of(self.source)
+
+    @property
+    def n_shadows(self) -> int:
+        """Number of shadow models on disk."""
+        return len(self.source.shadows)
+
+    @property
+    def has_ground_truth(self) -> bool:
+        """Whether log-LiRA at the end of training is known or can be computed."""
+        return self.source.has_ground_truth
+
+    # Training
+
+    def train(
+        self,
+        stop_at_drop: float | None = None,
+        progress: Progress | None = None,
+        over_last: int = 1,
+    ) -> None:
+        """Train the target model, or go on with its training.
+
+        Parameters
+        ----------
+        stop_at_drop : float, optional
+            ρ: interrupt at the first checkpoint where the median training loss has dropped by
+            this share (paper, Section 4.3; 0.95 for practitioners). Without it, train to the
+            end. An interrupted training ends bit for bit like one that was not.
+        progress : Progress, optional
+            Receives the progress and can cancel. Default: a progress bar.
+        over_last : int
+            Number of evaluations in the running median of the loss, with `stop_at_drop`. Use 3
+            or so when the loss is noisy, as in image training.
+
+        Raises
+        ------
+        StoreError
+            If another process trains this run, or it cannot be written.
+        FloatingPointError
+            If the training diverges.
+        """
+        train(self.source, stop_at_drop, progress, over_last)
+
+    def recorder(
+        self,
+        stop_at_drop: float | None = None,
+        layers: str | int | Iterable[str | int] = "all",
+        over_last: int = 1,
+    ) -> Recorder:
+        """Return what keeps the checkpoints of a target that is trained elsewhere.
+
+        `memowidgets.training.MemorizationCallback` uses it, for transformers' Trainer.
+
+        Parameters
+        ----------
+        stop_at_drop : float, optional
+            ρ, by which the checkpoint "prediction" is chosen from now on.
+        layers : "all", one, or several
+            Layers whose hidden states are kept, as in `score`.
+        over_last : int
+            As in `train`.
+
+        Returns
+        -------
+        Recorder
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the audit's model cannot stand for one that is trained elsewhere.
+        """
+        return recorder(self.source, stop_at_drop, layers, over_last)
+
+    def run_shadows(
+        self,
+        n: int,
+        executor: Executor | None = None,
+        checkpoints: str | float | Sequence[str | float] = ("prediction", "final"),
+        design: str = "halves",
+        keep_forward: bool | str | int | Sequence[str | int] = False,
+        audited: Sequence[str] | NDArray[np.bool_] | None = None,
+        processes: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Train shadow models on parts of the pool, until there are `n`.
+
+        A shadow model is trained as the target is, on other samples. Another process, or another
+        machine that shares the disk, may call this on the same directory: each shadow model is
+        trained once.
+
+        Parameters
+        ----------
+        n : int
+            Number of shadow models in all, those on disk included. The paper trains 100.
+        executor : concurrent.futures.Executor, optional
+            Where to train, such as Dask's ``client.get_executor()``. It is not shut down.
+            Default: local processes.
+        checkpoints : sequence
+            Checkpoints at which each shadow model leaves its logit gaps.
+        design : {"halves", "balanced", "canaries"}
+            What each shadow model trains on. "halves": a random half of the pool (the paper).
+            "balanced": halves in complementary pairs, so that with an even `n` every sample is
+            in exactly half of the models. "canaries": the target's members without the audited
+            samples, and half of the audited samples, in such pairs. Each design is a set of its
+            own. The ground truth comes from the set that was asked for last.
+        keep_forward : bool, or layers
+            Whether each keeps its forward pass over its own members at the prediction checkpoint,
+            with the representation of the last layer or of those named ("all"). `as_target`
+            needs it.
+        audited : mask of shape (n,) or sequence of ids, optional
+            Audited samples of the design "canaries". Default: the canaries. Duplicates stay
+            together.
+        processes : int, optional
+            Number of shadow models trained at once. Default: one for each core or GPU, or what
+            the executor has.
+        progress : Progress, optional
+            Receives the progress and can cancel. Default: a progress bar.
+
+        Raises
+        ------
+        ValueError
+            If the target trains on everything, so that there is no half to compare with; if a
+            name is unknown; or if there is nothing to audit.
+        StoreError
+            If they cannot be written, a worker or the executor died, or a worker has other
+            versions of memowidgets, torch or Python. The finished ones are kept.
+        """
+        run_shadows(
+            self.source,
+            n,
+            executor,
+            checkpoints,
+            design,
+            keep_forward,
+            audited,
+            processes,
+            progress,
+        )
+
+    @property
+    def shadow_sets(self) -> dict[str, int]:
+        """Number of shadow models of each design, by the key of its set."""
+        return self.source.shadow_sets
+
+    def use_shadows(self, design: str) -> None:
+        """Take the ground truth from the shadow models of another design.
+
+        Parameters
+        ----------
+        design : str
+            "halves", "balanced", "canaries", or a key of `shadow_sets`.
+
+        Raises
+        ------
+        ValueError
+            If there is no such set, or there are several of that design.
+        """
+        use_shadows(self.source, design)
+
+    def clear_cache(self) -> None:
+        """Delete the cached output of frozen layers, of this run and all others.
+
+        It could be turned back into text. It is made again when it is needed.
+        """
+        from memowidgets.models.prefix import clear_cache
+
+        clear_cache()
+
+    # Scores
+
+    def score(
+        self,
+        metric: str | scores.Metric,
+        layer: str | int = "last",
+        checkpoint: str | float = "prediction",
+        *,
+        name: str | None = None,
+        return_std: bool = False,
+        progress: Progress | None = None,
+    ) -> Any:
+        """Score the target's members; a low score means likely to be memorised.
+
+        Parameters
+        ----------
+        metric : {"psmi", "loss", "logit_gap", "mahalanobis", "baseline"} or callable
+            Paper, Section 4.3. ``"baseline"`` is −log-LiRA at the checkpoint and needs shadow
+            models. A callable takes (representation, logits, labels) of all members and returns
+            one value for each.
+        layer : int, str
+            From 1, a name of `layers`, or ``"last"``. For PSMI, Mahalanobis and callables.
+        checkpoint : str, float
+            ``"prediction"``, ``"final"``, an epoch, or a name of `checkpoints`.
+        name : str, optional
+            Name of the series. Default: the metric's.
+        return_std : bool
+            Whether to return PSMI's standard errors too.
+        progress : Progress, optional
+            Receives the progress and can cancel.
+
+        Returns
+        -------
+        Series
+            Score of each member, by id. Members whose class has fewer than two have no PSMI and
+            are left out, with a warning.
+        Series
+            Standard errors, if `return_std`.
+
+        Raises
+        ------
+        ValueError
+            If metric, layer or checkpoint is unknown; the message lists the valid ones.
+        """
+        found = scores.score(self.source, metric, layer, checkpoint, progress)
+        values, errors = scores.named_series(self.source, metric, found, name)
+        if not return_std:
+            return values
+        if errors is None:
+            raise ValueError(f"{values.name} has no standard error; PSMI has")
+        return values, errors
+
+    @_metric_first
+    def flagged(
+        self,
+        metric: str | scores.Metric = "psmi",
+        layer: str | int = "last",
+        checkpoint: str | float = "prediction",
+        tau: float = 0.0,
+    ) -> pd.DataFrame:
+        """Return the members with score ≤ τ, most at risk first.
+
+        Parameters
+        ----------
+        metric, layer, checkpoint
+            As in `score`.
+        tau : float
+            Threshold; 0 for PSMI is the practitioner's (paper, Section 4.3). A threshold as the
+            first argument still works, with a FutureWarning.
+
+        Returns
+        -------
+        DataFrame
+            By id: ``score``, ``std`` (its standard error, where the score has one), ``label``,
+            ``guess`` (the class that the model finds most probable at the checkpoint) and
+            ``p_label`` (its probability of the label; both where there are logits), ``canary``
+            (where there are some), ``log_lira`` (where there is ground truth).
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `tau` is not a number.
+
+        Warns
+        -----
+        UserWarning
+            If the model has not learned its task at the checkpoint, or ρ was not reached.
+        """
+        return scores.flagged(self.source, metric, layer, checkpoint, tau)
+
+    def representation(
+        self, layer: str | int = "last", checkpoint: str | float = "prediction"
+    ) -> NDArray[np.float32]:
+        """Return a layer's output for each member, memory-mapped, (n_members, values).
+
+        Raises
+        ------
+        StoreError
+            If it is not on disk: nothing was scored at the checkpoint yet, or a recording does
+            not have it.
+        """
+        return scores.representation(self.source, layer, checkpoint)
+
+    def probabilities(self, checkpoint: str | float = "prediction") -> NDArray[np.float64]:
+        """Return the model's probability of each class for each member, (n_members, n_classes)."""
+        return scores.probabilities(self.source, checkpoint)
+
+    # Ground truth
+
+    @overload
+    def log_lira(
+        self,
+        checkpoint: str | float = ...,
+        variance: str = ...,
+        mode: str = ...,
+        *,
+        return_std: Literal[False] = ...,
+    ) -> pd.Series: ...
+
+    @overload
+    def log_lira(
+        self,
+        checkpoint: str | float = ...,
+        variance: str = ...,
+        mode: str = ...,
+        *,
+        return_std: Literal[True],
+    ) -> tuple[pd.Series, pd.Series]: ...
+
+    def log_lira(
+        self,
+        checkpoint: str | float = "final",
+        variance: str = truth.VARIANCE,
+        mode: str = "online",
+        *,
+        return_std: bool = False,
+    ) -> pd.Series | tuple[pd.Series, pd.Series]:
+        """Measure how strongly the target gives away that it trained on each member.
+
+        Paper, Appendix A.
+
+        Parameters
+        ----------
+        checkpoint : str, float
+            Checkpoint at which target and shadow models are compared.
+        variance : {"shrunk", "per-sample", "global"}
+            Estimate of the variance of the gaps, see `memowidgets.memorization.log_lira`. That
+            function's own default is ``"per-sample"``, the paper's. ``"shrunk"`` needs fewer
+            shadow models, and is the default everywhere in an audit.
+        mode : {"online", "offline"}
+            Whether to use all shadow models, or only those that did not train on a sample.
+        return_std : bool
+            Whether to return standard errors too, from a jackknife over the shadow models.
+
+        Returns
+        -------
+        Series
+            log p_in − log p_out of the target's logit gap, by id, in nats. Members that are in
+            every shadow model or in none have no log-LiRA and are left out; ``attrs["left_out"]``
+            says how many.
+        Series
+            Standard errors, if `return_std`; NaN where there are too few to leave one out.
+
+        Raises
+        ------
+        ValueError
+            If no member is in two shadow models and out of two others.
+        StoreError
+            If there are no shadow models, or none that kept this checkpoint.
+        """
+        table = truth.log_lira_table(self.source, checkpoint, variance, mode, return_std=return_std)
+        series = table["log_lira"]
+        series.attrs["left_out"] = len(self.source.member_rows) - len(series)
+        return (series, table["log_lira_std"]) if return_std else series
+
+    def compare_memorization(
+        self,
+        checkpoint: str | float = "final",
+        variance: str = truth.VARIANCE,
+        n_bootstrap: int = 500,
+        random_state: int = 0,
+    ) -> MemorizationComparison:
+        """Compare the definitions of memorisation (paper, Appendix C).
+
+        Parameters
+        ----------
+        checkpoint : str, float
+            Checkpoint at which target and shadow models are compared.
+        variance : {"shrunk", "per-sample", "global"}
+            Of LiRA, local and global, as in `log_lira`.
+        n_bootstrap : int
+            Number of resamples of the members, for the intervals.
+        random_state : int
+            Seed of the resamples.
+
+        Returns
+        -------
+        MemorizationComparison
+            ``spearman``: Spearman's ρ with its interval for each pair; ``values``: each member's
+            memorisation by each definition, from all shadow models; ``figure()``: the picture;
+            ``note``: what the two definitions of a pair share. From 8 shadow models on, ρ is
+            between two disjoint halves of them, because definitions from the same models share
+            their noise and agree too well.
+        """
+        return truth.compared_definitions_of(
+            self.source, checkpoint, variance, n_bootstrap, random_state
+        )
+
+    def as_target(self, index: int) -> Self:
+        """Return the same audit with a shadow model as the target (leave one out).
+
+        The run's target becomes one of its shadow models.
 
         Parameters
         ----------
         index : int
-            Of the shadow model, from 0.
+            Number of the shadow model, from 0.
 
         Returns
         -------
         Audit
-            Its members, scores and log-LiRA are the shadow model's: leave one out. Scores are
-            those of the prediction checkpoint and of the layers that `run_shadows` kept with
+            Its members, scores and log-LiRA are the shadow model's. Scores are those of the
+            prediction checkpoint and of the layers that `run_shadows` kept with
             ``keep_forward``.
 
         Raises
@@ -319,13 +782,55 @@ class Audit(EvaluatedAudit):
         StoreError
             If there is no such shadow model.
         """
-        from memowidgets.audit.as_target import ShadowAudit
+        return self.from_source(shadow_source(self.source, index))
 
-        return ShadowAudit(self, index)
+    # How well scores predict the ground truth
+
+    def evaluate(
+        self,
+        metric: str | scores.Metric,
+        layer: str | int = "last",
+        checkpoint: str | float = "prediction",
+        eta: float = 4.0,
+        truth: str | ArrayLike = "log_lira",
+        uncertain: bool = False,
+    ) -> evaluation.Evaluation:
+        """Evaluate how well a score predicts what the finished model memorises.
+
+        Parameters
+        ----------
+        metric, layer, checkpoint
+            As in `score`.
+        eta : float
+            A member is memorised if its log-LiRA at the end is at least this (paper: 4).
+        truth : {"log_lira", "canaries"} or mask of shape (n_members,)
+            Which members count as memorised.
+        uncertain : bool
+            Whether a member counts as memorised with the probability that its log-LiRA is truly
+            above η, instead of all or nothing. The probability follows from its log-LiRA, from
+            how rare large values are among members of a similar score, and from the error of the
+            shadow models: see `memowidgets.memorization.probability_memorized`.
+
+        Returns
+        -------
+        Evaluation
+            With warnings: few positives, members left out, a model that has not learned its
+            task at the checkpoint (then no score predicts anything), a ρ that was not reached.
+            Where log-LiRA from shadow models is the truth, `by_chance` and a note say how many
+            members would count as memorised by chance alone.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a name is unknown, η is not a number, or all or no members are memorised.
+        """
+        return judge.evaluate(
+            self.source, metric, layer, checkpoint, eta, truth, uncertain=uncertain
+        )
 
     def evaluate_pooled(
         self,
-        metric: str | scoring.Metric = "psmi",
+        metric: str | scores.Metric = "psmi",
         layer: str | int = "last",
         eta: float = 4.0,
         truth: str = "log_lira",
@@ -334,22 +839,23 @@ class Audit(EvaluatedAudit):
         *,
         with_canaries: bool = True,
     ) -> evaluation.Evaluation:
-        """How well a score predicts, over every shadow model in its turn as the target.
+        """Evaluate a score with every shadow model in its turn as the target.
 
-        The paper's protocol for CIFAR-10: its members are judged by the other models, leave one
-        out, at the prediction checkpoint, and all pairs of a member and a model are pooled.
+        This is the paper's protocol for CIFAR-10. The members of each target are compared with
+        the other models (leave one out) at the prediction checkpoint, and all pairs of a member
+        and a model are pooled.
 
         Parameters
         ----------
         metric, layer, eta
             As in `evaluate`.
         truth : {"log_lira", "canaries"}
-            What counts as memorised. With the design "canaries" log-LiRA judges the audited
-            samples alone; the truth "canaries" holds them against all other members.
+            Which pairs count as memorised. With the design "canaries", log-LiRA judges the
+            audited samples alone; the truth "canaries" compares them with all other members.
         targets : "all", or indices
-            Which shadow models.
+            Shadow models to use as targets.
         progress : Progress, optional
-            Where to report and hear of a cancel; a progress bar by default.
+            Receives the progress and can cancel. Default: a progress bar.
         with_canaries : bool
             Whether log-LiRA judges the canaries too; in the paper's rows by η there are none.
 
@@ -369,20 +875,106 @@ class Audit(EvaluatedAudit):
             If there is nothing to pool, or all or no pairs are memorised, or canaries are the
             truth and to be left out.
         """
-        from memowidgets.audit.pooling import pooled_evaluation
-
-        named = isinstance(targets, str)
-        every = self._shadows.indices() if named else [int(target) for target in targets]
-        if (named and targets != "all") or not (named or every):
-            raise ValueError(f"targets must be 'all' or indices of shadow models, not {targets!r}")
-        if truth == "canaries" and not with_canaries:
-            raise ValueError('truth="canaries" needs with_canaries=True')
-        if not every:
-            raise StoreError("there are no shadow models: run_shadows(…, keep_forward=True) first")
+        every = pooled.checked_targets(self.source, targets, truth, with_canaries=with_canaries)
         with shown(progress) as report:
-            return pooled_evaluation(
-                self, every, metric, layer, eta, truth, report, with_canaries=with_canaries
+            return pooled.pooled_evaluation(
+                self.source,
+                partial(shadow_source, self.source),
+                every,
+                metric,
+                layer,
+                eta,
+                truth,
+                report,
+                with_canaries=with_canaries,
             )
+
+    def compare(
+        self,
+        metrics: str | Iterable[str] | None = None,
+        layers: str | int | Iterable[str | int] = "last",
+        checkpoints: str | float | Iterable[str | float] = "prediction",
+        eta: float = 4.0,
+        truth: str | ArrayLike = "log_lira",
+    ) -> pd.DataFrame:
+        """Compare the AUC of several scores, at several layers and checkpoints.
+
+        Parameters
+        ----------
+        metrics : str or iterable of str, optional
+            As in `score`. Default: all of `metrics` but the baseline.
+        layers, checkpoints : "all", one, or several
+            As in `score`; "all" checkpoints leave out step 0. Loss, logit gap and baseline have
+            no layer: they get one row, with an empty one.
+        eta, truth
+            As in `evaluate`.
+
+        Returns
+        -------
+        DataFrame
+            ``metric``, ``layer``, ``checkpoint``, ``epoch``, ``auc``, ``auc_low``, ``auc_high``,
+            ``n``, ``n_memorized``. Choosing the best row of it is choosing on the labels.
+        """
+        return judge.compare(self.source, metrics, layers, checkpoints, eta, truth)
+
+    def shadow_curve(
+        self,
+        metric: str | scores.Metric = "psmi",
+        layer: str | int = "last",
+        checkpoint: str | float = "prediction",
+        eta: float = 4.0,
+        variance: str = truth.VARIANCE,
+        sizes: Sequence[int] | None = None,
+        repeats: int = 20,
+        random_state: int = 0,
+    ) -> pd.DataFrame:
+        """Show how many shadow models are enough: what fewer of them would find.
+
+        Parameters
+        ----------
+        metric, layer, checkpoint, eta
+            As in `evaluate`.
+        variance : {"shrunk", "per-sample", "global"}
+            As in `log_lira`.
+        sizes : sequence of int, optional
+            Numbers of shadow models, from 4 to half of those on disk. Default: 4, 8, 16, … and
+            half of them.
+        repeats : int
+            Number of random draws of two disjoint subsets of each size; paired designs are drawn
+            in whole pairs. Draws overlap each other, so the band of the larger sizes is too
+            narrow.
+        random_state : int
+            Seed of the draws.
+
+        Returns
+        -------
+        DataFrame
+            One row for each ``n_shadows``: the ``auc`` of the score; how many members are
+            ``memorized`` (with few models some have no log-LiRA: the share among those that do,
+            of all who do by all shadow models); the ``agreement`` of two subsets that share no
+            shadow model (of the members that either finds memorised, the share that both find);
+            and Spearman's ``rho`` between their log-LiRA. Each has ``_low`` and ``_high``, between
+            which 90 % of the draws lie. A subset is never compared with a set that contains it,
+            which would flatter it.
+
+        Raises
+        ------
+        ValueError
+            If a size is above half of the shadow models, or there are fewer than 8.
+        """
+        return judge.shadow_curve(
+            self.source,
+            metric,
+            layer,
+            checkpoint,
+            eta,
+            variance,
+            sizes,
+            repeats,
+            random_state,
+        )
+
+    # Pages
 
     def figures(
         self,
@@ -393,23 +985,23 @@ class Audit(EvaluatedAudit):
         theme: str = "light",
         targets: str = "own",
     ) -> Figures:
-        """Every figure of the paper that can be drawn from what is computed.
+        """Draw every figure of the paper that the computed numbers allow.
 
         Parameters
         ----------
         eta, truth
             As in `evaluate`.
         etas : iterable of float, optional
-            For the figures by η; 1 to 12, and panels at 4, 6, 8 and 10, by default.
+            Values of η for the figures by η. Default: 1 to 12, and panels at 4, 6, 8 and 10.
         compute : bool
-            Whether to compute scores from forward passes that are on disk; nothing is ever
-            trained, and no forward pass made.
+            Whether to compute scores from forward passes that are on disk. Nothing is ever
+            trained, and no forward pass is made.
         theme : {"light", "dark"}
             Colours.
         targets : {"own", "all"}
-            Whose members the figures by η hold against the truth: this target's, or, as the
-            paper's on CIFAR-10, those of every shadow model in its turn, pooled as
-            `evaluate_pooled` does, without canaries at each η. The latter takes a while.
+            Whose members the figures by η compare with the truth. "own": this target's. "all":
+            those of every shadow model in its turn, pooled as `evaluate_pooled` does, without
+            canaries at each η, as the paper does on CIFAR-10. That takes a while.
 
         Returns
         -------
@@ -419,27 +1011,27 @@ class Audit(EvaluatedAudit):
 
         Raises
         ------
-        ValueError
+        ValueError, TypeError
             If the theme or the targets are unknown, or η is not a number.
         """
-        from memowidgets.audit.figures import audit_figures
+        from memowidgets.audit.views.figures import audit_figures
 
-        return audit_figures(self, eta, truth, etas, compute, theme, targets)
+        return audit_figures(self.source, eta, truth, etas, compute, theme, targets)
 
     def dashboard(self, edits_file: str | os.PathLike[str] | None = None) -> Dashboard:
-        """The widget: pick checkpoint, layer and score, move τ, look at the samples, decide.
+        """Open the widget: pick checkpoint, layer and score, move τ, look at samples, decide.
 
         Parameters
         ----------
         edits_file : path-like, optional
-            Where anonymised texts go, as `edits_file`.
+            File for anonymised texts, as `edits_file`.
         """
-        from memowidgets.audit.view import AuditView
+        from memowidgets.audit.views.dashboard import AuditView
         from memowidgets.widgets import Dashboard
 
         if edits_file is not None:
             self.edits_file = edits_file
-        return Dashboard(AuditView(self))
+        return Dashboard(AuditView(self.source))
 
     def report(
         self,
@@ -449,26 +1041,26 @@ class Audit(EvaluatedAudit):
         tau: float | None = None,
         metric: str | None = None,
     ) -> Path:
-        """Write one page that opens offline, with a τ that moves, for someone who runs nothing.
+        """Write one page that opens offline, with a τ that moves, for readers who run nothing.
 
-        Beside it go its twins: ``.md`` for a pull request, ``.json`` for machines, by the schema
-        of `memowidgets.report.schema`.
+        Two more files go beside it: ``.md`` for a pull request, and ``.json`` for machines, by
+        the schema of `memowidgets.report.schema`.
 
         Parameters
         ----------
         path : path-like
-            Of the page; it ends in ``.html``.
+            File of the page; it ends in ``.html``.
         include_samples : bool
-            Whether the samples most at risk are in it, with their labels, ids and notes. Without
+            Whether to show the samples most at risk, with their labels, ids and notes. Without
             them the files hold numbers alone.
         overwrite : bool
-            Whether files that are there are replaced.
+            Whether to replace existing files.
         tau : float, optional
-            Where τ stands at first, and what the words and the twins are about. 0 for PSMI and
-            the logit gap, where it means something; −4 for the baseline.
+            Threshold that the page opens with, and that its text and the other files describe.
+            Default: 0 for PSMI and the logit gap, −4 for the baseline; no other score has one.
         metric : str, optional
-            The score, as in `score`; at the last layer and the prediction checkpoint. PSMI by
-            default; the logit gap of an audit from arrays that has no representations.
+            The score, as in `score`, at the last layer and the prediction checkpoint. Default:
+            PSMI; the logit gap for an audit from arrays that has no representations.
 
         Returns
         -------
@@ -477,23 +1069,25 @@ class Audit(EvaluatedAudit):
 
         Raises
         ------
-        ValueError
-            If the path does not end in ``.html``, τ is no number, or not given for a score that
-            has no natural one, or the score is unknown.
+        ValueError, TypeError
+            If the path does not end in ``.html``, the score is unknown, or τ is not a number, or
+            missing for a score that has no default.
         FileNotFoundError, FileExistsError
-            If the folder is not there, or one of the three files is.
+            If the folder does not exist, or one of the three files does.
 
         Notes
         -----
-        What the audit has not (ground truth, checkpoints, samples) is named in the report as
-        missing; no rate is ever made up.
+        What the audit does not have (ground truth, checkpoints, samples) is named in the report
+        as missing. No rate is ever made up.
         """
-        from memowidgets.audit.reporting import content_of
+        from memowidgets.audit.views.report import content_of
         from memowidgets.report import checked_targets, write
 
         checked_targets(path, overwrite=overwrite)
-        content = content_of(self, self._manifest, tau, metric, include_samples=include_samples)
+        content = content_of(self.source, tau, metric, include_samples=include_samples)
         return write(content, path, overwrite=overwrite)
+
+    # Decisions, and what follows from them
 
     @property
     def decisions(self) -> pd.DataFrame:
@@ -502,46 +1096,48 @@ class Audit(EvaluatedAudit):
         Returns
         -------
         DataFrame
-            ``id``, ``decision`` ("keep", "anonymise" or "remove"; "undecided" where there is
-            a note alone) and ``note``.
+            ``id``, ``decision`` ("keep", "anonymise" or "remove"; "undecided" for a note without
+            a decision) and ``note``.
 
         Warns
         -----
         UserWarning
-            If ``decisions.csv`` cannot be read; then only decisions of this session are there.
+            If ``decisions.csv`` cannot be read. Then only the decisions of this session are in
+            the table.
         """
-        self._decision_log.refresh()
-        if self._decision_log.unread:
-            warnings.warn(self._decision_log.unread, UserWarning, stacklevel=2)
-        return self._decision_log.frame()
+        log = self.source.decision_log
+        log.refresh()
+        if log.unread:
+            warnings.warn(log.unread, UserWarning, stacklevel=2)
+        return log.frame()
 
     @property
     def decision_log(self) -> DecisionLog:
-        """The decisions with their undo, as the dashboards of this audit share them."""
-        return self._decision_log
+        """The decisions with their undo, shared by the dashboards of this audit."""
+        return self.source.decision_log
 
     @property
     def edits_file(self) -> Path | None:
-        """The file of anonymised texts, outside the run directory; yours to choose.
+        """File of anonymised texts, outside the run directory; you choose it.
 
-        JSON lines that their owner alone can read. It is not noted in the run directory: set it
-        again when you open the run.
+        It holds JSON lines that only their owner can read. The run directory does not note its
+        path: set it again when you open the run.
         """
-        return self._decision_log.edits_file
+        return self.source.decision_log.edits_file
 
     @edits_file.setter
     def edits_file(self, path: str | os.PathLike[str] | None) -> None:
-        self._decision_log.edits_file = path
+        self.source.decision_log.edits_file = path
 
     def kept(self) -> Dataset:
-        """The dataset to train on after the decisions.
+        """Return the dataset to train on after the decisions.
 
         Returns
         -------
         Dataset
-            All of `data`, members or not, without the samples to be removed and with the
-            anonymised texts in place of the original ones; others as they are, undecided ones
-            too. Under label noise it has the labels from before it.
+            All of `data`, members or not, without the removed samples and with anonymised texts
+            in place of the original ones. Undecided samples stay as they are. Under label noise
+            it has the labels from before the noise.
 
         Raises
         ------
@@ -556,37 +1152,36 @@ class Audit(EvaluatedAudit):
         UserWarning
             If duplicates of removed or anonymised samples stay.
         """
-        self._decision_log.refresh()
-        if self._decision_log.unread:
-            raise StoreError(self._decision_log.unread)
-        settings, seed = self.training, self._manifest["seed"]
-        draw = self._manifest.get("noise_draw", 1)
-        noise = draw_noise(self._data, self._design.pool, settings.label_noise, seed, draw)
-        return kept(true_labels(self._data, noise), self._decision_log)
+        log = self.source.decision_log
+        log.refresh()
+        if log.unread:
+            raise StoreError(log.unread)
+        return kept(self.source.clean_data(), log)
 
     def fork(
         self,
         path: str | os.PathLike[str],
         data: Dataset | None = None,
         start: Literal["scratch", "prediction"] = "scratch",
-    ) -> Audit:
-        """A new audit with the same model, settings and seed, on other data.
+    ) -> Self:
+        """Begin a new audit with the same model, settings and seed, on other data.
 
         Members and held-out samples are the same, by id, as far as they are in `data`, so that
-        the two targets can be compared; new samples join the pool. Shadow models are its own.
+        the two targets can be compared. New samples join the pool. The fork has its own shadow
+        models.
 
         Parameters
         ----------
         path : path-like
             Its run directory: another one. Called again with the same, it goes on there.
         data : Dataset, optional
-            What to train on; `kept` by default: without the samples that were removed, and with
-            the anonymised texts.
+            Data to train on. Default: `kept`, without the removed samples and with the anonymised
+            texts.
         start : {"scratch", "prediction"}
-            From fresh weights; or on from those of this audit's prediction checkpoint, with the
-            optimizer's state if it is still there. **Those weights have already been trained on
-            the removed samples**: what they left is not undone. `warnings_at` and the summary
-            say so too, and shadow models, which start afresh, are no fair comparison then.
+            Whether to start from fresh weights, or from those of this audit's prediction
+            checkpoint, with the optimizer's state if it is still there. **Those weights have
+            already been trained on the removed samples**, which is not undone. The summary says
+            so too. Shadow models start from fresh weights and are no fair comparison then.
 
         Returns
         -------
@@ -605,29 +1200,31 @@ class Audit(EvaluatedAudit):
         Warns
         -----
         UserWarning
-            If weights that have seen removed samples are taken over.
+            If it starts from weights that have seen removed samples.
         """
-        from memowidgets.audit.forking import forked
+        from memowidgets.audit.runs.fork import forked
+        from memowidgets.audit.sources.run import run_behind
 
-        return forked(self, path, self.kept() if data is None else data, start)
+        run = run_behind(self.source, "fork")
+        return self.from_source(forked(run, path, self.kept() if data is None else data, start))
 
     def compare_fork(
-        self, fork: Audit, checkpoint: str | float = "final", variance: str = "shrunk"
+        self, fork: Audit, checkpoint: str | float = "final", variance: str = truth.VARIANCE
     ) -> pd.DataFrame:
-        """What this audit's members give away before and after: under its target and a fork's.
+        """Compare what this audit's members give away under its target and under a fork's.
 
         Both targets are compared with the same shadow models, this audit's, which have trained
-        on the removed samples too; the fork's own never did. What the new target memorises of
-        the samples that were kept, its own shadow models tell better: ``fork.log_lira()``.
+        on the removed samples too. The fork's own never did: use ``fork.log_lira()`` to see what
+        the new target memorises of the samples that were kept.
 
         Parameters
         ----------
         fork : Audit
-            Made of this audit by `fork`, and trained.
+            Made from this audit by `fork`, and trained.
         checkpoint : str, float
-            Where this target, its shadow models and the fork's target are compared.
+            Checkpoint at which this target, its shadow models and the fork's target are compared.
         variance : {"shrunk", "per-sample", "global"}
-            Of log-LiRA.
+            As in `log_lira`.
 
         Returns
         -------
@@ -638,10 +1235,67 @@ class Audit(EvaluatedAudit):
         Raises
         ------
         ValueError
-            If it is no fork of this audit, or not trained that far.
+            If it is not a fork of this audit, or not trained that far.
         StoreError
             If there are no shadow models, or the samples are not at hand.
         """
-        from memowidgets.audit.forking import compared
+        from memowidgets.audit.runs.fork import compared
 
-        return compared(self, fork, checkpoint, variance)
+        return compared(self.source, fork.source, checkpoint, variance)
+
+
+def open_recorded(name: str, data: Dataset | None = None) -> Audit:
+    """Open an audit that is part of the package: scores and shadow models, but no samples.
+
+    Parameters
+    ----------
+    name : str
+        Name of the recording; the error for an unknown one lists them.
+    data : Dataset, optional
+        The dataset that was audited, or one that holds it: then the samples are shown. Without
+        it their ids are; ``audit.recording["data"]`` says how to get it.
+
+    Returns
+    -------
+    Audit
+        Read-only: decisions on it are kept in memory.
+
+    Raises
+    ------
+    ValueError
+        If there is no such recording, or the data lack some of its samples.
+    """
+    return Audit.from_source(recorded.recorded_source(name, data))
+
+
+def figures_by_setting(
+    audits: Mapping[str, Audit],
+    eta: float = 4.0,
+    truth: str | ArrayLike = "log_lira",
+    compute: bool = False,
+    theme: str = "light",
+) -> Figures:
+    """Draw several audits side by side: drops of the median loss, AUC, and PSMI's curves.
+
+    Parameters
+    ----------
+    audits : mapping of str to Audit
+        By what a reader calls the setting, such as ``"MMLU / SmolLM2"``.
+    eta, truth, compute, theme
+        As in `Audit.figures`.
+
+    Returns
+    -------
+    Figures
+        ``auc_by_setting`` and ``roc_by_setting`` (paper, Figure 2, center and right), and the
+        table ``drops`` (Appendix E), one row for each setting.
+
+    Raises
+    ------
+    ValueError
+        If there is no audit.
+    """
+    from memowidgets.audit.views.figures import figures_by_setting
+
+    sources = {setting: audit.source for setting, audit in audits.items()}
+    return figures_by_setting(sources, eta, truth, compute, theme)

@@ -1,4 +1,4 @@
-"""A progress bar where nobody listens: in a notebook or a terminal."""
+"""The default progress bar, in a notebook or a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["shown"]
 
 @contextmanager
 def shown(progress: Progress | None) -> Iterator[Progress]:
-    """The caller's own progress, or one that draws a bar and takes it away at the end."""
+    """Yield the caller's own progress, or one that draws a bar until the work ends."""
     if progress is not None:
         yield progress
         return

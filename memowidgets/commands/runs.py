@@ -42,14 +42,20 @@ def checked_manifest(path: Path) -> dict[str, Any]:
     if not path.is_dir():
         raise CommandError(f"{path} is not a folder; pass the folder of a run")
     with refusing(path):
-        from memowidgets.audit.shapes import read_manifest
+        from memowidgets.audit.runs.opening import existing_run
+        from memowidgets.audit.runs.shapes import (
+            is_of_arrays,
+            read_arrays_manifest,
+            read_manifest,
+        )
 
         size = (path / MANIFEST).stat().st_size if (path / MANIFEST).is_file() else 0
         if size > LARGEST_MANIFEST:
             raise CommandError(
                 f"{path / MANIFEST} has {size} bytes, so it is not the manifest of a run"
             )
-        return read_manifest(RunDirectory.existing(path, read_only=True))
+        run = existing_run(path, read_only=True)
+        return read_arrays_manifest(run) if is_of_arrays(run) else read_manifest(run)
 
 
 @dataclass(frozen=True)
@@ -87,12 +93,16 @@ def checked_run(path: Path) -> Run:
     """
     manifest = checked_manifest(path)
     with refusing(path):
-        from memowidgets.audit.catalogue import Catalogue
-        from memowidgets.audit.identity import read_design
-        from memowidgets.audit.shadowing import current_set
+        from memowidgets.audit.runs.arrays import n_given_shadows
+        from memowidgets.audit.runs.identity import read_design
+        from memowidgets.audit.runs.shapes import is_of_arrays
+        from memowidgets.audit.sources.catalogue import Catalogue
+        from memowidgets.audit.sources.shadow_sets import current_set
 
         directory = RunDirectory.existing(path, read_only=True)
         directory.hold(manifest)
+        if is_of_arrays(directory):
+            return Run(manifest, len(manifest["ids"]), (), None, n_given_shadows(directory))
         members = len(read_design(directory, manifest).members)
         catalogue = Catalogue(directory, manifest, members)
         catalogue.final()
@@ -153,4 +163,4 @@ def opened(path: Path, data: Path | None = None, model: Path | None = None) -> A
 
 def model_name(manifest: Mapping[str, Any]) -> str:
     """Return the name of the model in a manifest."""
-    return str(manifest["model"].get("class", "?"))
+    return str(manifest.get("model", {"class": "(arrays)"}).get("class", "?"))

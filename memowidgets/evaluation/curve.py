@@ -230,7 +230,16 @@ class Evaluation:
         -------
         OperatingPoint
             Counts and rates, each rate with its interval.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `tau` is not a number.
         """
+        if isinstance(tau, bool) or not isinstance(tau, int | float | np.number):
+            raise TypeError(
+                f"tau must be a number, not {tau!r}; threshold(rule) finds one by a rule"
+            )
         if np.isnan(tau):
             raise ValueError("tau is NaN; it must be a number or infinite")
         rung = int(np.searchsorted(self._ladder.taus, tau, side="right")) - 1
@@ -267,6 +276,8 @@ class Evaluation:
         float
             One of the scores, or −inf if only flagging nothing meets the rule.
         """
+        if not isinstance(rule, str):
+            raise TypeError(f"a rule is a text, not {rule!r}; valid are {_RULES}")
         name, bound = _parsed(rule)
         curve = self.roc
         if name == "youden":
@@ -567,6 +578,11 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     >>> round(result.difference, 3), result.p_value < 0.001
     (0.262, True)
     """
+    for one in (a, b):
+        if not isinstance(one, Evaluation):
+            raise TypeError(
+                f"compare takes two evaluations, such as audit.evaluate('psmi'), not {one!r}"
+            )
     if not np.array_equal(a.memorized, b.memorized):
         raise ValueError("the two evaluations must be of the same samples with the same truth")
     if a.probability is not None or b.probability is not None:

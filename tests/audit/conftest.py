@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import memowidgets as mw
+from memowidgets.audit.runs.recorded import recording_in
 from tests.training.small import Inline
 
 TRAINING = mw.TrainingConfig(epochs=4, batch_size=8, lr=6e-3)
@@ -19,6 +20,11 @@ def small_audit(path, **changes) -> mw.Audit:
     model = settings.pop("model", None) or mw.models.ConvNet(16)
     data = settings.pop("data", None) or small_data()
     return mw.Audit(model, data, path=path, **settings)
+
+
+def recording_at(folder, data=None) -> mw.Audit:
+    """The audit in a folder that `export` wrote."""
+    return mw.Audit.from_source(recording_in(folder, data))
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,7 @@ def test_training_is_interrupted_at_rho_and_resumed_to_the_end(tmp_path):
 
 
 def weights(audit: mw.Audit, name: str) -> bytes:
-    return (audit._run.path / f"checkpoints/{name}/weights.safetensors").read_bytes()
+    return (audit.source.run.path / f"checkpoints/{name}/weights.safetensors").read_bytes()
 
 
 def test_an_interrupted_and_scored_run_ends_bit_for_bit_like_a_straight_one(finished, tmp_path):
@@ -81,7 +81,7 @@ def test_every_score_has_one_finite_value_a_member(finished, metric):
 
 
 def test_scores_are_those_of_the_metrics_room_on_the_captured_layer(finished):
-    made = finished._pass(finished.prediction.record, None)
+    made = finished.source.forward(finished.prediction.record)
     x, y = made.representation("conv2"), finished.labels
     expected = mw.metrics.PSMI(random_state=0).fit(x, y).score_samples(x, y)
     np.testing.assert_array_equal(finished.score("psmi", layer=2), expected)
@@ -93,15 +93,15 @@ def test_scores_are_those_of_the_metrics_room_on_the_captured_layer(finished):
 def test_captured_layers_are_what_the_module_computes(finished):
     import torch
 
-    recipe = finished._recipe()
-    learner = finished._target()._learner()
-    learner.load_weights(finished._run.read_weights("checkpoints/epoch-2/weights", ""))
+    recipe = finished.source.recipe()
+    learner = finished.source.target()._learner()
+    learner.load_weights(finished.source.run.read_weights("checkpoints/epoch-2/weights", ""))
     module = learner.module.eval()
     feed = recipe.model.feeder(recipe.data, torch.device("cpu"))
     with torch.no_grad():
-        hidden = module[:3](feed(finished._design.members))
-        logits = module(feed(finished._design.members))
-    made = finished._pass(finished._catalogue.record(2), None)
+        hidden = module[:3](feed(finished.source.design.members))
+        logits = module(feed(finished.source.design.members))
+    made = finished.source.forward(finished.source.names.record(2))
     np.testing.assert_allclose(made.representation("hidden"), hidden.numpy(), atol=1e-5)
     np.testing.assert_allclose(made.logits(), logits.numpy(), atol=1e-4)
 
@@ -128,9 +128,9 @@ def test_standard_errors_come_with_psmi_only(finished):
 
 
 def test_log_lira_is_that_of_the_pure_room(finished):
-    shadows = finished._shadows.read("epoch-4")
-    columns = np.searchsorted(finished._design.pool, finished._design.members)
-    made = finished._pass(finished._catalogue.record("final"), None)
+    shadows = finished.source.shadows.read("epoch-4")
+    columns = np.searchsorted(finished.source.design.pool, finished.source.design.members)
+    made = finished.source.forward(finished.source.names.record("final"))
     expected = mw.memorization.log_lira(
         shadows.gaps[:, columns],
         shadows.members[:, columns],
@@ -178,7 +178,7 @@ def test_flagged_samples_are_those_at_or_below_tau_most_at_risk_first(finished):
 
 def test_what_is_computed_is_read_and_not_computed_again(finished, monkeypatch):
     first = finished.score("psmi", checkpoint=3)
-    monkeypatch.setattr(mw.audit.scoring, "PSMI", None)
+    monkeypatch.setattr(mw.audit.numbers.scores, "PSMI", None)
     assert finished.score("psmi", checkpoint=3).equals(first)
 
 
@@ -203,7 +203,7 @@ def test_unknown_names_list_the_valid_ones(finished, call, message):
 
 
 def test_gaps_at_a_checkpoint_that_shadows_did_not_keep_are_refused(finished):
-    kept = finished._shadows.checkpoints()
+    kept = finished.source.shadows.checkpoints()
     assert set(kept) == {finished.prediction.record.name, "epoch-4"}
     other = next(name for name in finished.checkpoints.index[1:] if name not in kept)
     with pytest.raises(StoreError, match=f"have gaps at {', '.join(kept)}, not at {other}"):
@@ -265,7 +265,7 @@ def test_a_drop_that_is_never_reached_is_said(tmp_path):
     with pytest.warns(UserWarning, match="no checkpoint reached a drop of 100%"):
         audit.train(stop_at_drop=0.9999)
     assert audit.checkpoints.index[-1] == "epoch-4"
-    assert any("no checkpoint reached" in note for note in audit.warnings_at("prediction"))
+    assert any("no checkpoint reached" in note for note in audit.source.notes_at("prediction"))
 
 
 def test_a_model_that_has_not_learned_its_task_is_said(tmp_path):
@@ -347,7 +347,9 @@ def test_bundled_data_are_loaded_again(tmp_path):
 
 def test_no_sample_is_in_the_run_directory(finished):
     pixels = finished.data.images[finished.data.images.std(axis=(1, 2, 3)) > 0]
-    everything = b"".join(p.read_bytes() for p in finished._run.path.rglob("*") if p.is_file())
+    everything = b"".join(
+        p.read_bytes() for p in finished.source.run.path.rglob("*") if p.is_file()
+    )
     as_floats = (pixels.astype(np.float32) / 255 - 0.5) / 0.25
     for i in range(0, len(pixels), 40):
         assert pixels[i].tobytes() not in everything

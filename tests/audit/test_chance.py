@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.view import AuditView
+from memowidgets.audit.numbers.truth import member_gaps
+from memowidgets.audit.views.dashboard import AuditView
 from memowidgets.evaluation import chance_note, roc
 from memowidgets.memorization.chance import ByChance
 from memowidgets.progress import Progress
@@ -18,7 +19,7 @@ def audit():
 
 def test_an_evaluation_says_how_many_chance_would_give(audit):
     found = audit.evaluate("psmi")
-    _, members, gaps, _ = audit.member_gaps()
+    _, members, gaps, _ = member_gaps(audit.source)
     assert found.by_chance == pytest.approx(ByChance.of(gaps, members).share(4.0) * found.n)
     assert found.warnings[-1] == chance_note(found.by_chance, found.n_memorized, 32)
     assert "more than a quarter" not in found.warnings[-1]
@@ -38,7 +39,7 @@ def test_many_by_chance_are_warned_of():
 
 
 def test_the_dashboard_says_it_too(audit):
-    view = AuditView(audit)
+    view = AuditView(audit.source)
     shown = view.view("loss", "last", audit.prediction.record.name).warnings
     assert any(text.startswith("At η = 4, with 32 shadow models, chance alone") for text in shown)
 

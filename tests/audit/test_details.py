@@ -9,21 +9,20 @@ import pytest
 from scipy.stats import norm
 
 import memowidgets as mw
-from memowidgets.audit.details import nearest
-from memowidgets.audit.view import AuditView
+from memowidgets.audit.views.dashboard import AuditView
+from memowidgets.audit.views.details import nearest
 from tests.audit.conftest import small_audit
 
 
 @pytest.fixture(scope="module")
 def view(finished):
-    return AuditView(finished)
+    return AuditView(finished.source)
 
 
 def detail(view, position, score="psmi", layer=None, checkpoint=None):
-    audit = view._audit
-    return view.detail(
-        position, score, layer or audit.layers[-1], checkpoint or audit.prediction.record.name
-    )
+    names = view._source.names
+    chosen = checkpoint or names.prediction().record.name
+    return view.detail(position, score, layer or names.layer_names[-1], chosen)
 
 
 def test_scores_everywhere_are_those_of_the_audit(finished, tmp_path):
@@ -31,7 +30,7 @@ def test_scores_everywhere_are_those_of_the_audit(finished, tmp_path):
     finished.score("psmi", layer=1, checkpoint=1)
     shutil.copytree(finished.path, tmp_path / "run")
     shutil.rmtree(tmp_path / "run/scores/epoch-1")
-    found = detail(AuditView(small_audit(tmp_path / "run")), 7)
+    found = detail(AuditView(small_audit(tmp_path / "run").source), 7)
     assert found.scores.shape == (len(found.checkpoints), len(finished.layers))
     assert [c.value for c in found.checkpoints if c.marked] == [finished.prediction.record.name]
     assert [c.value for c in found.layers if c.marked] == [finished.layers[-1]]
@@ -89,7 +88,7 @@ def test_what_is_missing_is_said(tmp_path):
 
     audit = small_audit(tmp_path / "run", training=mw.TrainingConfig(epochs=1, batch_size=8))
     audit.train()
-    view = AuditView(audit)
+    view = AuditView(audit.source)
     found = detail(view, 0)
     assert found.shadows is None
     assert found.neighbours == []

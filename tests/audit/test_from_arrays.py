@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memowidgets as mw
+from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.decisions import Decision
 from memowidgets.edits import Edit
 from memowidgets.memorization import log_lira
@@ -94,9 +95,9 @@ def test_the_truth_is_that_of_the_memorization_room(audit):
 
 
 def test_it_answers_as_the_run_that_its_arrays_come_from(finished):
-    record = finished._catalogue.final()
-    made = finished._pass(record, None)
-    name, members, gaps, _ = finished.member_gaps()
+    record = finished.source.names.final()
+    made = finished.source.forward(record)
+    name, members, gaps, _ = member_gaps(finished.source)
     audit = mw.Audit.from_arrays(
         labels=finished.labels,
         representations={layer: made.representation(layer) for layer in finished.layers},
@@ -110,7 +111,7 @@ def test_it_answers_as_the_run_that_its_arrays_come_from(finished):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
         assert ours.index.equals(theirs.index)
     assert audit.log_lira().equals(finished.log_lira())
-    flagged, expected = audit.flagged(0.1), finished.flagged(0.1, checkpoint="final")
+    flagged, expected = audit.flagged(tau=0.1), finished.flagged(tau=0.1, checkpoint="final")
     pd.testing.assert_frame_equal(flagged, expected)
     for column in ("median_loss", "train_loss", "train_accuracy"):
         ours, theirs = audit.checkpoints[column].iloc[0], finished.checkpoints.loc[name, column]
@@ -129,7 +130,7 @@ def test_the_rest_of_the_audit_works_on_it(audit):
     assert comparison.values["counterfactual"].nlargest(10).index.isin(audit.members[:10]).all()
     curve = audit.shadow_curve(repeats=2)
     assert curve["n_shadows"].tolist() == [4, 8, SHADOWS // 2]
-    found = audit.flagged(0.0)
+    found = audit.flagged(tau=0.0)
     assert set(audit.members[:10]) <= set(found.index)
     assert found.columns.tolist() == ["score", "std", "label", "guess", "p_label", "log_lira"]
     mask = np.arange(N) < 10
@@ -223,12 +224,12 @@ def test_a_class_with_one_sample_is_left_unscored_and_named():
 def test_the_guard_speaks_where_the_model_has_not_learned():
     logits = np.random.default_rng(0).normal(size=(N, CLASSES)) / 10
     audit = audit_of(logits=logits)
-    (note,) = audit.warnings_at("prediction")
+    (note,) = audit.source.notes_at("prediction")
     assert note.startswith("the median training loss is 1.")
     assert "predict nothing" in note
     assert not audit.checkpoints["learned"].any()
     with pytest.warns(UserWarning, match="has not learned its task"):
-        audit.flagged(0.0)
+        audit.flagged(tau=0.0)
     assert note in audit._repr_html_()
 
 
@@ -266,7 +267,7 @@ def test_the_guard_counts_a_questions_own_options():
     logits = np.zeros((41, 5))
     logits[np.arange(41), data.labels] = 0.5  # 0.47 nats of log(2) = 0.69, far below half of log(5)
     audit = mw.Audit.from_arrays(data.labels, logits=logits, samples=data)
-    assert "half of log(2) = 0.35" in audit.warnings_at("final")[0]
+    assert "half of log(2) = 0.35" in audit.source.notes_at("final")[0]
 
 
 RECORDS = [
@@ -339,9 +340,101 @@ def test_decisions_are_kept_where_asked_and_nowhere_else(tmp_path, monkeypatch):
     assert again.decision_log["003"] == Decision("remove", "names a patient")
     assert Path(again.path) == tmp_path / "mine"
     files = {p.name for p in (tmp_path / "mine").iterdir() if not p.name.startswith(".")}
-    assert files == {"arrays.json", "decisions.csv"}
+    arrays_and_scores = {"arrays.safetensors", "scores", "manifest.json"}
+    assert files == {"arrays.json", "decisions.csv", *arrays_and_scores}
     with pytest.raises(ValueError, match="decisions on other samples"):
         audit_of(path=tmp_path / "mine", ids=NAMES)
+
+
+def everything(audit) -> list:
+    return [
+        audit.score("psmi"),
+        audit.score("loss"),
+        audit.log_lira(),
+        audit.evaluate("psmi").auc,
+        audit.members.tolist(),
+        audit.layers,
+        audit.data.class_names,
+        audit.n_shadows,
+    ]
+
+
+def test_arrays_with_a_path_are_a_run_like_others(tmp_path):
+    first = audit_of(path=tmp_path / "mine", class_names=["x", "y", "z"], seed=3)
+    wanted = everything(first)
+    first.decision_log.decide(["003"], "remove")
+    again = mw.Audit.open(tmp_path / "mine")
+    for one, other in zip(everything(again), wanted, strict=True):
+        assert one.equals(other) if isinstance(one, pd.Series) else one == other
+    assert again.decision_log["003"] == Decision("remove")
+    assert again.checkpoints.equals(first.checkpoints)
+    assert again.source.notes_at("final") == first.source.notes_at("final")
+    with pytest.raises(StoreError, match="only their ids: give data="):
+        again.kept()
+    with pytest.raises(ValueError, match="which has no model: pass data= alone"):
+        mw.Audit.open(tmp_path / "mine", model=mw.models.ConvNet(4))
+    with pytest.raises(StoreError, match="holds an audit of arrays, not the run of a model"):
+        small_audit(tmp_path / "mine")
+
+
+def test_scores_of_arrays_are_kept_as_long_as_the_arrays_are_the_same(tmp_path, monkeypatch):
+    wanted = audit_of(path=tmp_path / "mine").score("psmi")
+    monkeypatch.setattr(mw.audit.numbers.scores, "PSMI", None)
+    assert mw.Audit.open(tmp_path / "mine").score("psmi").equals(wanted)
+    assert audit_of(path=tmp_path / "mine").score("psmi").equals(wanted)
+    monkeypatch.undo()
+    other = arrays()["representations"]["late"] + 1.0
+    other[:, 0] *= -3
+    changed = audit_of(path=tmp_path / "mine", representations={"late": other})
+    with pytest.warns(UserWarning, match="It is not used, and made again"):
+        assert not changed.score("psmi").equals(wanted)
+    with pytest.warns(UserWarning, match="It is not used, and made again"):
+        audit_of(path=tmp_path / "mine", seed=1).score("psmi")
+
+
+def test_the_samples_of_arrays_are_given_again_and_never_written(tmp_path):
+    texts = [f"secret words {i}" for i in range(N)]
+    audit_of(path=tmp_path / "mine", samples=texts)
+    on_disk = b"".join(p.read_bytes() for p in (tmp_path / "mine").rglob("*") if p.is_file())
+    assert b"secret words" not in on_disk
+    data = mw.data.TextDataset.from_texts(texts, arrays()["labels"])
+    again = mw.Audit.open(tmp_path / "mine", data=data)
+    assert again.member_data[7] == data[7]
+    assert len(again.kept()) == N
+    other = mw.data.TextDataset.from_texts(["other", *texts[1:]], arrays()["labels"])
+    with pytest.raises(StoreError, match="1 samples have another content, the first is '000'"):
+        mw.Audit.open(tmp_path / "mine", data=other)
+    with pytest.raises(ValueError, match="pass the dataset itself"):
+        mw.Audit.open(tmp_path / "mine", data="somewhere")
+
+
+def test_the_command_line_knows_arrays(tmp_path, capsys):
+    from memowidgets.__main__ import main
+    from memowidgets.commands import opened
+
+    audit_of(path=tmp_path / "mine").score("psmi")
+    assert main(["audits", str(tmp_path)]) == 0
+    (line,) = [row for row in capsys.readouterr().out.splitlines() if row.startswith("mine")]
+    assert "(arrays)" in line
+    assert f"{N} of {N}" in line
+    page = tmp_path / "page.html"
+    assert (
+        main(["report", str(tmp_path / "mine"), str(page), "--metric", "loss", "--tau", "-1"]) == 0
+    )
+    assert page.exists()
+    dashboard = opened(tmp_path / "mine").dashboard()
+    assert dashboard.explorer.counts["n"] == N
+    dashboard.close()
+
+
+def test_a_broken_file_of_arrays_is_refused(tmp_path):
+    audit_of(path=tmp_path / "mine")
+    file = tmp_path / "mine" / "arrays.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 255
+    file.write_bytes(content)
+    with pytest.raises(StoreError, match="changed after it was written"):
+        mw.Audit.open(tmp_path / "mine")
 
 
 def test_the_folder_of_a_run_is_refused(tmp_path):

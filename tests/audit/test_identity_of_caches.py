@@ -9,9 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from memowidgets.audit import recorded
-from memowidgets.audit.view import AuditView
+from memowidgets.audit.numbers.scores import is_computed
+from memowidgets.audit.numbers.truth import member_gaps
+from memowidgets.audit.runs import recorded
+from memowidgets.audit.views.dashboard import AuditView
 from memowidgets.store import RunDirectory, StoreError
+from tests.audit.conftest import recording_at
 from tests.hostile.old import held, written_by_format_1
 from tests.training.small import tiny_audit, trained
 
@@ -78,7 +81,7 @@ def test_decisions_on_one_target_are_not_those_on_another(audit):
 
 def trained_otherwise(audit, index):
     """Put a shadow model that was trained otherwise in the place of one."""
-    shadows = audit._shadows
+    shadows = audit.source.shadows
     file, name = shadows.file(index), shadows._name(index)
     arrays = {key: np.array(file[key]) for key in file}
     moved = {
@@ -94,7 +97,7 @@ def test_a_shadow_model_that_was_trained_again_is_scored_again(audit):
     target = audit.as_target(1)
     before = target.score("psmi")
     trained_otherwise(audit, 1)
-    assert not target.is_computed("psmi")
+    assert not is_computed(target.source, "psmi")
     after = target.score("psmi")
     assert not np.allclose(after, before)
     assert audit.as_target(1).score("psmi").equals(after)
@@ -123,7 +126,7 @@ def test_arrays_of_a_file_that_was_replaced_are_not_read_with_the_old_header(tmp
 @pytest.mark.parametrize("of_target", [False, True])
 def test_log_lira_follows_a_shadow_model_that_was_replaced(audit, of_target):
     judged = audit.as_target(0) if of_target else audit
-    view = AuditView(judged)
+    view = AuditView(judged.source)
     place = "psmi", judged.layers[-1], judged.prediction.record.name
     before, seen = judged.log_lira(), view.view(*place)
     revision = view.revision()
@@ -141,10 +144,10 @@ def test_log_lira_follows_a_shadow_model_that_was_replaced(audit, of_target):
 
 def test_log_lira_follows_a_forward_pass_of_the_target_that_was_replaced(audit):
     before = audit.log_lira()
-    view = AuditView(audit)
+    view = AuditView(audit.source)
     place = "psmi", audit.layers[-1], audit.prediction.record.name
     seen = view.view(*place).probabilities
-    run, name = held(audit.path), f"forward/{audit._catalogue.final().name}"
+    run, name = held(audit.path), f"forward/{audit.source.names.final().name}"
     made = run.read_tensors(name)
     arrays = {key: np.array(made[key]) for key in made}
     run.write_tensors(name, arrays | {"logits": arrays["logits"] * 2}, made.metadata, made.stamp.of)
@@ -155,7 +158,7 @@ def test_log_lira_follows_a_forward_pass_of_the_target_that_was_replaced(audit):
 def test_the_first_targets_gaps_are_those_of_the_model_it_is(audit):
     judged = audit.as_target(0)
     before = judged.log_lira()
-    run, name = held(audit.path), f"targets/first/{audit._catalogue.final().name}"
+    run, name = held(audit.path), f"targets/first/{audit.source.names.final().name}"
     kept = run.read_tensors(name)
     assert kept.metadata["target"]
     stale = np.array(kept["gap"])[::-1]
@@ -170,29 +173,29 @@ def test_the_first_targets_gaps_are_those_of_the_model_it_is(audit):
 
 
 def kept_first(audit):
-    record = audit._catalogue.final()
-    return audit._gaps_of(record, audit._design.pool)
+    record = audit.source.names.final()
+    return audit.source.gaps_of(record, audit.source.design.pool)
 
 
 def test_the_number_of_shadow_models_counts_the_first_target(audit):
     target = audit.as_target(2)
-    _, members, gaps, _ = target.member_gaps()
+    _, members, gaps, _ = member_gaps(target.source)
     assert target.n_shadows == len(gaps) == len(members) == N
-    assert target.truth_in_words == f"log-LiRA from {N} shadow models, variance shrunk"
+    assert target.source.truth_in_words == f"log-LiRA from {N} shadow models, variance shrunk"
     assert f'<td style="text-align:left">{N}</td>' in target._repr_html_()
 
 
 def old_layout(audit, path):
     """A recording as it was written while all sets of shadow models shared a folder."""
-    recorded.export(audit, path, ABOUT, {})
+    recorded.export(audit.path, path, ABOUT, {})
     for folder in sorted((path / "targets").glob("*/[0-9]*")):
         for scores in (folder / "scores").iterdir():
             place = path / "targets" / folder.name / "scores"
             place.parent.mkdir(exist_ok=True)
             shutil.move(scores, place)
-    shutil.rmtree(path / "targets" / audit._shadows.key)
+    shutil.rmtree(path / "targets" / audit.source.shadows.key)
     written_by_format_1(path)
-    return recorded.open_recording(path)
+    return recording_at(path)
 
 
 def test_a_recording_serves_each_set_its_own_scores(audit, both, tmp_path):
@@ -202,8 +205,8 @@ def test_a_recording_serves_each_set_its_own_scores(audit, both, tmp_path):
         audit.evaluate_pooled("psmi", truth="canaries")
         unmixed = alone(both, design, tmp_path / design)
         wanted[design] = unmixed.evaluate_pooled("psmi", truth="canaries").auc
-    recorded.export(audit, tmp_path / "recording", ABOUT, {})
-    again = recorded.open_recording(tmp_path / "recording")
+    recorded.export(audit.path, tmp_path / "recording", ABOUT, {})
+    again = recording_at(tmp_path / "recording")
     for design, auc in wanted.items():
         again.use_shadows(design)
         assert again.evaluate_pooled("psmi", truth="canaries").auc == auc
@@ -214,7 +217,7 @@ def test_an_old_recording_opens_where_one_set_alone_kept_forward_passes(both, tm
     wanted = made.evaluate_pooled("psmi", truth="canaries").auc
     again = old_layout(made, tmp_path / "recording")
     assert again.evaluate_pooled("psmi", truth="canaries").auc == wanted
-    assert again.as_target(1).is_computed("psmi")
+    assert is_computed(again.as_target(1).source, "psmi")
 
 
 def test_an_old_recording_is_refused_where_its_scores_may_be_of_either_set(audit, tmp_path):
@@ -222,7 +225,7 @@ def test_an_old_recording_is_refused_where_its_scores_may_be_of_either_set(audit
     again = old_layout(audit, tmp_path / "recording")
     for design in ("halves", "balanced"):
         again.use_shadows(design)
-        assert not again.as_target(1).is_computed("psmi")
+        assert not is_computed(again.as_target(1).source, "psmi")
         with pytest.raises(StoreError, match="keeps logit gaps and losses of shadow models only"):
             again.as_target(1).score("psmi")
 

@@ -22,9 +22,9 @@ def audit_of(data, path, noise=NOISE):
 def test_a_share_of_the_pool_is_flipped_and_the_held_out_part_is_not(data, tmp_path):
     audit = audit_of(data, tmp_path / "run")
     flipped = audit.data.labels != data.labels
-    pool = audit._design.pool
+    pool = audit.source.design.pool
     assert flipped[pool].sum() == round(NOISE * len(pool))
-    assert not flipped[audit._design.held_out].any()
+    assert not flipped[audit.source.design.held_out].any()
     assert (audit.data.labels < data.n_choices).all()
 
 
@@ -32,9 +32,9 @@ def test_scores_use_the_labels_that_were_trained_on(data, tmp_path):
     audit = audit_of(data, tmp_path / "run")
     audit.train()
     losses = -audit.score("loss", checkpoint="final").to_numpy()
-    logits = audit._pass(audit._catalogue.record("final"), None).logits()
+    logits = audit.source.forward(audit.source.names.record("final")).logits()
     best = logits.argmax(axis=1)
-    assert audit.labels.tolist() == audit.data.labels[audit._design.members].tolist()
+    assert audit.labels.tolist() == audit.data.labels[audit.source.design.members].tolist()
     right = best == audit.labels
     assert losses[right].mean() < losses[~right].mean()
 
@@ -57,12 +57,12 @@ def test_it_is_shown_wherever_it_is_on(data, tmp_path):
     audit = audit_of(data, tmp_path / "run")
     audit.train()
     note = "label noise is on: 20.0% of the pool's labels were flipped at random"
-    assert note in audit.warnings_at("final")
+    assert note in audit.source.notes_at("final")
     mask = np.arange(len(audit.members)) < 4
     assert note in audit.evaluate("loss", truth=mask).warnings
     assert "20.0% of the pool" in audit._repr_html_()
     with pytest.warns(UserWarning) as told:  # noqa: PT030 - two epochs bring other warnings too
-        audit.flagged(10.0, "loss")
+        audit.flagged("loss", tau=10.0)
     assert note in [str(warning.message) for warning in told]
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.view import AuditView
+from memowidgets.audit.views.dashboard import AuditView
 from memowidgets.evaluation import roc
 from memowidgets.store import StoreError
 from tests.training.small import tiny_audit, trained
@@ -125,7 +125,7 @@ def test_an_opened_sample_follows_the_design(audit, tmp_path):
     with ThreadPoolExecutor(1) as threads:
         own.use_shadows("halves")
         own.run_shadows(6, threads)
-    view = AuditView(own)
+    view = AuditView(own.source)
     sets = [key for key, n in own.shadow_sets.items() if n == 6]
     known = []
     for key in sets:

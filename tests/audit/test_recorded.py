@@ -8,8 +8,9 @@ import pytest
 
 import memowidgets as mw
 from benchmarks.recorded_cifar import METRICS, tables
-from memowidgets.audit import recorded
+from memowidgets.audit.runs import recorded
 from memowidgets.store import StoreError
+from tests.audit.conftest import recording_at
 from tests.training.small import Inline
 
 ABOUT = {"title": "wards", "data": "mw.data.make_mcqs(80, seed=5)", "command": "none"}
@@ -38,12 +39,12 @@ def audit(data, tmp_path_factory):
 @pytest.fixture(scope="module")
 def folder(audit, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recordings") / "wards"
-    recorded.export(audit, folder, ABOUT, {"epoch-3": ("1", "2")})
+    recorded.export(audit.path, folder, ABOUT, {"epoch-3": ("1", "2")})
     return folder
 
 
 def test_all_numbers_come_back(audit, folder):
-    again = recorded.open_recording(folder)
+    again = recording_at(folder)
     assert again.recording == ABOUT
     assert again.members.tolist() == audit.members.tolist()
     assert again.checkpoints.equals(audit.checkpoints)
@@ -64,7 +65,7 @@ def test_no_sample_no_weight_and_no_path_is_in_it(data, audit, folder):
 
 
 def test_hidden_states_are_there_where_they_were_kept(audit, folder):
-    again = recorded.open_recording(folder)
+    again = recording_at(folder)
 
     def norm(representation, _logits, _labels):
         return -np.linalg.norm(representation, axis=1)
@@ -80,8 +81,8 @@ def test_every_design_and_every_shadow_as_the_target_come_back(audit, data, tmp_
     audit.run_shadows(4, Inline(), design="canaries", audited=chosen, keep_forward=True)
     eta = float(audit.as_target(0).log_lira().median())
     pooled = {m: audit.evaluate_pooled(m, eta=eta) for m in ("psmi", "loss", "logit_gap")}
-    recorded.export(audit, tmp_path / "both", ABOUT, {})
-    again = recorded.open_recording(tmp_path / "both")
+    recorded.export(audit.path, tmp_path / "both", ABOUT, {})
+    again = recording_at(tmp_path / "both")
     assert again.shadow_sets == audit.shadow_sets
     for metric, found in pooled.items():
         ours = again.evaluate_pooled(metric, eta=eta)
@@ -99,23 +100,23 @@ def test_every_design_and_every_shadow_as_the_target_come_back(audit, data, tmp_
 
 
 def test_given_the_data_it_shows_the_samples(data, folder):
-    with_data = recorded.open_recording(folder, data)
+    with_data = recording_at(folder, data)
     assert with_data.member_data[0].question in data.questions
-    without = recorded.open_recording(folder)
+    without = recording_at(folder)
     assert without.member_data[0].hint == f"data={ABOUT['data']}"
 
 
 def test_data_that_hold_more_will_do_and_other_data_are_refused(audit, data, folder):
     everything = data.take(np.random.default_rng(0).permutation(len(data)))
-    assert recorded.open_recording(folder, everything).data.ids.tolist() == data.ids.tolist()
+    assert recording_at(folder, everything).data.ids.tolist() == data.ids.tolist()
     with pytest.raises(ValueError, match=r"recorded samples are not in these data.*make_mcqs"):
-        recorded.open_recording(folder, data.take(np.arange(10)))
+        recording_at(folder, data.take(np.arange(10)))
     with pytest.raises(StoreError, match="these are not the data"):
-        recorded.open_recording(folder, mw.data.make_mcqs(80, seed=6))
+        recording_at(folder, mw.data.make_mcqs(80, seed=6))
 
 
 def test_it_is_never_written(folder):
-    again = recorded.open_recording(folder)
+    again = recording_at(folder)
     before = sorted(folder.rglob("*"))
     with pytest.raises(StoreError, match="needs the model and the data"):
         again.train()
@@ -125,7 +126,7 @@ def test_it_is_never_written(folder):
 
 def test_a_folder_that_holds_something_is_not_overwritten(audit, folder):
     with pytest.raises(StoreError, match="is not empty"):
-        recorded.export(audit, folder, ABOUT, {})
+        recorded.export(audit.path, folder, ABOUT, {})
 
 
 def test_an_unknown_name_lists_the_recordings():

@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit import recorded
+from memowidgets.audit.runs import recorded
 from memowidgets.decisions import DecisionLog
 from memowidgets.report import wire
 from memowidgets.widgets import ThresholdExplorer
 from memowidgets.widgets.arrays import eta_range
+from tests.audit.conftest import recording_at
 from tests.training.small import trained
 
 ABOUT = {"title": "digits", "data": "mw.data.load_digits()", "command": "none"}
@@ -32,8 +33,8 @@ def audit(tmp_path_factory):
 @pytest.fixture(scope="module")
 def recording(audit, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recordings") / "digits"
-    recorded.export(audit, folder, ABOUT, {})
-    return recorded.open_recording(folder)
+    recorded.export(audit.path, folder, ABOUT, {})
+    return recording_at(folder)
 
 
 # Decisions

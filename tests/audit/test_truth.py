@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.comparing import compared_definitions, disjoint
-from memowidgets.audit.parts.evaluated import SHARED_NOISE
+from memowidgets.audit.numbers.definitions import compared_definitions, disjoint
+from memowidgets.audit.numbers.judge import SHARED_NOISE
 from tests.training.small import trained
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from memowidgets.audit.view import AuditView
+from memowidgets.audit.views.dashboard import AuditView
 
 
 def test_the_view_says_which_scores_have_layers(finished):
-    by_layer = {c.value: c.uses_layer for c in AuditView(finished).score_choices()}
+    by_layer = {c.value: c.uses_layer for c in AuditView(finished.source).score_choices()}
     assert by_layer.items() >= {
         ("psmi", True),
         ("mahalanobis", True),
@@ -19,7 +19,7 @@ def test_the_view_says_which_scores_have_layers(finished):
 
 
 def test_a_revision_differs_once_there_is_more(finished):
-    view = AuditView(finished)
+    view = AuditView(finished.source)
     before = view.revision()
     assert before
     assert view.revision() == before

@@ -97,11 +97,9 @@ def uncomputed_checkpoints(notebook):
     options = notebook.page.get_by_label("checkpoint", exact=True).locator("option")
     names = [option.get_attribute("value") for option in options.all()]
     layer = notebook.python("dashboard.bar.layer")
-    return [
-        n
-        for n in names[::-1]
-        if not notebook.python(f"audit.is_computed('psmi', {layer!r}, {n!r})")
-    ]
+    room = "__import__('memowidgets.audit.numbers.scores', fromlist=['is_computed'])"
+    asked = f"{room}.is_computed(audit.source, 'psmi', {layer!r}, {{!r}})"
+    return [n for n in names[::-1] if not notebook.python(asked.format(n))]
 
 
 def pick_another_checkpoint_and_compute(notebook):

@@ -14,7 +14,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.audit import figures_by_setting
-from memowidgets.audit.figures import NAMES
+from memowidgets.audit.views.figures import NAMES
 from memowidgets.charts.look import DARK, LIGHT
 from tests.audit.conftest import small_audit
 from tests.charts.reading import marks, n_rows, units
@@ -462,6 +462,6 @@ def test_no_setting_is_an_error():
 
 
 def test_importing_the_room_loads_no_altair():
-    code = "import memowidgets.audit.figures, sys; print('altair' in sys.modules)"
+    code = "import memowidgets.audit.views.figures, sys; print('altair' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

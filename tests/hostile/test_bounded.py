@@ -11,7 +11,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.__main__ import main
-from memowidgets.audit.origin import Origin
+from memowidgets.audit.runs.origin import Origin
 from memowidgets.store import StoreError
 from tests.audit.conftest import small_audit, small_data
 from tests.hostile.old import change_manifest
@@ -94,7 +94,7 @@ def test_a_language_model_that_is_too_large_is_not_built(layers, width):
 
 
 def test_data_of_another_number_are_not_made(altered, monkeypatch):
-    from memowidgets.audit import identity
+    from memowidgets.audit.runs import identity
 
     def never(**_arguments):
         raise AssertionError("made")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.recorded import export
+from memowidgets.audit.runs.recorded import export
 from memowidgets.edits import Edit, EditsFile
 from memowidgets.files import make_private
 from memowidgets.store import RunDirectory, StoreError
@@ -81,7 +81,7 @@ USES = {
     "targets": lambda audit: audit.as_target(0),
     "scores/epoch-4": lambda audit: audit.score("psmi", checkpoint="final"),
     "checkpoints/epoch-3": lambda audit: audit.train(),
-    ".checkpoints.lock": lambda audit: audit._run.lock("checkpoints").__enter__(),
+    ".checkpoints.lock": lambda audit: audit.source.run.lock("checkpoints").__enter__(),
     ".claims/halves": one_more_shadow,
     ".claims/halves/0004.lock": one_more_shadow,
     ".claims/halves/0004.claim": one_more_shadow,
@@ -124,16 +124,16 @@ def test_training_deletes_nothing_behind_a_link(copied, victim):
 def test_a_recording_takes_no_file_from_behind_a_link(copied, victim, tmp_path):
     relinked(copied / "scores" / "secret.safetensors", victim / "0000.safetensors")
     with pytest.raises(StoreError, match=LINK):
-        export(opened(copied), tmp_path / "recording", {"data": "…"}, {})
+        export(opened(copied).path, tmp_path / "recording", {"data": "…"}, {})
     assert not list((tmp_path / "recording").rglob("secret*"))
 
 
 def test_the_dashboard_does_not_walk_behind_a_link(copied, victim):
-    from memowidgets.audit.view import AuditView
+    from memowidgets.audit.views.dashboard import AuditView
 
     audit = opened(copied)
     relinked(copied / "scores", victim)
-    assert not any("epoch-3/last" in str(name) for name, _ in AuditView(audit).revision())
+    assert not any("epoch-3/last" in str(name) for name, _ in AuditView(audit.source).revision())
 
 
 def test_a_run_directory_may_itself_be_reached_through_a_link(copied, tmp_path):

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 import memowidgets as mw
 from memowidgets.store import StoreError
+from tests.audit.conftest import recording_at
 from tests.hostile.old import written_by_format_1
 from tests.training.small import tiny_audit
 
@@ -393,11 +394,11 @@ def test_the_shipped_recordings_open():
 
 
 def test_a_recording_of_a_new_run_says_what_it_is(run, source, tmp_path):
-    from memowidgets.audit.recorded import export, open_recording
+    from memowidgets.audit.runs.recorded import export
 
     shadowed(small(run), 8, keep_forward=True).as_target(1).score("psmi")
-    export(small(run), tmp_path / "kept", {"title": "t", "data": "d"}, {})
-    audit = open_recording(tmp_path / "kept")
+    export(small(run).path, tmp_path / "kept", {"title": "t", "data": "d"}, {})
+    audit = recording_at(tmp_path / "kept")
     assert audit.log_lira().equals(source[1])
     assert audit.score("psmi", checkpoint=2).equals(small(run).score("psmi", checkpoint=2))
     assert audit.as_target(1).score("psmi").equals(small(run).as_target(1).score("psmi"))
@@ -405,4 +406,4 @@ def test_a_recording_of_a_new_run_says_what_it_is(run, source, tmp_path):
         tmp_path / "kept/shadows/0001.safetensors", tmp_path / "kept/shadows/0002.safetensors"
     )
     with pytest.raises(StoreError, match="was written as shadows/0001"):
-        open_recording(tmp_path / "kept").log_lira()
+        recording_at(tmp_path / "kept").log_lira()

@@ -213,7 +213,7 @@ def evil_run(tmp_path_factory):
         manifest["fork"] = {"parent": EVIL, "start": "prediction", "checkpoint": EVIL, "seen": 3}
 
     change_manifest(audit.path, change)
-    audit._run.hold(audit._run.read_manifest())
+    audit.source.run.hold(audit.source.run.read_manifest())
     return audit, evil
 
 

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from memowidgets.__main__ import main
-from memowidgets.audit import recorded
+from memowidgets.audit.runs import recorded
 from memowidgets.commands.runs import CommandError, checked_manifest
 from memowidgets.commands.view import _CELL
 from memowidgets.store import FORMAT

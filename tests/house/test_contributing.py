@@ -92,6 +92,7 @@ def test_the_examples_of_the_examples(extended):
 
 def test_the_dataset_is_audited_with_the_score_and_opens_again(extended):
     code = """
+from memowidgets.audit.views.dashboard import AuditView
 from memowidgets.metrics.neighbours import neighbours
 data = mw.data.make_stripes(300, seed=1)
 training = mw.TrainingConfig(epochs=2)
@@ -102,13 +103,17 @@ score = lambda x, _logits, y: neighbours(x, y)
 scores = again.score(score, name="neighbours", checkpoint="final")
 found = again.evaluate(score, truth="canaries", checkpoint="final")
 print(scores.name, len(scores) == len(audit.members), found.auc > 0.9)
+named = again.score("neighbours", checkpoint="final")
+print(named.equals(scores), "neighbours" in again.metrics)
+print(*(c.value for c in AuditView(again.source).score_choices() if c.value == "neighbours"))
 try:
     neighbours(np.zeros((3, 1)), [0, 1, 1])
 except ValueError as error:
     print(str(error).replace(" ", "_"))
 """
     assert python(extended, code) == [
-        "neighbours", "True", "True", "k_must_be_from_1_to_2,_one_less_than_samples,_not_10",
+        "neighbours", "True", "True", "True", "True", "neighbours",
+        "k_must_be_from_1_to_2,_one_less_than_samples,_not_10",
     ]  # fmt: skip
 
 

@@ -117,7 +117,7 @@ def test_an_audit_trains_adapters_alone_is_interrupted_and_resumed(
     stopped = audit("stopped")
     stopped.train()
     place = "checkpoints/epoch-2/adapter_model"
-    kept = [a._run.read_weights(place, "") for a in (straight, stopped)]
+    kept = [a.source.run.read_weights(place, "") for a in (straight, stopped)]
     assert all("lora" in name for name in kept[0])
     assert not any(".0." in name.split("lora")[0] for name in kept[0])  # the lowest block is frozen
     for name in kept[0]:
@@ -137,8 +137,8 @@ def test_a_checkpoint_is_an_adapter_that_peft_loads(family, data, tokenizer, tmp
     audit.train()
     with quiet_peft():
         loaded = PeftModel.from_pretrained(raw, tmp_path / "run/checkpoints/epoch-1").eval()
-    made = audit._pass(audit._catalogue.record("final"), None)
-    for row, position in enumerate(audit._design.members[:5]):
+    made = audit.source.forward(audit.source.names.record("final"))
+    for row, position in enumerate(audit.source.design.members[:5]):
         ids = torch.tensor([tokenizer(data.prompt(position))["input_ids"]])
         with torch.no_grad():
             words = loaded(ids).logits[0, -1]

@@ -91,7 +91,7 @@ def test_a_practitioners_audit_has_no_rates(small, tmp_path):
     small.decision_log.decide([str(small.members[0])], "remove", "names Ms Smith")
     found, head = reported(small, tmp_path / "a.html", tau=0.1)
     with pytest.warns(UserWarning, match="has not learned its task"):
-        flagged = small.flagged(0.1)
+        flagged = small.flagged(tau=0.1)
     assert found["prediction"]["flagged"] == len(flagged)
     assert "has not learned its task" in found["warnings"][0]
     assert found["truth"] is None
@@ -161,7 +161,7 @@ def test_logits_alone(tmp_path):
     audit = mw.Audit.from_arrays(labels, logits=rng.normal(size=(150, 3)) + 2 * np.eye(3)[labels])
     found, _ = reported(audit, tmp_path / "a.html")
     assert found["prediction"]["score"] == "logit_gap"
-    with pytest.raises(ValueError, match="no τ means the same for every loss: give tau"):
+    with pytest.raises(ValueError, match="'loss' has no default threshold; pass tau="):
         audit.report(tmp_path / "b.html", metric="loss")
     found, _ = reported(audit, tmp_path / "b.html", metric="loss", tau=-1.0)
     assert found["prediction"]["flagged"] == int((audit.score("loss") <= -1.0).sum())

@@ -46,21 +46,21 @@ def recorded(trained_in, data, tokenizer, tmp_path):
 def test_a_pass_is_made_again_in_its_own_precision(
     recorded, trained_in, data, processor, monkeypatch, tmp_path
 ):
-    record = recorded._catalogue.record(2)
+    record = recorded.source.names.record(2)
     assert record.precision == trained_in
     file = tmp_path / "run/forward/epoch-2.safetensors"
-    kept = recorded._run.read_tensors("forward/epoch-2")
+    kept = recorded.source.run.read_tensors("forward/epoch-2")
     assert kept.metadata["precision"] == trained_in
     expected = recorded.score("loss", checkpoint=2)
     file.unlink()
     monkeypatch.setattr(precision_room, "runs_bfloat16", lambda _device: processor == "bfloat16")
-    again = mw.Audit.open(tmp_path / "run", data=data, model=recorded._model)
+    again = mw.Audit.open(tmp_path / "run", data=data, model=recorded.source.model)
     np.testing.assert_allclose(again.score("loss", checkpoint=2), expected, atol=1e-5)
-    assert again._run.read_tensors("forward/epoch-2").metadata["precision"] == trained_in
+    assert again.source.run.read_tensors("forward/epoch-2").metadata["precision"] == trained_in
 
 
 def test_nearly_every_sample_has_a_gap_of_its_own(recorded, data):
-    made = recorded._pass(recorded._catalogue.record("final"), None)
+    made = recorded.source.forward(recorded.source.names.record("final"))
     assert len(np.unique(logit_gap(made.logits(), data.labels))) > 0.9 * len(data)
 
 
@@ -69,25 +69,27 @@ def test_an_old_record_is_read_and_made_again(recorded, trained_in, data, tmp_pa
     expected = recorded.score("loss", checkpoint=2)
     for file in (tmp_path / "run/checkpoints").glob("*/record.json"):
         name = str(file.relative_to(recorded.path))
-        record = recorded._run.read_note(name)
+        record = recorded.source.run.read_note(name)
         del record["precision"]
-        recorded._run.write_note(name, record)
+        recorded.source.run.write_note(name, record)
     for name in ("forward/epoch-1", "forward/epoch-2"):
-        kept = recorded._run.read_tensors(name)
+        kept = recorded.source.run.read_tensors(name)
         arrays = {key: np.array(kept[key]) for key in kept}
         if trained_in == "bfloat16":
             rounded = torch.from_numpy(arrays["logits"]).bfloat16().float()
             arrays["logits"] = rounded.numpy()
-        recorded._run.write_tensors(name, arrays, of=kept.stamp.of)
+        recorded.source.run.write_tensors(name, arrays, of=kept.stamp.of)
     np.testing.assert_array_equal(recorded.score("loss", checkpoint=2), expected)
     (tmp_path / "run/forward/epoch-2.safetensors").unlink()
-    again = mw.Audit.open(tmp_path / "run", data=data, model=recorded._model)
+    again = mw.Audit.open(tmp_path / "run", data=data, model=recorded.source.model)
     np.testing.assert_allclose(again.score("loss", checkpoint=2), expected, atol=1e-5)
 
 
 def test_a_pass_in_half_precision_can_not_be_made_again(recorded, tmp_path):
     name = "checkpoints/epoch-2/record.json"
-    recorded._run.write_note(name, recorded._run.read_note(name) | {"precision": "float16"})
+    recorded.source.run.write_note(
+        name, recorded.source.run.read_note(name) | {"precision": "float16"}
+    )
     (tmp_path / "run/forward/epoch-2.safetensors").unlink()
     with pytest.raises(StoreError, match="pass at epoch-2 was made in float16, and an audit comp"):
         recorded.score("loss", checkpoint=2)

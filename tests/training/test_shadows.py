@@ -154,14 +154,14 @@ def test_a_kept_forward_pass_serves_the_shadow_as_target(audit, threads):
     audit.run_shadows(6, threads, design="balanced", keep_forward="all")
     target = audit.as_target(2)
     mask = contents(audit)[0][2]
-    assert list(target.members) == list(audit.data.ids[audit._design.pool[mask]])
+    assert list(target.members) == list(audit.data.ids[audit.source.design.pool[mask]])
     for metric in ("psmi", "loss", "logit_gap", "mahalanobis"):
         assert len(target.score(metric, layer=1)) == len(target.members)
-    shadows = target._shadows.read("epoch-1")
+    shadows = target.source.shadows.read("epoch-1")
     assert shadows.indices.tolist() == [0, 1, 3, 4, 5, -1]  # the first target is one of them
-    pool = audit._design.pool
-    np.testing.assert_array_equal(shadows.members[-1], np.isin(pool, audit._design.members))
-    own = audit._target_gaps(audit._catalogue.record("final"))
+    pool = audit.source.design.pool
+    np.testing.assert_array_equal(shadows.members[-1], np.isin(pool, audit.source.design.members))
+    own = audit.source.target_gaps(audit.source.names.record("final"))
     np.testing.assert_allclose(shadows.gaps[-1][shadows.members[-1]], own, atol=1e-5)
     expected = mw.memorization.log_lira(
         shadows.gaps[:, mask],

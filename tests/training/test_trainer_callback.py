@@ -217,7 +217,7 @@ def test_the_callback_gives_the_audit_that_train_gives(
     callback = mw.training.MemorizationCallback(whole, None)
     live = copy.deepcopy(model)
     trainer(live, rows, tmp_path / "out", callback, kind=InTheAuditsOrder, **course).train()
-    whole._catalogue.stop = StopRule(rho)
+    whole.source.names.stop = StopRule(rho)
     assert whole.checkpoints.index.tolist() == ours.checkpoints.index.tolist()
     for column in ("epoch", "step", "prediction", "learned"):
         assert whole.checkpoints[column].tolist() == ours.checkpoints[column].tolist()
@@ -367,7 +367,7 @@ def test_an_end_that_something_else_set_is_recorded(data, tokenizer, tmp_path):
     rows = script_rows(data, tokenizer)
     trainer(model, rows, tmp_path / "out", callback, StopAt(12)).train()
     assert audit.checkpoints["step"].tolist() == [0, 9, 12]
-    assert audit._catalogue.record("final").step == 12
+    assert audit.source.names.record("final").step == 12
 
 
 def test_a_pass_that_was_deleted_is_made_again_from_the_weights(data, tokenizer, tmp_path):
@@ -395,7 +395,7 @@ def test_mixed_precision_is_the_trainers(data, tokenizer, tmp_path):
     audit = make_audit(model, tokenizer, data, tmp_path / "run")
     callback = mw.training.MemorizationCallback(audit, None)
     trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback, bf16=True).train()
-    made = audit._pass(audit._catalogue.record("final"), None)
+    made = audit.source.forward(audit.source.names.record("final"))
     ids = torch.tensor([tokenizer(data.prompt(0))["input_ids"]])
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         hidden = model.eval()(ids, output_hidden_states=True).hidden_states[-1][0, -1]
@@ -427,7 +427,7 @@ def test_it_interrupts_once_saves_there_and_goes_on_recording(data, tokenizer, t
     at = callback.interrupted.step
     assert (tmp_path / f"out/checkpoint-{at}").is_dir()
     assert f"interrupted at {callback.interrupted.name} (step {at})" in capsys.readouterr().out
-    assert audit._catalogue.final() is None
+    assert audit.source.names.final() is None
     files = {f: f.stat().st_mtime_ns for f in (tmp_path / "run/checkpoints").rglob("*.json")}
     again = make_audit(tiny(len(tokenizer)), tokenizer, data, tmp_path / "run", 0.5)
     callback = mw.training.MemorizationCallback(again, 0.2)
@@ -497,7 +497,7 @@ def test_adapters_are_kept_as_peft_saves_them(given, data, tokenizer, tmp_path):
         loaded = PeftModel.from_pretrained(
             tiny(len(tokenizer)), tmp_path / "run/checkpoints/epoch-3"
         ).eval()
-    gaps = audit._pass(audit._catalogue.record("final"), None).logits()
+    gaps = audit.source.forward(audit.source.names.record("final")).logits()
     for i in range(5):
         ids = torch.tensor([tokenizer(data.prompt(i))["input_ids"]])
         with torch.no_grad():

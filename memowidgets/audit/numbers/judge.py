@@ -1,0 +1,151 @@
+"""How well early scores predict the ground truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from memowidgets import evaluation
+from memowidgets.audit.numbers.definitions import curve_over_shadows
+from memowidgets.audit.numbers.scores import BASELINE, PER_LAYER, Metric, metrics_of, score
+from memowidgets.audit.numbers.truth import (
+    are_pairs,
+    checked_eta,
+    is_log_lira,
+    lacking,
+    member_gaps,
+    memorized_members,
+    positives,
+    probably_memorized,
+    share_by_chance,
+)
+from memowidgets.audit.source import Source
+
+__all__ = ["SHARED_NOISE", "check_both_kinds", "compare", "evaluate", "shadow_curve"]
+
+SHARED_NOISE = (
+    "baseline and truth are from the same shadow models and share their noise: the baseline's AUC "
+    "is too high"
+)
+
+
+def evaluate(
+    source: Source,
+    metric: str | Metric,
+    layer: str | int = "last",
+    checkpoint: str | float = "prediction",
+    eta: float = 4.0,
+    truth: str | ArrayLike = "log_lira",
+    *,
+    uncertain: bool = False,
+) -> evaluation.Evaluation:
+    """Compare a score with the ground truth, as `Audit.evaluate` describes."""
+    found, members = score(source, metric, layer, checkpoint), source.members
+    values = pd.Series(found.mu, members[found.rows])
+    if uncertain:  # the baseline owes its values to the shadow models, as the truth does
+        given = None if metric == BASELINE else values
+        memorized = probably_memorized(source, truth, eta, given)
+    else:
+        memorized = memorized_members(source, truth, eta)
+    both = values.index.intersection(memorized.index, sort=False)
+    notes = [*source.notes_at(checkpoint), *found.notes]
+    if is_log_lira(truth):
+        notes += source.shadows.lost()
+    if metric == BASELINE and is_log_lira(truth):
+        notes.append(SHARED_NOISE)
+    left_out = len(members) - len(both)
+    if left_out:
+        notes.append(f"{left_out} members are left out: they have {lacking(truth)}")
+    labels = memorized[both].to_numpy()
+    if uncertain:
+        result = evaluation.roc(values[both].to_numpy(), None, labels)
+    else:
+        check_both_kinds(labels, truth)
+        result = evaluation.roc(values[both].to_numpy(), labels)
+    result = result.called(positives(truth)).with_warnings(*notes)
+    chance = share_by_chance(source, eta) if is_log_lira(truth) else None
+    if chance is None:
+        return result
+    return result.with_chance(chance * result.n, len(source.shadows))
+
+
+def compare(
+    source: Source,
+    metrics: str | Iterable[str] | None = None,
+    layers: str | int | Iterable[str | int] = "last",
+    checkpoints: str | float | Iterable[str | float] = "prediction",
+    eta: float = 4.0,
+    truth: str | ArrayLike = "log_lira",
+) -> pd.DataFrame:
+    """Tabulate the AUC of several scores, as `Audit.compare` describes."""
+    if metrics is None:
+        metrics = [name for name in metrics_of(source) if name != BASELINE]
+    rows = []
+    metrics = [metrics] if isinstance(metrics, str) else list(metrics)
+    for record in source.names.some_records(checkpoints):
+        for metric in metrics:
+            per_layer = metric in PER_LAYER
+            for layer in source.names.some_layers(layers) if per_layer else ("",):
+                found = evaluate(source, metric, layer or "last", record.name, eta, truth)
+                rows.append(
+                    {
+                        "metric": metric,
+                        "layer": layer,
+                        "checkpoint": record.name,
+                        "epoch": record.epoch,
+                        "auc": found.auc,
+                        "auc_low": found.auc_interval[0],
+                        "auc_high": found.auc_interval[1],
+                        "n": found.n,
+                        "n_memorized": found.n_memorized,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def shadow_curve(
+    source: Source,
+    metric: str | Metric,
+    layer: str | int,
+    checkpoint: str | float,
+    eta: float,
+    variance: str,
+    sizes: Sequence[int] | None,
+    repeats: int,
+    random_state: int,
+) -> pd.DataFrame:
+    """Tabulate what fewer shadow models would find, as `Audit.shadow_curve` describes."""
+    found = score(source, metric, layer, checkpoint)
+    name, members, gaps, _ = member_gaps(source, "final")
+    target = source.target_gaps(source.names.record(name))
+    return curve_over_shadows(
+        gaps,
+        members,
+        target,
+        found.mu,
+        found.rows,
+        variance,
+        checked_eta(eta),
+        sizes,
+        repeats,
+        random_state,
+        pairs=are_pairs(source),
+    )
+
+
+def check_both_kinds(labels: NDArray[np.bool_], truth: str | ArrayLike) -> None:
+    """Refuse samples of one kind.
+
+    Raises
+    ------
+    ValueError
+        In the words of the truth.
+    """
+    if labels.all() or not labels.any():
+        kind = "every sample is" if len(labels) and labels.all() else "no sample is"
+        raise ValueError(
+            f"the AUC is undefined: {kind} {positives(truth)}, and it needs samples of both kinds"
+        )

@@ -1,0 +1,129 @@
+"""Many targets in one evaluation: every shadow model in its turn, the pairs pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from memowidgets import evaluation
+from memowidgets.audit.numbers.judge import check_both_kinds
+from memowidgets.audit.numbers.scores import Metric, score
+from memowidgets.audit.numbers.truth import (
+    is_log_lira,
+    lacking,
+    memorized_members,
+    positives,
+    share_by_chance,
+)
+from memowidgets.audit.source import Scores, Source
+from memowidgets.progress import Progress
+from memowidgets.store import StoreError
+
+__all__ = ["checked_targets", "pooled_evaluation"]
+
+
+def checked_targets(
+    source: Source, targets: str | Sequence[int], truth: str, *, with_canaries: bool
+) -> list[int]:
+    """Return which shadow models to pool.
+
+    Raises
+    ------
+    ValueError
+        If the targets are neither "all" nor indices, or canaries are the truth and left out.
+    StoreError
+        If there are no shadow models.
+    """
+    named = isinstance(targets, str)
+    every = source.shadows.indices() if named else [int(target) for target in targets]
+    if (named and targets != "all") or not (named or every):
+        raise ValueError(f"targets must be 'all' or indices of shadow models, not {targets!r}")
+    if truth == "canaries" and not with_canaries:
+        raise ValueError('truth="canaries" needs with_canaries=True')
+    if not every:
+        raise StoreError("there are no shadow models: run_shadows(…, keep_forward=True) first")
+    return every
+
+
+def pooled_evaluation(
+    source: Source,
+    target_of: Callable[[int], Source],
+    targets: Sequence[int],
+    metric: str | Metric,
+    layer: str | int,
+    eta: float,
+    truth: str,
+    progress: Progress,
+    *,
+    with_canaries: bool,
+) -> evaluation.Evaluation:
+    """Evaluate a score over several targets, as `Audit.evaluate_pooled` describes.
+
+    Parameters
+    ----------
+    source : Source
+        The run whose shadow models are the targets.
+    target_of : callable
+        Returns the evidence with the shadow model of an index as the target.
+    targets : sequence of int
+        Indices of the shadow models.
+    metric, layer, eta, truth, with_canaries
+        As in `Audit.evaluate_pooled`.
+    progress : Progress
+        Where to report.
+    """
+    pairs: list[pd.DataFrame] = []
+    notes: dict[str, None] = {}
+    left_out = 0
+    for done, index in enumerate(targets):
+        progress.report(done, len(targets), "auditing shadow models")
+        target = target_of(index)
+        found = score(target, metric, layer, "prediction")
+        notes.update(dict.fromkeys(found.notes))
+        memorized = memorized_members(target, truth, eta)
+        if not with_canaries and source.data.canaries is not None:
+            planted = source.data.ids[source.data.canaries]
+            memorized = memorized[~memorized.index.isin(planted)]
+        pairs.append(_pairs(target, found, memorized).assign(model=index))
+        left_out += len(target.member_rows) - len(pairs[-1])
+    everything = pd.concat(pairs)
+    if not everything["memorized"].any():
+        what = "of a canary" if truth == "canaries" else f"memorised at η = {eta:g}"
+        more = "" if truth == "canaries" else "lower eta, or "
+        raise ValueError(
+            f"none of the {len(everything)} pairs of a sample and a model is {what}: "
+            f"{more}pool more targets"
+        )
+    check_both_kinds(everything["memorized"].to_numpy(), truth)
+    result = evaluation.roc(
+        everything["score"].to_numpy(),
+        everything["memorized"].to_numpy(),
+        groups=everything.index,
+        models=everything["model"].to_numpy(),
+    )
+    if left_out:
+        notes[f"{left_out} pairs are left out: they have {lacking(truth)}"] = None
+    result = result.called(positives(truth))
+    result = result.with_warnings(*source.notes_at("prediction"), *notes)
+    first = target_of(targets[0])  # all have as many shadow models
+    chance = share_by_chance(first, eta) if is_log_lira(truth) else None
+    if chance is None:
+        return result
+    return result.with_chance(chance * result.n, len(first.shadows))
+
+
+def _pairs(target: Source, found: Scores, memorized: pd.Series) -> pd.DataFrame:
+    """Score and truth of each member of one target that has both, by id."""
+    scores = pd.Series(found.mu, target.members[found.rows])
+    both = scores.index.intersection(memorized.index, sort=False)
+    if not len(both):
+        raise ValueError(
+            f"no member of {target!r} has both a score and a truth: with "
+            'design="canaries" only audited samples have a log-LiRA'
+        )
+    return pd.DataFrame(
+        {"score": scores[both].to_numpy(), "memorized": memorized[both].to_numpy(dtype=np.bool_)},
+        both,
+    )

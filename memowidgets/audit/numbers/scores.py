@@ -1,0 +1,319 @@
+"""The early scores: which there are, how each is computed, and who is flagged by one.
+
+To add a score by name, add an entry to `SCORES`. Everything else follows from it: the command
+line, the dashboard's picker, the report and the run directory, which keeps what took time.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from memowidgets.audit.numbers.truth import log_lira
+from memowidgets.audit.source import (
+    LOGITS,
+    REPRESENTATIONS,
+    SHADOWS,
+    ForwardPass,
+    Scores,
+    Source,
+)
+from memowidgets.metrics import PSMI, Mahalanobis
+from memowidgets.progress import Progress
+from memowidgets.store import StoreError
+from memowidgets.training.rho import Record
+from memowidgets.visible import listed, quoted
+
+__all__ = [
+    "BASELINE",
+    "EARLY",
+    "PER_LAYER",
+    "SCORES",
+    "Metric",
+    "NamedScore",
+    "checked_tau",
+    "flagged",
+    "is_computed",
+    "metrics_of",
+    "named_series",
+    "probabilities",
+    "representation",
+    "score",
+]
+
+_SMALLEST_CLASS = 2
+_FEWEST_CLASSES = 2
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Metric = Callable[[NDArray[np.float32], NDArray[np.float32], Labels], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class NamedScore:
+    """A score that users call by name. One of the three functions computes it.
+
+    Attributes
+    ----------
+    title : str
+        Name for readers.
+    of_layer : callable, optional
+        Takes a layer's representation, (n_members, values), the labels and a seed; returns
+        `Scores`. They are kept in the run directory.
+    of_outputs : callable, optional
+        Takes the forward pass and the labels; returns one value for each member.
+    of_source : callable, optional
+        Takes the source and a checkpoint; returns `Scores`. It may use shadow models.
+    tau : float, optional
+        Default threshold; None if no threshold means the same for every model.
+    """
+
+    title: str
+    of_layer: Callable[[NDArray[np.float32], Labels, int], Scores] | None = None
+    of_outputs: Callable[[ForwardPass, Labels], NDArray[np.floating[Any]]] | None = None
+    of_source: Callable[[Source, Record], Scores] | None = None
+    tau: float | None = None
+
+    @property
+    def needs(self) -> str:
+        """Kind of evidence that it is computed from."""
+        if self.of_layer is not None:
+            return REPRESENTATIONS
+        return LOGITS if self.of_outputs is not None else SHADOWS
+
+
+def _psmi(states: NDArray[np.float32], labels: Labels, seed: int) -> Scores:
+    rows = _scorable(labels)
+    x, y = states[rows], labels[rows]
+    if len(np.unique(y)) < _FEWEST_CLASSES:
+        raise ValueError(
+            f"PSMI needs two classes of two members or more; of {len(labels)} members "
+            f"{len(rows)} are in such a class, {len(np.unique(y))} classes in all"
+        )
+    psmi = PSMI(random_state=seed).fit(x, y)
+    values, errors = psmi.score_samples(x, y, return_std=True)
+    return Scores(rows, values, errors, psmi.warnings_)
+
+
+def _scorable(labels: Labels) -> NDArray[np.int64]:
+    """Rows whose class has at least two members: PSMI needs a standard deviation."""
+    counts = np.bincount(labels)
+    return np.flatnonzero(counts[labels] >= _SMALLEST_CLASS)
+
+
+def _mahalanobis(states: NDArray[np.float32], labels: Labels, seed: int) -> Scores:
+    del labels, seed  # it knows no classes, and draws nothing
+    fitted = Mahalanobis().fit(states)
+    return Scores.of_all(fitted.score_samples(states), fitted.warnings_)
+
+
+def _baseline(source: Source, record: Record) -> Scores:
+    values = log_lira(source, record.name)
+    members = source.members
+    if values.empty:
+        raise ValueError(
+            f"{len(source.shadows)} shadow models are too few: no member is in some and not in "
+            "others; run more"
+        )
+    rows = np.arange(len(members))
+    if len(values) < len(rows):  # by name only where need be: it takes its time
+        rows = np.flatnonzero(pd.Index(members).isin(values.index))
+    return Scores(rows, -values.to_numpy())
+
+
+SCORES: dict[str, NamedScore] = {
+    "psmi": NamedScore("PSMI", of_layer=_psmi, tau=0.0),
+    "loss": NamedScore("Loss", of_outputs=lambda made, _labels: -made.losses()),
+    "logit_gap": NamedScore(
+        "Logit gap", of_outputs=lambda made, labels: made.gaps(labels), tau=0.0
+    ),
+    "mahalanobis": NamedScore("Mahalanobis", of_layer=_mahalanobis),
+    "baseline": NamedScore("Baseline", of_source=_baseline, tau=-4.0),
+}
+BASELINE = "baseline"
+EARLY = tuple(name for name, known in SCORES.items() if known.of_source is None)
+PER_LAYER = tuple(name for name, known in SCORES.items() if known.of_layer is not None)
+
+
+def metrics_of(source: Source) -> tuple[str, ...]:
+    """Return the names of the scores that the source's evidence allows."""
+    there = source.evidence
+    return tuple(name for name, known in SCORES.items() if known.needs in there)
+
+
+def score(
+    source: Source,
+    metric: str | Metric,
+    layer: str | int = "last",
+    checkpoint: str | float = "prediction",
+    progress: Progress | None = None,
+) -> Scores:
+    """Score the members, as `Audit.score` describes; read from disk what was computed before."""
+    if metric not in SCORES if isinstance(metric, str) else not callable(metric):
+        raise ValueError(
+            f"unknown score {metric!r}; valid: {', '.join(SCORES)}, or a callable "
+            "(representation, logits, labels)"
+        )
+    record, name = source.names.record(checkpoint), source.names.layer(layer)
+    if not isinstance(metric, str):
+        return _custom(source, metric, source.forward(record, progress), name)
+    known = SCORES[metric]
+    if known.of_source is not None:
+        return known.of_source(source, record)
+    if is_computed(source, metric, name, record.name):
+        return _named(source, metric, name, record, progress)
+    with source.alone(progress):
+        return _named(source, metric, name, record, progress)
+
+
+def is_computed(
+    source: Source,
+    metric: str,
+    layer: str | int = "last",
+    checkpoint: str | float = "prediction",
+) -> bool:
+    """Whether `score` answers without computing anything, be it by an error."""
+    record, name = source.names.record(checkpoint), source.names.layer(layer)
+    made = source.kept_forward(record)
+    if metric not in PER_LAYER:
+        return made.exists or not source.makes_passes
+    return made.exists and made.is_scored(metric, name)
+
+
+def named_series(
+    source: Source, metric: str | Metric, found: Scores, name: str | None = None
+) -> tuple[pd.Series, pd.Series | None]:
+    """Return scores and their standard errors by id; warn of members that have none."""
+    members = source.members
+    missing = len(members) - len(found.rows)
+    if missing:
+        left_out = np.setdiff1d(np.arange(len(members)), found.rows)
+        reason = (
+            "they are in every shadow model or in none"
+            if metric == BASELINE
+            else "their class has fewer than two"
+        )
+        warnings.warn(
+            f"{missing} members have no score, {reason}: {listed(members[left_out], 5)}",
+            UserWarning,
+            stacklevel=3,
+        )
+    label = name or _name_of(metric)
+    index = pd.Index(members[found.rows], name="id")
+    errors = None if found.errors is None else pd.Series(found.errors, index, name=f"{label}_std")
+    return pd.Series(found.mu, index, name=label), errors
+
+
+def representation(source: Source, layer: str | int, checkpoint: str | float) -> NDArray[Any]:
+    """Return a layer's output for each member, as `Audit.representation` describes."""
+    record = source.names.record(checkpoint)
+    made = source.kept_forward(record)
+    if not made.exists:
+        raise StoreError(
+            made.why_not or f"nothing was scored at {record.name} yet: call score() there first"
+        )
+    return made.representation(source.names.layer(layer))
+
+
+def probabilities(source: Source, checkpoint: str | float) -> Floats:
+    """Return the model's probability of each class for each member, (n_members, n_classes)."""
+    from scipy.special import softmax
+
+    record = source.names.record(checkpoint)
+    found: Floats = softmax(source.forward(record).logits().astype(np.float64), axis=1)
+    return found
+
+
+def flagged(
+    source: Source, metric: str | Metric, layer: str | int, checkpoint: str | float, tau: float
+) -> pd.DataFrame:
+    """Return the members with score ≤ τ, as `Audit.flagged` describes."""
+    tau = checked_tau(tau)
+    if math.isnan(tau):
+        raise ValueError("tau is NaN; it must be a number")
+    for note in source.notes_at(checkpoint):
+        warnings.warn(note, UserWarning, stacklevel=3)
+    found = score(source, metric, layer, checkpoint)
+    table = pd.DataFrame({"score": found.mu}, pd.Index(source.members[found.rows], name="id"))
+    if found.errors is not None:
+        table["std"] = found.errors
+    names = np.array(source.data.class_names)
+    labels = source.labels[found.rows]
+    table["label"] = names[labels]
+    if LOGITS in source.evidence:
+        of_classes = probabilities(source, checkpoint)[found.rows]
+        table["guess"] = names[of_classes.argmax(axis=1)]
+        table["p_label"] = of_classes[np.arange(len(labels)), labels]
+    canaries = source.data.canaries
+    if canaries is not None:
+        table["canary"] = canaries[source.member_rows][found.rows]
+    if source.has_ground_truth:
+        table["log_lira"] = log_lira(source)
+    return table[table["score"] <= tau].sort_values("score", kind="stable")
+
+
+def checked_tau(tau: Any) -> float:
+    """Return a threshold as a number.
+
+    Raises
+    ------
+    TypeError
+        If it is not a number, such as a rule that `Evaluation.threshold` takes.
+    """
+    if isinstance(tau, bool) or not isinstance(tau, int | float | np.number):
+        raise TypeError(
+            f"tau must be a number, not {tau!r}; for a rule such as 'youden' pass "
+            "tau=audit.evaluate(metric).threshold('youden')"
+        )
+    return float(tau)
+
+
+def _named(
+    source: Source, metric: str, layer: str, record: Record, progress: Progress | None
+) -> Scores:
+    """One named score, from the forward pass of a checkpoint."""
+    made, known, labels = source.forward(record, progress), SCORES[metric], source.labels
+    if known.of_outputs is not None:
+        return Scores.of_all(known.of_outputs(made, labels))
+    kept = made.stored(metric, layer)
+    if kept is not None:
+        return kept
+    (progress or Progress()).report(0, 1, f"computing {metric} at {layer}")
+    compute = cast("Callable[[NDArray[np.float32], Labels, int], Scores]", known.of_layer)
+    found = compute(made.representation(layer), labels, source.seed)
+    try:
+        made.store(metric, layer, found)
+    except StoreError as error:
+        warnings.warn(f"the scores are not kept: {error}", UserWarning, stacklevel=2)
+    return found
+
+
+def _custom(source: Source, metric: Metric, made: ForwardPass, layer: str) -> Scores:
+    """Scores by a function of the user's."""
+    labels = source.labels
+    values = np.asarray(metric(np.array(made.representation(layer)), made.logits(), labels), float)
+    if values.shape != labels.shape:
+        raise ValueError(
+            f"the metric returned the shape {values.shape}; it must return one value for each "
+            f"of {len(labels)} members"
+        )
+    wrong = ~np.isfinite(values)
+    if wrong.any():
+        raise ValueError(
+            f"the metric returned {int(wrong.sum())} values that are not finite, the first "
+            f"for {quoted(source.members[int(np.argmax(wrong))])}"
+        )
+    return Scores.of_all(values)
+
+
+def _name_of(metric: str | Metric) -> str:
+    if isinstance(metric, str):
+        return metric
+    return str(getattr(metric, "__name__", type(metric).__name__))

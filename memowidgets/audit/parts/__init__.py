@@ -1,1 +1,0 @@
-"""What an audit is made of, each part on the one before: run, training, truth, scores, verdict."""

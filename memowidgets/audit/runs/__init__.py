@@ -1,0 +1,1 @@
+"""Everything that writes a run directory: making, training, forking and recording a run."""

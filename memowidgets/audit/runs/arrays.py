@@ -1,0 +1,163 @@
+"""Arrays of a user as files of a run directory: kept, and opened again."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.audit.runs import identity
+from memowidgets.audit.runs.opening import checked_seed
+from memowidgets.audit.runs.shapes import ARRAYS, is_of_arrays, read_arrays_manifest
+from memowidgets.audit.sources.arrays import ArraysSource
+from memowidgets.audit.sources.given import Given, checked
+from memowidgets.audit.sources.shadow_sets import content_digest
+from memowidgets.data import Dataset, WithheldDataset
+from memowidgets.stamps import Stamp, array_digest
+from memowidgets.store import MANIFEST, RunDirectory, StoreError
+
+__all__ = ["arrays_source", "n_given_shadows", "opened_arrays"]
+
+MARK = "arrays.json"
+_FILE = "arrays"
+_LAYER = "layer."
+_OPTIONAL = ("logits", "log_lira", "shadow_gaps", "shadow_members")
+
+
+def arrays_source(given: Given, path: str | os.PathLike[str] | None, seed: int) -> ArraysSource:
+    """Return the evidence in arrays; with a path, keep them there for `Audit.open`.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds the run of a model, or decisions on other samples.
+    """
+    seed = checked_seed(seed)
+    if path is None:
+        return ArraysSource(given, None, seed)
+    run = RunDirectory(path)
+    if run.has_file(MANIFEST) and not is_of_arrays(run):
+        raise ValueError(f"{run.path} holds a run: choose another folder for your arrays")
+    _check_mark(run, given.data)
+    manifest = _described(given, seed)
+    stored = read_arrays_manifest(run) if run.has_file(MANIFEST) else None
+    if stored is not None and isinstance(given.data, WithheldDataset):
+        manifest["content"] = stored["content"]  # the samples were given before
+    if stored is None or any(stored.get(key) != value for key, value in manifest.items()):
+        run.write_manifest(manifest)
+    run.hold(read_arrays_manifest(run))
+    _keep(run, _arrays_of(given))
+    return ArraysSource(given, run, seed)
+
+
+def opened_arrays(run: RunDirectory, data: Any = None) -> ArraysSource:
+    """Open what `arrays_source` kept.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        Its folder.
+    data : Dataset, optional
+        The samples, to show them; ids are shown without.
+
+    Raises
+    ------
+    StoreError
+        If a file is missing or broken, or the data are not those of the arrays.
+    ValueError
+        If the data are not a dataset.
+    """
+    manifest = read_arrays_manifest(run)
+    run.hold(manifest)
+    if data is not None:
+        _check_data(run, manifest, data)
+    kept = run.read_tensors(_FILE)
+    layers = {name: kept[_LAYER + name] for name in manifest["layers"]}
+    optional = {name: np.array(kept[name]) if name in kept else None for name in _OPTIONAL}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # said when the arrays were given
+            given = checked(
+                kept["labels"],
+                layers or None,
+                optional["logits"],
+                optional["log_lira"],
+                data,
+                manifest["ids"],
+                manifest["data"]["class_names"],
+                np.array(kept["canaries"]) if "canaries" in kept else None,
+                optional["shadow_gaps"],
+                optional["shadow_members"],
+            )
+    except (ValueError, TypeError) as error:
+        wrong = "is broken" if data is None else "does not fit these data"
+        raise StoreError(f"{run.path / _FILE}.safetensors {wrong}: {error}") from None
+    if isinstance(given.data, WithheldDataset):
+        given = replace(given, data=replace(given.data, hint="data=…"))
+    return ArraysSource(given, run, manifest["seed"])
+
+
+def n_given_shadows(run: RunDirectory) -> int:
+    """Return the number of shadow models whose gaps were given."""
+    kept = run.read_tensors(_FILE)
+    return len(kept["shadow_gaps"]) if "shadow_gaps" in kept else 0
+
+
+def _described(given: Given, seed: int) -> dict[str, Any]:
+    """The manifest: seed, names, ids and content hashes; never a sample."""
+    return {
+        "kind": ARRAYS,
+        "seed": seed,
+        "layers": list(given.layers),
+        "data": {"n": len(given.data), "class_names": list(given.data.class_names)},
+        "ids": given.data.ids.tolist(),
+        "content": list(given.data.content_hashes()),
+    }
+
+
+def _arrays_of(given: Given) -> dict[str, NDArray[Any]]:
+    optional = {name: getattr(given, name) for name in _OPTIONAL}
+    optional["canaries"] = given.data.canaries
+    return {
+        "labels": given.data.labels,
+        **{_LAYER + name: values for name, values in given.layers.items()},
+        **{name: values for name, values in optional.items() if values is not None},
+    }
+
+
+def _keep(run: RunDirectory, arrays: dict[str, NDArray[Any]]) -> None:
+    """Write the arrays, unless the very same are there."""
+    digests = {name: array_digest(np.ascontiguousarray(a)) for name, a in arrays.items()}
+    stamp = run.read_tensors(_FILE).stamp if run.has(_FILE) else None
+    if stamp is None or stamp.content != Stamp("", arrays=digests).content:
+        run.write_tensors(_FILE, arrays)
+
+
+def _check_mark(run: RunDirectory, data: Dataset) -> None:
+    """Refuse a folder with decisions on other samples; note whose they are in a new one."""
+    digest = content_digest([data.ids.tolist(), data.labels.tolist()])
+    mark = {"samples": len(data), "digest": digest}
+    if not run.has_file(MARK):
+        run.write_json(MARK, mark)
+    elif run.read_json(MARK) != mark:
+        raise ValueError(
+            f"{run.path} holds decisions on other samples (ids or labels differ): choose another "
+            "folder"
+        )
+
+
+def _check_data(run: RunDirectory, manifest: dict[str, Any], data: Any) -> None:
+    if not isinstance(data, Dataset):
+        raise ValueError(  # noqa: TRY004 - a path is right elsewhere
+            f"the arrays in {run.path} were not made from a path: pass the dataset itself as data="
+        )
+    known = manifest["content"] != manifest["ids"]  # the arrays came with their samples
+    content = list(data.content_hashes()) if known else manifest["content"]
+    found = {"ids": data.ids.tolist(), "content": content, "data": manifest["data"]}
+    differences = identity.data_differences(manifest, found)
+    if differences:
+        raise StoreError(f"these are not the data of {run.path}: {'; '.join(differences)}")

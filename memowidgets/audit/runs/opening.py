@@ -1,0 +1,102 @@
+"""Beginning a run, and opening one from its directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from memowidgets.audit.runs import identity
+from memowidgets.audit.runs.origin import PathLike
+from memowidgets.audit.runs.shapes import read_manifest
+from memowidgets.audit.sources.run import RunSource, device_of, noise_of
+from memowidgets.data import Dataset
+from memowidgets.models import Model
+from memowidgets.models.precision import resolve_precision
+from memowidgets.store import MANIFEST, RunDirectory, StoreError
+from memowidgets.training import TrainingConfig
+from memowidgets.training.design import HeldOut, Members, draw_design
+from memowidgets.training.device import torch_device
+
+__all__ = ["begun_run", "checked_seed", "existing_run", "opened_run"]
+
+
+def begun_run(
+    model: Model,
+    data: Dataset,
+    path: str | os.PathLike[str],
+    training: TrainingConfig | None,
+    seed: int,
+    device: str,
+    members: Members,
+    held_out: HeldOut,
+) -> RunSource:
+    """Begin the run that `Audit` describes, or go on with it where the directory holds it."""
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be a model of mw.models, not {model!r}")
+    seed = checked_seed(seed)
+    if not isinstance(data, Dataset):
+        raise TypeError(f"data must be a dataset of mw.data, not {type(data).__name__}")
+    for samples in (data, held_out):
+        if isinstance(samples, Dataset):
+            model.check_data(samples)
+    settings = (training or TrainingConfig()).resolved(model.training_defaults)
+    design = draw_design(data, members, held_out, seed)
+    aside = held_out if isinstance(held_out, Dataset) else None
+    if aside is not None:
+        identity.check_held_out(aside, data, design)
+    run = RunDirectory(path)
+    device = device_of(model, device)
+    precision = resolve_precision(torch_device(device), settings.precision)
+    manifest = identity.describe_run(model, data, design, aside, settings, seed, precision)
+    manifest = identity.continued(run, manifest, device)
+    trained_on = noise_of(data, design, manifest).applied(data)
+    manifest = identity.settle(run, manifest, trained_on, design)
+    return RunSource(run, manifest, model, trained_on, aside, design, device)
+
+
+def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirectory:
+    """Return the run directory at a path.
+
+    Raises
+    ------
+    StoreError
+        If there is no run.
+    """
+    folder = Path(path).expanduser()
+    if (folder / "arrays.json").is_file() and not (folder / MANIFEST).exists():
+        raise StoreError(
+            f"{path} holds decisions on arrays, but an earlier version did not keep the arrays: "
+            "call Audit.from_arrays(…, path=…) with them once more"
+        )
+    return RunDirectory.existing(path, read_only=read_only)
+
+
+def opened_run(
+    run: RunDirectory,
+    data: Dataset | PathLike | None = None,
+    model: Model | PathLike | None = None,
+    held_out: Dataset | None = None,
+    device: str = "auto",
+) -> RunSource:
+    """Open a run from its directory, as `Audit.open` describes."""
+    manifest = read_manifest(run)
+    run.hold(manifest)
+    design = identity.read_design(run, manifest)
+    found, made = identity.reopened(run, manifest, design, data, model, held_out)
+    if found is not None:
+        found = noise_of(found, design, manifest).applied(found)
+    known = found or identity.read_data(run, manifest)
+    return RunSource(run, manifest, made, known, held_out, design, device)
+
+
+def checked_seed(seed: int) -> int:
+    """Return the seed of a run.
+
+    Raises
+    ------
+    ValueError
+        If it is not a whole number from 0.
+    """
+    if isinstance(seed, bool) or seed != int(seed) or seed < 0:
+        raise ValueError(f"seed must be a whole number from 0, not {seed!r}")
+    return int(seed)

@@ -1,0 +1,101 @@
+"""Which shadow models a run trains, and on what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.audit.sources.catalogue import Catalogue
+from memowidgets.audit.sources.shadow_sets import config_digest
+from memowidgets.data import Dataset
+from memowidgets.store import RunDirectory
+from memowidgets.training.design import Design, ShadowDesign, audited_samples
+from memowidgets.training.learner import Recipe
+from memowidgets.training.shadows import KeptForward, ShadowJob
+
+__all__ = ["check_request", "make_job", "planned"]
+
+Audited = Sequence[str] | NDArray[np.bool_] | None
+
+
+def check_request(
+    n: int, executor: Executor | None, checkpoints: Any, processes: int | None
+) -> None:
+    """Refuse what can't be meant.
+
+    Raises
+    ------
+    ValueError, TypeError
+        With what would be right.
+    """
+    if n != int(n) or n < 1:
+        raise ValueError(f"n is the number of shadow models in all, at least 1, not {n!r}")
+    if executor is not None and not isinstance(executor, Executor):
+        raise TypeError(
+            "executor must be a concurrent.futures.Executor (Dask: client.get_executor()), not "
+            f"{type(executor).__name__}"
+        )
+    if processes is not None and processes < 1:
+        raise ValueError(f"processes must be at least 1, not {processes}")
+    if not isinstance(checkpoints, int | float) and not len(checkpoints):
+        raise ValueError('checkpoints is empty; the default is ("prediction", "final")')
+
+
+def planned(data: Dataset, design: Design, name: str, audited: Audited) -> ShadowDesign:
+    """The design of that name for these data.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, nothing can be audited, or the target leaves nothing out.
+    """
+    plan = ShadowDesign(name)
+    if name == "canaries":
+        return ShadowDesign(name, audited_samples(data, design, audited))
+    if audited is not None:
+        raise ValueError(f'audited= goes with design="canaries", not with {name!r}')
+    if design.all_members:
+        raise ValueError(
+            "the target trains on the whole pool, so shadow models can't tell what it would "
+            'be without a sample: make the audit with members="half" for ground truth, or audit '
+            'some samples with design="canaries"'
+        )
+    return plan
+
+
+def make_job(
+    recipe: Recipe,
+    design: Design,
+    manifest: Mapping[str, Any],
+    run: RunDirectory,
+    catalogue: Catalogue,
+    checkpoints: Any,
+    plan: ShadowDesign,
+    keep_forward: bool | str | int | Sequence[str | int],
+) -> ShadowJob:
+    """All that a worker needs."""
+    known = {record.name: record.step for record in catalogue.records()}
+    records = catalogue.some_records(checkpoints)
+    return ShadowJob(
+        recipe,
+        design,
+        manifest["seed"],
+        {record.name: record.step for record in records},
+        known,
+        plan,
+        config_digest(run.manifest),
+        _forward(catalogue, keep_forward),
+    )
+
+
+def _forward(
+    catalogue: Catalogue, keep: bool | str | int | Sequence[str | int]
+) -> KeptForward | None:
+    if keep is False:
+        return None
+    layers = catalogue.some_layers("last" if keep is True else keep)
+    return KeptForward(catalogue.prediction().record.name, tuple(layers))

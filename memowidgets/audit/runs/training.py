@@ -1,0 +1,121 @@
+"""Training the target and its shadow models, and recording a target that another loop trains."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.audit.console import shown
+from memowidgets.audit.runs import shadows
+from memowidgets.audit.runs.fork import check_start
+from memowidgets.audit.source import Source
+from memowidgets.audit.sources.passes import StoredPass
+from memowidgets.audit.sources.run import run_behind
+from memowidgets.audit.sources.shadow_sets import set_of_design, use_set
+from memowidgets.progress import Progress
+from memowidgets.training.recorder import Recorder
+from memowidgets.training.rho import StopRule
+
+__all__ = ["recorder", "run_shadows", "train", "use_shadows"]
+
+
+def train(
+    source: Source, stop_at_drop: float | None, progress: Progress | None, over_last: int
+) -> None:
+    """Train the target, as `Audit.train` describes."""
+    run = run_behind(source, "train")
+    stop = _stop_rule(stop_at_drop, over_last)
+    run.refuse_recorded("resume it with trainer.train(resume_from_checkpoint=True)")
+    check_start(run.run, run.manifest)
+    with run.alone(), shown(progress) as report:
+        if stop is not None:
+            run.names.stop = stop
+        run.target().train(stop, report)
+    if stop is not None:
+        for note in run.names.prediction().warnings:
+            warnings.warn(note, UserWarning, stacklevel=3)
+
+
+def recorder(
+    source: Source,
+    stop_at_drop: float | None,
+    layers: str | int | Iterable[str | int],
+    over_last: int,
+) -> Recorder:
+    """Return what keeps checkpoints of a target that is trained elsewhere."""
+    run = run_behind(source, "record")
+    stop = _stop_rule(stop_at_drop, over_last)
+    made = Recorder(
+        run.run,
+        run.recipe(),
+        run.design,
+        run.held_out,
+        run.names.layer_names,
+        run.names.some_layers(layers),
+        keep=lambda record, seen: StoredPass(run.run, record.name, weights=record.weights).write(
+            seen
+        ),
+        shown=shown,
+    )
+    if stop is not None:
+        run.names.stop = stop
+    return made
+
+
+def run_shadows(
+    source: Source,
+    n: int,
+    executor: Executor | None,
+    checkpoints: str | float | Sequence[str | float],
+    design: str,
+    keep_forward: bool | str | int | Sequence[str | int],
+    audited: Sequence[str] | NDArray[np.bool_] | None,
+    processes: int | None,
+    progress: Progress | None,
+) -> None:
+    """Train shadow models, as `Audit.run_shadows` describes."""
+    run = run_behind(source, "run_shadows")
+    shadows.check_request(n, executor, checkpoints, processes)
+    plan = shadows.planned(run.data, run.design, design, audited)
+    run.refuse_recorded(
+        "shadow models must be trained as their target was; for ground truth, let "
+        "audit.train() train the target of another run"
+    )
+    with run.alone():
+        records = run.names.some_records(checkpoints)
+        job = shadows.make_job(
+            run.recipe(),
+            run.design,
+            run.manifest,
+            run.run,
+            run.names,
+            checkpoints,
+            plan,
+            keep_forward,
+        )
+        run.shadows = use_set(run.run, plan.key, run.precision)
+    with shown(progress) as report:
+        run.shadows.fill(n, job, processes, report, executor)
+        run.shadows.note_trained(n)
+        for record in records:  # what log-LiRA needs of the target
+            run.forward(record, report)
+
+
+def use_shadows(source: Source, design: str) -> None:
+    """Take the ground truth from the shadow models of another design."""
+    run = run_behind(source, "use_shadows")
+    key = set_of_design(run.run, design).key
+    with run.alone():
+        run.shadows = use_set(run.run, key, run.precision)
+
+
+def _stop_rule(rho: float | None, over_last: int) -> StopRule | None:
+    if rho is not None:
+        return StopRule(rho, over_last)
+    if over_last != 1:
+        raise ValueError("over_last goes with stop_at_drop: say at which drop to interrupt")
+    return None

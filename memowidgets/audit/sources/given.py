@@ -1,0 +1,344 @@
+"""What a user brings to an audit of their own arrays, checked at the door."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from memowidgets.audit.sources.given_samples import dataset_of
+from memowidgets.data import Dataset, MCQDataset
+from memowidgets.data.base import checked_ids, checked_labels
+from memowidgets.memorization.gaps import checked_mask
+from memowidgets.metrics import logit_gap, loss
+from memowidgets.metrics.arrays import is_tensor, to_numpy
+from memowidgets.visible import listed, quoted
+
+__all__ = ["Given", "checked"]
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[Any]
+ONLY = "last"
+_ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Arrays of n samples that fit each other.
+
+    Attributes
+    ----------
+    data : Dataset
+        Ids, labels, class names, canaries; and the samples, where they were given.
+    layers : dict of array of shape (n, values)
+        Representations by name, first layer to last; float32 or float64.
+    logits : array of shape (n, n_classes), or None
+        −inf for options that a question lacks.
+    log_lira : array of shape (n,), float64, or None
+        NaN for a sample that has none.
+    shadow_gaps, shadow_members : array of shape (n_shadows, n), or None
+        Logit gaps, and who trained on what.
+    """
+
+    data: Dataset
+    layers: dict[str, Numbers]
+    logits: Numbers | None
+    log_lira: Floats | None
+    shadow_gaps: NDArray[np.float32] | None
+    shadow_members: NDArray[np.bool_] | None
+
+    @cached_property
+    def losses(self) -> NDArray[Any]:
+        """Cross-entropy of each label over the columns of the logits, (n,); where there are any."""
+        return -loss(cast("Numbers", self.logits), self.data.labels)
+
+    @cached_property
+    def gaps(self) -> NDArray[Any]:
+        """The logit gap of each label, (n,); where there are logits."""
+        return logit_gap(cast("Numbers", self.logits), self.data.labels)
+
+
+def checked(
+    labels: Any,
+    representations: Any,
+    logits: Any,
+    log_lira: Any,
+    samples: Any,
+    ids: Sequence[str] | None,
+    class_names: Sequence[str] | None,
+    canaries: Any,
+    shadow_gaps: Any,
+    shadow_members: Any,
+) -> Given:
+    """All of it, or an error that says which part does not fit, where, and what would.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `Audit.from_arrays` says.
+    """
+    if representations is None and logits is None:
+        raise ValueError("give representations=, logits=, or both: there is nothing to score")
+    named = _labels(labels)
+    n = len(named)
+    outputs = None if logits is None else _logits(logits, n)
+    if outputs is not None:
+        _check_columns(named, outputs)
+    names = _class_names(class_names, samples, outputs)
+    data = dataset_of(samples, named, _plain(ids, n), names, _canaries(canaries, n))
+    if outputs is not None:
+        outputs = _of_options(outputs, data)
+        logit_gap(outputs, data.labels)  # says what is wrong with an option that is missing
+    gaps, members = _shadows(shadow_gaps, shadow_members, n)
+    return Given(
+        data,
+        {} if representations is None else _layers(representations, n),
+        outputs,
+        None if log_lira is None else _log_lira(log_lira, data.ids),
+        gaps,
+        members,
+    )
+
+
+def _labels(labels: Any) -> NDArray[np.int64]:
+    array = _array("labels", labels, kinds=None)
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        missing = np.isnan(array)
+        raise ValueError(
+            f"labels holds {int(missing.sum())} NaN, the first in row {int(missing.argmax())}: "
+            "leave out samples without a label"
+        )
+    return checked_labels(array, None)
+
+
+def _layers(representations: Any, n: int) -> dict[str, Numbers]:
+    """Representations by name, those with numbers for names in their order."""
+    if not isinstance(representations, Mapping):
+        return {ONLY: _representation("representations", representations, n)}
+    if not representations:
+        raise ValueError("representations is empty: give {layer: array}, or leave it out")
+    keys = list(representations)
+    if all(isinstance(key, int | np.integer) for key in keys):
+        keys = sorted(keys)
+    names = [str(key) for key in keys]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"two layers have the name {quoted(twice[0])}: names must differ")
+    where = "representations[{!r}]".format
+    return {
+        name: _representation(where(key), representations[key], n)
+        for name, key in zip(names, keys, strict=True)
+    }
+
+
+def _representation(what: str, values: Any, n: int) -> Numbers:
+    array = _floating(_array(what, values))
+    if array.ndim < 2:
+        raise ValueError(
+            f"{what} must be (n_samples, n_features), but has shape {array.shape}: a single "
+            "feature is x[:, None]"
+        )
+    _check_rows(what, array, n)
+    if 0 in array.shape:
+        raise ValueError(f"{what} has no features: its shape is {array.shape}")
+    flat = array.reshape(n, -1)
+    _check_finite(what, flat, _not_finite)
+    return flat
+
+
+def _logits(values: Any, n: int) -> Numbers:
+    array = _floating(_array("logits", values))
+    if array.ndim != 2:
+        raise ValueError(f"logits must be (n_samples, n_classes), but has shape {array.shape}")
+    _check_rows("logits", array, n)
+    if array.shape[1] < 2:
+        raise ValueError(
+            f"logits has {array.shape[1]} column: it needs one for each class; for a single logit "
+            "z of two classes give np.column_stack([0 * z, z])"
+        )
+    _check_finite("logits", array, lambda rows: np.isnan(rows) | (rows == np.inf))
+    _warn_of_probabilities(array)
+    return array
+
+
+def _warn_of_probabilities(logits: Numbers) -> None:
+    between = bool(((logits >= 0) & (logits <= 1)).all())
+    if between and np.allclose(logits.sum(axis=1), 1, atol=1e-3):
+        warnings.warn(
+            "logits look like probabilities: each row lies between 0 and 1 and sums to 1; give "
+            "their logarithm instead",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
+def _check_columns(labels: NDArray[np.int64], logits: Numbers) -> None:
+    outside = labels >= logits.shape[1]
+    if outside.any():
+        row = int(outside.argmax())
+        raise ValueError(
+            f"{int(outside.sum())} labels have no column in logits, the first in row {row}: it is "
+            f"{labels[row]}, and the columns are 0 to {logits.shape[1] - 1}"
+        )
+
+
+def _class_names(
+    class_names: Sequence[str] | None, samples: Any, logits: Numbers | None
+) -> Sequence[str] | None:
+    """Names of the classes: one for each column of the logits."""
+    known = samples.class_names if isinstance(samples, Dataset) else None
+    if class_names is not None and known is not None and tuple(class_names) != known:
+        raise ValueError(
+            f"class_names are {listed(class_names)}; those of the samples are "
+            f"{listed(known)}: leave class_names out"
+        )
+    names = class_names if known is None else known
+    if logits is None:
+        return names
+    columns = logits.shape[1]
+    if names is not None and len(names) != columns:
+        raise ValueError(f"logits has {columns} columns for {len(names)} classes ({listed(names)})")
+    return [str(c) for c in range(columns)] if names is None else names
+
+
+def _of_options(logits: Numbers, data: Dataset) -> Numbers:
+    """−inf for the options that a question lacks, whatever the model said of them."""
+    if not isinstance(data, MCQDataset):
+        return logits
+    if logits.shape[1] != len(data.class_names):
+        raise ValueError(
+            f"logits has {logits.shape[1]} columns; the questions have up to "
+            f"{len(data.class_names)} options, and each option is a column"
+        )
+    lacking = np.arange(logits.shape[1]) >= data.n_choices[:, None]
+    return np.where(lacking, -np.inf, logits) if lacking.any() else logits
+
+
+def _log_lira(values: Any, ids: NDArray[np.str_]) -> Floats:
+    """One value a sample; a Series of ids is put in order."""
+    if isinstance(values, pd.Series):
+        values = _by_id(values, ids.tolist())
+    array = _array("log_lira", values).astype(np.float64)
+    if array.shape != ids.shape:
+        raise ValueError(
+            f"log_lira must be one value for each of {len(ids)} samples, but has "
+            f"shape {array.shape}"
+        )
+    endless = np.isinf(array)
+    if endless.any():
+        raise ValueError(
+            f"log_lira holds {int(endless.sum())} infinite values, the first in row "
+            f"{int(endless.argmax())}: compute it in log space; NaN is a sample that has none"
+        )
+    if np.isnan(array).all():
+        raise ValueError("log_lira is NaN for every sample: leave it out")
+    return array
+
+
+def _by_id(values: pd.Series, ids: list[str]) -> Any:
+    """A series in the order of the ids; one that is only numbered stays as it is."""
+    if isinstance(values.index, pd.RangeIndex):
+        return values.to_numpy()
+    names = [str(name) for name in values.index]
+    known = set(ids)
+    unknown = [name for name in names if name not in known]
+    if unknown or len(set(names)) < len(names):
+        wrong = unknown[0] if unknown else next(n for n in names if names.count(n) > 1)
+        raise ValueError(
+            f"log_lira is indexed by {quoted(wrong)}, which is no sample's id or stands there "
+            "twice: "
+            "give ids=, or an array in the order of the labels"
+        )
+    return pd.Series(np.asarray(values, dtype=np.float64), names).reindex(ids).to_numpy()
+
+
+def _canaries(values: Any, n: int) -> NDArray[np.bool_] | None:
+    if values is None:
+        return None
+    mask = checked_mask(_array("canaries", values, kinds=None), "canaries")
+    if mask.shape != (n,):
+        raise ValueError(f"canaries must be a mask over {n} samples, but has shape {mask.shape}")
+    return mask
+
+
+def _shadows(
+    gaps: Any, members: Any, n: int
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]] | tuple[None, None]:
+    if gaps is None and members is None:
+        return None, None
+    if gaps is None or members is None:
+        missing, there = ("shadow_gaps", "shadow_members")[:: 1 if gaps is None else -1]
+        raise ValueError(f"{there} says nothing without {missing}=: give both, (n_shadows, n)")
+    table = _array("shadow_gaps", gaps)
+    mask = checked_mask(_array("shadow_members", members, kinds=None), "shadow_members")
+    for what, array in (("shadow_gaps", table), ("shadow_members", mask)):
+        if array.ndim != 2 or array.shape[1] != n:
+            turned = array.ndim == 2 and array.shape[0] == n
+            raise ValueError(
+                f"{what} must be (n_shadows, {n}), a row for each shadow model, but has shape "
+                f"{array.shape}" + (": transpose it" if turned else "")
+            )
+    if table.shape != mask.shape:
+        raise ValueError(
+            f"shadow_gaps and shadow_members must have the same shape, but have {table.shape} "
+            f"and {mask.shape}"
+        )
+    _check_finite("shadow_gaps", table, _not_finite, "shadow model")
+    return table.astype(np.float32, copy=False), mask
+
+
+def _array(what: str, values: Any, kinds: str | None = "biuf") -> Numbers:
+    """An array of numbers, wherever they were."""
+    try:
+        array = to_numpy(values) if is_tensor(values) else np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{what} is no array: its rows have different lengths") from None
+    if kinds is not None and array.dtype.kind not in kinds:
+        raise TypeError(f"{what} must hold real numbers, but has dtype {array.dtype}")
+    return array
+
+
+def _floating(array: Numbers) -> Numbers:
+    wide = array.dtype in {np.dtype(np.float32), np.dtype(np.float64)}
+    return array if wide else array.astype(np.float32)
+
+
+def _check_rows(what: str, array: Numbers, n: int) -> None:
+    if array.shape[0] != n:
+        turned = array.ndim > 1 and array.shape[1] == n
+        raise ValueError(
+            f"{what} has {array.shape[0]} rows for {n} labels: its first axis must be the samples"
+            + (", which stand on the second: transpose it" if turned else "")
+        )
+
+
+def _not_finite(values: Numbers) -> NDArray[np.bool_]:
+    return ~np.isfinite(values)
+
+
+def _check_finite(what: str, table: Numbers, wrong: Any, row_name: str = "row") -> None:
+    """Refuse NaN and infinite values, and say how many there are and where."""
+    values = rows = 0
+    first = ""
+    for start in range(0, len(table), _ROWS_AT_ONCE):
+        bad = wrong(table[start : start + _ROWS_AT_ONCE])
+        if bad.any() and not first:
+            row, column = np.argwhere(bad)[0]
+            kind = "NaN" if np.isnan(table[start + row, column]) else "infinite"
+            first = f"{row_name} {start + row}, column {column} is {kind}"
+        values, rows = values + int(bad.sum()), rows + int(bad.any(axis=1).sum())
+    if values:
+        raise ValueError(
+            f"{what} holds {values} values that are NaN or infinite, in {rows} of {len(table)} "
+            f"rows; {first}"
+        )
+
+
+def _plain(ids: Sequence[str] | None, n: int) -> list[str] | None:
+    return None if ids is None else checked_ids(ids, n).tolist()

@@ -1,0 +1,357 @@
+"""The evidence in a run directory: a target that was trained, or is going to be."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from memowidgets.audit.decisions import RunKeeper, true_labels
+from memowidgets.audit.source import (
+    LOGITS,
+    REPRESENTATIONS,
+    SHADOWS,
+    Cache,
+    NotGivenError,
+    OneAtATime,
+    Source,
+)
+from memowidgets.audit.sources.catalogue import Catalogue
+from memowidgets.audit.sources.notes import fork_note, guard_warnings
+from memowidgets.audit.sources.passes import StoredPass, warn_of
+from memowidgets.audit.sources.precisions import is_settled, settled_precision
+from memowidgets.audit.sources.shadow_sets import current_set, shadow_sets
+from memowidgets.data import Dataset, WithheldDataset
+from memowidgets.decisions import DecisionLog
+from memowidgets.metrics import logit_gap
+from memowidgets.models import Model
+from memowidgets.models.precision import check_available
+from memowidgets.progress import Progress
+from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.config import Settings
+from memowidgets.training.design import Design
+from memowidgets.training.device import resolve_device, torch_device
+from memowidgets.training.learner import Recipe
+from memowidgets.training.made_in import precision_at
+from memowidgets.training.noise import LabelNoise, draw_noise
+from memowidgets.training.recorder import read_course
+from memowidgets.training.rho import Record
+from memowidgets.training.target import TargetTraining
+
+__all__ = ["RunSource", "device_of", "noise_of", "run_behind"]
+
+FEWEST_SHADOWS = 4  # two inside and two outside
+_CANNOT = {"canaries": "these data have no canaries: plant some with with_canaries"}
+_COLUMNS = (
+    "name",
+    "epoch",
+    "step",
+    "median_loss",
+    "train_loss",
+    "train_accuracy",
+    "test_loss",
+    "test_accuracy",
+)
+
+
+class RunSource:
+    """A run directory, with its model and its data where they are at hand.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        Its files.
+    manifest : dict
+        Its manifest.
+    model : Model or None
+        Model to compute with; without one only what is on disk can be had.
+    data : Dataset
+        All samples, with the labels that are trained on.
+    held_out : Dataset or None
+        Held-out samples, if they are a dataset of their own.
+    design : Design
+        Which samples the target trains on.
+    device : str
+        ``"auto"``, or as torch names it.
+    """
+
+    given_log_lira: NDArray[np.float64] | None = None
+    makes_passes = True
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        manifest: dict[str, Any],
+        model: Model | None,
+        data: Dataset,
+        held_out: Dataset | None,
+        design: Design,
+        device: str,
+    ) -> None:
+        self.run, self.manifest, self.model, self.data = run, manifest, model, data
+        self.design = design
+        self.held_out = held_out if held_out is not None else data.take(design.held_out)
+        self.device = device_of(model, device)
+        self.precision = settled_precision(run, manifest, self.device)
+        self.names = Catalogue(run, manifest, len(design.members))
+        self.shadows = current_set(run, self.precision)
+        self.decision_log = DecisionLog(RunKeeper(run), run.path, data.ids)
+        self.cache, self.alone = Cache(), OneAtATime()
+
+    def __repr__(self) -> str:
+        return (
+            f"Audit({self.data!r}, {len(self.member_rows)} members, "
+            f"{len(self.names.records())} checkpoints, {len(self.shadows)} shadow models)"
+        )
+
+    @property
+    def path(self) -> str:
+        """The run directory."""
+        return str(self.run.path)
+
+    @property
+    def seed(self) -> int:
+        """Seed of every draw."""
+        return int(self.manifest["seed"])
+
+    @property
+    def training(self) -> Settings:
+        """How the target and its shadow models are trained, on any machine.
+
+        `precision` is the one that ``"auto"`` meant where the run was made.
+        """
+        return replace(Settings.read(self.manifest["training"]), precision=self.precision)
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """Every kind; shadow models once they give a ground truth."""
+        own = (REPRESENTATIONS, LOGITS)
+        return (*own, SHADOWS) if self.has_ground_truth else own
+
+    def cannot(self, work: str) -> str:
+        """Why a run cannot do a kind of work, and what to do instead."""
+        return _CANNOT.get(work, f"{self.path} does not know how to {work}")
+
+    # samples
+
+    @property
+    def pool_rows(self) -> NDArray[np.int64]:
+        """Rows of `data` that a model may train on, (n_pool,)."""
+        return self.design.pool
+
+    @property
+    def member_rows(self) -> NDArray[np.int64]:
+        """Rows of `data` that the target trains on, (n_members,)."""
+        return self.design.members
+
+    @property
+    def members(self) -> NDArray[np.str_]:
+        """Ids of the members, (n_members,)."""
+        return self.data.ids[self.member_rows]
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Label that each member is trained on, (n_members,)."""
+        return self.data.labels[self.member_rows]
+
+    @property
+    def member_data(self) -> Dataset:
+        """The members as a dataset."""
+        return self.data.take(self.member_rows)
+
+    def clean_data(self) -> Dataset:
+        """All samples, with their labels from before label noise."""
+        return true_labels(self.data, noise_of(self.data, self.design, self.manifest))
+
+    # the target
+
+    @property
+    def checkpoints(self) -> pd.DataFrame:
+        """One row for each checkpoint, as `Audit.checkpoints` describes."""
+        records = self.names.records()
+        table = pd.DataFrame([asdict(r) for r in records], columns=list(_COLUMNS))
+        table = table.astype({"test_loss": float, "test_accuracy": float}).set_index("name")
+        table.insert(3, "drop", [record.drop(records[0]) for record in records])
+        chosen = self.names.prediction().record.name if len(records) > 1 else None
+        table["prediction"] = table.index == chosen
+        table["learned"] = [not self._guard(record) for record in records]
+        return table
+
+    def forward(self, record: Record, progress: Progress | None = None) -> StoredPass:
+        """The forward pass of a checkpoint over the members, computed if it is missing."""
+        made = self.kept_forward(record)
+        if made.exists:
+            return made
+        with self.alone(progress):
+            if not made.exists:
+                warn_of(made.why_not)
+                with made.filling() as allocate:
+                    self.target().forward(record.name, progress or Progress(), allocate)
+            return made
+
+    def kept_forward(self, record: Record) -> StoredPass:
+        """The forward pass of a checkpoint as the run directory holds it, or will."""
+        made_in = precision_at(self.run, record, self.precision)
+        return StoredPass(self.run, record.name, made_in, record.weights)
+
+    def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
+        """The target's logit gap of each member, (n_members,)."""
+        return self.forward(record).gaps(self.labels)
+
+    def gaps_of(self, record: Record, rows: NDArray[np.int64]) -> NDArray[np.float32] | None:
+        """The target's logit gap of any rows of `data`; None without its model or data."""
+        if not self.asks_model:
+            return None
+        logits = self.target().look(record.name, rows).logits
+        return logit_gap(logits, self.data.labels[rows]).astype(np.float32)
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether model and data are at hand, so that new numbers can be computed."""
+        return self.model is not None and not isinstance(self.data, WithheldDataset)
+
+    def notes_at(self, checkpoint: str | float) -> tuple[str, ...]:
+        """What a reader must know before trusting a score at a checkpoint."""
+        record = self.names.record(checkpoint)
+        chosen = self.names.prediction()
+        notes = chosen.warnings if record == chosen.record else ()
+        return (*self._guard(record), *notes, *self._noise_note(), *fork_note(self.manifest))
+
+    def target(self) -> TargetTraining:
+        """What trains the target and looks at it.
+
+        Raises
+        ------
+        StoreError
+            If the model or the data are not at hand.
+        """
+        return TargetTraining(self.run, self.recipe(), self.design, self.held_out, self.seed)
+
+    def recipe(self) -> Recipe:
+        """Model, data, settings and device.
+
+        Raises
+        ------
+        StoreError
+            If the model or the data are not at hand.
+        """
+        if self.model is None or not self.asks_model:
+            raise StoreError(
+                f"this needs the model and the data of {self.path}: "
+                "Audit.open(path, data=…, model=…)"
+            )
+        check_available(torch_device(self.device), self.precision)
+        self._keep_precision()
+        return Recipe(self.model, self.data, self.training, self.device)
+
+    def refuse_recorded(self, instead: str) -> None:
+        """Refuse to train what a Trainer trains: the two would not go on from each other."""
+        if read_course(self.run) is not None:
+            raise StoreError(f"{self.path} was recorded from a Trainer: {instead}")
+
+    # its shadow models
+
+    @property
+    def shadow_sets(self) -> dict[str, int]:
+        """Number of shadow models of each design, by the key of its set."""
+        return {key: len(kept) for key, kept in shadow_sets(self.run).items()}
+
+    @property
+    def has_ground_truth(self) -> bool:
+        """Whether log-LiRA at the end can be computed from what is at hand."""
+        final = self.names.final()
+        if final is None or len(self.shadows) < FEWEST_SHADOWS:
+            return False
+        if final.name not in self.shadows.checkpoints():
+            return False
+        return self.kept_forward(final).exists or self.asks_model
+
+    @property
+    def truth_in_words(self) -> str:
+        """What log-LiRA is computed from."""
+        return f"log-LiRA from {len(self.shadows)} shadow models, variance shrunk"
+
+    def gaps_known(self, checkpoint: str) -> bool:
+        """Whether the target's logit gaps at a checkpoint are on disk."""
+        return self.kept_forward(self.names.record(checkpoint)).exists
+
+    def forward_state(self, checkpoint: str | float) -> tuple[Hashable, ...]:
+        """A value that changes when the forward pass of a checkpoint does."""
+        name = self.names.record(checkpoint).name
+        return name, self.run.state(f"forward/{name}")
+
+    def gaps_state(self, checkpoint: str) -> tuple[str, tuple[tuple[int, ...], ...]]:
+        """A value that changes when log-LiRA at a checkpoint may."""
+        target = self.run.state(f"forward/{checkpoint}")
+        return self.shadows.key, (*self.shadows.state(), target)
+
+    # inside
+
+    def _keep_precision(self) -> None:
+        """Write the precision into the manifest of a run from before it was there."""
+        if is_settled(self.manifest):
+            return
+        self.manifest = {**self.manifest, "precision": self.precision}
+        with suppress(StoreError):  # where nothing can be written, nothing is trained
+            stored = self.run.read_manifest()
+            self.run.write_manifest({**stored, "precision": self.precision})
+        warnings.warn(
+            f'{self.path} was made with precision="auto" and does not say what that meant: it '
+            f"goes on in {self.precision}, here and on any other machine",
+            UserWarning,
+            stacklevel=3,
+        )
+
+    def _noise_note(self) -> tuple[str, ...]:
+        share = self.training.label_noise
+        if not share:
+            return ()
+        note = f"label noise is on: {share:.1%} of the pool's labels were flipped at random"
+        fell_on = self._flipped_canaries()
+        if fell_on:
+            note += (
+                f", {fell_on} canaries among them (an earlier version did not spare them): what is "
+                "measured on canaries is wrong, so make the run again at another path"
+            )
+        return (note,)
+
+    def _flipped_canaries(self) -> int:
+        """Count the canaries that lost the wrong label they were given."""
+        canaries = self.data.canaries
+        if canaries is None or self.manifest.get("noise_draw", 1) > 1:
+            return 0
+        return int(canaries[noise_of(self.data, self.design, self.manifest).positions].sum())
+
+    def _guard(self, record: Record) -> tuple[str, ...]:
+        return guard_warnings(record, len(self.data.class_names), self.held_out.labels)
+
+
+def run_behind(source: Source, work: str) -> RunSource:
+    """Return the source as a run, for work that only a run can do.
+
+    Raises
+    ------
+    NotGivenError
+        If the source cannot do that work; the message says why, and what to do instead.
+    """
+    if isinstance(source, RunSource):
+        return source
+    raise NotGivenError(source.cannot(work))
+
+
+def noise_of(data: Dataset, design: Design, manifest: Mapping[str, Any]) -> LabelNoise:
+    """Return the label noise of a run, drawn as its manifest says."""
+    share = Settings.read(manifest["training"]).label_noise
+    return draw_noise(data, design.pool, share, manifest["seed"], manifest.get("noise_draw", 1))
+
+
+def device_of(model: Model | None, device: str) -> str:
+    """Return the device to compute on: the one asked for, or the one that the model prefers."""
+    preferred = model.device if model is not None and device == "auto" else None
+    return resolve_device(preferred or device)

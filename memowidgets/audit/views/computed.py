@@ -1,0 +1,265 @@
+"""Numbers that need no training and no forward pass, and why others are missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from memowidgets.audit.console import shown
+from memowidgets.audit.numbers.judge import evaluate
+from memowidgets.audit.numbers.pooled import checked_targets, pooled_evaluation
+from memowidgets.audit.numbers.scores import BASELINE, is_computed
+from memowidgets.audit.numbers.truth import log_lira, memorized_members, positives
+from memowidgets.audit.source import Source
+from memowidgets.audit.sources.shadow import shadow_source
+from memowidgets.store import StoreError
+from memowidgets.visible import listed
+
+if TYPE_CHECKING:
+    from memowidgets.evaluation import Evaluation
+
+__all__ = ["Computed", "NotThereError", "Reason", "Truth", "areas", "named", "said"]
+
+_MOST_NAMED = 4
+
+Truth = str | ArrayLike
+Reason = str | Exception
+
+
+class NotThereError(Exception):
+    """A number that is not computed; the message says how it can be.
+
+    `what` is the sentence with ``{}`` where the checkpoint goes, so that several that differ in
+    nothing else are said at once.
+    """
+
+    def __init__(self, what: str, checkpoint: str = "") -> None:
+        super().__init__(what.replace("{}", checkpoint))
+        self.what, self.checkpoint = what, checkpoint
+
+
+class Computed:
+    """The numbers of a source, as far as they need no training and no forward pass.
+
+    Parameters
+    ----------
+    source : Source
+        Evidence of the audit.
+    eta, truth
+        As in `Audit.evaluate`.
+    compute : bool
+        Whether scores may be computed from passes on disk.
+
+    Raises
+    ------
+    ValueError
+        If the truth is unknown, or is not a mask over the members.
+    """
+
+    def __init__(self, source: Source, eta: float, truth: Truth, compute: bool) -> None:
+        self.source, self.eta, self.truth, self.compute = source, eta, truth, compute
+        self._by_lira = isinstance(truth, str) and truth == "log_lira"
+        if not self._by_lira:
+            self.memorized()  # raises for an invalid truth, instead of drawing nothing
+        self.no_truth = self._why_no_truth() if self._by_lira else None
+
+    def memorized(self) -> pd.Series:
+        """What counts as memorised, by id."""
+        return memorized_members(self.source, self.truth, self.eta)
+
+    @property
+    def positives(self) -> str:
+        """What counts as memorised, as a reader says it."""
+        if self._by_lira:
+            return "memorised at the end"
+        return "canaries" if isinstance(self.truth, str) else positives(self.truth)
+
+    def name(self, checkpoint: str) -> str:
+        """A checkpoint's own name."""
+        return self.source.names.record(checkpoint).name
+
+    def log_lira(self, checkpoint: str = "final") -> pd.Series:
+        """Log-LiRA at a checkpoint.
+
+        Raises
+        ------
+        NotThereError
+            If there is none, or it needs more than what is on disk.
+        """
+        try:
+            name = self.name(checkpoint)
+            shadows = self.source.shadows
+            if len(shadows) and name not in shadows.checkpoints():
+                raise NotThereError(
+                    "the shadow models kept no logit gaps at {}: name such checkpoints in "
+                    "audit.run_shadows(n, checkpoints=[…]) of a new run",
+                    name,
+                )
+            if len(shadows) and not self.source.gaps_known(name):
+                raise NotThereError(
+                    "log-LiRA at {} needs a forward pass of the target: audit.log_lira(…) makes it",
+                    name,
+                )
+            return log_lira(self.source, name)
+        except (ValueError, StoreError) as error:
+            raise self._not_there(error, checkpoint) from error
+
+    def evaluation(
+        self,
+        metric: str,
+        checkpoint: str = "prediction",
+        layer: str = "last",
+        eta: float | None = None,
+        truth: Truth | None = None,
+    ) -> Evaluation:
+        """A score held against the truth.
+
+        Raises
+        ------
+        NotThereError
+            If it is not computed, and may or can not be.
+        """
+        truth = self.truth if truth is None else truth
+        try:
+            name = self.name(checkpoint)
+            if metric == BASELINE:
+                self._refuse_baseline(name)
+            elif not is_computed(self.source, metric, layer, name):
+                self._refuse_work(metric, layer, name)
+            eta = self.eta if eta is None else eta
+            return evaluate(self.source, metric, layer, name, eta, truth)
+        except (ValueError, StoreError) as error:
+            raise self._not_there(error, checkpoint) from error
+
+    def evaluations(
+        self, metrics: Iterable[str], checkpoint: str = "prediction", **options: Any
+    ) -> tuple[dict[str, Evaluation], list[Reason]]:
+        """Those of several scores that are there, and why others are not."""
+        if self.no_truth and "truth" not in options:
+            return {}, [self.no_truth]
+        found: dict[str, Evaluation] = {}
+        why: list[Reason] = []
+        for metric in metrics:
+            try:
+                found[metric] = self.evaluation(metric, checkpoint, **options)
+            except NotThereError as error:
+                why.append(error)
+        return found, why
+
+    def pooled(
+        self, metrics: Iterable[str], eta: float, truth: str
+    ) -> tuple[dict[str, Evaluation], list[Reason]]:
+        """The same with every shadow model in its turn as the target.
+
+        As in the paper, canaries are the truth or not there at all.
+        """
+        planted = truth == "canaries"
+        found: dict[str, Evaluation] = {}
+        why: list[Reason] = []
+        for metric in metrics:
+            try:
+                found[metric] = self._pooled(metric, eta, truth, with_canaries=planted)
+            except (ValueError, StoreError) as error:
+                why.append(f"by all targets at η = {eta:g}: {error}")
+        return found, why
+
+    def _pooled(self, metric: str, eta: float, truth: str, *, with_canaries: bool) -> Evaluation:
+        source = self.source
+        targets = checked_targets(source, "all", truth, with_canaries=with_canaries)
+        with shown(None) as report:
+            return pooled_evaluation(
+                source,
+                partial(shadow_source, source),
+                targets,
+                metric,
+                "last",
+                eta,
+                truth,
+                report,
+                with_canaries=with_canaries,
+            )
+
+    def canaries(self) -> bool:
+        """Whether some members are canaries, and some are not."""
+        known = self.source.member_data.canaries
+        return known is not None and bool(known.any() and not known.all())
+
+    def _not_there(self, error: Exception, checkpoint: str) -> NotThereError:
+        """The same with the checkpoint's name taken out, where it is in it."""
+        try:
+            name = self.name(checkpoint)
+        except ValueError:  # it is the checkpoint that is not there
+            return NotThereError(str(error))
+        alone = rf"(?<![\w.-]){re.escape(name)}(?!\w|-|\.\d)"
+        return NotThereError(re.sub(alone, "{}", str(error)), name)
+
+    def _refuse_baseline(self, name: str) -> None:
+        try:
+            self.log_lira(name)
+        except NotThereError as error:
+            raise NotThereError(f"no baseline: {error.what}", error.checkpoint) from error
+
+    def _refuse_work(self, metric: str, layer: str, name: str) -> None:
+        place = "" if layer == "last" else f', layer="{layer}"'
+        call = f'audit.score("{metric}"{place}, checkpoint=…)'
+        if not is_computed(self.source, "loss", "last", name):
+            raise NotThereError(f"{metric} at {{}} needs a forward pass: {call} makes it", name)
+        if not self.compute:
+            everywhere = 'audit.compare(layers="all")'
+            place = "" if layer == "last" else " at every layer"
+            raise NotThereError(
+                f"{metric} at {{}} is not computed{place}: {everywhere if place else call}, or "
+                "audit.figures(compute=True)",
+                name,
+            )
+
+    def _why_no_truth(self) -> str | None:
+        try:
+            if len(self.log_lira()):
+                return None
+            reason = "no member is in two shadow models and out of two others"
+        except NotThereError as error:
+            reason = str(error)
+        hint = '; audit.figures(truth="canaries") needs none' if self.canaries() else ""
+        return f"no ground truth: {reason}{hint}"
+
+
+def areas(found: Mapping[str, Evaluation], **more: Any) -> pd.DataFrame:
+    """Rows as `Audit.compare` has them."""
+    return pd.DataFrame(
+        [
+            {
+                "metric": metric,
+                **more,
+                "auc": result.auc,
+                "auc_low": result.auc_interval[0],
+                "auc_high": result.auc_interval[1],
+                "n": result.n,
+                "n_memorized": result.n_memorized,
+            }
+            for metric, result in found.items()
+        ]
+    )
+
+
+def said(reasons: Iterable[Reason]) -> list[str]:
+    """Each different reason once, with all checkpoints that it holds for."""
+    places: dict[str, list[str]] = {}
+    for reason in reasons:
+        what = reason.what if isinstance(reason, NotThereError) else str(reason)
+        there = places.setdefault(what, [])
+        if isinstance(reason, NotThereError) and reason.checkpoint not in there:
+            there.append(reason.checkpoint)
+    return [what.replace("{}", named(there)) for what, there in places.items()]
+
+
+def named(names: Sequence[str]) -> str:
+    """Some of them, and how many more."""
+    if len(names) <= _MOST_NAMED:
+        return listed(names)
+    return listed(names, _MOST_NAMED - 1)

@@ -1,0 +1,172 @@
+"""What the dashboard asks of an audit: choices, numbers, samples, details of one sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from memowidgets.audit.numbers import scores
+from memowidgets.audit.numbers.judge import SHARED_NOISE
+from memowidgets.audit.numbers.scores import BASELINE, PER_LAYER, SCORES, metrics_of, probabilities
+from memowidgets.audit.numbers.truth import log_lira, notes_on_chance, truth_version
+from memowidgets.audit.source import LOGITS, Cache, Source
+from memowidgets.audit.views.details import Details
+from memowidgets.data import Dataset
+from memowidgets.progress import Progress
+from memowidgets.training.device import device_status
+from memowidgets.visible import visible
+from memowidgets.widgets.protocol import Choice, SampleDetail, ScoreView
+
+if TYPE_CHECKING:
+    from memowidgets.decisions import DecisionLog
+
+__all__ = ["AuditView"]
+
+_ETA = 4.0  # where the dashboard's η stands at first
+_GROWING = ("checkpoints", "forward", "scores", "shadows")
+
+
+class AuditView:
+    """Answers the dashboard's questions: a `memowidgets.widgets.protocol.DashboardSource`.
+
+    Parameters
+    ----------
+    source : Source
+        Evidence of the audit on show.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._details = Details(source)
+        self._cache = Cache()
+
+    def checkpoint_choices(self) -> Sequence[Choice]:
+        """Checkpoints after step 0, with epoch and drop."""
+        table = self._source.checkpoints
+        return [
+            Choice(str(name), _when(row), bool(row.prediction) and not np.isnan(row.epoch))
+            for name, row in table[table["step"] != 0].iterrows()
+        ]
+
+    def layer_choices(self) -> Sequence[Choice]:
+        """Layers by number and name; the last is the recommended one."""
+        layers = self._source.names.layer_names
+        if not layers:
+            return [Choice("last", "none", marked=True)]
+        return [
+            Choice(
+                name,
+                f"{i} · {visible(name, 60)}" + (" (last)" if i == len(layers) else ""),
+                i == len(layers),
+            )
+            for i, name in enumerate(layers, start=1)
+        ]
+
+    def score_choices(self) -> Sequence[Choice]:
+        """All scores; the baseline only where there are shadow models."""
+        return [
+            Choice(name, SCORES[name].title, name == "psmi", uses_layer=name in PER_LAYER)
+            for name in metrics_of(self._source)
+        ]
+
+    def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
+        """Whether `view` answers from disk."""
+        return scores.is_computed(self._source, score, layer, checkpoint)
+
+    def view(
+        self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
+    ) -> ScoreView:
+        """Return the numbers behind a choice, computed if need be."""
+        source = self._source
+        found = scores.score(source, score, layer, checkpoint, progress)
+        of_classes = self._probabilities(checkpoint)
+        shared = (SHARED_NOISE,) if score == BASELINE else ()
+        return ScoreView(
+            title=self._title(score, layer, checkpoint),
+            scores=found.mu,
+            labels=source.labels[found.rows],
+            positions=found.rows,
+            errors=found.errors,
+            log_lira=self._log_lira(found.rows),
+            probabilities=None if of_classes is None else of_classes[found.rows],
+            warnings=(*shared, *source.notes_at(checkpoint), *notes_on_chance(source, _ETA)),
+        )
+
+    def revision(self) -> frozenset[tuple[str, int]]:
+        """A value that changes with any new checkpoint, score, shadow model or ground truth."""
+        run = Path(self._source.path)
+        folders = [run / part for part in _GROWING if not (run / part).is_symlink()]
+        files = (file for folder in folders for file in folder.rglob("*.safetensors"))
+        there = {(str(file.relative_to(run)), _written(file)) for file in files}
+        return frozenset(there | {truth_version(self._source)})
+
+    def samples(self) -> Dataset:
+        """The target's members, in the order that positions count."""
+        return self._source.member_data
+
+    def detail(self, position: int, score: str, layer: str, checkpoint: str) -> SampleDetail:
+        """Return all that is known of one member."""
+        return self._details.of(
+            position,
+            (score, layer, checkpoint),
+            title=SCORES[score].title,
+            checkpoints=self.checkpoint_choices(),
+            layers=self.layer_choices(),
+        )
+
+    def let_go(self) -> None:
+        """Forget what is kept to answer faster."""
+        self._cache.clear()
+        self._details = Details(self._source)
+
+    @property
+    def decision_log(self) -> DecisionLog:
+        """The audit's decisions."""
+        return self._source.decision_log
+
+    def device_status(self) -> str:
+        """The device and its memory in a few words."""
+        return device_status(self._source.device)
+
+    def _title(self, score: str, layer: str, checkpoint: str) -> str:
+        place = f", {visible(layer, 60)}" if score in PER_LAYER else ""
+        return f"{SCORES[score].title}{place}, {visible(checkpoint.replace('-', ' '), 60)}"
+
+    def _probabilities(self, checkpoint: str) -> NDArray[np.float64] | None:
+        """Those of all members at a checkpoint, kept while it is looked at."""
+        source = self._source
+        if LOGITS not in source.evidence:
+            return None
+        state = source.forward_state(checkpoint)
+        return self._cache.of("probabilities", state, lambda: probabilities(source, checkpoint))
+
+    def _log_lira(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        source = self._source
+        if not source.has_ground_truth:
+            return None
+        return self._cache.of("log_lira", truth_version(source), self._aligned_log_lira)[rows]
+
+    def _aligned_log_lira(self) -> NDArray[np.float64]:
+        """One value for each member, in their order; NaN for those that have none."""
+        known, members = log_lira(self._source), self._source.members
+        if len(known) < len(members):  # by name only where need be: it takes its time
+            known = known.reindex(members)
+        return known.to_numpy(dtype=np.float64)
+
+
+def _when(row: pd.Series) -> str:
+    """When a checkpoint was; nobody knows that of arrays."""
+    return "as given" if np.isnan(row.epoch) else f"epoch {row.epoch:g} · drop {row['drop']:.1%}"
+
+
+def _written(file: Path) -> int:
+    """When a file was written; 0 if it is gone meanwhile."""
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,341 @@
+"""The content of a report; what an audit does not have is named as missing, never invented."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.metadata
+import json
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from memowidgets.audit.numbers import scores
+from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities
+from memowidgets.audit.numbers.truth import log_lira, notes_on_chance
+from memowidgets.audit.source import Source
+from memowidgets.audit.views.figures import audit_figures
+from memowidgets.data import WithheldDataset
+from memowidgets.report import Content, Decided, Figure, Missing, Scored
+from memowidgets.store import StoreError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memowidgets.charts import Figures
+
+__all__ = ["content_of"]
+
+ETA = 4.0
+MANY = 20_000  # members; figures by η then have fewer of them
+FEW_ETAS = (2.0, 4.0, 8.0)
+GIVEN = "given"  # the one checkpoint of an audit from arrays
+LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
+Found = TypeVar("Found")
+_CHECKPOINT = (
+    "epoch",
+    "step",
+    "median_loss",
+    "drop",
+    "train_loss",
+    "train_accuracy",
+    "test_loss",
+    "test_accuracy",
+    "prediction",
+    "learned",
+)
+
+
+def content_of(
+    source: Source,
+    tau: float | None,
+    metric: str | None,
+    *,
+    include_samples: bool,
+) -> Content:
+    """All that a report says of an source.
+
+    Parameters
+    ----------
+    source : Source
+        Evidence of the source.
+    tau : float or None
+        Where τ stands at first; None for the score's natural one.
+    metric : str or None
+        The score, at the last layer and the prediction checkpoint; None for what is there.
+    include_samples : bool
+        Whether samples, their labels and their ids are in it.
+
+    Raises
+    ------
+    ValueError
+        If τ is no number, or not given where the score has no natural one, or the score is
+        unknown.
+    """
+    if metric is None:
+        there = metrics_of(source)
+        metric = "psmi" if "psmi" in there or "logit_gap" not in there else "logit_gap"
+    if metric not in SCORES:
+        raise ValueError(f"unknown score {metric!r}; valid: {', '.join(SCORES)}")
+    tau = SCORES[metric].tau if tau is None else scores.checked_tau(tau)
+    if tau is None:
+        raise ValueError(f"{metric!r} has no default threshold; pass tau=")
+    if not math.isfinite(tau):
+        raise ValueError(f"tau must be a finite number, not {tau}")
+    return _Gathering(source).content(float(tau), metric, include_samples=include_samples)
+
+
+class _Gathering:
+    """Collects the parts of a report, and notes which are missing."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._manifest = source, source.manifest
+        self._missing: list[Missing] = []
+        self._name = Path(source.path).name or "audit"
+
+    def content(self, tau: float, metric: str, *, include_samples: bool) -> Content:
+        source = self._source
+        scored = self._tried("scores", lambda: self._scored(metric, include_samples))
+        self._note_truth()
+        if len(source.names.layer_names) == 1:
+            self._miss("scores by layer", "the model has one layer")
+        samples = self._samples() if include_samples else None
+        return Content(
+            name=self._name,
+            created=f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
+            facts=self._facts(),
+            numbers={
+                "members": len(source.members),
+                "samples": len(source.data),
+                "classes": len(source.data.class_names),
+                "shadow_models": len(source.shadows),
+            },
+            layers=source.names.layer_names,
+            training=self._tried("settings of the training", self._training) or {},
+            versions=self._versions(),
+            seed=self._manifest.get("seed"),
+            checkpoints=self._checkpoints(),
+            tau=tau,
+            eta=ETA,
+            scored=scored,
+            ids=[str(name) for name in source.members],
+            samples=samples,
+            class_names=source.data.class_names if include_samples else (),
+            canaries=self._canaries(),
+            decisions=self._decisions(),
+            figures=self._figures(),
+            warnings=self._warnings(),
+            missing=tuple(self._missing),
+        )
+
+    # ------------------------------------------------------------ trying
+
+    def _tried(self, what: str, ask: Callable[[], Found]) -> Found | None:
+        """What the audit answers; None, and a note, where it has nothing to answer with."""
+        try:
+            return ask()
+        except (StoreError, ValueError) as error:
+            self._miss(what, str(error))
+            return None
+
+    def _miss(self, what: str, why: str) -> None:
+        self._missing.append(Missing(what, self._unplaced(why)))
+
+    def _unplaced(self, text: str) -> str:
+        """A sentence without the place of the run, which is nobody else's business."""
+        return text.replace(self._source.path, self._name)
+
+    # ------------------------------------------------------------ numbers
+
+    def _scored(self, metric: str, include_samples: bool) -> Scored:
+        source = self._source
+        checkpoint = source.names.prediction().record.name
+        found = scores.score(source, metric, "last", checkpoint)
+        per_layer = metric in PER_LAYER
+        layer = source.names.layer_names[-1] if per_layer else ""
+        where = [f"layer {layer}"] if layer not in ("", "last") else []
+        where += [checkpoint.replace("-", " ")] if checkpoint != GIVEN else []
+        of_classes = None
+        if include_samples:
+            of_classes = self._tried(
+                "the model's probabilities", lambda: probabilities(source, checkpoint)
+            )
+        return Scored(
+            metric=metric,
+            title=", ".join([SCORES[metric].title, *where]),
+            layer=layer,
+            checkpoint=checkpoint,
+            positions=found.rows,
+            scores=found.mu,
+            errors=found.errors,
+            log_lira=self._log_lira(found.rows),
+            labels=source.labels[found.rows] if include_samples else None,
+            probabilities=None if of_classes is None else of_classes[found.rows],
+            others=self._others(metric, checkpoint, found.rows),
+            notes=found.notes,
+        )
+
+    def _log_lira(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        source = self._source
+        if not source.has_ground_truth:
+            return None
+        values = self._tried("log-LiRA", lambda: log_lira(source))
+        if values is None:
+            return None
+        return values.reindex(source.members[rows]).to_numpy(dtype=np.float64)
+
+    def _others(
+        self, metric: str, checkpoint: str, rows: NDArray[np.int64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """The other scores that are computed already, of the same members."""
+        source = self._source
+        found = {}
+        for name in EARLY if source.has_ground_truth else ():
+            if name == metric or not scores.is_computed(source, name, "last", checkpoint):
+                continue
+            try:
+                other = scores.score(source, name, "last", checkpoint)
+            except (StoreError, ValueError):  # from arrays: what it is made of was not given
+                continue
+            everywhere = np.full(len(source.members), np.nan)
+            everywhere[other.rows] = other.mu
+            if np.isfinite(everywhere[rows]).all():
+                found[SCORES[name].title] = everywhere[rows]
+        return found
+
+    def _note_truth(self) -> None:
+        """In the audit's own words why there is no truth, and what would give one."""
+        source = self._source
+        what = "ground truth: memorised samples, TPR, FPR, AUC"
+        if not source.has_ground_truth and self._tried(what, lambda: log_lira(source)) is not None:
+            self._miss(what, "there is no log-LiRA at the end of training")
+
+    # ------------------------------------------------------------ what it is
+
+    def _facts(self) -> dict[str, str]:
+        manifest, source = self._manifest, self._source
+        recording = manifest.get("recording") or {}
+        origin = (manifest.get("data") or {}).get("source") or {}
+        model = manifest.get("model") or {}
+        facts = {
+            "recorded audit": recording.get("title"),
+            "model": model.get("class"),
+            "model settings": _flat(model.get("settings")),
+            "data": origin.get("loader"),
+            "members": f"{len(source.members)} of {len(source.data)} samples",
+            "classes": str(len(source.data.class_names)),
+            "layers": ", ".join(source.names.layer_names),
+            "shadow models": str(len(source.shadows)),
+            "ground truth": source.truth_in_words if source.has_ground_truth else None,
+        }
+        return {name: str(text) for name, text in facts.items() if text}
+
+    def _training(self) -> dict[str, Any]:
+        return {name: _plain(value) for name, value in self._source.training.described().items()}
+
+    def _versions(self) -> dict[str, dict[str, str]]:
+        now = {name: importlib.metadata.version(name) for name in LIBRARIES}
+        then = {str(k): str(v) for k, v in (self._manifest.get("versions") or {}).items()}
+        return {"run": then, "report": now} if then else {"report": now}
+
+    def _checkpoints(self) -> list[dict[str, Any]]:
+        table = self._tried("checkpoints", lambda: self._source.checkpoints)
+        if table is None or not len(table):
+            self._miss("checkpoints", "the target is not trained yet: audit.train() trains it")
+            return []
+        there = [name for name in _CHECKPOINT if name in table]
+        table = table.assign(prediction=table["prediction"] & table["epoch"].notna())  # by ρ
+        rows = table[there].to_dict("records")
+        return [
+            {"name": str(name), **{str(k): _plain(v) for k, v in row.items()}}
+            for name, row in zip(table.index, rows, strict=True)
+        ]
+
+    def _canaries(self) -> NDArray[np.bool_] | None:
+        found = self._source.member_data.canaries
+        return None if found is None else np.asarray(found, dtype=np.bool_)
+
+    def _decisions(self) -> dict[str, Decided]:
+        log = self._source.decision_log
+        log.refresh()
+        if log.problem:
+            self._miss("decisions", log.problem)
+        return {name: Decided(made.decision, made.note) for name, made in log.table().items()}
+
+    def _samples(self) -> Any:
+        data = self._source.member_data
+        if isinstance(data, WithheldDataset):
+            self._miss("samples", "they are not at hand: open the audit with data=…")
+            return None
+        return data
+
+    def _warnings(self) -> tuple[str, ...]:
+        found = self._tried("warnings", lambda: self._source.notes_at("prediction"))
+        chance = self._tried("false alarms", lambda: notes_on_chance(self._source, ETA))
+        return tuple(map(self._unplaced, (*(found or ()), *(chance or ()))))
+
+    # ------------------------------------------------------------ figures
+
+    def _figures(self) -> tuple[Figure, ...]:
+        """The figures that `Audit.figures` draws."""
+        source = self._source
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the report says them itself
+            etas = FEW_ETAS if len(source.member_rows) > MANY else None
+            figures = self._tried("figures", lambda: audit_figures(source, etas=etas))
+        if figures is None:
+            return ()
+        reasons: dict[str, list[str]] = {}
+        for name, why in figures.missing.items():
+            reasons.setdefault(str(why), []).append(name.replace("_", " "))
+        for why, names in reasons.items():
+            self._miss(f"{'figure' if len(names) == 1 else 'figures'} {', '.join(names)}", why)
+        return tuple(self._drawn(figures, name) for name in figures)
+
+    def _drawn(self, figures: Figures, name: str) -> Figure:
+        import vl_convert
+
+        drawing = figures[name].to_dict()
+        said = [_caption(name, drawing), *figures.notes.get(name, ())]
+        caption = self._unplaced(" ".join(map(_sentence, said)))
+        return Figure(name, caption, vl_convert.vegalite_to_svg(drawing))
+
+
+def _sentence(text: str) -> str:
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _caption(name: str, drawing: Mapping[str, Any]) -> str:
+    """What the chart says of itself, else its name."""
+    for said in ("description", "title"):
+        text = drawing.get(said)
+        if isinstance(text, dict):
+            text = text.get("text")
+        if isinstance(text, str) and text:
+            return text
+    return name.replace("_", " ")
+
+
+def _flat(settings: Any) -> str | None:
+    """A model's settings as one line; they are kept as JSON."""
+    try:
+        found = json.loads(settings) if isinstance(settings, str) else settings
+    except ValueError:
+        return str(settings)
+    if not isinstance(found, dict):
+        return None if found is None else str(found)
+    return ", ".join(f"{name} {json.dumps(value)}" for name, value in found.items()) or None
+
+
+def _plain(value: Any) -> Any:
+    """A number or text as JSON has it; NaN is None."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    known = value is None or isinstance(value, bool | int | float | str)
+    return value if known else str(value)

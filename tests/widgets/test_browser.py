@@ -12,7 +12,7 @@ from memowidgets.widgets import Dashboard
 from tests.widgets.fake_source import FakeSource
 source = FakeSource(seconds=1.5)
 dashboard = Dashboard(source)
-dashboard.inspector.page_size = 12
+dashboard.page_size = 12
 dashboard
 """
 
@@ -37,7 +37,7 @@ def eventually(notebook, expression, wanted, seconds=10):
         time.sleep(0.05)
 
 
-def agree(notebook, name="dashboard.explorer"):
+def agree(notebook, name="dashboard"):
     """Both sides count the same."""
     front = counts(notebook.page)
     eventually(notebook, f"{name}.tau_committed", float(tau_shown(notebook.page)))
@@ -48,7 +48,7 @@ def tau_shown(page):
     return page.locator(".mw-explorer").first.get_attribute("data-tau")
 
 
-def kernel_counts(notebook, name="dashboard.explorer"):
+def kernel_counts(notebook, name="dashboard"):
     """What Python counts, in the front end's words."""
     of = notebook.python(f"{name}.counts")
     return {
@@ -87,10 +87,10 @@ def test_tau_follows_the_mouse_the_keys_and_the_field(dashboard):
     drag(page, ".mw-histogram", (0.4, 0.5), (0.55, 0.5))
     agree(dashboard)
     dragged = counts(page)
-    tau = dashboard.python("dashboard.explorer.tau")
+    tau = dashboard.python("dashboard.tau")
     assert tau > 0
-    assert dashboard.python("dashboard.explorer.tau_committed") == tau
-    assert dashboard.python("dashboard.inspector.tau") == tau
+    assert dashboard.python("dashboard.tau_committed") == tau
+    assert dashboard.python("dashboard.tau") == tau
     page.keyboard.press("Shift+ArrowRight")
     assert counts(page)["flagged"] == dragged["flagged"] + 1
     page.keyboard.press("Shift+ArrowLeft")
@@ -99,7 +99,7 @@ def test_tau_follows_the_mouse_the_keys_and_the_field(dashboard):
     field = page.get_by_label("τ", exact=True)
     field.fill("-0,125")
     field.press("Enter")
-    eventually(dashboard, "dashboard.explorer.tau_committed", -0.125)
+    eventually(dashboard, "dashboard.tau_committed", -0.125)
     field.fill("nonsense")
     field.press("Enter")
     assert field.input_value() == "−0.125"
@@ -116,8 +116,8 @@ def test_the_roc_and_the_presets_move_tau(dashboard):
         "FPR ≤ 1 %": "fpr<=0.01",
     }.items():
         page.get_by_role("button", name=button, exact=True).click()
-        wanted = dashboard.python(f"dashboard.explorer.evaluation.threshold({rule!r})")
-        eventually(dashboard, "dashboard.explorer.tau", wanted)
+        wanted = dashboard.python(f"dashboard.evaluation.threshold({rule!r})")
+        eventually(dashboard, "dashboard.tau", wanted)
     assert page.get_by_text("its rates are optimistic").is_visible()
     page.get_by_role("radio", name="log-log").click()
     page.get_by_role("radio", name="log", exact=True).click()
@@ -152,9 +152,9 @@ def test_the_inspector_pages_filters_and_follows_tau(dashboard):
     second = page.locator(".mw-card").nth(1)
     assert second.get_attribute("aria-selected") == "true"
     position = int(second.get_attribute("data-position"))
-    eventually(dashboard, "dashboard.inspector.selected", position)
-    dashboard.python("setattr(dashboard.explorer, 'tau', -0.4)")
-    flagged = dashboard.python("dashboard.explorer.counts['flagged']")
+    eventually(dashboard, "dashboard.selected", position)
+    dashboard.python("setattr(dashboard, 'tau', -0.4)")
+    flagged = dashboard.python("dashboard.counts['flagged']")
     page.locator(f'.mw-chip[aria-pressed="true"]:has-text("{flagged}")').wait_for()
 
 

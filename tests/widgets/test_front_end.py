@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from memowidgets.evaluation import clopper_pearson, roc
 from memowidgets.widgets.arrays import ErrorLevels, SortedScores, packed_log_lira, thinned_curve
-from memowidgets.widgets.assets import STATIC, script, style
+from memowidgets.widgets.frontend import STATIC, script, style
 from tests.javascript import asking
 
 JS = Path(__file__).parent / "js"
@@ -59,10 +59,10 @@ def around(scores):
 def test_every_file_is_small():
     sizes = {file.name: file.stat().st_size for file in STATIC.iterdir()}
     assert {name: size for name, size in sizes.items() if size >= LIMIT} == {}
-    assert {"maths.js", "dom.js", "explorer.js", "inspector.js", "bar.js"} <= set(sizes)
+    assert {"maths.js", "dom.js", "explorer.js", "inspector.js", "dashboard.js"} <= set(sizes)
 
 
-@pytest.mark.parametrize("name", ["explorer", "inspector", "bar"])
+@pytest.mark.parametrize("name", ["explorer", "inspector", "dashboard"])
 def test_the_joined_module_is_one_without_imports(node, name, tmp_path):
     file = tmp_path / "joined.mjs"
     file.write_text(script(name))
@@ -75,7 +75,7 @@ def test_the_joined_module_is_one_without_imports(node, name, tmp_path):
 @pytest.mark.parametrize("pattern", ["http", "@import", "url(http", "fetch(", "XMLHttpRequest"])
 def test_nothing_is_fetched(pattern):
     allowed = "http://www.w3.org/2000/svg"  # a name, not an address to load from
-    for name in ("explorer", "inspector", "bar"):
+    for name in ("explorer", "inspector", "dashboard"):
         assert pattern not in (script(name) + style()).replace(allowed, "")
 
 

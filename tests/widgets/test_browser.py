@@ -82,6 +82,50 @@ def test_the_dashboard_looks_as_it_should(dashboard):
     agree(dashboard)
 
 
+# Everything down to the first row of samples, in the window that a notebook scrolls in.
+FIRST_SCREEN = """() => {
+    const [top] = document.querySelectorAll('.mw-dashboard');
+    top.scrollIntoView();
+    const window = document.querySelector('.jp-WindowedPanel-outer').getBoundingClientRect();
+    const card = document.querySelector('.mw-card').getBoundingClientRect();
+    return [top.clientWidth, card.bottom - top.getBoundingClientRect().top, window.height];
+}"""
+BESIDE = """() => {
+    const [left, right] = ['.mw-histogram', '.mw-roc'].map(
+        (part) => document.querySelector(part).getBoundingClientRect());
+    return right.left >= left.right;
+}"""
+OVERFLOWING = """() => [...document.querySelectorAll('.mw-tile, .mw-tile > *')]
+    .filter((part) => part.scrollWidth > part.clientWidth + 1).map((part) => part.textContent)"""
+
+
+def test_a_laptop_shows_the_first_samples_without_scrolling(notebook_page):
+    notebook = notebook_page([DASHBOARD], width=1440, height=900)
+    page = notebook.page
+    page.wait_for_selector(".mw-card")
+    page.evaluate("() => window.jupyterapp.shell.expandLeft()")
+    for width in (1440, 1392):
+        notebook.resize(width)
+        there, needed, window = page.evaluate(FIRST_SCREEN)
+        assert there < 1010
+        assert needed <= window
+    assert 950 < there <= 960
+    page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+
+
+@pytest.mark.parametrize(("width", "beside"), [(960, True), (700, True), (600, False)])
+def test_the_plots_stand_side_by_side_from_700_pixels_on(dashboard, width, beside):
+    page = dashboard.page
+    for _ in range(3):  # until the scroll bar is in or out
+        there = page.locator(".mw-dashboard").bounding_box()["width"]
+        dashboard.resize(page.viewport_size["width"] + round(width - there), 2000)
+    assert page.locator(".mw-dashboard").bounding_box()["width"] == width
+    assert page.evaluate(BESIDE) == beside
+    dashboard.python("setattr(dashboard, 'tau', 0.4)")
+    page.locator('.mw-explorer[data-tau="0.4"]').wait_for()
+    assert page.evaluate(OVERFLOWING) == []
+
+
 def test_tau_follows_the_mouse_the_keys_and_the_field(dashboard):
     page = dashboard.page
     drag(page, ".mw-histogram", (0.4, 0.5), (0.55, 0.5))

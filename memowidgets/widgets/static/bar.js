@@ -51,7 +51,7 @@ export class Bar {
     this.ears = listeners(model);
     /** Scores that differ from layer to layer. @type {Set<string>} */
     this.byLayer = new Set();
-    this.root = root(el, "bar", "What to score");
+    this.root = root(el, "bar", "What to score", this.ears);
     this.checkpoint = html("select", { class: "mw-select", "aria-label": "checkpoint" });
     this.layer = html("select", { class: "mw-select", "aria-label": "layer" });
     this.ears.on(this.checkpoint, "change", () => this.choose("checkpoint", this.checkpoint.value));

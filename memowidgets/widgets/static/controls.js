@@ -195,10 +195,9 @@ function thresholdRow(symbol, name, help) {
 export class Controls {
   constructor() {
     this.tau = thresholdRow("τ", "threshold", "Arrow keys move τ; with Shift, to the next score");
-    this.eta = thresholdRow("η", "memorised from log-LiRA", "Arrow keys move η; with Shift, until one sample more or less is memorised");
+    this.eta = thresholdRow("η", "memorised from log-LiRA", "a sample is memorised if its log-LiRA is at least η. Arrow keys move η; with Shift, until one sample more or less is memorised");
     this.etaReset = html("button", { type: "button", class: "mw-button", title: "what the paper takes" }, "η = 4");
-    const meaning = html("span", { class: "mw-unit" }, "memorised: log-LiRA ≥ η");
-    this.eta.row.append(this.etaReset, meaning);
+    this.eta.row.append(this.etaReset);
     this.presets = html("div", { class: "mw-presets", role: "group", "aria-label": "Ways to choose τ" });
     this.share = html("input", { type: "number", min: 0, max: 100, step: "any", value: 5 });
     setAttributes(this.share, { class: "mw-share", "aria-label": "share to flag, per cent" });
@@ -208,7 +207,7 @@ export class Controls {
     this.compareBox = html("label", { class: "mw-check", hidden: true }, this.compare, "compare scores");
     this.scales = html("div", { class: "mw-scales" });
     this.hint = html("p", { class: "mw-hint" });
-    const unit = html("span", { class: "mw-unit" }, "% most at risk");
+    const unit = html("span", { class: "mw-unit" }, "%");
     const most = html("span", { class: "mw-joined" }, this.flag, this.share, unit);
     const ways = html("div", { class: "mw-row" }, this.presets, most, this.scales);
     this.element = html("div", { class: "mw-controls" }, this.tau.row, this.eta.row, ways, this.hint);

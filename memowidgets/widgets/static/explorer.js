@@ -66,12 +66,13 @@ export class Explorer {
       model.save_changes();
     }, 80);
 
-    this.root = root(el, "explorer", "Threshold explorer");
+    this.root = root(el, "explorer", "Threshold explorer", this.ears);
     this.histogram = new HistogramPlot();
     this.roc = new RocPlot();
     this.noRoc = html("p", { class: "mw-empty", hidden: true });
     this.curves = html("ul", { class: "mw-curves", "aria-label": "Curves", hidden: true });
-    this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.curves, this.noRoc);
+    this.rocHead = html("div", { class: "mw-roc-head" });
+    this.rocBox = html("div", { class: "mw-roc-box" }, this.rocHead, this.roc.element, this.curves, this.noRoc);
     this.legend = html("div", { class: "mw-legend" });
     this.tiles = new Tiles();
     this.controls = new Controls();
@@ -79,7 +80,7 @@ export class Explorer {
     this.scoreScales = segments("Scale of the scores", SCORE_SCALES, (value) => this.rescale({ scoreScale: value }));
     this.countScales = segments("Scale of the counts", COUNT_SCALES, (value) => this.rescale({ countScale: value }));
     this.rocScales = segments("Scale of the ROC", ROC_SCALES, (value) => this.rescale({ rocScale: value }));
-    this.rocScalesBox = html("span", { class: "mw-labelled" }, "ROC", this.rocScales.group);
+    this.rocScalesBox = html("span", { class: "mw-labelled" }, this.rocScales.group);
     this.compose();
 
     this.size = onWidth(this.root, (width) => this.layout(width));
@@ -92,11 +93,10 @@ export class Explorer {
   compose() {
     const left = html("div", { class: "mw-histogram-box" }, this.legend, this.histogram.element);
     const plots = html("div", { class: "mw-plots" }, left, this.rocBox, this.tiles.element);
+    this.rocHead.append(this.controls.compareBox, this.rocScalesBox);
     this.controls.scales.append(
-      this.controls.compareBox,
       html("span", { class: "mw-labelled" }, "scores", this.scoreScales.group),
       html("span", { class: "mw-labelled" }, "counts", this.countScales.group),
-      this.rocScalesBox,
     );
     this.countScales.show(this.countScale);
     this.rocScales.show(this.rocScale);
@@ -326,6 +326,7 @@ export class Explorer {
     this.tiles.showParts(known, hasRoc);
     const range = this.data.etaRange;
     this.controls.eta.row.hidden = range === null;
+    this.controls.element.classList.toggle("mw-with-eta", range !== null);
     if (range === null) return;
     const ends = { min: Math.min(range[0], this.eta), max: Math.max(range[1], this.eta) };
     setAttributes(this.controls.eta.slider, ends);
@@ -414,7 +415,8 @@ export class Explorer {
   /** @param {number} width */
   layout(width) {
     this.root.classList.toggle("mw-narrow", width < 640);
-    this.root.classList.toggle("mw-wide", width >= 980);
+    this.root.classList.toggle("mw-wide", width >= 690);
+    this.root.classList.toggle("mw-roomy", width >= 860);
     this.draw();
   }
 

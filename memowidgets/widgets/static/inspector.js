@@ -6,7 +6,8 @@ import {
 } from "./cards.js";
 import { DecideBar, decisionOf, download } from "./decide.js";
 import {
-  arrowStep, bytesOf, html, KERNEL_GONE, listeners, root, segments, setAttributes, tell, throttle,
+  arrowStep, bytesOf, focused, html, KERNEL_GONE, listeners, root, segments, setAttributes, tell,
+  throttle,
 } from "./dom.js";
 import { fixed, whole } from "./maths.js";
 import { Opened } from "./opened.js";
@@ -81,7 +82,7 @@ export class Inspector {
     this.waiting = false; // for the page that was asked for last
     this.behind = false; // whether τ has moved since
     this.selectedAt = -1; // what was asked last when the user chose a sample
-    this.root = root(el, "inspector", "Sample inspector");
+    this.root = root(el, "inspector", "Sample inspector", this.ears);
     /** @type {Map<string, HTMLElement>} */
     this.cards = new Map();
     this.sheets = new Sheets(this.root);
@@ -133,11 +134,11 @@ export class Inspector {
       edit: (words) => this.request("edit", { position: this.open, words }),
       compute: (layer, checkpoint) => this.request("compute_at", { layer, checkpoint }),
     });
-    const narrow = html("div", { class: "mw-row mw-narrowing" }, this.filters, this.classes, this.made, this.query);
-    const sort = html("label", { class: "mw-labelled" }, "sort", this.sort);
+    const sort = html("label", { class: "mw-labelled mw-sort" }, "sort", this.sort);
     const turning = html("span", { class: "mw-row mw-turning" }, this.range, this.back, this.on);
-    const pages = html("div", { class: "mw-row mw-paging" }, this.size.group, sort, turning);
-    const bar = html("div", { class: "mw-row mw-inspector-bar" }, narrow, pages);
+    const first = html("div", { class: "mw-row mw-inspector-bar" }, this.filters, turning);
+    const narrow = html("div", { class: "mw-row mw-inspector-bar" }, this.classes, this.made, this.query, sort, this.size.group);
+    const bar = html("div", { class: "mw-inspector-bars" }, first, narrow);
     this.root.append(bar, this.bar.element, this.list, this.empty, this.opened.element);
     this.addFilters();
     this.listen();
@@ -287,7 +288,7 @@ export class Inspector {
 
   /** @param {Reply} reply */
   showCards(reply) {
-    const focused = this.elements().indexOf(/** @type {HTMLElement} */ (document.activeElement));
+    const before = this.elements().findIndex((card) => card === focused(this.list));
     this.cards = this.cardsOf(reply);
     const elements = [...this.cards.values()];
     if (!sameChildren(this.list, elements)) this.list.replaceChildren(...elements);
@@ -297,7 +298,7 @@ export class Inspector {
     this.empty.hidden = reply.items.length > 0 || this.open !== null;
     this.empty.textContent = "No sample here. Move τ, or choose another filter.";
     this.showSelected(this.selected);
-    if (focused >= 0) this.current(focused)?.focus({ preventScroll: true });
+    if (before >= 0) this.current(before)?.focus({ preventScroll: true });
   }
 
   /**
@@ -439,7 +440,7 @@ export class Inspector {
     this.opened.element.hidden = false;
     this.list.hidden = this.empty.hidden = true;
     this.root.classList.add("mw-is-open");
-    if (!this.opened.element.contains(document.activeElement)) this.opened.element.focus();
+    if (!this.opened.element.contains(focused(this.root))) this.opened.element.focus();
     this.opened.element.scrollIntoView({ block: "nearest" });
   }
 
@@ -528,18 +529,21 @@ export class Inspector {
       else this.select(item.position);
     });
     const head = html("div", { class: "mw-card-head" });
-    if (item.status) head.append(chip(item.status));
+    const status = item.status ? [chip(item.status)] : [];
     const facts = html("div", { class: "mw-facts" });
     if (item.score !== null) facts.append(scoreLine(item, reply));
     if (item.logLira !== null) facts.append(html("span", {}, `log-LiRA ${fixed(item.logLira, 1)}`));
-    if (image) card.append(picture(item, image), head, labels(item), facts);
-    else {
-      head.append(facts);
-      card.append(head, prose(item), item.options ? options(item) : labels(item));
-    }
     const foot = footer(item);
-    if (item.image) head.append(...tags(item)); // tiles are narrow
-    else foot.append(...tags(item));
+    if (image) {
+      card.append(picture(item, image), labels(item), facts);
+      if (tags(item).length > 0) card.append(head);
+      head.append(...tags(item));
+      foot.prepend(...status);
+    } else {
+      head.append(...status, facts);
+      card.append(head, prose(item), item.options ? options(item) : labels(item));
+      foot.append(...tags(item));
+    }
     foot.append(html("span", { class: "mw-open", "aria-hidden": "true" }, "open"));
     card.append(foot);
     return card;
@@ -591,7 +595,7 @@ export class Inspector {
   /** @param {KeyboardEvent} event */
   key(event) {
     const cards = this.elements();
-    const at = cards.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+    const at = cards.findIndex((card) => card === focused(this.list));
     if (at < 0) return;
     const decision = decisionOf(event);
     if (decision !== "") {

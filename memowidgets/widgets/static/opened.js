@@ -5,7 +5,7 @@ import {
   chip, enlargement, labels, letterOf, nameText, options, picture, prose, proseText, scoreLine, strong, tags,
 } from "./cards.js";
 import { decisionButtons } from "./decide.js";
-import { bytesOf, html } from "./dom.js";
+import { bytesOf, focused, html } from "./dom.js";
 import { liraPicture } from "./lira.js";
 import { fixed, whole } from "./maths.js";
 
@@ -160,7 +160,7 @@ export class Opened {
     this.choices = reply.choices;
     this.buttons.show(reply.choices, item.decision, true);
     this.noteName.textContent = reply.kept ? "note (kept in decisions.csv)" : "note (in memory alone)";
-    if (document.activeElement !== this.note) this.note.value = item.note;
+    if (focused(this.element) !== this.note) this.note.value = item.note;
     this.showEditing(reply.edit);
     if (!reply.more) this.known.replaceChildren();
     else if (this.known.childElementCount === 0) this.wait();
@@ -424,7 +424,7 @@ function neighbours(found, bytes, go) {
  */
 function moveInTable(event, table) {
   const buttons = [...table.querySelectorAll("button")];
-  const at = buttons.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
+  const at = buttons.findIndex((button) => button === focused(table));
   if (at < 0 || !event.key.startsWith("Arrow")) return;
   event.preventDefault();
   event.stopPropagation();

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import json
 import math
 import os
 import shutil
+import stat
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -136,6 +138,14 @@ class Tensors(Mapping[str, NDArray[Any]]):
         self.stamp = Stamp.read(self.metadata.pop(KEY, None))
         self._entries: dict[str, dict[str, Any]] = header
 
+    def is_current(self) -> bool:
+        """Return whether the file is the one whose header was read, and can't be another."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return False
+        return state_of(found) == self._state and is_settled(found)
+
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self._entries:
             raise MissingError(f"{self._path} lacks {quoted(name)}")
@@ -250,6 +260,8 @@ class RunDirectory:
         self._manifest_state: tuple[int, ...] | None = None
         self._held_manifest: Mapping[str, Any] | None = None
         self._last_read: tuple[Any, str] = None, ""
+        self._headers: dict[str, Tensors] = {}
+        self._notes: dict[str, tuple[tuple[str, tuple[int, ...]], Any]] = {}
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str], *, read_only: bool = False) -> Self:
@@ -309,12 +321,27 @@ class RunDirectory:
         parts = PurePosixPath(name).parts
         if not parts or parts[0] == "/" or ".." in parts or "\\" in name or "\0" in name:
             raise StoreError(f"{quoted(name)} is no name inside of {self.path}: the run is broken")
-        found, run = self.path / name, os.path.realpath(self.path)
-        if not Path(os.path.realpath(found)).is_relative_to(run):
-            raise OutsideError(
-                f"{found} leads outside of the run through a symbolic link: remove the link"
-            )
+        found = self.path / name
+        if self._has_link(parts):
+            run = os.path.realpath(self.path)
+            if not Path(os.path.realpath(found)).is_relative_to(run):
+                raise OutsideError(
+                    f"{found} leads outside of the run through a symbolic link: remove the link"
+                )
         return found
+
+    def _has_link(self, parts: Iterable[str]) -> bool:
+        """Whether one of the folders on the way down, or the file itself, is a symbolic link."""
+        place = str(self.path)
+        for part in parts:
+            place = f"{place}{os.sep}{part}"
+            try:
+                mode = os.lstat(place).st_mode
+            except OSError:  # it is not there, and nothing below it is
+                return False
+            if stat.S_ISLNK(mode):
+                return True
+        return False
 
     def read_manifest(self) -> dict[str, Any]:
         """What the run is: seeds, hashes, versions, ids.
@@ -445,6 +472,14 @@ class RunDirectory:
         StoreError
             If the file is not there or broken, was changed, or belongs elsewhere.
         """
+        state = self._settled_state(name)
+        seen = self._whole._identity, state  # noqa: SLF001 - of the same class
+        known = self._notes.get(name)
+        if known is None or not state or known[0] != seen:
+            known = self._notes[name] = seen, self._checked_note(name)
+        return copy.deepcopy(known[1])
+
+    def _checked_note(self, name: str) -> Any:
         content = self.read_json(name)
         check = content.pop("check", None) if isinstance(content, dict) else None
         if check is None and not self.is_stamped:
@@ -455,6 +490,14 @@ class RunDirectory:
                 "restore it, or delete it and call again",
             )
         return content
+
+    def _settled_state(self, name: str) -> tuple[int, ...]:
+        """What a later change of a file will show in; empty for one that was just written."""
+        try:
+            found = self.place(name).stat()
+        except OSError:
+            return ()
+        return state_of(found) if is_settled(found) else ()
 
     def write_note(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a JSON file whole that says where it belongs."""
@@ -628,12 +671,16 @@ class RunDirectory:
 
     def _tensors(self, name: str) -> Tensors:
         path = self._tensor_path(name)
+        known = self._headers.get(name)
+        if known is not None and known.is_current():
+            return known
         try:
-            return Tensors(path)
+            found = self._headers[name] = Tensors(path)
         except FileNotFoundError:
             raise StoreError(f"{path} is not there") from None
         except (OSError, ValueError, LookupError, TypeError, RecursionError, struct.error) as error:
             raise BrokenError(f"{path} is broken ({error})") from None
+        return found
 
     def _why_foreign(self, name: str, stamp: Stamp | None, of: str | None) -> str | None:
         """Why a file is not what its place says, as the end of a sentence."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -89,10 +90,15 @@ def describe_run(
         "members": _digest(design.members.tolist()),
         "pool": _digest(design.pool.tolist()),
         "held_out": None if held_out is None else held_out_digest(held_out),
-        "versions": {name: importlib.metadata.version(name) for name in _LIBRARIES},
+        "versions": dict(_library_versions()),
         "ids": data.ids.tolist(),
         "content": data.content_hashes(),
     }
+
+
+@functools.cache
+def _library_versions() -> tuple[tuple[str, str], ...]:
+    return tuple((name, importlib.metadata.version(name)) for name in _LIBRARIES)
 
 
 def config_digest(manifest: Mapping[str, Any]) -> str:

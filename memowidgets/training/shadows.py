@@ -92,6 +92,7 @@ class ShadowSet:
         self._run, self.key, self._config = run, key, config
         self._precision, self._rounds = precision, rounds
         self._seen: dict[str, tuple[tuple[int, ...], bool]] = {}
+        self._lost: tuple[Any, list[str]] | None = None
         self._folder = "shadows" if key == "halves" else f"shadows/{key}"
 
     def __len__(self) -> int:
@@ -111,8 +112,14 @@ class ShadowSet:
 
     def lost(self) -> list[str]:
         """Sentences that name the shadow models that were trained and can't be used any more."""
+        seen = self.state(), self._trained()
+        if self._lost is None or self._lost[0] != seen:
+            self._lost = seen, self._found_lost(seen[1])
+        return self._lost[1]
+
+    def _found_lost(self, trained: int) -> list[str]:
         numbers = self._numbers()
-        missing = [index for index in range(self._trained()) if index not in numbers]
+        missing = [index for index in range(trained) if index not in numbers]
         faults = [self._run.why_not(self._name(i), arrays=self._needed(i)) for i in numbers]
         gone = [f"{self._path(index)} is missing" for index in missing]
         return [

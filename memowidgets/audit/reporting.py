@@ -133,6 +133,7 @@ class _Gathering:
             figures=self._figures(),
             warnings=self._warnings(),
             missing=tuple(self._missing),
+            truth_given=getattr(getattr(audit, "_given", None), "log_lira", None) is not None,
         )
 
     # ------------------------------------------------------------ trying

@@ -60,10 +60,11 @@ def torch_device(name: str) -> torch.device:
 def device_status(name: str) -> str:
     """The device and its memory in a few words."""
     if "torch" not in sys.modules:  # nothing was computed with it, and loading it takes seconds
-        return name
+        return name.replace("cpu", "CPU")
     import torch
 
     if torch.device(name).type == "cuda":
         free, total = torch.cuda.mem_get_info(name)
-        return f"{name} · {(total - free) / _GIB:.1f} / {total / _GIB:.0f} GiB"
-    return f"{name} · {torch.get_num_threads()} threads"
+        return f"{name}, {(total - free) / _GIB:.1f} of {total / _GIB:.0f} GiB used"
+    threads = torch.get_num_threads()
+    return f"{name.replace('cpu', 'CPU')}, {threads} {'thread' if threads == 1 else 'threads'}"

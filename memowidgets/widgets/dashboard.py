@@ -105,7 +105,6 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         )
         self._show_device()
         self._picked()
-        self._compute_if_quick()
         created(self)
 
     @property
@@ -224,12 +223,6 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             )
             self._computing.start()
 
-    def _compute_if_quick(self) -> None:
-        """Begin with numbers, where the source says that they take less than a second."""
-        quick = getattr(self._source, "is_quick", None)
-        if not self.computed and quick is not None and quick(*self.choice):
-            self.compute()
-
     def cancel(self) -> None:
         """Ask the work under way to stop; what it finished is kept."""
         progress = self._progress
@@ -338,6 +331,8 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
                 return
             if not self._source.is_computed(*pick):
                 self._wait_for_compute()
+                if hasattr(self._source, "is_quick") and self._source.is_quick(*pick):
+                    self.compute()
             elif self._progress is None:
                 self._fetch(pick)
             else:  # the source may be busy: never let the kernel wait for it

@@ -218,7 +218,8 @@ class Thresholds(AtThreshold):
                 ("AUC", evaluation.auc, evaluation.auc_interval),
             ]
             rows += [(name, with_interval(value, interval)) for name, value, interval in rates]
-        still = picture(given.scores, given.memorized_from(self.eta), self.tau, evaluation)
+        memorized = given.memorized_from(self.eta)
+        still = picture(given.scores, memorized, self.tau, evaluation, given.truth)
         return still + table("Threshold explorer", rows)
 
 
@@ -243,7 +244,7 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
     errors : array-like of shape (n,), optional
         Standard error of each score; counts the samples that could go either way.
     truth : str
-        What makes a sample memorised, as in ``"canaries"``; for the legend.
+        What `memorized` marks, as in ``"canaries"``; for the legend. Empty: memorised samples.
     log_lira : array-like of shape (n,), optional
         In place of `memorized`: a sample is memorised if its log-LiRA is at least η. NaN for a
         sample that has none; it is left out, and the view says how many are.

@@ -242,6 +242,7 @@ class Inspection(AtThreshold):
             "counts": {kind: int((rows.mask(kind, tau) & shown).sum()) for kind in rows.filters()},
             "items": [self._item(rows, int(row), tau, pixels) for row in chosen],
             "kind": self._reader.kind,
+            "notice": readable(self._reader.notice),
             "sorts": [[key, readable(rows.sort_label(key))] for key in rows.sorts()],
             "classes": self._items.classes(rows.classes),
             "selected": self.selected,

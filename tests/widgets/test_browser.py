@@ -202,6 +202,48 @@ def test_the_inspector_pages_filters_and_follows_tau(dashboard):
     page.locator(f'.mw-chip[aria-pressed="true"]:has-text("{flagged}")').wait_for()
 
 
+CHIPS = """() => Object.fromEntries([...document.querySelectorAll('.mw-chip')].map(
+    (chip) => [chip.dataset.filter, Number(chip.querySelector('.mw-count').textContent)]))"""
+
+
+def chips(page):
+    """What the filters say, in the words of the explorer's counts."""
+    shown = page.evaluate(CHIPS)
+    names = {"hits": "hit", "falseAlarms": "false alarm"}
+    return {name: shown[names.get(name, name)] for name in counts(page)}
+
+
+def test_the_chips_follow_tau_although_the_kernel_is_busy(dashboard):
+    page = dashboard.page
+    page.evaluate(
+        "() => { const k = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;"
+        " k.requestExecute({code: '__import__(\"time\").sleep(4)'}); }"
+    )
+    for share in (0.5, 0.6, 0.45):
+        drag(page, ".mw-histogram", (0.4, 0.5), (share, 0.5))
+        page.wait_for_timeout(50)
+        assert chips(page) == counts(page)
+    dashboard.wait_until_idle()
+    flagged = counts(page)["flagged"]
+    page.locator('[data-filter="all"]').click()
+    page.locator(".mw-range").get_by_text("of 600").wait_for()
+    assert chips(page)["flagged"] == flagged
+    agree(dashboard)
+
+
+def test_chips_of_a_class_count_that_class_alone(dashboard):
+    page = dashboard.page
+    page.get_by_label("class", exact=True).select_option("7")
+    of_class = dashboard.python("int((source.data.labels == 7).sum())")
+    dashboard.python("setattr(dashboard, 'tau', 0.3)")
+    flagged = dashboard.python(
+        "int((dashboard._rows.scores[source.data.labels == 7] <= 0.3).sum())"
+    )
+    page.locator('[data-filter="flagged"]', has_text=str(flagged)).wait_for()
+    page.locator('[data-filter="all"]', has_text=str(of_class)).wait_for()
+    assert chips(page)["flagged"] < counts(page)["flagged"]
+
+
 def test_what_is_not_computed_waits_for_compute(dashboard):
     page = dashboard.page
     before = page.locator(".mw-tile-flagged").inner_text()
@@ -254,6 +296,19 @@ def test_alone_without_truth(notebook_page):
     assert not page.locator(".mw-tile-tpr").is_visible()
     assert not page.get_by_role("button", name="Youden").is_visible()
     notebook.screenshots("widgets-without-truth", of=".mw-explorer")
+
+
+def test_another_truth_has_its_own_name(notebook_page):
+    cell = "explorer = ThresholdExplorer(scores, log_lira >= 4, truth='canaries'); explorer"
+    notebook = notebook_page([SCORES + cell])
+    page = notebook.page
+    page.locator(".mw-legend", has_text="canaries · ").wait_for()
+    assert "memorised" not in page.locator(".mw-explorer").inner_text()
+    titles = [tile.get_attribute("title") for tile in page.locator(".mw-tile").all()]
+    assert not [title for title in titles if "memorised" in title]
+    assert "canaries dark" in notebook.python(
+        "__import__('base64').b64decode(explorer._stand_in().split('base64,')[1].split('\"')[0])"
+    )
 
 
 ODD = {

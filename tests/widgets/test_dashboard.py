@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from ipywidgets.widgets.widget import _instances
 
+import memowidgets as mw
 from memowidgets.evaluation import roc
 from memowidgets.widgets import Dashboard
 from tests.widgets.fake_source import FakeSource
@@ -44,7 +45,7 @@ def test_what_is_not_computed_is_not_until_compute(opened):
     dashboard.layer = "1"
     assert not dashboard.computed
     assert dashboard._dimmed
-    assert "Below is still PSMI, 3 (last), epoch 2" in dashboard._message["text"]
+    assert "Below is still PSMI, layer 3 (last), epoch 2" in dashboard._message["text"]
     assert dashboard.counts == before
     dashboard.compute()
     dashboard.wait(10)
@@ -61,6 +62,31 @@ def test_nothing_computed_yet(opened):
     dashboard.wait(10)
     assert dashboard.counts["n"] == 200
     assert dashboard._data["values"]
+
+
+def test_what_is_quick_is_computed_without_a_press(opened, monkeypatch):
+    asked = []
+    quick = lambda _source, *pick: asked.append(pick) or pick[1] != "2"  # noqa: E731
+    monkeypatch.setattr(FakeSource, "is_quick", quick, raising=False)
+    dashboard, source = opened(computed=False)
+    dashboard.wait(10)
+    assert dashboard.computed
+    assert source.threads == ["memowidgets-compute"]
+    dashboard.layer = "2"
+    assert not dashboard.computed
+    assert "press Compute" in dashboard._message["text"]
+    assert asked == [("psmi", "last", "epoch-2"), ("psmi", "2", "epoch-2")]
+
+
+def test_a_dashboard_of_arrays_opens_with_numbers():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=150)
+    states = rng.normal(size=(150, 8)) + np.eye(3, 8)[labels]
+    dashboard = mw.Audit.from_arrays(labels, states, log_lira=rng.normal(3, 2, 150)).dashboard()
+    dashboard.wait(60)
+    assert dashboard.computed
+    assert dashboard.counts["n"] == 150
+    dashboard.close()
 
 
 def test_cancel_keeps_the_old_view(opened):

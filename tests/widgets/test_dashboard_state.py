@@ -82,6 +82,14 @@ def test_all_parts_come_back(opened):
     assert second.evaluation.n_memorized == first.evaluation.n_memorized
 
 
+def test_a_state_of_before_restores_its_score(opened):
+    dashboard, _ = opened()
+    dashboard.state = {"score": "loss", "tau": -0.7}
+    assert (dashboard.metric, dashboard.tau) == ("loss", -0.7)
+    assert "score" not in dashboard.state
+    assert usable('{"score": "loss"}') == ({"metric": "loss"}, [])
+
+
 def test_what_is_not_computed_is_restored_once_it_is(opened):
     dashboard, _ = opened()
     wanted = {"layer": "1", "tau": 0.25, "eta": 5.0, "filter": "clear", "sort": "safe"}

@@ -375,3 +375,14 @@ def test_long_class_names_are_cut_and_long_options_say_so():
     whole = with_long._item(with_long._rows, 0, 0.0, bytearray(), whole=True)["options"][1]
     assert (len(whole["text"]), whole["hidden"]) == (5003, 0)
     with_long.close()
+
+
+def test_withheld_samples_say_so_once_above_all():
+    rows = [{"id": f"q{i}", "label": i % 2, "hint": "data=…"} for i in range(6)]
+    widget = SampleInspector(rows, [0.1] * 6)
+    content, _ = page(widget)
+    assert (
+        content["notice"] == "The samples themselves are not at hand: open the audit with data=…."
+    )
+    assert {item["text"] for item in content["items"]} == {""}
+    widget.close()

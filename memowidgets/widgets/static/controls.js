@@ -119,14 +119,24 @@ export class Tiles {
     this.flagged = new Tile("flagged", "flagged", "samples with a score of at most τ, and their share with its exact 95 % interval");
     this.close = html("div", { class: "mw-tile-detail mw-close", title: "their score and τ are less than two standard errors apart" });
     this.flagged.element.append(this.close);
-    this.tpr = new Tile("tpr", "TPR", "share of the memorised samples that are flagged; exact 95 % interval");
-    this.missed = new Tile("missed", "missed", "memorised samples that are not flagged; exact 95 % interval of 1 − TPR, in samples");
+    this.tpr = new Tile("tpr", "TPR", "");
+    this.missed = new Tile("missed", "missed", "");
     this.fpr = new Tile("fpr", "FPR", "share of the other samples that are flagged; exact 95 % interval");
-    this.precision = new Tile("precision", "precision", "share of the flagged samples that are memorised; exact 95 % interval");
+    this.precision = new Tile("precision", "precision", "");
     this.area = new Tile("auc", "AUC", "area under the ROC; Newcombe's 95 % interval");
     this.judged = [this.tpr, this.missed, this.fpr, this.precision];
     this.element = html("div", { class: "mw-tiles", role: "group", "aria-label": "Results at τ" });
     this.element.append(...[this.flagged, ...this.judged, this.area].map((tile) => tile.element));
+  }
+
+  /**
+   * Says in the tiles' help what the ground truth calls positive.
+   * @param {string} positives  "memorised samples", or what was given as the truth
+   */
+  nameTruth(positives) {
+    this.tpr.element.title = `share of the ${positives} that are flagged; exact 95 % interval`;
+    this.missed.element.title = `${positives} that are not flagged; exact 95 % interval of 1 − TPR, in samples`;
+    this.precision.element.title = `share of the flagged samples that are ${positives}; exact 95 % interval`;
   }
 
   /**

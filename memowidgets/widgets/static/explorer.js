@@ -322,7 +322,10 @@ export class Explorer {
     this.rocScalesBox.hidden = !hasRoc;
     this.noRoc.hidden = hasRoc;
     const none = this.scores.memorized === 0;
-    this.noRoc.textContent = `${none ? "None of these samples is" : "All of these samples are"} memorised: there is no ROC to draw.`;
+    const { truth } = this.data;
+    const which = truth === "" ? "memorised" : `among the ${truth}`;
+    this.noRoc.textContent = `${none ? "None of these samples is" : "All of these samples are"} ${which}: there is no ROC to draw.`;
+    this.tiles.nameTruth(truth === "" ? "memorised samples" : truth);
     this.tiles.showParts(known, hasRoc);
     const range = this.data.etaRange;
     this.controls.eta.row.hidden = range === null;
@@ -368,12 +371,13 @@ export class Explorer {
       const swatch = html("span", { class: `mw-swatch mw-swatch-${kind}`, "aria-hidden": "true" });
       return html("span", { class: "mw-legend-entry" }, swatch, text);
     };
-    const truth = this.data.etaRange === null ? this.data.truth : `log-LiRA ≥ ${this.etaText()}`;
-    const reason = truth ? ` (${truth})` : "";
+    const { etaRange, truth } = this.data;
+    const reason = etaRange === null ? "" : ` (log-LiRA ≥ ${this.etaText()})`;
+    const positives = truth === "" ? `memorised${reason}` : truth;
     const many = (/** @type {number} */ count) => (settled ? whole(count) : "…");
     const entries = this.known
       ? [
-          entry("memorized", `memorised${reason} · ${many(scores.memorized)}`),
+          entry("memorized", `${positives} · ${many(scores.memorized)}`),
           entry("other", `others · ${many(scores.n - scores.memorized)}`),
         ]
       : [entry("other", `samples · ${whole(scores.n)}`)];

@@ -28,6 +28,7 @@ import { Opened } from "./opened.js";
  * @property {Record<string, number>} counts  samples behind each filter
  * @property {Item[]} items
  * @property {string} kind  "image", "text" or "mcq"
+ * @property {string} notice  what is said once above all samples; "" for nothing
  * @property {[string, string][]} sorts
  * @property {[number, string][]} classes  empty where there are too many to choose from
  * @property {number | null} selected
@@ -139,7 +140,8 @@ export class Inspector {
     const first = html("div", { class: "mw-row mw-inspector-bar" }, this.filters, turning);
     const narrow = html("div", { class: "mw-row mw-inspector-bar" }, this.classes, this.made, this.query, sort, this.size.group);
     const bar = html("div", { class: "mw-inspector-bars" }, first, narrow);
-    this.root.append(bar, this.bar.element, this.list, this.empty, this.opened.element);
+    this.notice = html("p", { class: "mw-notice", hidden: true });
+    this.root.append(bar, this.bar.element, this.notice, this.list, this.empty, this.opened.element);
     this.addFilters();
     this.listen();
     this.dim();
@@ -343,6 +345,8 @@ export class Inspector {
     fillSelect(this.classes, [["", "every class"], ...reply.classes.map(asClass)], this.label);
     this.classes.hidden = reply.classes.length === 0;
     this.query.hidden = reply.kind === "image";
+    this.notice.textContent = reply.notice;
+    this.notice.hidden = reply.notice === "";
     this.showDeciding(reply);
     this.showCounts(reply);
     this.back.disabled = reply.page <= 0;
@@ -541,7 +545,8 @@ export class Inspector {
       foot.prepend(...status);
     } else {
       head.append(...status, facts);
-      card.append(head, prose(item), item.options ? options(item) : labels(item));
+      const text = item.text === "" ? [] : [prose(item)];
+      card.append(head, ...text, item.options ? options(item) : labels(item));
       foot.append(...tags(item));
     }
     foot.append(html("span", { class: "mw-open", "aria-hidden": "true" }, "open"));

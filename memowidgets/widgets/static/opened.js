@@ -253,6 +253,7 @@ export class Opened {
     }
     for (const note of known.notes) parts.push(html("p", { class: "mw-remark" }, note));
     this.known.replaceChildren(...parts);
+    showChosen(this.known);
   }
 
   /** @param {Known} known */
@@ -308,13 +309,28 @@ export class Opened {
     }
     const [checkpoint, layer] = [known.checkpoints[i], known.layers[j]];
     const button = html("button", { type: "button", class: "mw-compute-cell" }, "compute");
-    const place = layer.value === "" ? checkpoint.label : `layer ${layer.label}, ${checkpoint.label}`;
+    const place = layer.value === "" ? checkpoint.label : `${layer.label}, ${checkpoint.label}`;
     button.setAttribute("aria-label", `not computed: compute ${known.title} at ${place}`);
     button.title = "not computed yet";
     button.addEventListener("click", () => this.actions.compute(layer.value, checkpoint.value));
     cell.append(button);
     return cell;
   }
+}
+
+/**
+ * Scrolls a table so that the cell of what is on show is in view, beside its fixed row and column.
+ * @param {Element} known
+ */
+function showChosen(known) {
+  const scroll = known.querySelector(".mw-scroll");
+  const [cell, corner] = [".mw-scores td.mw-here", ".mw-scores th"].map((part) => known.querySelector(part));
+  if (scroll === null || cell === null || corner === null) return;
+  const [view, at, fixed] = [scroll, cell, corner].map((part) => part.getBoundingClientRect());
+  const left = view.left + fixed.width;
+  if (at.right > view.right || at.left < left) scroll.scrollLeft += at.left - (left + view.right - at.width) / 2;
+  const top = view.top + fixed.height;
+  if (at.bottom > view.bottom || at.top < top) scroll.scrollTop += at.top - (top + view.bottom - at.height) / 2;
 }
 
 /**

@@ -22,7 +22,7 @@ def detail_of(position: int, n: int, layers: int = 12, checkpoints: int = 5) -> 
             for i in range(1, checkpoints + 1)
         ],
         layers=[
-            Choice(str(i), f"{i} · layer {i}", marked=i == layers) for i in range(1, layers + 1)
+            Choice(str(i), f"layer {i}", marked=i == layers) for i in range(1, layers + 1)
         ],
         scores=scores,
         computed=computed,

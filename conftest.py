@@ -25,8 +25,16 @@ os.environ.setdefault("LOKY_MAX_CPU_COUNT", "2")  # shadow models: two processes
 
 # What takes longest goes first, so that at the end no worker is left alone with it.
 LONGEST = (
-    "test_notebooks",
+    "notebooks/test_llm_mcq",
+    "notebooks/test_cifar10",
+    "audit/test_recorded",
+    "notebooks/test_find_and_fix",
     "training/test_executors",
+    "test_mutations",
+    "hostile/test_workers",
+    "report/test_audits",
+    "test_contributing",
+    "test_no_request",
     "test_psmi",
     "test_trainer_callback",
     "test_kill",

@@ -29,6 +29,8 @@ audit.run_shadows({shadows})
 """
 
 
+pytestmark = pytest.mark.worker_processes
+
 # Forks processes that train, from one that has loaded all they need, which takes seconds.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.audit.warm"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_notebooks import check_quiet
+from tests.notebooks.running import check_quiet
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "01_quickstart.ipynb"
 FEWER = 8

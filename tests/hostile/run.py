@@ -52,7 +52,7 @@ def made(path: Path, samples: mw.data.ImageDataset, seed: int = 0) -> Victim:
         warnings.simplefilter("ignore")  # so short a training may not reach it
         audit.train(stop_at_drop=0.1)
     audit.train()
-    audit.run_shadows(SHADOWS, processes=1, keep_forward=True, design="balanced")
+    audit.run_shadows(SHADOWS, keep_forward=True, design="balanced")
     for checkpoint in (2, "final"):
         audit.score("psmi", checkpoint=checkpoint)
     audit.as_target(1).score("psmi")

@@ -20,9 +20,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120  # seconds after which a process hangs; none of these takes a fifth of it
 
 SCRIPT = """
-import sys, time, warnings
+import signal, sys, time, warnings
 from memowidgets.models import ConvNet
 from tests.training.small import trained
+
+# A shell that runs the tests in the background has what it starts ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 class Large(ConvNet):
     version = "1"

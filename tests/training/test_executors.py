@@ -24,6 +24,8 @@ from memowidgets.store import StoreError
 from memowidgets.training.engine import filling, worker
 from tests.training.small import Inline, assert_same, tiny_audit, trained
 
+pytestmark = pytest.mark.worker_processes
+
 ROOT = Path(__file__).parents[2]
 KILLS = 20
 

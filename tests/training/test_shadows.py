@@ -22,6 +22,8 @@ from memowidgets.training.engine.claims import Claims
 from tests.hostile.old import written_by_format_1
 from tests.training.small import assert_same, contents, tiny_audit, trained
 
+pytestmark = pytest.mark.worker_processes
+
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):

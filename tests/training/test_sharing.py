@@ -15,6 +15,8 @@ from memowidgets.training.engine import sharing
 from memowidgets.training.engine.sharing import SharedSamples
 from tests.training.small import Inline, assert_same, trained
 
+pytestmark = pytest.mark.worker_processes
+
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):

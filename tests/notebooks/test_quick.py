@@ -1,0 +1,19 @@
+"""The notebooks that take seconds run from top to bottom without a warning; none is forgotten."""
+
+import pytest
+
+from tests.notebooks.running import NOTEBOOKS, check_notebook
+
+QUICK = ("05_teaching", "06_choosing_tau")
+# Each of these has a file of its own, so that they run side by side; the first, one with a browser.
+OTHERS = ("01_quickstart", "02_llm_mcq", "03_cifar10", "04_find_and_fix")
+
+
+def test_every_notebook_is_run():
+    assert sorted(file.stem for file in NOTEBOOKS.glob("*.ipynb")) == sorted(OTHERS + QUICK)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", QUICK)
+def test_it_runs(name, tmp_path):
+    check_notebook(name, tmp_path)

@@ -83,7 +83,7 @@ _RUN_AGAIN = """async (times) => {
     content.activeCellIndex = 1;
     for (let i = 0; i < times; i++) {
         await window.jupyterapp.commands.execute('notebook:run-cell');
-        const code = 'dashboard.explorer._worker.wait(60)'; // as one who looks at it does
+        const code = 'dashboard._worker.wait(60)'; // as one who looks at it does
         await sessionContext.session.kernel.requestExecute({code}).done;
     }
 }"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import statistics
 import tempfile
 import time
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import memowidgets as mw
-from benchmarks.measure import Namespace, Row
+from benchmarks.measure import Namespace, Row, interleaved
 from tests.browser.harness import running_chromium
 
 if TYPE_CHECKING:
@@ -29,18 +30,32 @@ def rows(_arguments: Namespace) -> list[Row]:
     audit = _audit()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "audit.html"
-        first, *times = [
-            _timed(lambda: audit.report(path, overwrite=True)) for _ in range(1 + TURNS)
-        ]
+        first = _timed(lambda: audit.report(path, overwrite=True))
+        times, figures = interleaved(
+            lambda: audit.report(path, overwrite=True), lambda: _drawn(audit), repeats=TURNS
+        )
         opened = _opened(path)
         size = path.stat().st_size / 1e6
     what = f"report: {MANY:,} samples with log-LiRA"
     return [
-        Row(f"{what}, written, the first of a process", f"{first:.1f} s", goal="≤ 5 s"),
-        Row(f"{what}, written again", f"{statistics.median(times):.1f} s", goal="≤ 5 s"),
+        Row(f"{what}, written, the first of a process", f"{first:.1f} s"),
+        Row(
+            f"{what}, written again",
+            f"{times:.1f} s",
+            f"{figures:.1f} s for its figures alone",
+            f"{times / figures:.2f}×",
+            "≤ 1.3×",
+        ),
         Row(f"{what}, the page", f"{size:.2f} MB", goal="≤ 2 MB"),
         Row(f"{what}, opened until it moves", f"{opened:.2f} s", goal="≤ 2 s"),
     ]
+
+
+def _drawn(audit: mw.Audit) -> None:
+    """The figures of a report, drawn and saved as it does."""
+    for figure in audit.figures().values():
+        image = io.StringIO()
+        figure.save(image, format="svg")
 
 
 def _audit() -> mw.Audit:

@@ -21,7 +21,7 @@ def main() -> int:
         started = time.monotonic()
         notebook.run_all(timeout=600)
         dashboard = notebook.page.locator(".mw-dashboard")
-        notebook.python(f"setattr(dashboard.inspector, 'page_size', {SAMPLES})")
+        notebook.python(f"setattr(dashboard, 'page_size', {SAMPLES})")
         dashboard.get_by_text(f"1–{SAMPLES} of").wait_for()
         print(f"quickstart: {time.monotonic() - started:.0f} s from Run All to the dashboard")
         PICTURE.parent.mkdir(exist_ok=True)

@@ -69,7 +69,9 @@ def training_curves(checkpoints: pd.DataFrame, theme: str = "light") -> alt.Laye
     curves["curve"] = curves["curve"].map(_CURVES)
     curves, _ = thinned(curves, "epoch", ["share"], ["curve"], MOST_ROWS - 2)
     names = list(_CURVES.values())
-    legend = alt.Legend(title=None, symbolType="stroke", symbolSize=500)
+    legend = alt.Legend(
+        title=None, orient="bottom", columns=2, symbolType="stroke", symbolSize=500
+    )  # beside the plot, a browser with a wider font would cut the longest entry
     palette = (colors.accent, colors.train, colors.test)
     lines = (
         alt.Chart(curves)

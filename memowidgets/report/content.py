@@ -177,6 +177,8 @@ class Content:
         What must be known before the numbers are trusted.
     missing : sequence of Missing
         What is not there, and why.
+    truth_given : bool
+        Whether log-LiRA was given as it is, and does not come from the shadow models.
     """
 
     name: str
@@ -199,6 +201,7 @@ class Content:
     figures: Sequence[Figure] = ()
     warnings: Sequence[str] = ()
     missing: Sequence[Missing] = ()
+    truth_given: bool = False
 
     @cached_property
     def flagged(self) -> NDArray[np.bool_]:

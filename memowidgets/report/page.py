@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from memowidgets.report.wire import MOST_SAMPLES, parcel
 from memowidgets.report.words import paragraphs, rates, settings, share, whole
 from memowidgets.visible import visible
-from memowidgets.widgets import assets
+from memowidgets.widgets import frontend
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,39 +22,18 @@ if TYPE_CHECKING:
 __all__ = ["as_page", "script", "style"]
 
 _STATIC = Path(__file__).parent / "static"
-_OURS = ("unpack", "model", "answers", "report")
-_IMPORT = re.compile(r"^import\b[^;]*;\n", re.MULTILINE)
-_EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
-_RETURN = re.compile(r"^export default ", re.MULTILINE)
 
 
 @cache
 def script() -> str:
-    """The modules of both widgets and of the report as one script.
-
-    Each widget's modules stand in a function of their own, as their names may be the same;
-    `dom.js` and `maths.js`, which both use, come before them once.
-    """
-    shared = [_module(assets.STATIC, name) for name in assets.SHARED]
-    widgets = [
-        f"const {name} = (() => {{\n"
-        + "\n".join(_module(assets.STATIC, part) for part in (*assets.PARTS[name], name))
-        + "\n})();"
-        for name in ("explorer", "inspector")
-    ]
-    ours = [_module(_STATIC, name) for name in _OURS]
-    return "\n".join(['"use strict";', "(() => {", *shared, *widgets, *ours, "})();", ""])
+    """The report's modules, with those of both widgets, as one script."""
+    return f'"use strict";\n(() => {{\n{frontend.scripts(_STATIC / "report.js")}\n}})();\n'
 
 
 @cache
 def style() -> str:
     """The style sheet of the widgets and of the page around them."""
-    return f"{assets.style()}\n{(_STATIC / 'report.css').read_text('utf-8')}"
-
-
-def _module(folder: Path, name: str) -> str:
-    text = _IMPORT.sub("", (folder / f"{name}.js").read_text("utf-8"))
-    return _RETURN.sub("return ", _EXPORT.sub("", text))
+    return frontend.style(*frontend.STYLES, _STATIC / "report.css")
 
 
 def as_page(content: Content) -> str:

@@ -181,6 +181,7 @@ def _shown(
     labels = None if scored.labels is None else scored.labels[chosen]
     return {
         "kind": reader.kind,
+        "notice": readable(reader.notice),
         "items": [{name: item[name] for name in item if name not in _COMPUTED} for item in items],
         "labels": None if labels is None else labels.tolist(),
         "classes": makes.classes(classes_in(labels)),
@@ -196,7 +197,7 @@ class _Smaller:
 
     def __init__(self, reader: SampleReader) -> None:
         self._reader = reader
-        self.kind, self.editable = reader.kind, False
+        self.kind, self.editable, self.notice = reader.kind, False, reader.notice
 
     def __len__(self) -> int:
         return len(self._reader)

@@ -152,7 +152,8 @@ def _how_sure(content: Content) -> str:
 def _held_against_truth(content: Content, point: OperatingPoint) -> str:
     memorized = point.hits + point.missed
     shadows = content.numbers["shadow_models"]
-    against = f"Held against {whole(shadows)} shadow models, " if shadows else "By log-LiRA, "
+    by_shadows = shadows and not content.truth_given
+    against = f"Held against {whole(shadows)} shadow models, " if by_shadows else "By log-LiRA, "
     text = (
         f"{against}{whole(memorized)} of {whole(point.n)} samples "
         f"{_verb(memorized, 'is', 'are')} memorised by the finished model (log-LiRA ≥ "

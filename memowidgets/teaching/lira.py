@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import traitlets
 
-from memowidgets.teaching.assets import script, style
 from memowidgets.teaching.checks import whole_within, within
-from memowidgets.teaching.playground import Playground
+from memowidgets.teaching.playground import STYLE, Playground, front_end
 from memowidgets.teaching.shadow_gaps import (
     MOST_MODELS,
     VARIANCES,
@@ -96,8 +95,8 @@ class LiRAPlayground(Playground):
     (None, None)
     """
 
-    _esm = script("lira")
-    _css = style()
+    _esm = front_end("lira")
+    _css = STYLE
     _title = "LiRA playground"
 
     n_shadows = traitlets.Any(16).tag(sync=True)

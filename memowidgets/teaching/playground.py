@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import anywidget
 
 from memowidgets.widgets.cells import created, displayed
+from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.guarded import Guarded
 from memowidgets.widgets.newest import Newest
 from memowidgets.widgets.standin import bundle, table
 
-__all__ = ["Playground"]
+__all__ = ["STATIC", "STYLE", "Playground", "front_end"]
+
+STATIC = Path(__file__).parent / "static"
+STYLE = style("shared", STATIC / "playground.css")
+
+
+def front_end(name: str) -> str:
+    """Return the ES module of one playground."""
+    return script(STATIC / f"{name}_view.js")
 
 
 class Playground(Guarded, anywidget.AnyWidget):
@@ -29,12 +39,6 @@ class Playground(Guarded, anywidget.AnyWidget):
         self._held = False
         self._changed()
         created(self)
-
-    def close(self) -> None:
-        """Take the widget and its layout off the page and out of memory."""
-        if self.layout is not None and self.comm is not None:
-            self.layout.close()
-        super().close()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until what is worked out aside is there; whether that is so.

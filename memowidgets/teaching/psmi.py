@@ -11,7 +11,6 @@ import traitlets
 
 from memowidgets.metrics import PSMI
 from memowidgets.metrics.fitted import fill_directions
-from memowidgets.teaching.assets import script, style
 from memowidgets.teaching.checks import whole_within, within
 from memowidgets.teaching.clouds import (
     DIMENSIONS,
@@ -21,7 +20,7 @@ from memowidgets.teaching.clouds import (
     make_cloud,
     value_along,
 )
-from memowidgets.teaching.playground import Playground
+from memowidgets.teaching.playground import STYLE, Playground, front_end
 from memowidgets.widgets.guarded import validate
 
 if TYPE_CHECKING:
@@ -93,8 +92,8 @@ class PSMIPlayground(Playground):
     >>> playground.close()
     """
 
-    _esm = script("psmi")
-    _css = style()
+    _esm = front_end("psmi")
+    _css = STYLE
     _title = "PSMI playground"
 
     points = traitlets.Any()

@@ -10,10 +10,9 @@ from typing import Any
 
 import traitlets
 
-from memowidgets.teaching.assets import script, style
 from memowidgets.teaching.checks import whole_within, within
 from memowidgets.teaching.mixture import DIMENSIONS, Judged, Mixture, by_separation
-from memowidgets.teaching.playground import Playground
+from memowidgets.teaching.playground import STYLE, Playground, front_end
 from memowidgets.widgets.guarded import validate
 
 __all__ = ["TheoremPlayground"]
@@ -79,8 +78,8 @@ class TheoremPlayground(Playground):
     >>> playground.close()
     """
 
-    _esm = script("theorem")
-    _css = style()
+    _esm = front_end("theorem")
+    _css = STYLE
     _title = "Playground of Theorem 1"
 
     epsilon = traitlets.Any(0.1).tag(sync=True)

@@ -1,13 +1,14 @@
-"""The dashboard: a bar of pickers, the τ explorer and the inspector around one source."""
+"""The dashboard: bar, explorer and inspector as one widget over one source."""
 
 from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import ipywidgets
+import anywidget
 import numpy as np
 import traitlets
 
@@ -15,12 +16,13 @@ from memowidgets.progress import Cancelled, Progress
 from memowidgets.visible import visible
 from memowidgets.widgets.bar import Bar
 from memowidgets.widgets.cells import created, displayed
-from memowidgets.widgets.explorer import MOST_OTHERS, ThresholdExplorer
-from memowidgets.widgets.guarded import Guarded
-from memowidgets.widgets.inspector import SampleInspector
+from memowidgets.widgets.checks import rows_from
+from memowidgets.widgets.explorer import MOST_OTHERS, Thresholds, checked_scores
+from memowidgets.widgets.frontend import script, style
+from memowidgets.widgets.inspector import Inspection
 from memowidgets.widgets.pages import Extra
 from memowidgets.widgets.standin import bundle
-from memowidgets.widgets.state import PICKS, checked, usable
+from memowidgets.widgets.state import PARTS, PICKS, checked, usable
 from memowidgets.widgets.watch import watch
 
 if TYPE_CHECKING:
@@ -33,16 +35,17 @@ __all__ = ["Dashboard"]
 
 SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
-IN_INSPECTOR = ("filter", "sort", "decision", "page")
+PUBLISHED = ("tau_committed", "eta_committed", "comparing", "filter", "sort", "decision", "page")
 Pick = tuple[str, str, str]
 
 
-class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
+class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
     """Pick a checkpoint, a layer and a score; move τ; look at what it flags.
 
-    What is computed already shows at once. What is not waits for Compute, which works in a
-    thread of its own: the kernel stays free, and Cancel acts between two batches. Where the
-    source can say that there is something new, the bar offers to show it.
+    One widget whose page composes bar, explorer and inspector over one set of traits. What is
+    computed already shows at once, and so does what the source calls quick. The rest waits for
+    Compute, which works in a thread of its own: the kernel stays free, and Cancel acts between
+    two batches. If the source can tell that it has new results, the bar offers to show them.
 
     Parameters
     ----------
@@ -51,17 +54,19 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
 
     Attributes
     ----------
-    explorer : ThresholdExplorer
-        The histogram, the ROC and τ.
-    inspector : SampleInspector
-        The samples.
-    bar : Bar
-        The pickers.
+    checkpoint, layer, metric : str
+        What is picked.
+    computed : bool
+        Whether the picked numbers are on show.
+    tau, tau_committed, eta, eta_committed, comparing, counts, evaluation, undecided
+        As in `ThresholdExplorer`.
+    page, page_size, filter, sort, decision, selected, decisions
+        As in `SampleInspector`.
     state : dict
-        ``checkpoint``, ``layer``, ``score``, ``tau``, ``eta``, ``comparing``, ``filter``,
-        ``sort``, ``decision``, ``page``: what restores this view; never a sample's id or text.
-        Set all of it or a part; what is not computed yet is restored once it is. In Voila the
-        address of the page says it too, after ``#memowidgets=``, and follows it.
+        ``checkpoint``, ``layer``, ``metric``, ``tau``, ``eta``, ``comparing``, ``filter``,
+        ``sort``, ``decision``, ``page``: what restores this view, without any sample's id or
+        text. Set all of it or a part; what is not computed yet is restored once it is. In Voila
+        the address of the page holds it too, after ``#memowidgets=``.
 
     Raises
     ------
@@ -69,63 +74,52 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
         If the source has nothing to choose from, or `state` names something unknown.
     """
 
+    _esm = script("dashboard")
+    _css = style()
+
     def __init__(self, source: DashboardSource) -> None:
         self._source = source
         self._lock = threading.RLock()
         self._progress: Progress | None = None
-        self._worker: threading.Thread | None = None
+        self._computing: threading.Thread | None = None
         self._shown: Pick | None = None
-        self._inspected: partial[None] | None = None
-        self._restoring = False
+        self._restoring = True
         self._pending: tuple[Pick, dict[str, Any]] | None = None
         self._unrestored: list[str] = []
         self._following = self._stale = False
         self._revision = self._newest_revision()
         self._taus: dict[str, float] = {}
-        self.bar = Bar(
-            *_choices_of(source),
-            {
-                "compute": lambda _: self.compute(),
-                "cancel": lambda _: self.cancel(),
-                "refresh": lambda _: self.refresh(),
-                "address": self._hear_address,
-            },
-        )
-        self.explorer = ThresholdExplorer(None)
-        self.inspector = SampleInspector(
-            source.samples(),
-            decisions=getattr(source, "decision_log", None),
-            detail=self._detail if hasattr(source, "detail") else None,
-            compute=self._compute_at,
-        )
-        self.inspector.layout.display = "none"
-        super().__init__([self.bar, self.explorer, self.inspector])
-        self.add_class("mw-dashboard")
-        self.bar.observe(self._picked, ["checkpoint", "layer", "score"])
-        self.explorer.observe(self._tau_moved, "tau")
-        self.explorer.observe(self._eta_moved, "eta_committed")
-        self.bar.observe(self._publish, list(PICKS))
-        self.explorer.observe(self._publish, ["tau_committed", "eta_committed", "comparing"])
-        self.inspector.observe(self._publish, ["filter", "sort", "decision", "page"])
+        choices = _choices_of(source)
+        log = getattr(source, "decision_log", None)
+        detail = self._detail_of if hasattr(source, "detail") else None
+        self._keep(source.samples(), None, None, log, detail, self._pick_and_compute)
+        super().__init__()
+        self._count()
+        self.offer(*choices)
+        self._restoring = False
+        self._log.listen(self)
         self._stop_looking = (
             watch(self, Dashboard._look, SECONDS_BETWEEN_LOOKS)
             if hasattr(source, "revision")
             else _nothing
         )
         self._show_device()
-        self._picked(None)
+        self._picked()
         created(self)
+
+    @property
+    def bar(self) -> Dashboard:
+        """The same widget, for code written when the dashboard was a box of several."""
+        return self
+
+    explorer = inspector = bar
 
     # ---------------------------------------------------------------- state
 
     @property
     def state(self) -> dict[str, Any]:
         """A small dictionary that restores this view."""
-        shown = {
-            **{name: getattr(self.bar, name) for name in PICKS},
-            **{name: getattr(self.explorer, name) for name in ("tau", "eta", "comparing")},
-            **{name: getattr(self.inspector, name) for name in IN_INSPECTOR},
-        }
+        shown = {name: getattr(self, name) for name in PARTS}
         waiting = self._pending[1] if self._pending is not None else {}
         return shown | waiting
 
@@ -134,7 +128,7 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
         wanted = checked(state)
         for name in PICKS:
             if name in wanted:
-                self.bar.check(name, wanted[name])
+                self.check(name, wanted[name])
         self._restore(wanted)
         if self._unrestored:
             raise ValueError(self._unrestored[0])
@@ -148,10 +142,10 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
                     setattr(self.bar, name, wanted.pop(name, getattr(self.bar, name)))
             finally:
                 self._restoring = False
-            self._pending, self._unrestored = (self.bar.choice, wanted), []
+            self._pending, self._unrestored = (self.choice, wanted), []
             if "tau" in wanted:
-                self._taus[self.bar.score] = wanted["tau"]
-            self._picked(None)
+                self._taus[self.metric] = wanted["tau"]
+            self._picked()
 
     def _restore_rest(self) -> None:
         """Restore what was wanted of the view that is on show by now."""
@@ -161,9 +155,8 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
         self._restoring = True
         try:
             for name, value in wanted.items():
-                part = self.inspector if name in IN_INSPECTOR else self.explorer
                 try:
-                    setattr(part, name, value)
+                    setattr(self, name, value)
                 except (ValueError, traitlets.TraitError) as error:
                     self._unrestored.append(str(error))
         finally:
@@ -181,7 +174,7 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
         wanted, problems = usable(text)
         for name in PICKS:
             try:
-                self.bar.check(name, wanted.get(name, getattr(self.bar, name)))
+                self.check(name, wanted.get(name, getattr(self.bar, name)))
             except ValueError as error:
                 problems.append(str(error))
                 del wanted[name]
@@ -190,14 +183,26 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
 
     def _say_unrestored(self, problems: list[str]) -> None:
         if problems:
-            said = self.bar._message  # noqa: SLF001 - one front end
+            said = self._message
             text = f"{said['text']} Not restored: {'; '.join(problems)}.".strip()
-            self.bar.say(text, said["kind"] or "note")
+            self.say(text, said["kind"] or "note")
 
+    @traitlets.observe(*PICKS, *PUBLISHED)
     def _publish(self, _change: object) -> None:
         """Tell the page what is on show, where its address follows."""
         if self._following and not self._restoring:
-            self.bar.send({"type": "state", "state": self.state})
+            self.send({"type": "state", "state": self.state})
+
+    # ---------------------------------------------------------------- messages
+
+    def _hear_compute(self, _content: dict[str, Any]) -> None:
+        self.compute()
+
+    def _hear_cancel(self, _content: dict[str, Any]) -> None:
+        self.cancel()
+
+    def _hear_refresh(self, _content: dict[str, Any]) -> None:
+        self.refresh()
 
     # ---------------------------------------------------------------- work
 
@@ -206,15 +211,17 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
         with self._lock:
             if self._progress is not None:
                 return
-            pick = self.bar.choice
+            pick = self.choice
             progress = Progress(_throttled(self._show_step))
             self._progress = progress
-            self.bar.say(self._old_view().strip(), "wait")
-            self.bar.start_work("starting")
+            self.say(self._old_view().strip(), "wait")
+            self.start_work("starting")
             name = "memowidgets-compute"
             work = (pick, progress)
-            self._worker = threading.Thread(target=self._work, args=work, name=name, daemon=True)
-            self._worker.start()
+            self._computing = threading.Thread(
+                target=self._compute_now, args=work, name=name, daemon=True
+            )
+            self._computing.start()
 
     def cancel(self) -> None:
         """Ask the work under way to stop; what it finished is kept."""
@@ -224,38 +231,34 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until no work is under way; for scripts and tests."""
-        worker = self._worker
-        if worker is not None:
-            worker.join(timeout)
+        computing = self._computing
+        if computing is not None:
+            computing.join(timeout)
 
     def refresh(self) -> None:
         """Show what came since: new checkpoints, scores, and shadow models."""
         with self._lock:
             self._reread_choices()
             self._stale = True
-            self._picked(None)
+            self._picked()
 
     def close(self) -> None:
-        """Cancel the work and take all parts off the page and out of memory.
+        """Cancel the work, and take the widget off the page and its arrays out of memory.
 
-        What it showed is let go of, but for its `state`.
+        Its `state` and its decisions stay readable.
         """
-        if not hasattr(self, "inspector"):  # it failed while it was made
+        if not hasattr(self, "_stop_looking"):  # it failed while it was made
             super().close()
             return
         self._stop_looking()
         self.cancel()
-        for part in (self.bar, self.explorer, self.inspector):
-            part.close()
-        if self.layout is not None and self.comm is not None:
-            self.layout.close()
         super().close()
-        with self._lock:
-            self._inspected = None
+        self._let_scores_go()
+        self._let_samples_go()
         if hasattr(self._source, "let_go"):
             self._source.let_go()
 
-    def _work(self, pick: Pick, progress: Progress) -> None:
+    def _compute_now(self, pick: Pick, progress: Progress) -> None:
         view: ScoreView | None = None
         said = ("", "note")
         try:
@@ -266,23 +269,23 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
             said = (_sentence(error), "error")
         with self._lock:
             self._progress = None
-            self.bar.end_work()
+            self.end_work()
             self._show_device()
             self._reread_choices()
-            if view is not None and pick == self.bar.choice:
+            if view is not None and pick == self.choice:
                 self._show(pick, view)
             else:
-                self._picked(None)
+                self._picked()
             if said[0]:
-                behind = "" if self.bar.computed else self._old_view()
-                self.bar.say(said[0] + behind, said[1])
+                behind = "" if self.computed else self._old_view()
+                self.say(said[0] + behind, said[1])
 
     def _show_step(self, step: Step) -> None:
         if self._progress is not None:
-            self.bar.show_step(step)
+            self.show_step(step)
 
     def _show_device(self) -> None:
-        self.bar._status = self._source.device_status()  # noqa: SLF001 - one front end
+        self._status = self._source.device_status()
 
     # ---------------------------------------------------------------- what there is to show
 
@@ -291,7 +294,7 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
         found = self._newest_revision()
         with self._lock:
             if self._progress is None and found is not None and found != self._revision:
-                self.bar.outdated = True
+                self.outdated = True
 
     def _newest_revision(self) -> Any:
         """What the source says of how far it is; None if it does not say."""
@@ -303,23 +306,24 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
     def _reread_choices(self) -> None:
         """Let the user pick from all that is there by now."""
         self._revision = self._newest_revision()
-        self.bar.outdated = False
+        self.outdated = False
         self._restoring = True
         try:
-            self.bar.offer(*_choices_of(self._source))
+            self.offer(*_choices_of(self._source))
         except Exception as error:  # noqa: BLE001 - as above: what was there can still be picked
-            self.bar.say(_sentence(error), "error")
+            self.say(_sentence(error), "error")
         finally:
             self._restoring = False
 
     # ---------------------------------------------------------------- what is on show
 
-    def _picked(self, _change: object) -> None:
+    @traitlets.observe(*PICKS)
+    def _picked(self, _change: object = None) -> None:
         """Show what is picked if it is there; else say what the old view is, and wait."""
         with self._lock:
             if self._restoring:
                 return
-            pick = self.bar.choice
+            pick = self.choice
             if self._pending is not None and self._pending[0] != pick:
                 self._pending = None
             if pick == self._shown and not self._stale:
@@ -327,6 +331,8 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
                 return
             if not self._source.is_computed(*pick):
                 self._wait_for_compute()
+                if hasattr(self._source, "is_quick") and self._source.is_quick(*pick):
+                    self.compute()
             elif self._progress is None:
                 self._fetch(pick)
             else:  # the source may be busy: never let the kernel wait for it
@@ -337,72 +343,69 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
         try:
             view = self._source.view(*pick)
         except Exception as error:  # noqa: BLE001 - as above
-            self.bar.computed = False
-            self.bar.say(_sentence(error), "error")
+            self.computed = False
+            self.say(_sentence(error), "error")
             return
         with self._lock:
-            if pick == self.bar.choice:
+            if pick == self.choice:
                 self._show(pick, view)
 
     def _wait_for_compute(self) -> None:
-        self.bar.computed = False
-        self._dim(dimmed=self._shown is not None)
+        self.computed = False
+        self._dimmed = self._shown is not None
         advice = "press Compute" if self._progress is None else "other work is under way"
-        self.bar.say(f"Not computed yet: {advice}.{self._old_view()}", "wait")
+        self.say(f"Not computed yet: {advice}.{self._old_view()}", "wait")
 
     def _fresh(self) -> None:
-        self.bar.computed = True
-        self._dim(dimmed=False)
-        self.bar.say("")
+        self.computed = True
+        self._dimmed = False
+        self.say("")
         self._restore_rest()
 
     def _old_view(self) -> str:
         if self._shown is None:
             return ""
-        return f" Below is still {', '.join(self.bar.labels(*self._shown))}."
+        return f" Below is still {', '.join(self.labels(*self._shown))}."
 
     def _dim(self, *, dimmed: bool) -> None:
-        self.explorer._dimmed = self.inspector._dimmed = dimmed  # noqa: SLF001 - parts of one view
+        self._dimmed = self._dimmed = dimmed
 
     def _show(self, pick: Pick, view: ScoreView) -> None:
         log_lira, keep, left_out = _truth(view)
         scores = view.scores[keep]
         tau = self._tau_for(pick[0], scores)
-        eta = view.eta if self._shown is None else self.explorer.eta_committed
+        eta = view.eta if self._shown is None else self.eta_committed
         extras = self._extras(pick)
-        shared: dict[str, Any] = {
-            "log_lira": log_lira,
-            "errors": _kept(view.errors, keep),
-            "title": view.title,
-        }
-        self._shown, self._inspected, self._stale = pick, None, False
-        self.explorer.update(
+        errors = _kept(view.errors, keep)
+        given = checked_scores(scores, None, view.title, errors, "", log_lira)
+        others = partial(_aligned, extras, view.positions[keep]) if extras else None
+        rows = rows_from(
+            self._reader,
             scores,
-            tau=tau,
-            eta=eta,
-            others=partial(_aligned, extras, view.positions[keep]) if extras else None,
-            **shared,
+            None if log_lira is None else log_lira >= eta,
+            view.labels[keep],
+            view.positions[keep],
+            errors,
+            log_lira,
+            _kept(view.probabilities, keep),
+            extras,
         )
-        self._inspected = partial(
-            self.inspector.update,
-            scores,
-            labels=view.labels[keep],
-            positions=view.positions[keep],
-            probabilities=_kept(view.probabilities, keep),
-            extras=extras,
-            **shared,
-        )
-        self._inspected(tau=tau, memorized=None if log_lira is None else log_lira >= eta)
-        self.inspector.layout.display = None
-        self.bar._warnings = [*left_out, *view.warnings]  # noqa: SLF001 - one front end
-        self._fresh()
+        with self.hold_sync():  # one message for the whole view
+            self._shown, self._stale = pick, False
+            self._show_scores(given, others, tau, eta)
+            self._show_rows(rows, view.title, tau)
+            self._warnings = [*left_out, *view.warnings]
+            self._fresh()
+        self._work_later()
 
-    def _eta_moved(self, _change: object) -> None:
-        """The same samples, with others of them memorised."""
+    @traitlets.observe("eta_committed")
+    def _judge_rows(self, _change: object) -> None:
+        """Show the same samples where others of them count as memorised."""
         with self._lock:
-            inspected = self._inspected
-            if inspected is not None and inspected.keywords["log_lira"] is not None:
-                inspected(memorized=inspected.keywords["log_lira"] >= self.explorer.eta_committed)
+            rows = self._rows
+            if rows.log_lira is not None:
+                memorized = rows.log_lira >= self.eta_committed
+                self._show_rows(replace(rows, memorized=memorized), self._title, None)
 
     def _extras(self, pick: Pick) -> dict[str, Extra]:
         """The other scores that are computed at this layer and checkpoint, to sort by."""
@@ -419,23 +422,23 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
         view = self._source.view(*pick)
         return view.positions, view.scores
 
-    def _detail(self, position: int) -> SampleDetail:
+    def _detail_of(self, position: int) -> SampleDetail:
         """All that is known of a sample, by what is on show."""
         detail: SampleDetail = self._source.detail(  # type: ignore[attr-defined]  # optional
-            position, *(self._shown or self.bar.choice)
+            position, *(self._shown or self.choice)
         )
         return detail
 
-    def _compute_at(self, layer: str, checkpoint: str) -> None:
+    def _pick_and_compute(self, layer: str, checkpoint: str) -> None:
         """Pick a layer and a checkpoint, and compute there; what is there is shown at once."""
         with self._lock:
             self._restoring = True
             try:
-                self.bar.layer, self.bar.checkpoint = layer or self.bar.layer, checkpoint
+                self.layer, self.checkpoint = layer or self.layer, checkpoint
             finally:
                 self._restoring = False
-            self._picked(None)
-            if not self.bar.computed:
+            self._picked()
+            if not self.computed:
                 self.compute()
 
     def _tau_for(self, score: str, scores: np.ndarray[Any, np.dtype[np.float64]]) -> float:
@@ -443,28 +446,26 @@ class Dashboard(Guarded, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets h
         if score in self._taus:
             return self._taus[score]
         if self._shown is None or self._shown[0] == score:
-            return self.explorer.tau
-        flagged = min(self.explorer.counts["flagged"], len(scores))
+            return self.tau
+        flagged = min(self.counts["flagged"], len(scores))
         ordered = np.sort(scores)
         return float(ordered[flagged - 1] if flagged else np.nextafter(ordered[0], -np.inf))
 
-    def _tau_moved(self, _change: object) -> None:
-        self.inspector.tau = self.explorer.tau
+    @traitlets.observe("tau")
+    def _remember_tau(self, _change: object) -> None:
         if self._shown is not None:
-            self._taus[self._shown[0]] = self.explorer.tau
+            self._taus[self._shown[0]] = self.tau
 
     # ---------------------------------------------------------------- without a page
 
     def __repr__(self) -> str:
-        score, layer, checkpoint = self.bar.choice
-        chosen = f"{score}, layer {visible(layer, 40)}, checkpoint {visible(checkpoint, 40)}"
-        return f"Dashboard({chosen}: {self.explorer!r})"
+        metric, layer, checkpoint = self.choice
+        chosen = f"{metric}, layer {visible(layer, 40)}, checkpoint {visible(checkpoint, 40)}"
+        return f"Dashboard({chosen}: {self._in_words()})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        for part in (self, self.explorer, self.inspector):
-            displayed(part)
-        stand_in = self.explorer._stand_in()  # noqa: SLF001 - parts of one view
-        return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
+        displayed(self)
+        return bundle(super()._repr_mimebundle_(**kwargs), repr(self), self._stand_in())
 
 
 def _choices_of(

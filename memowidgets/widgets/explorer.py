@@ -1,4 +1,4 @@
-"""The τ explorer, Python side; imports nothing but evaluation and the arrays' checks."""
+"""The τ explorer, Python side."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from memowidgets.widgets.arrays import (
     packed_log_lira,
     thinned_curve,
 )
-from memowidgets.widgets.assets import script, style
 from memowidgets.widgets.cells import created, displayed
-from memowidgets.widgets.guarded import Guarded, carefully, unknown, validate
+from memowidgets.widgets.frontend import script, style
+from memowidgets.widgets.guarded import validate
 from memowidgets.widgets.newest import Newest
 from memowidgets.widgets.standin import bundle, table, with_interval
 from memowidgets.widgets.still import picture
+from memowidgets.widgets.threshold import AtThreshold
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -40,13 +41,189 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
     Others = Mapping[str, ArrayLike] | Callable[[], Mapping[str, ArrayLike]]
 
-__all__ = ["ThresholdExplorer"]
+__all__ = ["ThresholdExplorer", "Thresholds"]
 
 BAND_RESAMPLES = 300  # enough for a drawing
 MOST_OTHERS = 6  # more lines can't be told apart
 
 
-class ThresholdExplorer(Guarded, anywidget.AnyWidget):
+class Thresholds(AtThreshold):
+    """The explorer's part of a widget: scores, their truth, τ and η.
+
+    It needs its arrays before the widget is made, and `_take` afterwards.
+    """
+
+    tau_committed = traitlets.Float(0.0).tag(sync=True)
+    eta = traitlets.Float(4.0).tag(sync=True)
+    eta_committed = traitlets.Float(4.0).tag(sync=True)
+    comparing = traitlets.Bool(default_value=False).tag(sync=True)
+    counts = traitlets.Dict(read_only=True)
+    _data = traitlets.Dict().tag(sync=True)
+    _truth = traitlets.Dict().tag(sync=True)
+    _late = traitlets.Dict().tag(sync=True)
+    _comparable = traitlets.Bool(default_value=False).tag(sync=True)
+
+    def __init__(self, **traits: Any) -> None:
+        self._hand = threading.local()
+        self._data_lock = threading.Lock()
+        self._worker = Newest("memowidgets-explorer")
+        self._given = _NOTHING
+        self._judged = _Judged(_NOTHING, 4.0)
+        self._others: Others | None = None
+        super().__init__(**traits)
+
+    def compare_with(self, others: Others | None) -> None:
+        """Draw the ROCs of other scores of the same samples over this one.
+
+        Parameters
+        ----------
+        others : mapping of str to array-like of shape (n,), a function that returns one, or None
+            By name, at most 6; they take the place of those before. None takes them away.
+
+        Raises
+        ------
+        ValueError
+            If there is no ground truth, or a score has NaN or another length.
+
+        Examples
+        --------
+        >>> explorer = ThresholdExplorer([-0.4, 0.1, 0.3], [True, False, False])
+        >>> explorer.compare_with({"loss": [-2.0, -0.1, -3.0]})
+        >>> explorer.comparing
+        True
+        >>> explorer.close()
+        """
+        self._others = _checked_others(others, self._given)
+        with self.hold_sync():
+            self._comparable = self.comparing = self._others is not None
+            self._judge()
+        self._work_later()
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """The truth at `eta_committed` held against the scores; None where there is no ROC."""
+        return self._judged.evaluation
+
+    @property
+    def undecided(self) -> int | None:
+        """Samples whose score is less than two standard errors from `tau`."""
+        given = self._given
+        if given.levels is None:
+            return None
+        reach = 2 * given.levels.errors
+        close = (given.scores - reach < self.tau) & (self.tau < given.scores + reach)
+        return int(close.sum())
+
+    # ---------------------------------------------------------------- what the page says
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take what the front end sends; a τ or η that comes this way is not yet committed."""
+        self._hand.moving = True
+        try:
+            super().set_state(sync_data)
+        finally:
+            self._hand.moving = False
+
+    def _hear_log_lira(self, content: dict[str, Any]) -> None:
+        """Send log-LiRA, once η is moved for the first time."""
+        given = self._given
+        wanted = content.get("version") == given.version
+        if wanted and given.log_lira is not None:
+            values, wide = packed_log_lira(given.sorted.rising(given.log_lira))
+            self.send({"type": "log_lira", "version": given.version, "wide": wide}, [values])
+
+    @validate("tau_committed", "eta", "eta_committed")
+    def _check_thresholds(self, proposal: Any) -> float:
+        return checked_tau(proposal["value"], proposal["trait"].name)
+
+    @traitlets.observe("tau", "eta")
+    def _moved(self, change: Any) -> None:
+        self._count()
+        if not getattr(self._hand, "moving", False):
+            setattr(self, f"{change['name']}_committed", change["new"])
+
+    @traitlets.observe("eta_committed", "comparing")
+    def _settled(self, _change: Any) -> None:
+        self._judge()
+        self._work_later()
+
+    # ---------------------------------------------------------------- what the page is told
+
+    def _show_scores(
+        self, given: _Given, others: Others | None, tau: float | None, eta: float | None
+    ) -> None:
+        """Show other scores in the same view; None leaves τ or η where it is."""
+        threshold = self.tau if tau is None else checked_tau(tau)
+        least = self.eta if eta is None else checked_tau(eta, "eta")
+        compared = _checked_others(others, given)
+        with self.hold_sync():
+            self.tau = self.tau_committed = threshold
+            self.eta = self.eta_committed = least
+            self.comparing = self.comparing or isinstance(compared, Mapping)
+            self._take(given, compared)
+            self._dimmed = False
+
+    def _take(self, given: _Given, others: Others | None) -> None:
+        with self._data_lock:
+            self._given = given = replace(given, version=self._given.version + 1)
+        self._others, self._comparable = others, others is not None
+        self._data = given.wire if len(given.scores) else {}
+        self._judge()
+        self._count()
+
+    def _judge(self) -> None:
+        """Hold the scores against the truth at η."""
+        with self._data_lock:
+            judged = self._judged = _Judged(self._given, self.eta_committed)
+        self._truth = judged.wire if len(judged.given.scores) else {}
+
+    def _work_later(self) -> None:
+        """Have worked out in a thread what takes a while; never while traits are held back."""
+        job = partial(_work_out, weakref.ref(self), self._judged)
+        if len(self._given.scores):
+            self._worker.run(job)
+
+    def _count(self) -> None:
+        given, judged = self._given, self._judged
+        known = judged.given is given and judged.eta == self.eta
+        memorized = judged.memorized if known else given.memorized_from(self.eta)
+        self.set_trait("counts", _counts(given.scores, memorized, self.tau))
+
+    def _let_scores_go(self) -> None:
+        """Forget all arrays: a notebook remembers what its cells showed, closed or not."""
+        with self._data_lock:
+            self._given, self._others = _NOTHING, None
+            self._judged = _Judged(_NOTHING, self.eta_committed)
+            self._data, self._truth, self._late = {}, {}, {}
+
+    def _in_words(self) -> str:
+        counts, evaluation = self.counts, self.evaluation
+        auc = "" if evaluation is None else f", AUC {evaluation.auc:.3f}"
+        return f"{counts['flagged']} of {counts['n']} samples flagged at τ = {self.tau:.4g}{auc}"
+
+    def _stand_in(self) -> str:
+        given, evaluation = self._given, self.evaluation
+        rows = [("τ", f"{self.tau:.4g}")]
+        if given.log_lira is not None:
+            rows += [("η", f"{self.eta:g}")]
+        if given.note:
+            rows += [("note", given.note)]
+        rows += [(name.replace("_", " "), str(value)) for name, value in self.counts.items()]
+        if evaluation is not None:
+            point = evaluation.at(self.tau)
+            rates: list[tuple[str, float | None, tuple[float, float] | None]] = [
+                ("TPR", point.tpr, point.tpr_interval),
+                ("FPR", point.fpr, point.fpr_interval),
+                ("precision", point.precision, point.precision_interval),
+                ("AUC", evaluation.auc, evaluation.auc_interval),
+            ]
+            rows += [(name, with_interval(value, interval)) for name, value, interval in rates]
+        memorized = given.memorized_from(self.eta)
+        still = picture(given.scores, memorized, self.tau, evaluation, given.truth)
+        return still + table("Threshold explorer", rows)
+
+
+class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
     """Move a threshold τ over scores and see at once what it flags.
 
     A sample is flagged if its score is at most τ: low scores mean risk. With ground truth
@@ -67,7 +244,7 @@ class ThresholdExplorer(Guarded, anywidget.AnyWidget):
     errors : array-like of shape (n,), optional
         Standard error of each score; counts the samples that could go either way.
     truth : str
-        What makes a sample memorised, as in ``"canaries"``; for the legend.
+        What `memorized` marks, as in ``"canaries"``; for the legend. Empty: memorised samples.
     log_lira : array-like of shape (n,), optional
         In place of `memorized`: a sample is memorised if its log-LiRA is at least η. NaN for a
         sample that has none; it is left out, and the view says how many are.
@@ -129,18 +306,6 @@ class ThresholdExplorer(Guarded, anywidget.AnyWidget):
     _esm = script("explorer")
     _css = style()
 
-    tau = traitlets.Float(0.0).tag(sync=True)
-    tau_committed = traitlets.Float(0.0).tag(sync=True)
-    eta = traitlets.Float(4.0).tag(sync=True)
-    eta_committed = traitlets.Float(4.0).tag(sync=True)
-    comparing = traitlets.Bool(default_value=False).tag(sync=True)
-    counts = traitlets.Dict(read_only=True)
-    _data = traitlets.Dict().tag(sync=True)
-    _truth = traitlets.Dict().tag(sync=True)
-    _late = traitlets.Dict().tag(sync=True)
-    _comparable = traitlets.Bool(default_value=False).tag(sync=True)
-    _dimmed = traitlets.Bool(default_value=False).tag(sync=True)
-
     def __init__(
         self,
         scores: ArrayLike | None,
@@ -155,16 +320,10 @@ class ThresholdExplorer(Guarded, anywidget.AnyWidget):
         others: Others | None = None,
         **traits: Any,
     ) -> None:
-        self._hand = threading.local()
-        self._lock = threading.Lock()
-        self._worker = Newest("memowidgets-explorer")
-        self._given = _NOTHING
-        self._judged = _Judged(_NOTHING, 4.0)
-        self._others: Others | None = None
         first, least = checked_tau(tau), checked_tau(eta, "eta")
         given, compared = _NOTHING, None
         if scores is not None:
-            given = _checked(scores, memorized, title, errors, truth, log_lira)
+            given = checked_scores(scores, memorized, title, errors, truth, log_lira)
             compared = _checked_others(others, given)
         super().__init__(**traits)
         with self.hold_sync():
@@ -173,7 +332,6 @@ class ThresholdExplorer(Guarded, anywidget.AnyWidget):
             self.comparing = isinstance(compared, Mapping)
             self._take(given, compared)
         self._work_later()
-        self.on_msg(carefully(ThresholdExplorer._asked))
         created(self)
 
     def update(
@@ -193,169 +351,24 @@ class ThresholdExplorer(Guarded, anywidget.AnyWidget):
 
         `tau` and `eta` stay where they are unless given. May be called from any thread.
         """
-        threshold = self.tau if tau is None else checked_tau(tau)
-        least = self.eta if eta is None else checked_tau(eta, "eta")
-        given = _checked(scores, memorized, title, errors, truth, log_lira)
-        compared = _checked_others(others, given)
-        with self.hold_sync():
-            self.tau = self.tau_committed = threshold
-            self.eta = self.eta_committed = least
-            self.comparing = self.comparing or isinstance(compared, Mapping)
-            self._take(given, compared)
-            self._dimmed = False
-        self._work_later()
-
-    def compare_with(self, others: Others | None) -> None:
-        """Draw the ROCs of other scores of the same samples over this one.
-
-        Parameters
-        ----------
-        others : mapping of str to array-like of shape (n,), a function that returns one, or None
-            By name, at most 6; they take the place of those before. None takes them away.
-
-        Raises
-        ------
-        ValueError
-            If there is no ground truth, or a score has NaN or another length.
-
-        Examples
-        --------
-        >>> explorer = ThresholdExplorer([-0.4, 0.1, 0.3], [True, False, False])
-        >>> explorer.compare_with({"loss": [-2.0, -0.1, -3.0]})
-        >>> explorer.comparing
-        True
-        >>> explorer.close()
-        """
-        self._others = _checked_others(others, self._given)
-        with self.hold_sync():
-            self._comparable = self.comparing = self._others is not None
-            self._judge()
+        given = checked_scores(scores, memorized, title, errors, truth, log_lira)
+        self._show_scores(given, others, tau, eta)
         self._work_later()
 
     def close(self) -> None:
-        """Take the widget and its layout off the page, and all arrays out of memory.
-
-        A notebook remembers what its cells showed, closed or not.
-        """
-        if self.layout is not None and self.comm is not None:
-            self.layout.close()
+        """Take the widget off the page, and all arrays out of memory."""
         super().close()
-        with self._lock:
-            self._given, self._others = _NOTHING, None
-            self._judged = _Judged(_NOTHING, self.eta_committed)
-            self._data, self._truth, self._late = {}, {}, {}
-
-    @property
-    def evaluation(self) -> Evaluation | None:
-        """The truth at `eta_committed` held against the scores; None where there is no ROC."""
-        return self._judged.evaluation
-
-    @property
-    def undecided(self) -> int | None:
-        """Samples whose score is less than two standard errors from `tau`."""
-        given = self._given
-        if given.levels is None:
-            return None
-        reach = 2 * given.levels.errors
-        close = (given.scores - reach < self.tau) & (self.tau < given.scores + reach)
-        return int(close.sum())
-
-    # ---------------------------------------------------------------- what the page says
-
-    def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take what the front end sends; a τ or η that comes this way is not yet committed."""
-        self._hand.moving = True
-        try:
-            super().set_state(sync_data)
-        finally:
-            self._hand.moving = False
-
-    def _asked(self, content: Any, _buffers: object) -> None:
-        """Send log-LiRA, once η is moved for the first time."""
-        if content.get("type") != "log_lira":
-            raise unknown(content)
-        given = self._given
-        wanted = content.get("version") == given.version
-        if wanted and given.log_lira is not None:
-            values, wide = packed_log_lira(given.sorted.rising(given.log_lira))
-            self.send({"type": "log_lira", "version": given.version, "wide": wide}, [values])
-
-    @validate("tau", "tau_committed", "eta", "eta_committed")
-    def _check_threshold(self, proposal: Any) -> float:
-        return checked_tau(proposal["value"], proposal["trait"].name)
-
-    @traitlets.observe("tau", "eta")
-    def _moved(self, change: Any) -> None:
-        self._count()
-        if not getattr(self._hand, "moving", False):
-            setattr(self, f"{change['name']}_committed", change["new"])
-
-    @traitlets.observe("eta_committed", "comparing")
-    def _settled(self, _change: Any) -> None:
-        self._judge()
-        self._work_later()
-
-    # ---------------------------------------------------------------- what the page is told
-
-    def _take(self, given: _Given, others: Others | None) -> None:
-        with self._lock:
-            self._given = given = replace(given, version=self._given.version + 1)
-        self._others, self._comparable = others, others is not None
-        self._data = given.wire if len(given.scores) else {}
-        self._judge()
-        self._count()
-
-    def _judge(self) -> None:
-        """Hold the scores against the truth at η."""
-        with self._lock:
-            judged = self._judged = _Judged(self._given, self.eta_committed)
-        self._truth = judged.wire if len(judged.given.scores) else {}
-
-    def _work_later(self) -> None:
-        """Have worked out in a thread what takes a while; never while traits are held back."""
-        job = partial(_work_out, weakref.ref(self), self._judged)
-        if len(self._given.scores):
-            self._worker.run(job)
-
-    def _count(self) -> None:
-        given, judged = self._given, self._judged
-        known = judged.given is given and judged.eta == self.eta
-        memorized = judged.memorized if known else given.memorized_from(self.eta)
-        self.set_trait("counts", _counts(given.scores, memorized, self.tau))
+        if hasattr(self, "_given"):  # else it failed while it was made
+            self._let_scores_go()
 
     # ---------------------------------------------------------------- without a page
 
     def __repr__(self) -> str:
-        counts, evaluation = self.counts, self.evaluation
-        auc = "" if evaluation is None else f", AUC {evaluation.auc:.3f}"
-        return (
-            f"ThresholdExplorer({counts['flagged']} of {counts['n']} samples flagged "
-            f"at τ = {self.tau:.4g}{auc})"
-        )
+        return f"ThresholdExplorer({self._in_words()})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         displayed(self)
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), self._stand_in())
-
-    def _stand_in(self) -> str:
-        given, evaluation = self._given, self.evaluation
-        rows = [("τ", f"{self.tau:.4g}")]
-        if given.log_lira is not None:
-            rows += [("η", f"{self.eta:g}")]
-        if given.note:
-            rows += [("note", given.note)]
-        rows += [(name.replace("_", " "), str(value)) for name, value in self.counts.items()]
-        if evaluation is not None:
-            point = evaluation.at(self.tau)
-            rates: list[tuple[str, float | None, tuple[float, float] | None]] = [
-                ("TPR", point.tpr, point.tpr_interval),
-                ("FPR", point.fpr, point.fpr_interval),
-                ("precision", point.precision, point.precision_interval),
-                ("AUC", evaluation.auc, evaluation.auc_interval),
-            ]
-            rows += [(name, with_interval(value, interval)) for name, value, interval in rates]
-        still = picture(given.scores, given.memorized_from(self.eta), self.tau, evaluation)
-        return still + table("Threshold explorer", rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -434,7 +447,7 @@ class _Judged:
         return {**self.key, **self.given.sorted.packed_truth(self.memorized)}
 
 
-def _work_out(widget: weakref.ref[ThresholdExplorer], judged: _Judged) -> None:
+def _work_out(widget: weakref.ref[Thresholds], judged: _Judged) -> None:
     """Tell the page what takes a while: the band of the ROC, and the other scores' ROCs.
 
     Holds the widget only to ask for the other scores, and to tell: a closed one is let go.
@@ -476,7 +489,7 @@ def _compared(others: Others | None, given: _Given, evaluation: Evaluation) -> l
     return found
 
 
-def _checked(
+def checked_scores(
     scores: ArrayLike,
     memorized: ArrayLike | None,
     title: str,
@@ -484,6 +497,7 @@ def _checked(
     truth: str,
     log_lira: ArrayLike | None,
 ) -> _Given:
+    """Check all arrays of a view before anything changes."""
     values = checked_floats("scores", scores)
     n = len(values)
     if memorized is not None and log_lira is not None:

@@ -1,4 +1,4 @@
-"""What a page sends is taken or refused: a refusal changes nothing, and one answer says why."""
+"""Take or refuse what a page sends. A refusal changes nothing, and one answer says why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ __all__ = [
     "Guarded",
     "RefusedTypeError",
     "RefusedValueError",
-    "carefully",
     "refuse",
     "unknown",
     "validate",
@@ -58,23 +57,6 @@ def validate(*names: str) -> Callable[[Callable[[Any, Any], Any]], Any]:
     return decorate
 
 
-def carefully(hear: Callable[[Any, Any, Any], object]) -> Callable[[Any, Any, Any], None]:
-    """A handler of custom messages that answers what it can't do with why."""
-
-    @functools.wraps(hear)
-    def heard(widget: Any, content: Any, buffers: Any) -> None:
-        try:
-            if not isinstance(content, dict):
-                raise TypeError(  # noqa: TRY301 - answered below
-                    f"a message must be an object, not {type(content).__name__}"
-                )
-            hear(widget, content, buffers)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the page hears of it
-            refuse(widget, error, content)
-
-    return heard
-
-
 def unknown(content: dict[str, Any]) -> ValueError:
     """The error for a message of a kind that nobody knows."""
     return ValueError(f"unknown kind of message: {quoted(content.get('type'))}")
@@ -90,7 +72,10 @@ def refuse(widget: Any, error: Exception, content: Any = None) -> None:
 
 
 class Guarded(Widget):  # type: ignore[misc]  # ipywidgets has no types
-    """A widget that answers a message that it can't take, instead of logging a traceback."""
+    """A widget that answers what it refuses, instead of logging a traceback.
+
+    A message ``{"type": "page", …}`` goes to the method ``_hear_page``.
+    """
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Take what the front end sends; all of it or nothing."""
@@ -105,11 +90,29 @@ class Guarded(Widget):  # type: ignore[misc]  # ipywidgets has no types
             refuse(self, error)
             self.send_state(names)
 
+    def close(self) -> None:
+        """Take the widget and its layout off the page and out of memory."""
+        if self.layout is not None and self.comm is not None:
+            self.layout.close()
+        super().close()
+
+    def _hear_saved(self, _content: dict[str, Any]) -> None:
+        """Ignore the word that follows trait changes: it shows the page that there is a kernel."""
+
     def _handle_custom_msg(self, content: Any, buffers: Any) -> None:
-        if not self._msg_callbacks.callbacks:  # a widget that hears nothing says so
-            kind = content if isinstance(content, dict) else {}
-            refuse(self, unknown(kind), content)
         super()._handle_custom_msg(content, buffers)
+        try:
+            if not isinstance(content, dict):
+                raise TypeError(  # noqa: TRY301 - answered below
+                    f"a message must be an object, not {type(content).__name__}"
+                )
+            kind = content.get("type")
+            hear = getattr(self, f"_hear_{kind}", None) if isinstance(kind, str) else None
+            if hear is None:
+                raise unknown(content)  # noqa: TRY301 - likewise
+            hear(content)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the page hears of it
+            refuse(self, error, content)
 
     def _handle_msg(self, msg: Any) -> None:
         problem = _problem_of(msg["content"]["data"], msg.get("buffers") or [])

@@ -1,4 +1,4 @@
-"""The inspector, Python side: keeps the samples and hands out pages of them in messages."""
+"""The inspector, Python side: it keeps the samples and sends pages of them in messages."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import traitlets
 from memowidgets.decisions import CHOICES, DecisionLog
 from memowidgets.visible import quoted, visible
 from memowidgets.widgets.arrays import checked_tau
-from memowidgets.widgets.assets import script, style
 from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.checks import checked_names, class_names_of, one_of, rows_from
 from memowidgets.widgets.deciding import Deciding
-from memowidgets.widgets.guarded import Guarded, carefully, refuse, unknown, validate
+from memowidgets.widgets.frontend import script, style
+from memowidgets.widgets.guarded import validate
 from memowidgets.widgets.items import Items, digits_for, short_title
 from memowidgets.widgets.opened import known_of
 from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import bundle, table
+from memowidgets.widgets.threshold import AtThreshold
 
 if TYPE_CHECKING:
     import os
@@ -33,13 +34,349 @@ if TYPE_CHECKING:
     from memowidgets.widgets.pages import Extra, Rows
     from memowidgets.widgets.protocol import SampleDetail
 
-__all__ = ["SampleInspector"]
+__all__ = ["Inspection", "SampleInspector"]
 
 ANY = "any"
 SMALLEST_PAGE, LARGEST_PAGE = 1, 48
 
 
-class SampleInspector(Guarded, anywidget.AnyWidget):
+class Inspection(AtThreshold):
+    """The inspector's part of a widget: samples, pages of them, and decisions.
+
+    It needs `_keep` before the widget is made, and `_begin` afterwards.
+    """
+
+    page = traitlets.Int(0, min=0).tag(sync=True)
+    page_size = traitlets.Int(24, min=SMALLEST_PAGE, max=LARGEST_PAGE).tag(sync=True)
+    filter = traitlets.Unicode("all").tag(sync=True)
+    sort = traitlets.Unicode("order").tag(sync=True)
+    decision = traitlets.Enum([ANY, *CHOICES], ANY).tag(sync=True)
+    selected = traitlets.Int(None, allow_none=True)
+    _version = traitlets.Int(0).tag(sync=True)
+    _decided = traitlets.Int(0).tag(sync=True)
+
+    def _keep(
+        self,
+        samples: Any,
+        class_names: Sequence[str] | None,
+        ids: Sequence[str] | None,
+        decisions: DecisionLog | None,
+        detail: Callable[[int], SampleDetail] | None,
+        compute_at: Callable[[str, str], None] | None,
+    ) -> None:
+        """Take the samples and what is known of them beside their scores."""
+        self._reader = reader_for(samples)
+        names = checked_names(ids, len(self._reader))
+        self._items = Items(self._reader, class_names_of(samples, class_names), names)
+        self._title, self._detail, self._compute_at = "score", detail, compute_at
+        self._heard: int | None = None
+        self._opened = ""
+        self._found: tuple[str, NDArray[np.bool_]] | None = None
+        self._rows = rows_from(self._reader, *(None,) * 8)
+        self._deciding = Deciding(
+            DecisionLog() if decisions is None else decisions, self._reader, self._items
+        )
+
+    def _show_rows(self, rows: Rows, title: str, tau: float | None) -> None:
+        """Show the same samples by other scores; None leaves τ where it is."""
+        threshold = self.tau if tau is None else checked_tau(tau)
+        before = self._rows
+        with self.hold_sync():
+            self._rows, self._title, self._found = rows, title, None
+            if self.filter not in rows.filters() or before.scores is None:
+                self.filter = rows.filters()[0]
+            if self.sort not in rows.sorts() or before.scores is None:
+                self.sort = rows.sorts()[0]
+            self.tau = threshold
+            self._dimmed = False
+            self._version += 1
+
+    def _let_samples_go(self) -> None:
+        """Forget all samples: a notebook remembers what its cells showed. Decisions stay."""
+        self._log.unlisten(self)
+        log = self._log
+        self._keep([""], None, None, log, None, None)  # the least that there can be
+
+    # ---------------------------------------------------------------- decisions
+
+    @property
+    def decisions(self) -> pd.DataFrame:
+        """``id``, ``decision`` and ``note`` of each sample that was decided on."""
+        self._log.refresh()
+        return self._log.frame()
+
+    @property
+    def edits_file(self) -> Path | None:
+        """Where anonymised texts go; None until you choose a file."""
+        return self._log.edits_file
+
+    @edits_file.setter
+    def edits_file(self, path: str | os.PathLike[str] | None) -> None:
+        self._log.edits_file = path
+
+    def decisions_changed(self) -> None:
+        """Show what was decided, here or elsewhere."""
+        self._decided += 1
+
+    @property
+    def _log(self) -> DecisionLog:
+        return self._deciding.log
+
+    # ---------------------------------------------------------------- traits
+
+    @validate("filter")
+    def _check_filter(self, proposal: Any) -> str:
+        return one_of("filter", proposal["value"], self._rows.filters())
+
+    @validate("sort")
+    def _check_sort(self, proposal: Any) -> str:
+        return one_of("sort", proposal["value"], self._rows.sorts())
+
+    @validate("selected")
+    def _check_selected(self, proposal: Any) -> int | None:
+        position: int | None = proposal["value"]
+        if position is not None and not 0 <= position < len(self._reader):
+            raise ValueError(
+                f"selected must be None or a position from 0 to {len(self._reader) - 1}, "
+                f"not {position}"
+            )
+        return position
+
+    @traitlets.observe("selected")
+    def _show_selected(self, _change: Any) -> None:
+        if self.selected != self._heard:  # the page knows its own choice, and may be past it
+            self.send({"type": "select", "position": self.selected})
+
+    # ---------------------------------------------------------------- messages
+
+    def _hear_select(self, content: dict[str, Any]) -> None:
+        before, self._heard = self._heard, content.get("position")
+        try:
+            self.selected = self._heard
+        except traitlets.TraitError:
+            self._heard = before
+            raise
+
+    def _hear_page(self, content: dict[str, Any]) -> None:
+        self.send(*self._answer(content))
+
+    def _hear_detail(self, content: dict[str, Any]) -> None:
+        self._open(content)
+
+    def _hear_decide(self, content: dict[str, Any]) -> None:
+        self._reply(content, self._do_decide(content))
+
+    def _hear_edit(self, content: dict[str, Any]) -> None:
+        self._reply(content, self._do_edit(content))
+
+    def _hear_undo(self, content: dict[str, Any]) -> None:
+        self._reply(content, self._do_undo(content))
+
+    def _hear_export(self, content: dict[str, Any]) -> None:
+        self._reply(content, self._do_export(content))
+
+    def _hear_compute_at(self, content: dict[str, Any]) -> None:
+        self._reply(content, self._do_compute_at(content))
+
+    def _reply(self, asked: dict[str, Any], done: dict[str, Any]) -> None:
+        """Tell the page that something was done."""
+        self.send({"type": "said", "request": asked.get("request"), "done": True, **done})
+
+    def _do_decide(self, asked: dict[str, Any]) -> dict[str, Any]:
+        decision, note = asked.get("decision"), asked.get("note")
+        if "expected" not in asked:
+            positions = [self._checked(position) for position in asked["positions"]]
+            return {"text": self._deciding.decide(positions, decision, note)}
+        found = self._found_by(self._rows, asked | {"decision": asked.get("only", ANY)})
+        if len(found) != asked["expected"]:
+            text = f"There are {len(found)} samples now, not {asked['expected']}: confirm again."
+            return {"done": False, "text": text, "count": len(found)}
+        return {"text": self._deciding.decide(self._rows.positions[found].tolist(), decision, note)}
+
+    def _do_edit(self, asked: dict[str, Any]) -> dict[str, Any]:
+        position = self._checked(asked["position"])
+        return {"text": self._deciding.edit(position, asked["words"])}
+
+    def _do_undo(self, _asked: dict[str, Any]) -> dict[str, Any]:
+        return {"text": self._deciding.undo()}
+
+    def _do_export(self, _asked: dict[str, Any]) -> dict[str, Any]:
+        return {"text": "", "csv": self._deciding.csv()}
+
+    def _do_compute_at(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if self._compute_at is not None:
+            self._compute_at(str(asked["layer"]), str(asked["checkpoint"]))
+        return {"text": ""}
+
+    def _checked(self, position: Any) -> int:
+        """A position that the page sent."""
+        if not _is_whole(position) or not 0 <= position < len(self._reader):
+            raise ValueError(f"there is no sample at {visible(repr(position), 40)}")
+        return int(position)
+
+    # ---------------------------------------------------------------- pages
+
+    def _answer(self, asked: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+        """One page of samples, and all its images in one buffer."""
+        self._log.refresh()
+        rows, tau = self._rows, self._asked_tau(asked)
+        if not _is_whole(asked["page"]):
+            raise ValueError(f"page must be a whole number, not {quoted(asked['page'])}")
+        base = self._narrowed(rows, asked)
+        shown = base & self._with_decision(rows, asked)
+        found = self._in_order(rows, asked, shown)
+        pages = max(1, -(-len(found) // self.page_size))
+        page = min(max(0, int(asked["page"])), pages - 1)
+        start = page * self.page_size
+        pixels = bytearray()
+        chosen = found[start : start + self.page_size]
+        content = {
+            "type": "page",
+            "request": asked["request"],
+            "page": page,
+            "pages": pages,
+            "first": start + 1 if len(found) else 0,
+            "total": len(found),
+            "scoreName": short_title(self._title),
+            "digits": digits_for(rows.scores),
+            "counts": {kind: int((rows.mask(kind, tau) & shown).sum()) for kind in rows.filters()},
+            "items": [self._item(rows, int(row), tau, pixels) for row in chosen],
+            "kind": self._reader.kind,
+            "notice": readable(self._reader.notice),
+            "sorts": [[key, readable(rows.sort_label(key))] for key in rows.sorts()],
+            "classes": self._items.classes(rows.classes),
+            "selected": self.selected,
+            "decisions": self._deciding.status(),
+            "byDecision": self._by_decision(rows, base & rows.mask(self._filter(asked), tau)),
+        }
+        return content, [bytes(pixels)] if pixels else []
+
+    def _item(
+        self, rows: Rows, row: int, tau: float, pixels: bytearray, *, whole: bool = False
+    ) -> Any:
+        made = self._deciding.made(int(rows.positions[row]))
+        return self._items.item(rows, row, tau, made, pixels, whole=whole)
+
+    def _found_by(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.int64]:
+        """The rows that the page asks for, in its order."""
+        shown = self._narrowed(rows, asked) & self._with_decision(rows, asked)
+        return self._in_order(rows, asked, shown)
+
+    def _in_order(
+        self, rows: Rows, asked: dict[str, Any], shown: NDArray[np.bool_]
+    ) -> NDArray[np.int64]:
+        """The shown rows of the filter, sorted."""
+        mask = rows.mask(self._filter(asked), self._asked_tau(asked)) & shown
+        order = self._order(rows, asked.get("sort"))
+        return order[mask[order]]
+
+    def _asked_tau(self, asked: dict[str, Any]) -> float:
+        """The threshold under the user's hand, which may be ahead of the trait."""
+        return checked_tau(asked["tau"]) if "tau" in asked else self.tau
+
+    def _filter(self, asked: dict[str, Any]) -> str:
+        valid = self._rows.filters()
+        return asked["filter"] if asked.get("filter") in valid else valid[0]
+
+    def _order(self, rows: Rows, sort: Any) -> NDArray[np.int64]:
+        first = rows.sorts()[0]
+        try:
+            return rows.order(sort if sort in rows.sorts() else first)
+        except Exception as error:  # noqa: BLE001 - another score, which its source reads only now
+            text = f"This sort is not to be had: {error}"
+            self.send({"type": "said", "request": None, "done": False, "text": readable(text)})
+            return rows.order(first)
+
+    def _narrowed(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.bool_]:
+        """Rows of a class that contain a text."""
+        label, search = asked.get("label"), str(asked.get("search") or "")
+        if label is not None and not _is_whole(label):
+            raise ValueError(f"label must be the number of a class, not {quoted(label)}")
+        base = np.ones(len(rows), dtype=np.bool_)
+        if label is not None and rows.labels is not None:
+            base &= rows.labels == label
+        wanted = search.casefold().strip()
+        if wanted:
+            base &= self._matches(rows, wanted)
+        return base
+
+    def _matches(self, rows: Rows, wanted: str) -> NDArray[np.bool_]:
+        if self._found is not None and self._found[0] == wanted:
+            return self._found[1]
+        read = self._reader.text
+        match = np.fromiter((wanted in read(int(p)).casefold() for p in rows.positions), np.bool_)
+        if rows is self._rows:
+            self._found = (wanted, match)
+        return match
+
+    def _with_decision(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.bool_]:
+        wanted = asked.get("decision", ANY)
+        if wanted not in CHOICES:
+            return np.ones(len(rows), dtype=np.bool_)
+        chosen: NDArray[np.bool_] = self._deciding.codes()[rows.positions] == CHOICES.index(wanted)
+        return chosen
+
+    def _by_decision(self, rows: Rows, shown: NDArray[np.bool_]) -> dict[str, int]:
+        """How many of the shown rows have each decision."""
+        counts = np.bincount(self._deciding.codes()[rows.positions[shown]], minlength=len(CHOICES))
+        return {name: int(counts[CHOICES.index(name)]) for name in self._deciding.choices}
+
+    # ---------------------------------------------------------------- one sample
+
+    def _open(self, asked: dict[str, Any]) -> None:
+        """Send a sample whole at once, and what its source knows of it when it is worked out."""
+        reply, buffers = self._opened_item(asked)
+        self.send(reply, buffers)
+        detail, position = self._detail, reply.get("position")
+        if detail is None or position is None or not asked.get("known"):
+            return
+        self._opened = str(asked["request"])
+        work = (self._opened, position, detail)
+        name = "memowidgets-detail"
+        threading.Thread(target=self._work_out, args=work, name=name, daemon=True).start()
+
+    def _opened_item(self, asked: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+        """One sample whole, and which come before and after it."""
+        rows, pixels = self._rows, bytearray()
+        reply: dict[str, Any] = {"type": "opened", "request": asked.get("request")}
+        wanted = asked.get("position")
+        if not _is_whole(wanted):
+            raise ValueError(f"there is no sample at {visible(repr(wanted), 40)}")
+        at = np.flatnonzero(rows.positions == wanted)
+        if not len(at):
+            return {**reply, "position": None}, []
+        row, found = int(at[0]), self._found_by(rows, asked)
+        position = int(rows.positions[row])
+        place = np.flatnonzero(found == row)
+        reply |= {
+            "position": position,
+            "item": self._item(rows, row, self._asked_tau(asked), pixels, whole=True),
+            "place": _place(rows, found, int(place[0])) if len(place) else None,
+            "scoreName": short_title(self._title),
+            "digits": digits_for(rows.scores),
+            "choices": list(self._deciding.choices),
+            "kept": self._log.kept,
+            "more": self._detail is not None,
+        }
+        try:
+            reply["edit"] = self._deciding.to_edit(position)
+        except (OSError, ValueError) as error:
+            reply["edit"] = {"editable": False, "problem": readable(str(error))}
+        return reply, [bytes(pixels)] if pixels else []
+
+    def _work_out(self, request: str, position: int, detail: Callable[[int], SampleDetail]) -> None:
+        """What the source knows of a sample, unless another was opened meanwhile."""
+        reply: dict[str, Any] = {"type": "known", "request": request}
+        pixels = bytearray()
+        try:
+            reply["known"] = known_of(detail(position), self._rows, self._items, pixels)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it on the page
+            reply["problem"] = readable(str(error) or type(error).__name__)
+        if self._opened == request and self.comm is not None:
+            self.send(reply, [bytes(pixels)] if pixels else [])
+
+
+class SampleInspector(Inspection, anywidget.AnyWidget):
     """Look at the samples behind the scores, the riskiest first, and decide on them.
 
     Samples travel to the page in messages only, a page at a time: neither the widget's state
@@ -123,17 +460,6 @@ class SampleInspector(Guarded, anywidget.AnyWidget):
     _esm = script("inspector")
     _css = style()
 
-    page = traitlets.Int(0, min=0).tag(sync=True)
-    page_size = traitlets.Int(24, min=SMALLEST_PAGE, max=LARGEST_PAGE).tag(sync=True)
-    filter = traitlets.Unicode("all").tag(sync=True)
-    sort = traitlets.Unicode("order").tag(sync=True)
-    tau = traitlets.Float(0.0).tag(sync=True)
-    decision = traitlets.Enum([ANY, *CHOICES], ANY).tag(sync=True)
-    selected = traitlets.Int(None, allow_none=True)
-    _version = traitlets.Int(0).tag(sync=True)
-    _decided = traitlets.Int(0).tag(sync=True)
-    _dimmed = traitlets.Bool(default_value=False).tag(sync=True)
-
     def __init__(
         self,
         samples: Any,
@@ -156,18 +482,9 @@ class SampleInspector(Guarded, anywidget.AnyWidget):
         compute: Callable[[str, str], None] | None = None,
         **traits: Any,
     ) -> None:
-        self._reader = reader_for(samples)
-        names = checked_names(ids, len(self._reader))
-        self._items = Items(self._reader, class_names_of(samples, class_names), names)
-        self._title, self._detail, self._compute = title, detail, compute
-        self._heard: int | None = None
-        self._opened = ""
-        self._found: tuple[str, NDArray[np.bool_]] | None = None
+        self._keep(samples, class_names, ids, decisions, detail, compute)
         given = (scores, memorized, labels, positions, errors, log_lira, probabilities, extras)
-        self._rows = rows_from(self._reader, *given)
-        self._deciding = Deciding(
-            DecisionLog() if decisions is None else decisions, self._reader, self._items
-        )
+        self._rows, self._title = rows_from(self._reader, *given), title
         # all is checked before there is a widget: a refused one leaves nothing behind
         filters, sorts = self._rows.filters(), self._rows.sorts()
         shown = {
@@ -182,7 +499,6 @@ class SampleInspector(Guarded, anywidget.AnyWidget):
             for name, value in shown.items():
                 setattr(self, name, value)
         self._log.listen(self)
-        self.on_msg(carefully(self._hear))
         created(self)
 
     def update(
@@ -206,308 +522,13 @@ class SampleInspector(Guarded, anywidget.AnyWidget):
         """
         given = (scores, memorized, labels, positions, errors, log_lira, probabilities, extras)
         rows = rows_from(self._reader, *given)
-        threshold = self.tau if tau is None else checked_tau(tau)
-        before = self._rows
-        with self.hold_sync():
-            self._rows, self._title, self._found = rows, title, None
-            if self.filter not in rows.filters() or before.scores is None:
-                self.filter = rows.filters()[0]
-            if self.sort not in rows.sorts() or before.scores is None:
-                self.sort = rows.sorts()[0]
-            self.tau = threshold
-            self._dimmed = False
-            self._version += 1
+        self._show_rows(rows, title, tau)
 
     def close(self) -> None:
-        """Take the widget and its layout off the page, and all samples out of memory.
-
-        A notebook remembers what its cells showed, closed or not. Decisions stay readable.
-        """
-        made = hasattr(self, "_deciding")  # else it failed while it was made
-        if made:
-            self._log.unlisten(self)
-        if self.layout is not None and self.comm is not None:
-            self.layout.close()
+        """Take the widget off the page, and all samples out of memory. Decisions stay readable."""
         super().close()
-        if made:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        self._reader = reader_for([""])  # the least that there can be
-        self._items = Items(self._reader, (), None)
-        self._rows = rows_from(self._reader, *(None,) * 8)
-        self._deciding = Deciding(self._log, self._reader, self._items)
-        self._detail = self._compute = self._found = None
-
-    # ---------------------------------------------------------------- decisions
-
-    @property
-    def decisions(self) -> pd.DataFrame:
-        """``id``, ``decision`` and ``note`` of each sample that was decided on."""
-        self._log.refresh()
-        return self._log.frame()
-
-    @property
-    def edits_file(self) -> Path | None:
-        """Where anonymised texts go; None until you choose a file."""
-        return self._log.edits_file
-
-    @edits_file.setter
-    def edits_file(self, path: str | os.PathLike[str] | None) -> None:
-        self._log.edits_file = path
-
-    def decisions_changed(self) -> None:
-        """Show what was decided, here or elsewhere."""
-        self._decided += 1
-
-    @property
-    def _log(self) -> DecisionLog:
-        return self._deciding.log
-
-    # ---------------------------------------------------------------- traits
-
-    @validate("filter")
-    def _check_filter(self, proposal: Any) -> str:
-        return one_of("filter", proposal["value"], self._rows.filters())
-
-    @validate("sort")
-    def _check_sort(self, proposal: Any) -> str:
-        return one_of("sort", proposal["value"], self._rows.sorts())
-
-    @validate("tau")
-    def _check_tau(self, proposal: Any) -> float:
-        return checked_tau(proposal["value"])
-
-    @validate("selected")
-    def _check_selected(self, proposal: Any) -> int | None:
-        position: int | None = proposal["value"]
-        if position is not None and not 0 <= position < len(self._reader):
-            raise ValueError(
-                f"selected must be None or a position from 0 to {len(self._reader) - 1}, "
-                f"not {position}"
-            )
-        return position
-
-    @traitlets.observe("selected")
-    def _show_selected(self, _change: Any) -> None:
-        if self.selected != self._heard:  # the page knows its own choice, and may be past it
-            self.send({"type": "select", "position": self.selected})
-
-    # ---------------------------------------------------------------- messages
-
-    def _hear(self, _widget: Any, content: dict[str, Any], _buffers: Any) -> None:
-        kind = content.get("type")
-        if kind == "select":
-            before, self._heard = self._heard, content.get("position")
-            try:
-                self.selected = self._heard
-            except traitlets.TraitError:
-                self._heard = before
-                raise
-        elif kind == "page":
-            self.send(*self._answer(content))
-        elif kind == "detail":
-            self._open(content)
-        elif kind in ("decide", "edit", "undo", "export", "compute"):
-            self._do(str(kind), content)
-        else:
-            raise unknown(content)
-
-    def _do(self, kind: str, asked: dict[str, Any]) -> None:
-        """What changes something: done, or refused with a sentence."""
-        reply = {"type": "said", "request": asked.get("request"), "done": True}
-        try:
-            reply |= getattr(self, f"_do_{kind}")(asked)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it on the page
-            refuse(self, error, asked)
-            return
-        self.send(reply)
-
-    def _do_decide(self, asked: dict[str, Any]) -> dict[str, Any]:
-        decision, note = asked.get("decision"), asked.get("note")
-        if "expected" not in asked:
-            positions = [self._checked(position) for position in asked["positions"]]
-            return {"text": self._deciding.decide(positions, decision, note)}
-        found = self._found_by(self._rows, asked | {"decision": asked.get("only", ANY)})
-        if len(found) != asked["expected"]:
-            text = f"There are {len(found)} samples now, not {asked['expected']}: confirm again."
-            return {"done": False, "text": text, "count": len(found)}
-        return {"text": self._deciding.decide(self._rows.positions[found].tolist(), decision, note)}
-
-    def _do_edit(self, asked: dict[str, Any]) -> dict[str, Any]:
-        position = self._checked(asked["position"])
-        return {"text": self._deciding.edit(position, asked["words"])}
-
-    def _do_undo(self, _asked: dict[str, Any]) -> dict[str, Any]:
-        return {"text": self._deciding.undo()}
-
-    def _do_export(self, _asked: dict[str, Any]) -> dict[str, Any]:
-        return {"text": "", "csv": self._deciding.csv()}
-
-    def _do_compute(self, asked: dict[str, Any]) -> dict[str, Any]:
-        if self._compute is not None:
-            self._compute(str(asked["layer"]), str(asked["checkpoint"]))
-        return {"text": ""}
-
-    def _checked(self, position: Any) -> int:
-        """A position that the page sent."""
-        if not _is_whole(position) or not 0 <= position < len(self._reader):
-            raise ValueError(f"there is no sample at {visible(repr(position), 40)}")
-        return int(position)
-
-    # ---------------------------------------------------------------- pages
-
-    def _answer(self, asked: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
-        """One page of samples, and all its images in one buffer."""
-        self._log.refresh()
-        rows, tau = self._rows, self.tau
-        if not _is_whole(asked["page"]):
-            raise ValueError(f"page must be a whole number, not {quoted(asked['page'])}")
-        base = self._narrowed(rows, asked)
-        shown = base & self._with_decision(rows, asked)
-        found = self._in_order(rows, asked, shown)
-        pages = max(1, -(-len(found) // self.page_size))
-        page = min(max(0, int(asked["page"])), pages - 1)
-        start = page * self.page_size
-        pixels = bytearray()
-        chosen = found[start : start + self.page_size]
-        content = {
-            "type": "page",
-            "request": asked["request"],
-            "page": page,
-            "pages": pages,
-            "first": start + 1 if len(found) else 0,
-            "total": len(found),
-            "scoreName": short_title(self._title),
-            "digits": digits_for(rows.scores),
-            "counts": {kind: int((rows.mask(kind, tau) & shown).sum()) for kind in rows.filters()},
-            "items": [self._item(rows, int(row), pixels) for row in chosen],
-            "kind": self._reader.kind,
-            "sorts": [[key, readable(rows.sort_label(key))] for key in rows.sorts()],
-            "classes": self._items.classes(rows.classes),
-            "selected": self.selected,
-            "decisions": self._deciding.status(),
-            "byDecision": self._by_decision(rows, base & rows.mask(self._filter(asked), tau)),
-        }
-        return content, [bytes(pixels)] if pixels else []
-
-    def _item(self, rows: Rows, row: int, pixels: bytearray, *, whole: bool = False) -> Any:
-        made = self._deciding.made(int(rows.positions[row]))
-        return self._items.item(rows, row, self.tau, made, pixels, whole=whole)
-
-    def _found_by(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.int64]:
-        """The rows that the page asks for, in its order."""
-        shown = self._narrowed(rows, asked) & self._with_decision(rows, asked)
-        return self._in_order(rows, asked, shown)
-
-    def _in_order(
-        self, rows: Rows, asked: dict[str, Any], shown: NDArray[np.bool_]
-    ) -> NDArray[np.int64]:
-        """The shown rows of the filter, sorted."""
-        mask = rows.mask(self._filter(asked), self.tau) & shown
-        order = self._order(rows, asked.get("sort"))
-        return order[mask[order]]
-
-    def _filter(self, asked: dict[str, Any]) -> str:
-        valid = self._rows.filters()
-        return asked["filter"] if asked.get("filter") in valid else valid[0]
-
-    def _order(self, rows: Rows, sort: Any) -> NDArray[np.int64]:
-        first = rows.sorts()[0]
-        try:
-            return rows.order(sort if sort in rows.sorts() else first)
-        except Exception as error:  # noqa: BLE001 - another score, which its source reads only now
-            text = f"This sort is not to be had: {error}"
-            self.send({"type": "said", "request": None, "done": False, "text": readable(text)})
-            return rows.order(first)
-
-    def _narrowed(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.bool_]:
-        """Rows of a class that contain a text."""
-        label, search = asked.get("label"), str(asked.get("search") or "")
-        if label is not None and not _is_whole(label):
-            raise ValueError(f"label must be the number of a class, not {quoted(label)}")
-        base = np.ones(len(rows), dtype=np.bool_)
-        if label is not None and rows.labels is not None:
-            base &= rows.labels == label
-        wanted = search.casefold().strip()
-        if wanted:
-            base &= self._matches(rows, wanted)
-        return base
-
-    def _matches(self, rows: Rows, wanted: str) -> NDArray[np.bool_]:
-        if self._found is not None and self._found[0] == wanted:
-            return self._found[1]
-        read = self._reader.text
-        match = np.fromiter((wanted in read(int(p)).casefold() for p in rows.positions), np.bool_)
-        if rows is self._rows:
-            self._found = (wanted, match)
-        return match
-
-    def _with_decision(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.bool_]:
-        wanted = asked.get("decision", ANY)
-        if wanted not in CHOICES:
-            return np.ones(len(rows), dtype=np.bool_)
-        chosen: NDArray[np.bool_] = self._deciding.codes()[rows.positions] == CHOICES.index(wanted)
-        return chosen
-
-    def _by_decision(self, rows: Rows, shown: NDArray[np.bool_]) -> dict[str, int]:
-        """How many of the shown rows have each decision."""
-        counts = np.bincount(self._deciding.codes()[rows.positions[shown]], minlength=len(CHOICES))
-        return {name: int(counts[CHOICES.index(name)]) for name in self._deciding.choices}
-
-    # ---------------------------------------------------------------- one sample
-
-    def _open(self, asked: dict[str, Any]) -> None:
-        """Send a sample whole at once, and what its source knows of it when it is worked out."""
-        reply, buffers = self._opened_item(asked)
-        self.send(reply, buffers)
-        detail, position = self._detail, reply.get("position")
-        if detail is None or position is None or not asked.get("known"):
-            return
-        self._opened = str(asked["request"])
-        work = (self._opened, position, detail)
-        name = "memowidgets-detail"
-        threading.Thread(target=self._work_out, args=work, name=name, daemon=True).start()
-
-    def _opened_item(self, asked: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
-        """One sample whole, and which come before and after it."""
-        rows, pixels = self._rows, bytearray()
-        reply: dict[str, Any] = {"type": "opened", "request": asked.get("request")}
-        wanted = asked.get("position")
-        if not _is_whole(wanted):
-            raise ValueError(f"there is no sample at {visible(repr(wanted), 40)}")
-        at = np.flatnonzero(rows.positions == wanted)
-        if not len(at):
-            return {**reply, "position": None}, []
-        row, found = int(at[0]), self._found_by(rows, asked)
-        position = int(rows.positions[row])
-        place = np.flatnonzero(found == row)
-        reply |= {
-            "position": position,
-            "item": self._item(rows, row, pixels, whole=True),
-            "place": _place(rows, found, int(place[0])) if len(place) else None,
-            "scoreName": short_title(self._title),
-            "digits": digits_for(rows.scores),
-            "choices": list(self._deciding.choices),
-            "kept": self._log.kept,
-            "more": self._detail is not None,
-        }
-        try:
-            reply["edit"] = self._deciding.to_edit(position)
-        except (OSError, ValueError) as error:
-            reply["edit"] = {"editable": False, "problem": readable(str(error))}
-        return reply, [bytes(pixels)] if pixels else []
-
-    def _work_out(self, request: str, position: int, detail: Callable[[int], SampleDetail]) -> None:
-        """What the source knows of a sample, unless another was opened meanwhile."""
-        reply: dict[str, Any] = {"type": "known", "request": request}
-        pixels = bytearray()
-        try:
-            reply["known"] = known_of(detail(position), self._rows, self._items, pixels)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it on the page
-            reply["problem"] = readable(str(error) or type(error).__name__)
-        if self._opened == request and self.comm is not None:
-            self.send(reply, [bytes(pixels)] if pixels else [])
+        if hasattr(self, "_deciding"):  # else it failed while it was made
+            self._let_samples_go()
 
     # ---------------------------------------------------------------- without a page
 

@@ -146,10 +146,16 @@ class Samples(Protocol):
 class DashboardSource(Protocol):
     """An audit, as the dashboard sees it. All methods may be called from any thread.
 
-    It may also have ``detail(position, score, layer, checkpoint) -> SampleDetail``, which says
-    all that is known of one sample, a `memowidgets.decisions.DecisionLog` as ``decision_log``,
-    without which decisions stay in the inspector, and ``revision()``, which answers at once with
-    something that differs as soon as there are new checkpoints, scores or shadow models.
+    A source may have four more members:
+
+    - ``detail(position, score, layer, checkpoint) -> SampleDetail``: all that is known of one
+      sample.
+    - ``decision_log``, a `memowidgets.decisions.DecisionLog`: where decisions go. Without it they
+      stay in the inspector.
+    - ``revision()``: a value that changes when there are new checkpoints, scores or shadow
+      models. It must return at once.
+    - ``is_quick(score, layer, checkpoint) -> bool``: whether `view` takes about a second or less.
+      The dashboard then computes without waiting for Compute.
     """
 
     def checkpoint_choices(self) -> Sequence[Choice]:
@@ -185,5 +191,5 @@ class DashboardSource(Protocol):
         ...
 
     def device_status(self) -> str:
-        """The device and its memory in a few words, as in ``cpu · 0.6 GiB used``."""
+        """The device and its memory in a few words, as in ``CPU, 4 threads``."""
         ...

@@ -46,6 +46,7 @@ class SampleReader(Protocol):
 
     kind: str
     editable: bool
+    notice: str  # what is said once above all samples
 
     def __len__(self) -> int:
         """How many samples there are."""
@@ -126,6 +127,7 @@ class _Objects:
     """Samples that stand in a sequence, with an id each if they have one."""
 
     editable = False
+    notice = ""
 
     def __init__(self, samples: Sequence[Any]) -> None:
         self._samples = samples
@@ -202,11 +204,14 @@ class _Withheld(_Objects):
 
     kind = "text"
 
+    def __init__(self, samples: Sequence[Any]) -> None:
+        super().__init__(samples)
+        hint = _get(samples[0], "hint")
+        advice = f": open the audit with {hint}" if hint else ""
+        self.notice = f"The samples themselves are not at hand{advice}."
+
     def card(self, position: int) -> Card:
-        canary = bool(_get(self._samples[position], "canary"))
-        hint = _get(self._samples[position], "hint")
-        mend = f": open the audit with {hint}" if hint else ""
-        return Card(text=f"(the sample is not at hand{mend})", canary=canary)
+        return Card(text="", canary=bool(_get(self._samples[position], "canary")))
 
     def text(self, position: int) -> str:
         return self.id(position)

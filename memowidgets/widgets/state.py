@@ -1,4 +1,4 @@
-"""What restores a view of the dashboard, and how the address of a page says it; no widgets here."""
+"""Check a state that restores a view of the dashboard, from Python or from a page's address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PARTS", "PICKS", "checked", "usable"]
 
-PICKS = ("checkpoint", "layer", "score")
+PICKS = ("checkpoint", "layer", "metric")
+FORMER = {"score": "metric"}  # names that older states have
 _TEXTS = (*PICKS, "filter", "sort", "decision")
 _THRESHOLDS = ("tau", "eta")
 PARTS = (*PICKS, *_THRESHOLDS, "comparing", "filter", "sort", "decision", "page")
@@ -33,6 +34,7 @@ def checked(state: Mapping[str, Any]) -> dict[str, Any]:
     >>> checked({"tau": 1, "filter": "missed"})
     {'tau': 1.0, 'filter': 'missed'}
     """
+    state = {FORMER.get(name, name): value for name, value in state.items()}
     unknown = [name for name in state if name not in PARTS]
     if unknown:
         raise ValueError(f"unknown part of a state: {unknown[0]!r}; valid: {', '.join(PARTS)}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memowidgets.charts.look import LIGHT
+from memowidgets.visible import visible
 
 if TYPE_CHECKING:
     from memowidgets.evaluation import Evaluation
@@ -26,7 +27,11 @@ _TEXT, _LINE = LIGHT.text, LIGHT.line
 
 
 def picture(
-    scores: Floats, memorized: Bools | None, tau: float, evaluation: Evaluation | None
+    scores: Floats,
+    memorized: Bools | None,
+    tau: float,
+    evaluation: Evaluation | None,
+    truth: str = "",
 ) -> str:
     """An image element that holds its picture, and says it in words too.
 
@@ -40,11 +45,13 @@ def picture(
         The threshold.
     evaluation : Evaluation or None
         Of these scores; without it there is no curve.
+    truth : str
+        What the ground truth marks, as in ``"canaries"``; by default memorised samples.
     """
     if not len(scores):
         return ""
     parts = [f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="{LIGHT.background}"/>']
-    parts += _histogram(scores, memorized, tau)
+    parts += _histogram(scores, memorized, tau, truth or "memorised samples")
     words = f"Histogram of {len(scores)} scores, {int((scores <= tau).sum())} at most τ = {tau:.4g}"
     if evaluation is not None:
         parts += _curve(evaluation, tau)
@@ -58,7 +65,7 @@ def picture(
     return f'<img alt="{html.escape(words)}" src="data:image/svg+xml;base64,{packed}">'
 
 
-def _histogram(scores: Floats, memorized: Bools | None, tau: float) -> list[str]:
+def _histogram(scores: Floats, memorized: Bools | None, tau: float, positives: str) -> list[str]:
     """Bars of all samples, those of the memorised in front."""
     width = _WIDTH - 3 * _LEFT - _GAP - _PLOT
     edges = _edges(scores)
@@ -75,7 +82,7 @@ def _histogram(scores: Floats, memorized: Bools | None, tau: float) -> list[str]
             bars.append(f'<rect {place} {size} fill="{colour}"/>' if count else "")
     share = (np.clip(tau, edges[0], edges[-1]) - edges[0]) / (edges[-1] - edges[0])
     at = _LEFT + width * share
-    legend = "scores" if memorized is None else "scores; memorised samples dark"
+    legend = "scores" if memorized is None else f"scores; {html.escape(visible(positives))} dark"
     return [
         *bars,
         f'<path d="M{_LEFT} {_TOP + _PLOT}h{width}" stroke="{_LINE}"/>',

@@ -489,7 +489,7 @@ def test_the_dashboard_shows_what_there_is(missing):
     dashboard.compute()
     dashboard.wait()
     assert dashboard.bar.computed, dashboard.bar._message
-    offered = [choice["value"] for choice in dashboard.bar._choices["scores"]]
+    offered = [choice["value"] for choice in dashboard._choices["metrics"]]
     assert offered == list(audit.metrics)
     (checkpoint,) = dashboard.bar._choices["checkpoints"]
     assert checkpoint["label"] == "as given"

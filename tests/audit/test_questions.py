@@ -52,5 +52,5 @@ def test_no_question_is_in_the_run_directory(audit):
 
 def test_the_dashboard_shows_questions(audit):
     dashboard = audit.dashboard()
-    assert dashboard.state["score"] == "psmi"
+    assert dashboard.state["metric"] == "psmi"
     dashboard.close()

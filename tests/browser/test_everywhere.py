@@ -16,7 +16,7 @@ from memowidgets.widgets import Dashboard
 from tests.widgets.detail_source import DetailSource
 source = DetailSource(seconds=3)
 dashboard = Dashboard(source)
-dashboard.inspector.page_size = 12
+dashboard.page_size = 12
 dashboard
 """
 
@@ -58,9 +58,9 @@ def tau(page):
 
 def agree(opened):
     """Both sides stand at the same τ and count the same."""
-    opened.eventually("dashboard.explorer.tau_committed", tau(opened.page))
+    opened.eventually("dashboard.tau_committed", tau(opened.page))
     shown = counts(opened.page)
-    of = opened.python("dashboard.explorer.counts")
+    of = opened.python("dashboard.counts")
     assert {name: of[name] for name in shown} == shown
 
 
@@ -86,13 +86,13 @@ def drag_filter_decide_undo(opened):
     agree(opened)
     page.locator('[data-filter="hit"]').click()
     page.locator(".mw-range").get_by_text(f"of {counts(page)['hits']}").wait_for()
-    assert opened.python("dashboard.inspector.filter") == "hit"
+    assert opened.python("dashboard.filter") == "hit"
     page.locator(".mw-card").first.click()
     page.keyboard.press("r")
-    opened.eventually("dashboard.inspector.decisions.decision.tolist()", ["remove"])
+    opened.eventually("dashboard.decisions.decision.tolist()", ["remove"])
     page.keyboard.press("ArrowDown")
     page.keyboard.press("z")
-    opened.eventually("len(dashboard.inspector.decisions)", 0)
+    opened.eventually("len(dashboard.decisions)", 0)
 
 
 def compute_and_cancel(opened):
@@ -187,8 +187,8 @@ def test_voila(voila_page):
     compute_and_cancel(voila)
     page.get_by_role("radio", name="Loss").click()
     page.locator('[data-filter="false alarm"]').click()
-    voila.eventually("dashboard.inspector.filter", "false alarm")
-    voila.eventually("dashboard.bar.score", "loss")
+    voila.eventually("dashboard.filter", "false alarm")
+    voila.eventually("dashboard.metric", "loss")
     state = voila.python("dashboard.state")
     page.wait_for_function("() => window.location.hash.includes('false%20alarm')")
     address = page.evaluate("() => window.location.hash")

@@ -31,5 +31,5 @@ def compute(notebook):
     page.get_by_label("layer", exact=True).select_option("2")
     page.get_by_role("button", name="Compute").click()
     page.get_by_text("✓ computed").wait_for()
-    notebook.eventually("dashboard.bar.computed", wanted=True)
+    notebook.eventually("dashboard.computed", wanted=True)
     agree(notebook)

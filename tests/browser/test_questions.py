@@ -39,9 +39,11 @@ def test_a_question_shows_its_options_with_probabilities_label_and_log_lira(note
 def test_a_recorded_question_says_how_to_get_it(notebook_page):
     notebook = notebook_page([RECORDED])
     text = first_card(notebook)
-    assert "not at hand" in text
-    assert 'fetch_mcq("mmlu-field"' in text
     assert "log-LiRA" in text
+    assert "not at hand" not in text  # it is said once, above all cards
+    notice = notebook.page.locator(".mw-notice").inner_text()
+    assert "not at hand" in notice
+    assert 'fetch_mcq("mmlu-field"' in notice
     notebook.screenshots("recorded", of=".mw-dashboard")
 
 

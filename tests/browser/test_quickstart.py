@@ -39,11 +39,11 @@ def wait_for_python(notebook, expression, wanted, seconds=20):
 def assert_both_sides_agree(notebook):
     """The page and Python count the same at the same τ, and the evaluation is behind it."""
     tau = float(notebook.page.locator(".mw-explorer").get_attribute("data-tau"))
-    wait_for_python(notebook, "dashboard.explorer.tau_committed", tau)
+    wait_for_python(notebook, "dashboard.tau_committed", tau)
     shown = on_screen(notebook.page)
-    counts = notebook.python("dashboard.explorer.counts")
+    counts = notebook.python("dashboard.counts")
     assert {name: counts[name] for name in shown} == shown
-    at_tau = notebook.python(f"dashboard.explorer.evaluation.at({tau!r}).flagged")
+    at_tau = notebook.python(f"dashboard.evaluation.at({tau!r}).flagged")
     assert at_tau == shown["flagged"]
 
 
@@ -96,7 +96,7 @@ def uncomputed_checkpoints(notebook):
     """Checkpoints of the picker that nothing was scored at yet, last first."""
     options = notebook.page.get_by_label("checkpoint", exact=True).locator("option")
     names = [option.get_attribute("value") for option in options.all()]
-    layer = notebook.python("dashboard.bar.layer")
+    layer = notebook.python("dashboard.layer")
     room = "__import__('memowidgets.audit.numbers.scores', fromlist=['is_computed'])"
     asked = f"{room}.is_computed(audit.source, 'psmi', {layer!r}, {{!r}})"
     return [n for n in names[::-1] if not notebook.python(asked.format(n))]
@@ -111,7 +111,7 @@ def pick_another_checkpoint_and_compute(notebook):
     waiting.wait_for()
     page.get_by_role("button", name="Compute").click()
     waiting.wait_for(state="hidden")
-    wait_for_python(notebook, "dashboard.bar.computed", wanted=True)
+    wait_for_python(notebook, "dashboard.computed", wanted=True)
     assert notebook.python("dashboard.state['checkpoint']") == checkpoint
     assert_both_sides_agree(notebook)
 

@@ -11,8 +11,7 @@ import pytest
 import traitlets
 
 import memowidgets as mw
-from memowidgets.widgets.bar import Bar
-from memowidgets.widgets.protocol import Choice
+from tests.widgets.fake_source import FakeSource
 
 SEED, ROUNDS = 20260, 400
 
@@ -22,8 +21,8 @@ VALUES = [
     ["a", 1], {}, {"a": 1}, {"x": {}}, [0.1] * 50, "1", "nan", {"type": "page"},
 ]  # fmt: skip
 TYPES = [
-    "select", "page", "detail", "decide", "edit", "undo", "export", "compute", "cancel", "refresh",
-    "address", "log_lira", "said", "", None, 3, [], {}, "\x1b[31m",
+    "select", "page", "detail", "decide", "edit", "undo", "export", "compute", "compute_at",
+    "cancel", "refresh", "address", "log_lira", "said", "", None, 3, [], {}, "\x1b[31m",
 ]  # fmt: skip
 FIELDS = [
     "request", "position", "positions", "page", "filter", "sort", "label", "search", "decision",
@@ -49,9 +48,8 @@ class Comm:
         """Nothing."""
 
 
-def bar():
-    choices = [Choice("a", "first", marked=True), Choice("b", "second")]
-    return Bar(choices, choices, choices, {"compute": print, "refresh": print})
+def dashboard():
+    return mw.widgets.Dashboard(FakeSource(n=40, seconds=0))
 
 
 def inspector():
@@ -66,7 +64,7 @@ def inspector():
 WIDGETS = {
     "explorer": lambda: mw.widgets.ThresholdExplorer([0.1, 0.2, 0.3], log_lira=[1.0, 5.0, 2.0]),
     "inspector": inspector,
-    "bar": bar,
+    "dashboard": dashboard,
     "psmi": mw.teaching.PSMIPlayground,
     "lira": mw.teaching.LiRAPlayground,
     "theorem": mw.teaching.TheoremPlayground,

@@ -12,6 +12,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+import memowidgets as mw
 from memowidgets.report import schema, write
 from memowidgets.report.markdown import escaped
 from memowidgets.report.wire import parcel
@@ -216,3 +217,29 @@ def test_a_hundred_thousand_samples_fit_in_two_megabytes(tmp_path):
 
 def test_the_evil_text_is_evil():
     assert "</script>" in EVIL
+
+
+def test_a_log_lira_that_was_given_is_not_said_to_come_from_shadow_models(tmp_path):
+    for given, by in ((False, "Held against 32 shadow models, "), (True, "By log-LiRA, ")):
+        write(plain(truth_given=given), tmp_path / "a.html", overwrite=True)
+        text = (tmp_path / "a.md").read_text("utf-8")
+        assert by in text.replace("**", "")
+
+
+def test_a_report_of_arrays_knows_that_log_lira_was_given(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=60)
+    states = rng.normal(size=(60, 4)) + np.eye(2, 4)[labels]
+    members = rng.permuted(np.tile([True, False], (60, 4)), axis=1).T
+    audit = mw.Audit.from_arrays(
+        labels,
+        states,
+        rng.normal(size=(60, 2)),
+        log_lira=rng.normal(4, 2, 60),
+        shadow_gaps=rng.normal(size=(8, 60)),
+        shadow_members=members,
+    )
+    audit.report(tmp_path / "a.html")
+    text = (tmp_path / "a.md").read_text("utf-8")
+    assert "By log-LiRA, " in text
+    assert "Held against" not in text

@@ -11,10 +11,10 @@ from scipy.special import roots_gegenbauer
 from memowidgets.memorization import log_lira
 from memowidgets.metrics import PSMI
 from memowidgets.metrics.fitted import fill_directions
-from memowidgets.teaching.assets import STATIC, script, style
 from memowidgets.teaching.chance import normals, uniforms
 from memowidgets.teaching.clouds import Cloud, make_cloud, value_along
 from memowidgets.teaching.mixture import Judged, Mixture
+from memowidgets.teaching.playground import STATIC, STYLE, front_end
 from memowidgets.teaching.shadow_gaps import VARIANCES, Sample, judged
 
 NAMES = ("psmi", "lira", "theorem")
@@ -29,9 +29,9 @@ def test_every_file_is_small():
 @pytest.mark.parametrize("name", NAMES)
 def test_the_joined_module_is_one_and_asks_nobody(node, name, tmp_path):
     file = tmp_path / "joined.mjs"
-    file.write_text(script(name))
+    file.write_text(front_end(name))
     subprocess.run([node, "--check", file], check=True, capture_output=True)
-    text = script(name) + style()
+    text = front_end(name) + STYLE
     own_name = "http://www.w3.org/2000/svg"  # a name, not an address to load from
     for banned in ("import {", "innerHTML", "http", "@import", "url(", "fetch(", "eval("):
         assert banned not in text.replace(own_name, ""), banned

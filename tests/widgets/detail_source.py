@@ -21,9 +21,7 @@ def detail_of(position: int, n: int, layers: int = 12, checkpoints: int = 5) -> 
             Choice(f"epoch-{i}", f"epoch {i} · drop {99 - 30 / i:.1f} %", marked=i == 2)
             for i in range(1, checkpoints + 1)
         ],
-        layers=[
-            Choice(str(i), f"{i} · layer {i}", marked=i == layers) for i in range(1, layers + 1)
-        ],
+        layers=[Choice(str(i), f"layer {i}", marked=i == layers) for i in range(1, layers + 1)],
         scores=scores,
         computed=computed,
         shadows=ShadowGaps(

@@ -88,7 +88,11 @@ class FakeSource:
         ]
 
     def layer_choices(self) -> Sequence[Choice]:
-        return [Choice("1", "1"), Choice("2", "2"), Choice("last", "3 (last)", marked=True)]
+        return [
+            Choice("1", "layer 1"),
+            Choice("2", "layer 2"),
+            Choice("last", "layer 3 (last)", marked=True),
+        ]
 
     def score_choices(self) -> Sequence[Choice]:
         return [
@@ -136,7 +140,7 @@ class FakeSource:
         return self.data
 
     def device_status(self) -> str:
-        return "cpu · 0.6 GiB used"
+        return "CPU, 2 threads"
 
 
 def hostile_questions() -> tuple[list[dict[str, object]], list[str]]:

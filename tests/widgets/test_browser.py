@@ -12,7 +12,7 @@ from memowidgets.widgets import Dashboard
 from tests.widgets.fake_source import FakeSource
 source = FakeSource(seconds=1.5)
 dashboard = Dashboard(source)
-dashboard.inspector.page_size = 12
+dashboard.page_size = 12
 dashboard
 """
 
@@ -37,7 +37,7 @@ def eventually(notebook, expression, wanted, seconds=10):
         time.sleep(0.05)
 
 
-def agree(notebook, name="dashboard.explorer"):
+def agree(notebook, name="dashboard"):
     """Both sides count the same."""
     front = counts(notebook.page)
     eventually(notebook, f"{name}.tau_committed", float(tau_shown(notebook.page)))
@@ -48,7 +48,7 @@ def tau_shown(page):
     return page.locator(".mw-explorer").first.get_attribute("data-tau")
 
 
-def kernel_counts(notebook, name="dashboard.explorer"):
+def kernel_counts(notebook, name="dashboard"):
     """What Python counts, in the front end's words."""
     of = notebook.python(f"{name}.counts")
     return {
@@ -82,15 +82,59 @@ def test_the_dashboard_looks_as_it_should(dashboard):
     agree(dashboard)
 
 
+# Everything down to the first row of samples, in the window that a notebook scrolls in.
+FIRST_SCREEN = """() => {
+    const [top] = document.querySelectorAll('.mw-dashboard');
+    top.scrollIntoView();
+    const window = document.querySelector('.jp-WindowedPanel-outer').getBoundingClientRect();
+    const card = document.querySelector('.mw-card').getBoundingClientRect();
+    return [top.clientWidth, card.bottom - top.getBoundingClientRect().top, window.height];
+}"""
+BESIDE = """() => {
+    const [left, right] = ['.mw-histogram', '.mw-roc'].map(
+        (part) => document.querySelector(part).getBoundingClientRect());
+    return right.left >= left.right;
+}"""
+OVERFLOWING = """() => [...document.querySelectorAll('.mw-tile, .mw-tile > *')]
+    .filter((part) => part.scrollWidth > part.clientWidth + 1).map((part) => part.textContent)"""
+
+
+def test_a_laptop_shows_the_first_samples_without_scrolling(notebook_page):
+    notebook = notebook_page([DASHBOARD], width=1440, height=900)
+    page = notebook.page
+    page.wait_for_selector(".mw-card")
+    page.evaluate("() => window.jupyterapp.shell.expandLeft()")
+    for width in (1440, 1392):
+        notebook.resize(width)
+        there, needed, window = page.evaluate(FIRST_SCREEN)
+        assert there < 1010
+        assert needed <= window
+    assert 950 < there <= 960
+    page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+
+
+@pytest.mark.parametrize(("width", "beside"), [(960, True), (700, True), (600, False)])
+def test_the_plots_stand_side_by_side_from_700_pixels_on(dashboard, width, beside):
+    page = dashboard.page
+    for _ in range(3):  # until the scroll bar is in or out
+        there = page.locator(".mw-dashboard").bounding_box()["width"]
+        dashboard.resize(page.viewport_size["width"] + round(width - there), 2000)
+    assert page.locator(".mw-dashboard").bounding_box()["width"] == width
+    assert page.evaluate(BESIDE) == beside
+    dashboard.python("setattr(dashboard, 'tau', 0.4)")
+    page.locator('.mw-explorer[data-tau="0.4"]').wait_for()
+    assert page.evaluate(OVERFLOWING) == []
+
+
 def test_tau_follows_the_mouse_the_keys_and_the_field(dashboard):
     page = dashboard.page
     drag(page, ".mw-histogram", (0.4, 0.5), (0.55, 0.5))
     agree(dashboard)
     dragged = counts(page)
-    tau = dashboard.python("dashboard.explorer.tau")
+    tau = dashboard.python("dashboard.tau")
     assert tau > 0
-    assert dashboard.python("dashboard.explorer.tau_committed") == tau
-    assert dashboard.python("dashboard.inspector.tau") == tau
+    assert dashboard.python("dashboard.tau_committed") == tau
+    assert dashboard.python("dashboard.tau") == tau
     page.keyboard.press("Shift+ArrowRight")
     assert counts(page)["flagged"] == dragged["flagged"] + 1
     page.keyboard.press("Shift+ArrowLeft")
@@ -99,7 +143,7 @@ def test_tau_follows_the_mouse_the_keys_and_the_field(dashboard):
     field = page.get_by_label("τ", exact=True)
     field.fill("-0,125")
     field.press("Enter")
-    eventually(dashboard, "dashboard.explorer.tau_committed", -0.125)
+    eventually(dashboard, "dashboard.tau_committed", -0.125)
     field.fill("nonsense")
     field.press("Enter")
     assert field.input_value() == "−0.125"
@@ -116,8 +160,8 @@ def test_the_roc_and_the_presets_move_tau(dashboard):
         "FPR ≤ 1 %": "fpr<=0.01",
     }.items():
         page.get_by_role("button", name=button, exact=True).click()
-        wanted = dashboard.python(f"dashboard.explorer.evaluation.threshold({rule!r})")
-        eventually(dashboard, "dashboard.explorer.tau", wanted)
+        wanted = dashboard.python(f"dashboard.evaluation.threshold({rule!r})")
+        eventually(dashboard, "dashboard.tau", wanted)
     assert page.get_by_text("its rates are optimistic").is_visible()
     page.get_by_role("radio", name="log-log").click()
     page.get_by_role("radio", name="log", exact=True).click()
@@ -152,10 +196,52 @@ def test_the_inspector_pages_filters_and_follows_tau(dashboard):
     second = page.locator(".mw-card").nth(1)
     assert second.get_attribute("aria-selected") == "true"
     position = int(second.get_attribute("data-position"))
-    eventually(dashboard, "dashboard.inspector.selected", position)
-    dashboard.python("setattr(dashboard.explorer, 'tau', -0.4)")
-    flagged = dashboard.python("dashboard.explorer.counts['flagged']")
+    eventually(dashboard, "dashboard.selected", position)
+    dashboard.python("setattr(dashboard, 'tau', -0.4)")
+    flagged = dashboard.python("dashboard.counts['flagged']")
     page.locator(f'.mw-chip[aria-pressed="true"]:has-text("{flagged}")').wait_for()
+
+
+CHIPS = """() => Object.fromEntries([...document.querySelectorAll('.mw-chip')].map(
+    (chip) => [chip.dataset.filter, Number(chip.querySelector('.mw-count').textContent)]))"""
+
+
+def chips(page):
+    """What the filters say, in the words of the explorer's counts."""
+    shown = page.evaluate(CHIPS)
+    names = {"hits": "hit", "falseAlarms": "false alarm"}
+    return {name: shown[names.get(name, name)] for name in counts(page)}
+
+
+def test_the_chips_follow_tau_although_the_kernel_is_busy(dashboard):
+    page = dashboard.page
+    page.evaluate(
+        "() => { const k = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;"
+        " k.requestExecute({code: '__import__(\"time\").sleep(4)'}); }"
+    )
+    for share in (0.5, 0.6, 0.45):
+        drag(page, ".mw-histogram", (0.4, 0.5), (share, 0.5))
+        page.wait_for_timeout(50)
+        assert chips(page) == counts(page)
+    dashboard.wait_until_idle()
+    flagged = counts(page)["flagged"]
+    page.locator('[data-filter="all"]').click()
+    page.locator(".mw-range").get_by_text("of 600").wait_for()
+    assert chips(page)["flagged"] == flagged
+    agree(dashboard)
+
+
+def test_chips_of_a_class_count_that_class_alone(dashboard):
+    page = dashboard.page
+    page.get_by_label("class", exact=True).select_option("7")
+    of_class = dashboard.python("int((source.data.labels == 7).sum())")
+    dashboard.python("setattr(dashboard, 'tau', 0.3)")
+    flagged = dashboard.python(
+        "int((dashboard._rows.scores[source.data.labels == 7] <= 0.3).sum())"
+    )
+    page.locator('[data-filter="flagged"]', has_text=str(flagged)).wait_for()
+    page.locator('[data-filter="all"]', has_text=str(of_class)).wait_for()
+    assert chips(page)["flagged"] < counts(page)["flagged"]
 
 
 def test_what_is_not_computed_waits_for_compute(dashboard):
@@ -210,6 +296,19 @@ def test_alone_without_truth(notebook_page):
     assert not page.locator(".mw-tile-tpr").is_visible()
     assert not page.get_by_role("button", name="Youden").is_visible()
     notebook.screenshots("widgets-without-truth", of=".mw-explorer")
+
+
+def test_another_truth_has_its_own_name(notebook_page):
+    cell = "explorer = ThresholdExplorer(scores, log_lira >= 4, truth='canaries'); explorer"
+    notebook = notebook_page([SCORES + cell])
+    page = notebook.page
+    page.locator(".mw-legend", has_text="canaries · ").wait_for()
+    assert "memorised" not in page.locator(".mw-explorer").inner_text()
+    titles = [tile.get_attribute("title") for tile in page.locator(".mw-tile").all()]
+    assert not [title for title in titles if "memorised" in title]
+    assert "canaries dark" in notebook.python(
+        "__import__('base64').b64decode(explorer._stand_in().split('base64,')[1].split('\"')[0])"
+    )
 
 
 ODD = {

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from ipywidgets.widgets.widget import _instances
 
+import memowidgets as mw
 from memowidgets.evaluation import roc
 from memowidgets.widgets import Dashboard
 from tests.widgets.fake_source import FakeSource
@@ -32,96 +33,121 @@ def opened():
 
 def test_what_is_computed_shows_at_once(opened):
     dashboard, source = opened()
-    assert dashboard.explorer.counts["n"] == 200
-    assert dashboard.bar.computed
+    assert dashboard.counts["n"] == 200
+    assert dashboard.computed
     assert source.threads == [threading.main_thread().name]
     assert "AUC" in repr(dashboard)
 
 
 def test_what_is_not_computed_is_not_until_compute(opened):
     dashboard, source = opened()
-    before = dashboard.explorer.counts
-    dashboard.bar.layer = "1"
-    assert not dashboard.bar.computed
-    assert dashboard.explorer._dimmed
-    assert "Below is still PSMI, 3 (last), epoch 2" in dashboard.bar._message["text"]
-    assert dashboard.explorer.counts == before
+    before = dashboard.counts
+    dashboard.layer = "1"
+    assert not dashboard.computed
+    assert dashboard._dimmed
+    assert "Below is still PSMI, layer 3 (last), epoch 2" in dashboard._message["text"]
+    assert dashboard.counts == before
     dashboard.compute()
     dashboard.wait(10)
-    assert dashboard.bar.computed
-    assert not dashboard.explorer._dimmed
+    assert dashboard.computed
+    assert not dashboard._dimmed
     assert source.threads[-1] == "memowidgets-compute"
 
 
 def test_nothing_computed_yet(opened):
     dashboard, _ = opened(computed=False)
-    assert dashboard.explorer.counts == {"n": 0, "flagged": 0}
-    assert dashboard.inspector.layout.display == "none"
+    assert dashboard.counts == {"n": 0, "flagged": 0}
+    assert dashboard._data == {}  # without scores the page shows the bar alone
     dashboard.compute()
     dashboard.wait(10)
-    assert dashboard.explorer.counts["n"] == 200
-    assert dashboard.inspector.layout.display is None
+    assert dashboard.counts["n"] == 200
+    assert dashboard._data["values"]
+
+
+def test_what_is_quick_is_computed_without_a_press(opened, monkeypatch):
+    asked = []
+    quick = lambda _source, *pick: asked.append(pick) or pick[1] != "2"  # noqa: E731
+    monkeypatch.setattr(FakeSource, "is_quick", quick, raising=False)
+    dashboard, source = opened(computed=False)
+    dashboard.wait(10)
+    assert dashboard.computed
+    assert source.threads == ["memowidgets-compute"]
+    dashboard.layer = "2"
+    assert not dashboard.computed
+    assert "press Compute" in dashboard._message["text"]
+    assert asked == [("psmi", "last", "epoch-2"), ("psmi", "2", "epoch-2")]
+
+
+def test_a_dashboard_of_arrays_opens_with_numbers():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=150)
+    states = rng.normal(size=(150, 8)) + np.eye(3, 8)[labels]
+    dashboard = mw.Audit.from_arrays(labels, states, log_lira=rng.normal(3, 2, 150)).dashboard()
+    dashboard.wait(60)
+    assert dashboard.computed
+    assert dashboard.counts["n"] == 150
+    dashboard.close()
 
 
 def test_cancel_keeps_the_old_view(opened):
     dashboard, source = opened(seconds=30)
-    dashboard.bar.layer = "1"
+    dashboard.layer = "1"
     dashboard.compute()
     dashboard.compute()  # a second press changes nothing
     dashboard.cancel()
     dashboard.wait(10)
-    assert "Cancelled" in dashboard.bar._message["text"]
-    assert not dashboard.bar._work["busy"]
+    assert "Cancelled" in dashboard._message["text"]
+    assert not dashboard._work["busy"]
     assert len(source.threads) == 2
 
 
 def test_an_error_is_one_sentence_in_the_bar(opened):
     dashboard, _ = opened(fail="the disk\nis full")
-    dashboard.bar.layer = "1"
+    dashboard.layer = "1"
     dashboard.compute()
     dashboard.wait(10)
-    assert dashboard.bar._message["kind"] == "error"
-    assert dashboard.bar._message["text"].startswith("the disk is full")
+    assert dashboard._message["kind"] == "error"
+    assert dashboard._message["text"].startswith("the disk is full")
 
 
 def test_a_choice_made_meanwhile_is_not_overwritten(opened):
     dashboard, source = opened(seconds=0.4)
-    dashboard.bar.layer = "1"
+    dashboard.layer = "1"
     dashboard.compute()
-    dashboard.bar.layer = "last"
+    dashboard.layer = "last"
     dashboard.wait(10)
     assert ("psmi", "1", "epoch-2") in source.done
     assert dashboard._shown == ("psmi", "last", "epoch-2")
-    assert dashboard.bar.computed
-    dashboard.bar.layer = "1"
+    assert dashboard.computed
+    dashboard.layer = "1"
     assert dashboard._shown == ("psmi", "1", "epoch-2")
 
 
 def test_another_score_flags_as_many_and_remembers_its_tau(opened):
     dashboard, _ = opened()
-    dashboard.explorer.tau = 0.1
-    flagged = dashboard.explorer.counts["flagged"]
-    dashboard.bar.score = "loss"
-    assert dashboard.explorer.counts["flagged"] == flagged
-    dashboard.explorer.tau = -0.5
-    dashboard.bar.score = "psmi"
-    assert dashboard.explorer.tau == 0.1
-    dashboard.bar.score = "loss"
-    assert dashboard.explorer.tau == -0.5
-    assert dashboard.inspector.tau == -0.5
+    dashboard.tau = 0.1
+    flagged = dashboard.counts["flagged"]
+    dashboard.metric = "loss"
+    assert dashboard.counts["flagged"] == flagged
+    dashboard.tau = -0.5
+    dashboard.metric = "psmi"
+    assert dashboard.tau == 0.1
+    dashboard.metric = "loss"
+    assert dashboard.tau == -0.5
+    assert dashboard.tau == -0.5
 
 
 def test_the_state_restores_a_view(opened):
     first, _ = opened()
-    first.bar.score = "loss"
-    first.explorer.tau = -0.7
-    first.inspector.filter, first.inspector.sort = "missed", "label"
+    first.metric = "loss"
+    first.tau = -0.7
+    first.filter, first.sort = "missed", "label"
     second, _ = opened()
     second.state = first.state
     assert second.state == first.state
-    assert second.explorer.counts == first.explorer.counts
+    assert second.counts == first.counts
     second.state = {"tau": 0.0}
-    assert second.state["score"] == "loss"
+    assert second.state["metric"] == "loss"
     with pytest.raises(ValueError, match="unknown part of a state: 'colour'; valid: checkpoint"):
         second.state = {"colour": 1}
     with pytest.raises(ValueError, match="unknown layer '99'; valid: '1', '2', 'last'"):
@@ -130,9 +156,9 @@ def test_the_state_restores_a_view(opened):
 
 def test_without_truth(opened):
     dashboard, _ = opened(truth=False)
-    assert dashboard.explorer.evaluation is None
-    assert dashboard.inspector.filter == "flagged"
-    assert "hits" not in dashboard.explorer.counts
+    assert dashboard.evaluation is None
+    assert dashboard.filter == "flagged"
+    assert "hits" not in dashboard.counts
 
 
 def test_samples_without_log_lira_are_left_out_and_counted(opened):
@@ -147,25 +173,25 @@ def test_samples_without_log_lira_are_left_out_and_counted(opened):
     source.view = with_gaps
     dashboard.compute()
     dashboard.wait(10)
-    assert dashboard.explorer.counts["n"] == 195
-    assert "5 samples have no log-LiRA" in dashboard.bar._warnings[0]
+    assert dashboard.counts["n"] == 195
+    assert "5 samples have no log-LiRA" in dashboard._warnings[0]
 
 
 def test_eta_moves_the_inspector_too_and_stays_for_other_scores(opened):
     dashboard, source = opened()
     log_lira = source.view("psmi", "last", "epoch-2").log_lira
-    before = dashboard.inspector._rows.memorized.sum()
-    dashboard.explorer.eta = 8.0
+    before = dashboard._rows.memorized.sum()
+    dashboard.eta = 8.0
     wanted = (log_lira >= 8).sum()
-    assert dashboard.inspector._rows.memorized.sum() == wanted < before
-    dashboard.bar.score = "loss"
-    assert dashboard.explorer.evaluation.n_memorized == wanted
-    assert dashboard.inspector._rows.memorized.sum() == wanted
+    assert dashboard._rows.memorized.sum() == wanted < before
+    dashboard.metric = "loss"
+    assert dashboard.evaluation.n_memorized == wanted
+    assert dashboard._rows.memorized.sum() == wanted
 
 
 def test_other_scores_are_read_only_to_be_compared(opened):
     dashboard, source = opened()
-    explorer = dashboard.explorer
+    explorer = dashboard
     assert explorer._worker.wait(30)
     assert explorer._comparable
     assert len(source.threads) == 1
@@ -179,10 +205,10 @@ def test_other_scores_are_read_only_to_be_compared(opened):
 
 def test_warnings_of_the_view_are_shown(opened):
     dashboard, _ = opened()
-    dashboard.bar.checkpoint = "epoch-1"
+    dashboard.checkpoint = "epoch-1"
     dashboard.compute()
     dashboard.wait(10)
-    assert dashboard.bar._warnings == ["The model has hardly begun to learn."]
+    assert dashboard._warnings == ["The model has hardly begun to learn."]
 
 
 def test_fifty_reruns_leave_nothing_behind():
@@ -191,7 +217,7 @@ def test_fifty_reruns_leave_nothing_behind():
     gone = []
     for _ in range(50):
         dashboard = Dashboard(source)
-        gone.append(weakref.ref(dashboard.explorer))
+        gone.append(weakref.ref(dashboard))
         dashboard.close()
     del dashboard
     gc.collect()
@@ -210,11 +236,11 @@ def test_a_closed_dashboard_that_a_notebook_remembers_holds_no_arrays():
         for _ in range(4):
             remembered.append(Dashboard(source))
             remembered[-1].close()
-            assert remembered[-1].explorer._worker.wait(60)  # a band was being drawn
+            assert remembered[-1]._worker.wait(60)  # a band was being drawn
         gc.collect()
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
     assert grown < 4 * 50_000 * 8 / 2  # not half an array of scores for each
-    assert remembered[0].state["score"] == "psmi"
-    assert remembered[0].inspector.decisions.empty
+    assert remembered[0].state["metric"] == "psmi"
+    assert remembered[0].decisions.empty

@@ -49,17 +49,17 @@ def said(opened, monkeypatch):
     """A dashboard whose page follows its address, and what it was told last."""
     dashboard, source = opened()
     told = []
-    monkeypatch.setattr(dashboard.bar, "send", told.append)
+    monkeypatch.setattr(dashboard, "send", told.append)
     return dashboard, source, told
 
 
 def address(dashboard, text):
     """What the page says when it opens."""
-    dashboard.bar._hear(dashboard.bar, {"type": "address", "text": text}, [])
+    dashboard._handle_custom_msg({"type": "address", "text": text}, [])
 
 
 VIEW = {
-    "score": "loss",
+    "metric": "loss",
     "tau": -0.7,
     "eta": 6.0,
     "comparing": True,
@@ -78,40 +78,48 @@ def test_all_parts_come_back(opened):
     second, _ = opened()
     second.state = json.loads(json.dumps(first.state))
     assert second.state == first.state
-    assert second.explorer.counts == first.explorer.counts
-    assert second.explorer.evaluation.n_memorized == first.explorer.evaluation.n_memorized
+    assert second.counts == first.counts
+    assert second.evaluation.n_memorized == first.evaluation.n_memorized
+
+
+def test_a_state_of_before_restores_its_score(opened):
+    dashboard, _ = opened()
+    dashboard.state = {"score": "loss", "tau": -0.7}
+    assert (dashboard.metric, dashboard.tau) == ("loss", -0.7)
+    assert "score" not in dashboard.state
+    assert usable('{"score": "loss"}') == ({"metric": "loss"}, [])
 
 
 def test_what_is_not_computed_is_restored_once_it_is(opened):
     dashboard, _ = opened()
     wanted = {"layer": "1", "tau": 0.25, "eta": 5.0, "filter": "clear", "sort": "safe"}
     dashboard.state = wanted
-    assert not dashboard.bar.computed
-    assert dashboard.inspector.filter == "flagged"
+    assert not dashboard.computed
+    assert dashboard.filter == "flagged"
     assert dashboard.state | wanted == dashboard.state
     dashboard.compute()
     dashboard.wait(20)
-    assert dashboard.bar.computed
-    assert (dashboard.explorer.tau, dashboard.explorer.eta) == (0.25, 5.0)
-    assert (dashboard.inspector.filter, dashboard.inspector.sort) == ("clear", "safe")
+    assert dashboard.computed
+    assert (dashboard.tau, dashboard.eta) == (0.25, 5.0)
+    assert (dashboard.filter, dashboard.sort) == ("clear", "safe")
 
 
 def test_another_choice_forgets_what_was_to_be_restored(opened):
     dashboard, _ = opened()
     dashboard.state = {"layer": "1", "filter": "clear"}
-    dashboard.bar.layer = "last"
+    dashboard.layer = "last"
     assert dashboard.state["filter"] == "flagged"
-    dashboard.bar.layer = "1"
+    dashboard.layer = "1"
     dashboard.compute()
     dashboard.wait(20)
-    assert dashboard.inspector.filter == "flagged"
+    assert dashboard.filter == "flagged"
 
 
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ({"colour": 1}, "unknown part of a state: 'colour'; valid: checkpoint, layer, score"),
-        ({"layer": "99", "score": "loss"}, "unknown layer '99'; valid: '1', '2', 'last'"),
+        ({"colour": 1}, "unknown part of a state: 'colour'; valid: checkpoint, layer, metric"),
+        ({"layer": "99", "metric": "loss"}, "unknown layer '99'; valid: '1', '2', 'last'"),
         ({"layer": 1}, "layer must be a text, not 1"),
         ({"tau": "0.5"}, "tau must be a number, not '0.5'"),
         ({"tau": float("nan")}, "tau must be a finite number, not nan"),
@@ -126,18 +134,18 @@ def test_a_wrong_state_is_refused_and_changes_no_choice(opened, state, message):
     dashboard, _ = opened()
     with pytest.raises(ValueError, match=message):
         dashboard.state = state
-    assert dashboard.state["score"] == "psmi"
+    assert dashboard.state["metric"] == "psmi"
 
 
 def test_an_address_restores_a_view_and_follows_it(said):
     dashboard, _, told = said
     address(dashboard, json.dumps(VIEW))
     assert dashboard.state | VIEW == dashboard.state
-    assert dashboard.bar._message["text"] == ""
+    assert dashboard._message["text"] == ""
     assert told[-1] == {"type": "state", "state": dashboard.state}
-    dashboard.explorer.tau = -0.5
+    dashboard.tau = -0.5
     assert told[-1]["state"]["tau"] == -0.5
-    dashboard.inspector.page = 1
+    dashboard.page = 1
     assert told[-1]["state"]["page"] == 1
     json.dumps(told)
 
@@ -146,10 +154,10 @@ def test_an_address_that_makes_no_sense_is_said_and_the_rest_is_restored(said):
     dashboard, _, _ = said
     wrong = {"layer": "<b>", "colour": 1, "tau": 0.5, "filter": "none", "page": -1}
     address(dashboard, json.dumps(wrong))
-    text = dashboard.bar._message["text"]
+    text = dashboard._message["text"]
     for part in ("layer '<b>'", "'colour'", "filter 'none'", "not -1"):
         assert part in text
-    assert dashboard.explorer.tau == 0.5
+    assert dashboard.tau == 0.5
     assert dashboard.state["layer"] == "last"
 
 
@@ -158,7 +166,7 @@ def test_an_address_that_is_no_state(said, text):
     dashboard, _, _ = said
     before = dashboard.state
     address(dashboard, text)
-    assert dashboard.bar._message["text"] == "Not restored: it is no state of a dashboard."
+    assert dashboard._message["text"] == "Not restored: it is no state of a dashboard."
     assert dashboard.state == before
 
 
@@ -169,44 +177,44 @@ def test_an_address_has_a_limit():
 def test_nothing_is_published_where_no_address_follows(opened, monkeypatch):
     dashboard, _ = opened()
     told = []
-    monkeypatch.setattr(dashboard.bar, "send", told.append)
-    dashboard.explorer.tau = 0.3
+    monkeypatch.setattr(dashboard, "send", told.append)
+    dashboard.tau = 0.3
     assert told == []
 
 
 def test_what_is_new_is_offered_and_shown(opened):
     dashboard, source = opened(GrowingSource)
     dashboard._look()
-    assert not dashboard.bar.outdated
+    assert not dashboard.outdated
     source.more = True
     source.truth = False
     dashboard._look()
-    assert dashboard.bar.outdated
-    assert dashboard.explorer.evaluation is not None
-    dashboard.bar._hear(dashboard.bar, {"type": "refresh"}, [])
-    assert not dashboard.bar.outdated
-    assert dashboard.explorer.evaluation is None  # what is on show was read again
-    dashboard.bar.checkpoint = "epoch-5"
+    assert dashboard.outdated
+    assert dashboard.evaluation is not None
+    dashboard._handle_custom_msg({"type": "refresh"}, [])
+    assert not dashboard.outdated
+    assert dashboard.evaluation is None  # what is on show was read again
+    dashboard.checkpoint = "epoch-5"
 
 
 def test_compute_does_not_offer_what_it_made(opened):
     dashboard, _ = opened(GrowingSource)
-    dashboard.bar.layer = "1"
+    dashboard.layer = "1"
     dashboard.compute()
     dashboard.wait(20)
     dashboard._look()
-    assert not dashboard.bar.outdated
+    assert not dashboard.outdated
 
 
 def test_a_choice_that_is_gone_gives_way(opened):
     dashboard, source = opened(GrowingSource)
     source.more = True
     dashboard.refresh()
-    dashboard.bar.checkpoint = "epoch-5"
+    dashboard.checkpoint = "epoch-5"
     source.more = False
     dashboard.refresh()
-    assert dashboard.bar.checkpoint == "epoch-2"
-    assert dashboard.bar.computed
+    assert dashboard.checkpoint == "epoch-2"
+    assert dashboard.computed
 
 
 def test_a_source_that_cannot_be_read_keeps_the_view(opened):
@@ -217,10 +225,10 @@ def test_a_source_that_cannot_be_read_keeps_the_view(opened):
 
     source.revision = fail
     dashboard._look()
-    assert not dashboard.bar.outdated
+    assert not dashboard.outdated
     source.checkpoint_choices = fail
     dashboard.refresh()
-    assert dashboard.explorer.counts["n"] == 200
+    assert dashboard.counts["n"] == 200
 
 
 def test_scores_without_a_layer_say_so(opened):
@@ -232,11 +240,11 @@ def test_scores_without_a_layer_say_so(opened):
             ]
 
     dashboard, _ = opened(Layerless)
-    packed = {c["value"]: c["usesLayer"] for c in dashboard.bar._choices["scores"]}
+    packed = {c["value"]: c["usesLayer"] for c in dashboard._choices["metrics"]}
     assert packed == {"psmi": True, "loss": False, "logit_gap": True, "mahalanobis": True}
-    dashboard.bar.score = "loss"
-    dashboard.bar.checkpoint = "epoch-3"
-    assert "Below is still Loss, epoch 2" in dashboard.bar._message["text"]
+    dashboard.metric = "loss"
+    dashboard.checkpoint = "epoch-3"
+    assert "Below is still Loss, epoch 2" in dashboard._message["text"]
 
 
 def test_a_watch_ends_with_its_owner():

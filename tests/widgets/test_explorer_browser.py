@@ -148,7 +148,7 @@ def test_all_by_keyboard(notebook_page):
     notebook = notebook_page([JUDGED])
     page = notebook.page
     page.locator(".mw-curve-entry").nth(2).wait_for()
-    page.get_by_label("threshold τ").focus()
+    page.get_by_label("compare scores").focus()
     reached = []
     for _ in range(40):
         name = page.evaluate(

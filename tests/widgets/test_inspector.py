@@ -87,7 +87,7 @@ def test_unknown_names_list_the_valid_ones(digits, trait, words):
 
 
 def test_selecting_is_kept_in_python(digits):
-    digits._hear(None, {"type": "select", "position": 7}, [])
+    digits._handle_custom_msg({"type": "select", "position": 7}, [])
     assert digits.selected == 7
     assert "selected" not in digits.get_state()
     with pytest.raises(ValueError, match="0 to 199"):
@@ -243,12 +243,12 @@ def test_a_bulk_decision_happens_only_to_as_many_as_agreed(digits):
 
 def test_images_are_never_anonymised(digits, monkeypatch):
     sent = heard(digits, monkeypatch)
-    digits._hear(None, {"type": "decide", "positions": [0], "decision": "anonymise"}, [])
+    digits._handle_custom_msg({"type": "decide", "positions": [0], "decision": "anonymise"}, [])
     assert not sent[-1]["done"]
     assert "valid here: 'keep', 'remove', 'undecided'" in sent[-1]["text"]
-    digits._hear(None, {"type": "edit", "position": 0, "words": ["x"]}, [])
+    digits._handle_custom_msg({"type": "edit", "position": 0, "words": ["x"]}, [])
     assert "only texts can be anonymised" in sent[-1]["text"]
-    digits._hear(None, {"type": "decide", "positions": [200], "decision": "keep"}, [])
+    digits._handle_custom_msg({"type": "decide", "positions": [200], "decision": "keep"}, [])
     assert "there is no sample at 200" in sent[-1]["text"]
 
 
@@ -307,7 +307,7 @@ def test_what_a_source_knows_comes_later_and_stale_answers_are_dropped(monkeypat
     sent = heard(widget, monkeypatch)
     for position in (0, 1):
         asked = {"type": "detail", "request": str(position), "position": position}
-        widget._hear(None, {**asked, "known": True}, [])
+        widget._handle_custom_msg({**asked, "known": True}, [])
     assert [content["type"] for content in sent] == ["opened", "opened"]
     for gate in gates:
         gate.set()
@@ -372,6 +372,17 @@ def test_long_class_names_are_cut_and_long_options_say_so():
     assert len(json.dumps(content)) < 50_000
     option = content["items"][0]["options"][1]
     assert (len(option["text"]), option["hidden"]) == (4000, 1003)
-    whole = with_long._item(with_long._rows, 0, bytearray(), whole=True)["options"][1]
+    whole = with_long._item(with_long._rows, 0, 0.0, bytearray(), whole=True)["options"][1]
     assert (len(whole["text"]), whole["hidden"]) == (5003, 0)
     with_long.close()
+
+
+def test_withheld_samples_say_so_once_above_all():
+    rows = [{"id": f"q{i}", "label": i % 2, "hint": "data=…"} for i in range(6)]
+    widget = SampleInspector(rows, [0.1] * 6)
+    content, _ = page(widget)
+    assert (
+        content["notice"] == "The samples themselves are not at hand: open the audit with data=…."
+    )
+    assert {item["text"] for item in content["items"]} == {""}
+    widget.close()

@@ -137,6 +137,20 @@ def test_a_sample_opens_by_keyboard_and_the_focus_comes_back(images):
     eventually(images, "inspector.page", 1)
 
 
+def test_the_chosen_checkpoint_is_in_view(questions):
+    page = questions.page
+    questions.resize(700)
+    page.locator(".mw-card").first.dblclick()
+    chosen = page.locator(".mw-scores td.mw-here")
+    chosen.wait_for()
+    cell, view = chosen.bounding_box(), page.locator(".mw-scroll").bounding_box()
+    assert view["x"] < cell["x"]
+    assert cell["x"] + cell["width"] <= view["x"] + view["width"]
+    assert view["y"] < cell["y"]
+    assert cell["y"] + cell["height"] <= view["y"] + view["height"]
+    page.keyboard.press("Escape")
+
+
 def test_what_is_not_computed_can_be(images):
     page = images.page
     cards(page).first.locator(".mw-open").click()

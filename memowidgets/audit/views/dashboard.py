@@ -18,6 +18,7 @@ from memowidgets.audit.source import LOGITS, Cache, Source
 from memowidgets.audit.views.details import Details
 from memowidgets.data import Dataset
 from memowidgets.progress import Progress
+from memowidgets.store import StoreError
 from memowidgets.training.device import device_status
 from memowidgets.visible import visible
 from memowidgets.widgets.protocol import Choice, SampleDetail, ScoreView
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["AuditView"]
 
 _ETA = 4.0  # where the dashboard's η stands at first
+_QUICK_VALUES = 2_000_000
 _GROWING = ("checkpoints", "forward", "scores", "shadows")
 
 
@@ -54,17 +56,17 @@ class AuditView:
         ]
 
     def layer_choices(self) -> Sequence[Choice]:
-        """Layers by number and name; the last is the recommended one."""
+        """Layers by name; the last is the recommended one."""
         layers = self._source.names.layer_names
         if not layers:
             return [Choice("last", "none", marked=True)]
         return [
             Choice(
                 name,
-                f"{i} · {visible(name, 60)}" + (" (last)" if i == len(layers) else ""),
-                i == len(layers),
+                layer_label(name, last=name == layers[-1]),
+                name == layers[-1],
             )
-            for i, name in enumerate(layers, start=1)
+            for name in layers
         ]
 
     def score_choices(self) -> Sequence[Choice]:
@@ -77,6 +79,16 @@ class AuditView:
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
         """Whether `view` answers from disk."""
         return scores.is_computed(self._source, score, layer, checkpoint)
+
+    def is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
+        """Whether `view` takes about a second or less: a small layer that needs no forward pass."""
+        if score not in PER_LAYER:
+            return False
+        try:
+            representation = scores.representation(self._source, layer, checkpoint)
+        except (StoreError, ValueError):
+            return False
+        return bool(representation.size <= _QUICK_VALUES)
 
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
@@ -157,6 +169,18 @@ class AuditView:
         if len(known) < len(members):  # by name only where need be: it takes its time
             known = known.reindex(members)
         return known.to_numpy(dtype=np.float64)
+
+
+def layer_label(name: str, *, last: bool) -> str:
+    """What the user reads of a layer: "layer 30 (last)" for a number, else its name.
+
+    Examples
+    --------
+    >>> layer_label("30", last=True), layer_label("block1.conv2", last=False)
+    ('layer 30 (last)', 'block1.conv2')
+    """
+    shown = f"layer {name}" if name.isdecimal() else visible(name, 60)
+    return f"{shown} (last)" if last else shown
 
 
 def _when(row: pd.Series) -> str:

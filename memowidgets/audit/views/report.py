@@ -129,6 +129,7 @@ class _Gathering:
             figures=self._figures(),
             warnings=self._warnings(),
             missing=tuple(self._missing),
+            truth_given=source.given_log_lira is not None,
         )
 
     # ------------------------------------------------------------ trying

@@ -16,6 +16,7 @@
  * @typedef {object} Wire
  * @property {Columns} columns
  * @property {string} kind  "image", "text", "mcq", or "number" where no sample is shown
+ * @property {string} [notice]
  * @property {Partial<Item>[] | null} items
  * @property {(number | null)[]} [labels]
  * @property {[number, string][]} [classes]
@@ -212,6 +213,7 @@ export class Answers {
       ),
       items,
       kind: this.wire.kind,
+      notice: this.wire.notice ?? "",
       sorts: this.sorts,
       classes: this.wire.classes ?? [],
       selected: this.selected,

@@ -409,7 +409,7 @@ export class Playground {
   constructor(model, el, about) {
     this.model = model;
     this.ears = listeners(model);
-    this.root = root(el, "play", about.title);
+    this.root = root(el, "play", about.title, this.ears);
     this.root.classList.add(`mw-play-${about.name}`);
     /** @type {Plot[]} */
     this.plots = [];
@@ -441,7 +441,7 @@ export class Playground {
       for (const wait of [0, 60, 300]) setTimeout(() => this.retheme(), wait);
     };
     const observer = new MutationObserver(retheme);
-    const filter = { attributes: true, attributeFilter: ["class", "theme", "data-jp-theme-light", "data-jp-theme-name"] };
+    const filter = { attributes: true, attributeFilter: ["class", "theme", "data-theme", "data-jp-theme-light", "data-jp-theme-name"] };
     observer.observe(document.body, filter);
     observer.observe(document.documentElement, filter);
     this.ears.later(() => observer.disconnect());

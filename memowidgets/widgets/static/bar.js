@@ -41,7 +41,7 @@ function partsOf(hash) {
 }
 
 /** One view of the bar. */
-class Bar {
+export class Bar {
   /**
    * @param {Model} model
    * @param {HTMLElement} el
@@ -51,7 +51,7 @@ class Bar {
     this.ears = listeners(model);
     /** Scores that differ from layer to layer. @type {Set<string>} */
     this.byLayer = new Set();
-    this.root = root(el, "bar", "What to score");
+    this.root = root(el, "bar", "What to score", this.ears);
     this.checkpoint = html("select", { class: "mw-select", "aria-label": "checkpoint" });
     this.layer = html("select", { class: "mw-select", "aria-label": "layer" });
     this.ears.on(this.checkpoint, "change", () => this.choose("checkpoint", this.checkpoint.value));
@@ -85,7 +85,7 @@ class Bar {
     this.root.append(row, this.message, this.warnings);
     this.scores = segments("Score", [], () => {});
     this.ears.onModel("change:_choices", () => this.fill());
-    for (const name of ["checkpoint", "layer", "score"]) {
+    for (const name of ["checkpoint", "layer", "metric"]) {
       this.ears.onModel(`change:${name}`, () => this.showChosen());
     }
     for (const name of ["computed", "outdated", "_work", "_status", "_message", "_warnings"]) {
@@ -111,12 +111,12 @@ class Bar {
   }
 
   fill() {
-    const { checkpoints, layers, scores } = this.model.get("_choices");
-    const byLayer = scores.filter((/** @type {Choice} */ score) => score.usesLayer);
-    this.byLayer = new Set(byLayer.map((/** @type {Choice} */ score) => score.value));
+    const { checkpoints, layers, metrics } = this.model.get("_choices");
+    const byLayer = metrics.filter((/** @type {Choice} */ metric) => metric.usesLayer);
+    this.byLayer = new Set(byLayer.map((/** @type {Choice} */ metric) => metric.value));
     fillPicker(this.checkpoint, checkpoints, " (ρ)");
     fillPicker(this.layer, layers, "");
-    this.scores = segments("Score", scores, (value) => this.choose("score", value));
+    this.scores = segments("Score", metrics, (value) => this.choose("metric", value));
     this.scoreBox.replaceChildren(html("span", { class: "mw-picker-name" }, "Score"), this.scores.group);
     this.showChosen();
   }
@@ -124,9 +124,9 @@ class Bar {
   showChosen() {
     this.checkpoint.value = this.model.get("checkpoint");
     this.layer.value = this.model.get("layer");
-    const score = this.model.get("score");
-    this.scores.show(score);
-    this.layer.disabled = !this.byLayer.has(score);
+    const metric = this.model.get("metric");
+    this.scores.show(metric);
+    this.layer.disabled = !this.byLayer.has(metric);
     this.layer.title = this.layer.disabled ? NO_LAYER : "";
   }
 
@@ -211,11 +211,3 @@ function fillPicker(select, choices, mark) {
   const name = (/** @type {Choice} */ choice) => (choice.marked ? choice.label + mark : choice.label);
   select.replaceChildren(...choices.map((choice) => new Option(name(choice), choice.value)));
 }
-
-export default {
-  /** @param {{model: Model, el: HTMLElement}} context */
-  render({ model, el }) {
-    const view = new Bar(model, el);
-    return () => view.destroy();
-  },
-};

@@ -80,6 +80,8 @@ function fillRow(rgba, bytes, { width, channels }) {
  * @param {Uint8Array} file
  */
 export function bitmapUrl(file) {
+  const native = /** @type {{toBase64?: () => string}} */ (/** @type {unknown} */ (file));
+  if (native.toBase64) return `data:image/bmp;base64,${native.toBase64()}`; // many times as fast
   let text = "";
   for (let i = 0; i < file.length; i += CHUNK) {
     text += String.fromCharCode(...file.subarray(i, i + CHUNK));

@@ -218,12 +218,52 @@ export function segments(label, choices, choose) {
 }
 
 /**
+ * The element that has the focus beside `element`: inside the same shadow root, if it is in one.
+ * @param {Element} element
+ */
+export function focused(element) {
+  const scope = element.getRootNode();
+  const found = scope instanceof Document || scope instanceof ShadowRoot ? scope.activeElement : null;
+  return /** @type {HTMLElement | null} */ (found);
+}
+
+/**
  * +1 for the arrows that go on, −1 for those that go back, else 0.
  * @param {string} key
  */
 export function arrowStep(key) {
   if (key === "ArrowRight" || key === "ArrowUp") return 1;
   return key === "ArrowLeft" || key === "ArrowDown" ? -1 : 0;
+}
+
+const DARK = '.dark, .vscode-dark, [theme="dark"], [data-theme="dark"]';
+const LIGHT = '.light, .vscode-light, [theme="light"], [data-theme="light"]';
+const THEMED = ["class", "theme", "data-theme", "data-jp-theme-light"];
+
+/** Whether the page is dark, as its host says; where none does, as the system says. */
+function isDark() {
+  const { body, documentElement: page } = document;
+  const { jpThemeLight } = body.dataset;
+  if (jpThemeLight !== undefined) return jpThemeLight === "false";
+  const says = (/** @type {string} */ selector) => body.matches(selector) || page.matches(selector);
+  return says(DARK) || (!says(LIGHT) && matchMedia("(prefers-color-scheme: dark)").matches);
+}
+
+/**
+ * Keeps the theme of an element that of the page. No selector could: a host may put a view into a
+ * shadow root, as marimo does, which hides the page from style sheets.
+ * @param {Element} element
+ * @param {ReturnType<typeof listeners>} ears
+ */
+function followTheme(element, ears) {
+  const follow = () => element.classList.toggle("mw-dark", isDark());
+  const observer = new MutationObserver(follow);
+  for (const host of [document.body, document.documentElement]) {
+    observer.observe(host, { attributes: true, attributeFilter: THEMED });
+  }
+  ears.later(() => observer.disconnect());
+  ears.on(matchMedia("(prefers-color-scheme: dark)"), "change", follow);
+  follow();
 }
 
 const KEYS_ARE_OURS = "data-lm-suppress-shortcuts";
@@ -234,8 +274,9 @@ const KEYS_ARE_OURS = "data-lm-suppress-shortcuts";
  * @param {HTMLElement} el
  * @param {string} name
  * @param {string} label
+ * @param {ReturnType<typeof listeners>} ears  of the view
  */
-export function root(el, name, label) {
+export function root(el, name, label, ears) {
   const element = html("section", {
     class: `mw mw-${name}`,
     "aria-label": label,
@@ -244,6 +285,7 @@ export function root(el, name, label) {
   element.addEventListener("focusin", ({ target }) => {
     if (target instanceof Element) target.setAttribute(KEYS_ARE_OURS, "true");
   });
+  followTheme(element, ears);
   el.append(element);
   return element;
 }

@@ -1,314 +1,39 @@
 /** The τ explorer: histogram, ROC, sliders and tiles that follow τ and η without the kernel. */
 
 import {
-  arrowStep, bytesOf, html, KERNEL_GONE, listeners, onWidth, root, segments, setAttributes, svg,
-  tell, throttle,
+  COUNT_SCALES, Controls, curveEntry, neighbourTau, presets, ROC_SCALES, SCORE_SCALES, Tiles,
+} from "./controls.js";
+import {
+  arrowStep, html, KERNEL_GONE, listeners, onWidth, root, segments, setAttributes, tell, throttle,
 } from "./dom.js";
 import {
-  aucOf, boundsOf, clopperPearson, countsAt, countUpTo, cumulative, intervalText, isSkewed, judgedAt,
-  kneeFor, LINEAR, makeScores, neighbourEta, percentText, rankFprAtMost, rankShareAtMost,
-  rankTprAtLeast, rankYouden, rateText, scoreText, symmetricLog, tauAtRank, undecidedAt, whole,
-  withHits,
+  aucOf, countsAt, isSkewed, judgedAt, kneeFor, LINEAR, neighbourEta, rankShareAtMost, rateText,
+  scoreText, symmetricLog, tauAtRank, undecidedAt, whole,
 } from "./maths.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
+import { floats, NOTHING, unpack, unpackLate, unpackTruth } from "./wire.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {import("./maths.js").Scores} Scores */
-/** @typedef {import("./maths.js").Bounds} Bounds */
 /** @typedef {import("./maths.js").Auc} Auc */
 /** @typedef {import("./maths.js").Counts} Counts */
 /** @typedef {import("./maths.js").Axis} Axis */
-/** @typedef {import("./maths.js").Interval} Interval */
-
-/**
- * What the kernel sends of the scores, unpacked.
- * @typedef {object} Data
- * @property {number} version  counts the updates
- * @property {Scores} scores  without a truth
- * @property {ArrayLike<number>} shared  places of the values that several samples share
- * @property {Bounds | null} bounds  of two standard errors
- * @property {string} title
- * @property {string} truth  what counts as memorised; "" where η says it, or without ground truth
- * @property {[number, number] | null} etaRange  where its slider ends; null where η says nothing
- * @property {string} note  on samples that are left out
- */
-
-/**
- * What takes the kernel a while to work out.
- * @typedef {object} Late
- * @property {Float32Array | null} band  fpr, low, high, one after the other
- * @property {Other[]} others
- * @property {string[]} remarks
- */
-
-/**
- * Another score of the same samples.
- * @typedef {object} Other
- * @property {string} name
- * @property {[number, number, number]} auc  AUC and its interval
- * @property {[number, number, number] | null} difference  by how much it is above the one shown
- * @property {{fpr: number, tpr: number}[]} points
- */
-
-/**
- * @param {any} wire
- * @returns {Data}
- */
-export function unpack(wire) {
-  const values = floats(wire.values, wire.wide);
-  const shared = unsigned(wire.shared, wire.n_shared);
-  const ties = unsigned(wire.ties, wire.n_shared);
-  const counts = shared.length > 0 ? new Uint32Array(values.length).fill(1) : null;
-  for (let i = 0; i < shared.length; i++) if (counts !== null) counts[shared[i]] = ties[i];
-  const scores = makeScores(values, counts, null);
-  const bounds = wire.levels
-    ? boundsOf(scores, floats(wire.levels, true), unsigned(wire.codes, scores.n))
-    : null;
-  return {
-    version: wire.version,
-    scores,
-    shared,
-    bounds,
-    title: wire.title,
-    truth: wire.truth,
-    etaRange: wire.eta_range ?? null,
-    note: wire.note ?? "",
-  };
-}
-
-/**
- * The same scores with the truth that came for them.
- * @param {Data} data
- * @param {any} wire
- * @returns {Scores}
- */
-export function unpackTruth(data, wire) {
-  if (!wire.bits) return withHits(data.scores, null);
-  const hits = unpackBits(new Uint8Array(bytesOf(wire.bits)), data.scores.values.length);
-  const ofShared = unsigned(wire.hits, data.shared.length);
-  for (let i = 0; i < data.shared.length; i++) hits[data.shared[i]] = ofShared[i];
-  return withHits(data.scores, cumulative(hits.length, hits));
-}
-
-/**
- * @param {any} wire
- * @returns {Late}
- */
-export function unpackLate(wire) {
-  const others = wire.others.map((/** @type {any} */ other) => {
-    const rates = floats(other.points, false);
-    const half = rates.length / 2;
-    const points = Array.from({ length: half }, (_, i) => ({ fpr: rates[i], tpr: rates[half + i] }));
-    return { name: other.name, auc: other.auc, difference: other.difference, points };
-  });
-  const remarks = wire.failed ? [wire.failed, ...wire.remarks] : wire.remarks;
-  const band = wire.band ? new Float32Array(bytesOf(wire.band)) : null;
-  return { band, others, remarks: remarks.map(asSentence) };
-}
-
-/** @param {string} text */
-function asSentence(text) {
-  const sentence = text.charAt(0).toUpperCase() + text.slice(1);
-  return /[.!?]$/.test(sentence) ? sentence : `${sentence}.`;
-}
-
-/**
- * @param {any} bytes
- * @param {boolean} wide
- */
-function floats(bytes, wide) {
-  return wide ? new Float64Array(bytesOf(bytes)) : new Float32Array(bytesOf(bytes));
-}
-
-/**
- * Whole numbers of one, two or four bytes: what the length leaves for each.
- * @param {any} bytes
- * @param {number} length
- * @returns {Uint8Array | Uint16Array | Uint32Array}
- */
-export function unsigned(bytes, length) {
-  const buffer = bytesOf(bytes);
-  const size = length === 0 ? 1 : buffer.byteLength / length;
-  if (size === 1) return new Uint8Array(buffer);
-  return size === 2 ? new Uint16Array(buffer) : new Uint32Array(buffer);
-}
-
-/**
- * @param {Uint8Array} bits  eight samples a byte, the first in the highest bit
- * @param {number} length
- */
-export function unpackBits(bits, length) {
-  const flags = new Uint32Array(length);
-  for (let i = 0; i < length; i++) flags[i] = (bits[i >> 3] >> (7 - (i & 7))) & 1;
-  return flags;
-}
-
-/**
- * Where Shift and an arrow lead: to the next score that changes who is flagged.
- * @param {Scores} scores
- * @param {number} tau
- * @param {number} step  +1 or −1
- */
-export function neighbourTau(scores, tau, step) {
-  const rank = countUpTo(scores.values, tau) + step;
-  return tauAtRank(scores, Math.min(scores.values.length, Math.max(0, rank)));
-}
-
-/**
- * The named ways to choose τ.
- * @param {boolean} truth  whether both memorised and other samples are known
- */
-function presets(truth) {
-  const zero = { label: "τ = 0", title: "PSMI's default", fitted: false, tau: () => 0 };
-  if (!truth) return [zero];
-  /** @type {(rank: (scores: Scores) => number) => (scores: Scores) => number} */
-  const at = (rank) => (scores) => tauAtRank(scores, rank(scores));
-  return [
-    zero,
-    { label: "Youden", title: "highest TPR − FPR", fitted: true, tau: at(rankYouden) },
-    {
-      label: "TPR ≥ 75 %",
-      title: "lowest τ that finds 75 % of the memorised samples",
-      fitted: true,
-      tau: at((scores) => rankTprAtLeast(scores, 0.75)),
-    },
-    {
-      label: "FPR ≤ 1 %",
-      title: "highest τ that flags at most 1 % of the others",
-      fitted: true,
-      tau: at((scores) => rankFprAtMost(scores, 0.01)),
-    },
-  ];
-}
+/** @typedef {import("./wire.js").Late} Late */
 
 const OPTIMISTIC = "This τ was chosen on the samples it is measured on: its rates are optimistic.";
 
 const WAITING = "Counting anew: log-LiRA is on its way from the kernel.";
 
-/** What is shown before anything is: one score, hidden. */
-const NOTHING = {
-  version: 0,
-  values: new Float32Array(1),
-  wide: false,
-  n_shared: 0,
-  shared: new Uint8Array(0),
-  ties: new Uint8Array(0),
-  title: "",
-  truth: "",
-};
-
-const SCORE_SCALES = [
-  { value: "linear", label: "linear" },
-  { value: "log", label: "±log" },
-];
-const COUNT_SCALES = [
-  { value: "linear", label: "linear" },
-  { value: "sqrt", label: "√" },
-  { value: "log", label: "log" },
-];
-const ROC_SCALES = [
-  { value: "linear", label: "linear" },
-  { value: "log", label: "log-log" },
-];
-
-/** One result with its interval. */
-class Tile {
-  /**
-   * @param {string} name
-   * @param {string} label
-   * @param {string} help
-   */
-  constructor(name, label, help) {
-    this.value = html("div", { class: "mw-tile-value" });
-    this.detail = html("div", { class: "mw-tile-detail" });
-    this.element = html("div", { class: `mw-tile mw-tile-${name}`, title: help });
-    this.element.append(html("div", { class: "mw-tile-name" }, label), this.value, this.detail);
-  }
-
-  /**
-   * @param {string} value
-   * @param {string} detail
-   */
-  show(value, detail) {
-    this.value.textContent = value;
-    this.detail.textContent = detail;
-  }
-
-  /** There is a number, but not yet for where η stands. */
-  wait() {
-    this.show("…", "");
-  }
-
-  /**
-   * A share of n with its exact interval.
-   * @param {number} k
-   * @param {number} n
-   */
-  showShare(k, n) {
-    this.show(n > 0 ? rateText(k / n) : "–", intervalText(clopperPearson(k, n)));
-  }
-}
-
-/**
- * How many of n there could be, from the exact interval of the share k / n.
- * @param {number} k
- * @param {number} n
- */
-export function countInterval(k, n) {
-  const interval = clopperPearson(k, n);
-  if (interval === null) return "";
-  const [low, high] = interval;
-  return `${whole(Math.floor(low * n))} – ${whole(Math.ceil(high * n))} of ${whole(n)}`;
-}
-
-/**
- * A slider and a number field for one threshold.
- * @param {string} symbol
- * @param {string} name
- * @param {string} help
- */
-function thresholdRow(symbol, name, help) {
-  const slider = html("input", { type: "range", class: "mw-slider", step: "any", title: help });
-  slider.setAttribute("aria-label", `${name} ${symbol}`);
-  const field = html("input", { type: "text", inputmode: "decimal", class: "mw-field" });
-  setAttributes(field, { "aria-label": symbol, spellcheck: "false", autocomplete: "off", title: help });
-  const label = html("span", { class: "mw-tau-name", "aria-hidden": "true" }, symbol);
-  const row = html("div", { class: "mw-row mw-tau-row" }, label, slider, field);
-  return { slider, field, row };
-}
-
-/** Sliders, number fields, presets and scales: what moves τ and η without the plots. */
-class Controls {
-  constructor() {
-    this.tau = thresholdRow("τ", "threshold", "Arrow keys move τ; with Shift, to the next score");
-    this.eta = thresholdRow("η", "memorised from log-LiRA", "Arrow keys move η; with Shift, until one sample more or less is memorised");
-    this.etaReset = html("button", { type: "button", class: "mw-button", title: "what the paper takes" }, "η = 4");
-    const meaning = html("span", { class: "mw-unit" }, "memorised: log-LiRA ≥ η");
-    this.eta.row.append(this.etaReset, meaning);
-    this.presets = html("div", { class: "mw-presets", role: "group", "aria-label": "Ways to choose τ" });
-    this.share = html("input", { type: "number", min: 0, max: 100, step: "any", value: 5 });
-    setAttributes(this.share, { class: "mw-share", "aria-label": "share to flag, per cent" });
-    const help = "highest τ that flags at most this share of the samples";
-    this.flag = html("button", { type: "button", class: "mw-button", title: help }, "flag");
-    this.compare = html("input", { type: "checkbox" });
-    this.compareBox = html("label", { class: "mw-check", hidden: true }, this.compare, "compare scores");
-    this.scales = html("div", { class: "mw-scales" });
-    this.hint = html("p", { class: "mw-hint" });
-    const unit = html("span", { class: "mw-unit" }, "% most at risk");
-    const most = html("span", { class: "mw-joined" }, this.flag, this.share, unit);
-    const ways = html("div", { class: "mw-row" }, this.presets, most, this.scales);
-    this.element = html("div", { class: "mw-controls" }, this.tau.row, this.eta.row, ways, this.hint);
-  }
-}
-
 /** One view of the explorer. */
-class Explorer {
+export class Explorer {
   /**
    * @param {Model} model
    * @param {HTMLElement} el
+   * @param {(tau: number, counts: Counts | null) => void} [moved]  hears where τ is at every frame
    */
-  constructor(model, el) {
+  constructor(model, el, moved = () => {}) {
     this.model = model;
+    this.onMoved = moved;
     this.ears = listeners(model);
     this.tau = /** @type {number} */ (model.get("tau"));
     this.eta = /** @type {number} */ (model.get("eta"));
@@ -341,27 +66,21 @@ class Explorer {
       model.save_changes();
     }, 80);
 
-    this.root = root(el, "explorer", "Threshold explorer");
+    this.root = root(el, "explorer", "Threshold explorer", this.ears);
     this.histogram = new HistogramPlot();
     this.roc = new RocPlot();
     this.noRoc = html("p", { class: "mw-empty", hidden: true });
     this.curves = html("ul", { class: "mw-curves", "aria-label": "Curves", hidden: true });
-    this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.curves, this.noRoc);
+    this.rocHead = html("div", { class: "mw-roc-head" });
+    this.rocBox = html("div", { class: "mw-roc-box" }, this.rocHead, this.roc.element, this.curves, this.noRoc);
     this.legend = html("div", { class: "mw-legend" });
-    this.flagged = new Tile("flagged", "flagged", "samples with a score of at most τ; exact 95 % interval of their share");
-    this.close = html("div", { class: "mw-tile-detail mw-close", title: "their score and τ are less than two standard errors apart" });
-    this.flagged.element.append(this.close);
-    this.tpr = new Tile("tpr", "TPR", "share of the memorised samples that are flagged; exact 95 % interval");
-    this.missed = new Tile("missed", "missed", "memorised samples that are not flagged; exact 95 % interval of 1 − TPR, in samples");
-    this.fpr = new Tile("fpr", "FPR", "share of the other samples that are flagged; exact 95 % interval");
-    this.precision = new Tile("precision", "precision", "share of the flagged samples that are memorised; exact 95 % interval");
-    this.area = new Tile("auc", "AUC", "area under the ROC; Newcombe's 95 % interval");
+    this.tiles = new Tiles();
     this.controls = new Controls();
     this.spoken = html("p", { class: "mw-spoken", role: "status" });
     this.scoreScales = segments("Scale of the scores", SCORE_SCALES, (value) => this.rescale({ scoreScale: value }));
     this.countScales = segments("Scale of the counts", COUNT_SCALES, (value) => this.rescale({ countScale: value }));
     this.rocScales = segments("Scale of the ROC", ROC_SCALES, (value) => this.rescale({ rocScale: value }));
-    this.rocScalesBox = html("span", { class: "mw-labelled" }, "ROC", this.rocScales.group);
+    this.rocScalesBox = html("span", { class: "mw-labelled" }, this.rocScales.group);
     this.compose();
 
     this.size = onWidth(this.root, (width) => this.layout(width));
@@ -372,17 +91,12 @@ class Explorer {
   }
 
   compose() {
-    const tiles = html("div", { class: "mw-tiles", role: "group", "aria-label": "Results at τ" });
-    for (const tile of [this.flagged, this.tpr, this.missed, this.fpr, this.precision, this.area]) {
-      tiles.append(tile.element);
-    }
     const left = html("div", { class: "mw-histogram-box" }, this.legend, this.histogram.element);
-    const plots = html("div", { class: "mw-plots" }, left, this.rocBox, tiles);
+    const plots = html("div", { class: "mw-plots" }, left, this.rocBox, this.tiles.element);
+    this.rocHead.append(this.controls.compareBox, this.rocScalesBox);
     this.controls.scales.append(
-      this.controls.compareBox,
       html("span", { class: "mw-labelled" }, "scores", this.scoreScales.group),
       html("span", { class: "mw-labelled" }, "counts", this.countScales.group),
-      this.rocScalesBox,
     );
     this.countScales.show(this.countScale);
     this.rocScales.show(this.rocScale);
@@ -608,11 +322,14 @@ class Explorer {
     this.rocScalesBox.hidden = !hasRoc;
     this.noRoc.hidden = hasRoc;
     const none = this.scores.memorized === 0;
-    this.noRoc.textContent = `${none ? "None of these samples is" : "All of these samples are"} memorised: there is no ROC to draw.`;
-    for (const tile of [this.tpr, this.missed, this.fpr, this.precision]) tile.element.hidden = !known;
-    this.area.element.hidden = !hasRoc;
+    const { truth } = this.data;
+    const which = truth === "" ? "memorised" : `among the ${truth}`;
+    this.noRoc.textContent = `${none ? "None of these samples is" : "All of these samples are"} ${which}: there is no ROC to draw.`;
+    this.tiles.nameTruth(truth === "" ? "memorised samples" : truth);
+    this.tiles.showParts(known, hasRoc);
     const range = this.data.etaRange;
     this.controls.eta.row.hidden = range === null;
+    this.controls.element.classList.toggle("mw-with-eta", range !== null);
     if (range === null) return;
     const ends = { min: Math.min(range[0], this.eta), max: Math.max(range[1], this.eta) };
     setAttributes(this.controls.eta.slider, ends);
@@ -647,12 +364,6 @@ class Explorer {
     this.root.style.setProperty("--mw-curves", String(this.curves.children.length));
   }
 
-  showArea() {
-    if (this.auc === null) return;
-    if (this.settled) this.area.show(rateText(this.auc.area), intervalText(this.auc.interval));
-    else this.area.wait();
-  }
-
   showLegend() {
     const { scores, settled } = this;
     /** @type {(kind: string, text: string) => HTMLElement} */
@@ -660,12 +371,13 @@ class Explorer {
       const swatch = html("span", { class: `mw-swatch mw-swatch-${kind}`, "aria-hidden": "true" });
       return html("span", { class: "mw-legend-entry" }, swatch, text);
     };
-    const truth = this.data.etaRange === null ? this.data.truth : `log-LiRA ≥ ${this.etaText()}`;
-    const reason = truth ? ` (${truth})` : "";
+    const { etaRange, truth } = this.data;
+    const reason = etaRange === null ? "" : ` (log-LiRA ≥ ${this.etaText()})`;
+    const positives = truth === "" ? `memorised${reason}` : truth;
     const many = (/** @type {number} */ count) => (settled ? whole(count) : "…");
     const entries = this.known
       ? [
-          entry("memorized", `memorised${reason} · ${many(scores.memorized)}`),
+          entry("memorized", `${positives} · ${many(scores.memorized)}`),
           entry("other", `others · ${many(scores.n - scores.memorized)}`),
         ]
       : [entry("other", `samples · ${whole(scores.n)}`)];
@@ -707,7 +419,8 @@ class Explorer {
   /** @param {number} width */
   layout(width) {
     this.root.classList.toggle("mw-narrow", width < 640);
-    this.root.classList.toggle("mw-wide", width >= 980);
+    this.root.classList.toggle("mw-wide", width >= 690);
+    this.root.classList.toggle("mw-roomy", width >= 860);
     this.draw();
   }
 
@@ -727,7 +440,7 @@ class Explorer {
     setAttributes(this.controls.tau.slider, { min: this.histogram.low, max: this.histogram.high });
     this.showEta();
     this.showLegend();
-    this.showArea();
+    if (this.auc !== null) this.tiles.showArea(this.auc, settled);
     this.moved();
     this.describe();
   }
@@ -749,7 +462,9 @@ class Explorer {
     const counts = countsAt(this.scores, this.tau);
     const text = this.tauText();
     this.histogram.move(this.tau, text);
-    this.showTiles(counts);
+    const close = this.data.bounds ? undecidedAt(this.data.bounds, this.tau) : 0;
+    this.tiles.show(counts, this.scores, close, this.settled);
+    this.onMoved(this.tau, this.known && !this.settled ? null : counts);
     if (this.hasRoc) this.roc.move(...this.rates(counts));
     const place = this.axis.to(this.tau);
     if (Math.abs(Number(slider.value) - place) > 1e-12) slider.value = String(place);
@@ -785,28 +500,6 @@ class Explorer {
   rates(counts) {
     const { n, memorized } = this.scores;
     return [counts.falseAlarms / (n - memorized), counts.hits / memorized];
-  }
-
-  /** @param {Counts} counts */
-  showTiles(counts) {
-    const { scores } = this;
-    const { bounds } = this.data;
-    const close = bounds ? undecidedAt(bounds, this.tau) : 0;
-    const interval = this.known ? clopperPearson(counts.flagged, scores.n) : null;
-    this.flagged.show(
-      `${whole(counts.flagged)} · ${percentText(counts.flagged / scores.n)}`,
-      interval ? `${percentText(interval[0])} – ${percentText(interval[1])}` : "",
-    );
-    this.close.textContent = close > 0 ? `${whole(close)} could go either way` : "";
-    if (!this.known) return;
-    if (!this.settled) {
-      for (const tile of [this.tpr, this.missed, this.fpr, this.precision]) tile.wait();
-      return;
-    }
-    this.tpr.showShare(counts.hits, scores.memorized);
-    this.missed.show(whole(counts.missed), countInterval(counts.missed, scores.memorized));
-    this.fpr.showShare(counts.falseAlarms, scores.n - scores.memorized);
-    this.precision.showShare(counts.hits, counts.flagged);
   }
 
   /* ------------------------------------------------------------ moving τ and η */
@@ -995,26 +688,6 @@ class Explorer {
     this.ears.clear();
     this.root.remove();
   }
-}
-
-/**
- * One line of the list of curves.
- * @param {string} kind
- * @param {string} name
- * @param {number} area
- * @param {Interval} interval
- * @param {[number, number, number] | null} difference
- */
-function curveEntry(kind, name, area, interval, difference) {
-  const line = svg("line", { x1: 1, x2: 27, y1: 6, y2: 6, class: kind });
-  const swatch = svg("svg", { width: 28, height: 12, "aria-hidden": "true", class: "mw-curve-swatch" }, line);
-  const label = html("span", { class: "mw-curve-name", title: name, dir: "auto" }, name);
-  const number = html("span", { class: "mw-curve-auc" }, `${rateText(area)} (${intervalText(interval)})`);
-  if (difference !== null) {
-    const [by, low, high] = difference.map((x) => scoreText(x, 0.01));
-    number.title = `AUC; less that of the score shown: ${by} (${low} to ${high}, DeLong's paired interval)`;
-  }
-  return html("li", { class: "mw-curve-entry" }, swatch, label, number);
 }
 
 export default {

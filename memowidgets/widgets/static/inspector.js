@@ -6,7 +6,8 @@ import {
 } from "./cards.js";
 import { DecideBar, decisionOf, download } from "./decide.js";
 import {
-  arrowStep, bytesOf, html, KERNEL_GONE, listeners, root, segments, setAttributes, tell,
+  arrowStep, bytesOf, focused, html, KERNEL_GONE, listeners, root, segments, setAttributes, tell,
+  throttle,
 } from "./dom.js";
 import { fixed, whole } from "./maths.js";
 import { Opened } from "./opened.js";
@@ -27,6 +28,7 @@ import { Opened } from "./opened.js";
  * @property {Record<string, number>} counts  samples behind each filter
  * @property {Item[]} items
  * @property {string} kind  "image", "text" or "mcq"
+ * @property {string} notice  what is said once above all samples; "" for nothing
  * @property {[string, string][]} sorts
  * @property {[number, string][]} classes  empty where there are too many to choose from
  * @property {number | null} selected
@@ -63,18 +65,25 @@ const SIZES = [
 ];
 
 /** One view of the inspector. */
-class Inspector {
+export class Inspector {
   /**
    * @param {Model} model
    * @param {HTMLElement} el
+   * @param {boolean} [led]  whether `follow` is called at every move of τ
    */
-  constructor(model, el) {
+  constructor(model, el, led = false) {
     this.model = model;
+    this.led = led;
     this.ears = listeners(model);
     this.name = Math.random().toString(36).slice(2, 8);
+    this.tau = /** @type {number} */ (model.get("tau"));
+    /** Samples behind each filter at τ, as the explorer counts them. @type {Record<string, number> | null} */
+    this.live = null;
     this.asked = 0;
+    this.waiting = false; // for the page that was asked for last
+    this.behind = false; // whether τ has moved since
     this.selectedAt = -1; // what was asked last when the user chose a sample
-    this.root = root(el, "inspector", "Sample inspector");
+    this.root = root(el, "inspector", "Sample inspector", this.ears);
     /** @type {Map<string, HTMLElement>} */
     this.cards = new Map();
     this.sheets = new Sheets(this.root);
@@ -83,6 +92,7 @@ class Inspector {
     /** @type {number | null} */
     this.selected = null;
     this.asking = false;
+    this.lookSoon = throttle(() => this.look(false), 150);
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.patience = undefined;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -123,14 +133,15 @@ class Inspector {
       decide: (decision) => this.decideOpen({ decision }),
       note: (note) => this.decideOpen({ note }),
       edit: (words) => this.request("edit", { position: this.open, words }),
-      compute: (layer, checkpoint) => this.request("compute", { layer, checkpoint }),
+      compute: (layer, checkpoint) => this.request("compute_at", { layer, checkpoint }),
     });
-    const narrow = html("div", { class: "mw-row mw-narrowing" }, this.filters, this.classes, this.made, this.query);
-    const sort = html("label", { class: "mw-labelled" }, "sort", this.sort);
+    const sort = html("label", { class: "mw-labelled mw-sort" }, "sort", this.sort);
     const turning = html("span", { class: "mw-row mw-turning" }, this.range, this.back, this.on);
-    const pages = html("div", { class: "mw-row mw-paging" }, this.size.group, sort, turning);
-    const bar = html("div", { class: "mw-row mw-inspector-bar" }, narrow, pages);
-    this.root.append(bar, this.bar.element, this.list, this.empty, this.opened.element);
+    const first = html("div", { class: "mw-row mw-inspector-bar" }, this.filters, turning);
+    const narrow = html("div", { class: "mw-row mw-inspector-bar" }, this.classes, this.made, this.query, sort, this.size.group);
+    const bar = html("div", { class: "mw-inspector-bars" }, first, narrow);
+    this.notice = html("p", { class: "mw-notice", hidden: true });
+    this.root.append(bar, this.bar.element, this.notice, this.list, this.empty, this.opened.element);
     this.addFilters();
     this.listen();
     this.dim();
@@ -149,10 +160,12 @@ class Inspector {
   }
 
   listen() {
-    for (const trait of ["page", "page_size", "filter", "sort", "decision", "tau", "_version", "_decided"]) {
+    for (const trait of ["page", "page_size", "filter", "sort", "decision", "_version", "_decided"]) {
       this.ears.onModel(`change:${trait}`, () => this.ask());
     }
-    for (const trait of ["tau", "_decided"]) this.ears.onModel(`change:${trait}`, () => this.look(false));
+    if (!this.led) this.ears.onModel("change:tau", () => this.follow(this.model.get("tau"), null));
+    this.ears.onModel("change:_decided", () => this.look(false));
+    this.ears.later(() => this.lookSoon.cancel());
     this.ears.onModel("change:_version", () => this.look(true));
     this.ears.onModel("change:_dimmed", () => this.dim());
     this.ears.onModel("msg:custom", (content, buffers) => this.hear(content, buffers));
@@ -189,17 +202,34 @@ class Inspector {
 
   /* ------------------------------------------------------------ pages */
 
+  /**
+   * τ moves: the counts follow at once, the samples as fast as the kernel answers.
+   * @param {number} tau
+   * @param {import("./maths.js").Counts | null} counts  null where they are not known here
+   */
+  follow(tau, counts) {
+    const moved = tau !== this.tau;
+    this.tau = tau;
+    this.live = counts === null ? null : byFilter(counts);
+    if (this.reply) this.showCounts(this.reply);
+    if (!moved) return;
+    if (this.open !== null) this.lookSoon();
+    if (this.waiting) this.behind = true;
+    else this.ask();
+  }
+
   /** Asks for the page that the traits describe, once for all changes of this moment. */
   ask() {
     if (this.asking) return;
     this.asking = true;
     queueMicrotask(() => {
       this.asking = false;
+      this.behind = false;
       this.asked += 1;
       const page = this.model.get("page");
-      const heard = tell(this.model, { type: "page", request: `${this.name}-${this.asked}`, page, ...this.shown() });
+      this.waiting = tell(this.model, { type: "page", request: `${this.name}-${this.asked}`, page, ...this.shown() });
       clearTimeout(this.patience);
-      if (heard) this.patience = setTimeout(() => this.unanswered(KERNEL_BUSY), 8000);
+      if (this.waiting) this.patience = setTimeout(() => this.unanswered(KERNEL_BUSY), 8000);
       else this.unanswered(KERNEL_GONE);
     });
   }
@@ -207,6 +237,7 @@ class Inspector {
   /** What is shown, and in what order. */
   shown() {
     return {
+      tau: this.tau,
       filter: this.model.get("filter"),
       sort: this.model.get("sort"),
       decision: this.model.get("decision"),
@@ -217,6 +248,7 @@ class Inspector {
 
   /** @param {string} reason */
   unanswered(reason) {
+    this.waiting = false;
     this.root.classList.add("mw-unanswered");
     this.empty.textContent = reason;
     this.empty.hidden = false;
@@ -232,8 +264,10 @@ class Inspector {
     if (content.type === "opened" || content.type === "known") this.hearOpened(content, buffers);
     if (content.type !== "page" || content.request !== `${this.name}-${this.asked}`) return;
     clearTimeout(this.patience);
+    this.waiting = false;
     this.root.classList.remove("mw-unanswered");
     this.show(content, buffers);
+    if (this.behind) this.ask();
   }
 
   /**
@@ -256,7 +290,7 @@ class Inspector {
 
   /** @param {Reply} reply */
   showCards(reply) {
-    const focused = this.elements().indexOf(/** @type {HTMLElement} */ (document.activeElement));
+    const before = this.elements().findIndex((card) => card === focused(this.list));
     this.cards = this.cardsOf(reply);
     const elements = [...this.cards.values()];
     if (!sameChildren(this.list, elements)) this.list.replaceChildren(...elements);
@@ -266,7 +300,7 @@ class Inspector {
     this.empty.hidden = reply.items.length > 0 || this.open !== null;
     this.empty.textContent = "No sample here. Move τ, or choose another filter.";
     this.showSelected(this.selected);
-    if (focused >= 0) this.current(focused)?.focus({ preventScroll: true });
+    if (before >= 0) this.current(before)?.focus({ preventScroll: true });
   }
 
   /**
@@ -299,11 +333,9 @@ class Inspector {
   /** @param {Reply} reply */
   showBar(reply) {
     const filter = this.model.get("filter");
-    for (const [name, { button, count }] of Object.entries(this.filter)) {
-      const there = name in reply.counts;
-      button.hidden = !there;
+    for (const [name, { button }] of Object.entries(this.filter)) {
+      button.hidden = !(name in reply.counts);
       button.setAttribute("aria-pressed", String(name === filter));
-      count.textContent = there ? whole(reply.counts[name]) : "";
     }
     this.size.group.hidden = reply.kind !== "image";
     const made = this.model.get("decision");
@@ -313,12 +345,28 @@ class Inspector {
     fillSelect(this.classes, [["", "every class"], ...reply.classes.map(asClass)], this.label);
     this.classes.hidden = reply.classes.length === 0;
     this.query.hidden = reply.kind === "image";
+    this.notice.textContent = reply.notice;
+    this.notice.hidden = reply.notice === "";
     this.showDeciding(reply);
-    const last = reply.first + reply.items.length - 1;
-    this.range.textContent =
-      reply.total === 0 ? "none" : `${whole(reply.first)}–${whole(last)} of ${whole(reply.total)}`;
+    this.showCounts(reply);
     this.back.disabled = reply.page <= 0;
     this.on.disabled = reply.page >= reply.pages - 1;
+  }
+
+  /**
+   * How many samples each filter shows: as counted here where nothing else narrows them.
+   * @param {Reply} reply
+   */
+  showCounts(reply) {
+    const narrowed = this.label !== "" || this.search !== "" || this.model.get("decision") !== "any";
+    const counts = this.live === null || narrowed ? reply.counts : this.live;
+    for (const [name, { count }] of Object.entries(this.filter)) {
+      count.textContent = name in reply.counts ? whole(counts[name]) : "";
+    }
+    const total = counts[this.model.get("filter")] ?? reply.total;
+    const last = Math.min(total, reply.first + reply.items.length - 1);
+    const none = total === 0 || reply.items.length === 0;
+    this.range.textContent = none ? "none" : `${whole(reply.first)}–${whole(last)} of ${whole(total)}`;
   }
 
   /** @param {Reply} reply */
@@ -396,7 +444,7 @@ class Inspector {
     this.opened.element.hidden = false;
     this.list.hidden = this.empty.hidden = true;
     this.root.classList.add("mw-is-open");
-    if (!this.opened.element.contains(document.activeElement)) this.opened.element.focus();
+    if (!this.opened.element.contains(focused(this.root))) this.opened.element.focus();
     this.opened.element.scrollIntoView({ block: "nearest" });
   }
 
@@ -485,18 +533,22 @@ class Inspector {
       else this.select(item.position);
     });
     const head = html("div", { class: "mw-card-head" });
-    if (item.status) head.append(chip(item.status));
+    const status = item.status ? [chip(item.status)] : [];
     const facts = html("div", { class: "mw-facts" });
     if (item.score !== null) facts.append(scoreLine(item, reply));
     if (item.logLira !== null) facts.append(html("span", {}, `log-LiRA ${fixed(item.logLira, 1)}`));
-    if (image) card.append(picture(item, image), head, labels(item), facts);
-    else {
-      head.append(facts);
-      card.append(head, prose(item), item.options ? options(item) : labels(item));
-    }
     const foot = footer(item);
-    if (item.image) head.append(...tags(item)); // tiles are narrow
-    else foot.append(...tags(item));
+    if (image) {
+      card.append(picture(item, image), labels(item), facts);
+      if (tags(item).length > 0) card.append(head);
+      head.append(...tags(item));
+      foot.prepend(...status);
+    } else {
+      head.append(...status, facts);
+      const text = item.text === "" ? [] : [prose(item)];
+      card.append(head, ...text, item.options ? options(item) : labels(item));
+      foot.append(...tags(item));
+    }
     foot.append(html("span", { class: "mw-open", "aria-hidden": "true" }, "open"));
     card.append(foot);
     return card;
@@ -548,7 +600,7 @@ class Inspector {
   /** @param {KeyboardEvent} event */
   key(event) {
     const cards = this.elements();
-    const at = cards.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+    const at = cards.findIndex((card) => card === focused(this.list));
     if (at < 0) return;
     const decision = decisionOf(event);
     if (decision !== "") {
@@ -586,6 +638,18 @@ class Inspector {
     this.sheets.sweep();
     this.root.remove();
   }
+}
+
+/**
+ * Counts in the words of the filters.
+ * @param {import("./maths.js").Counts} counts
+ * @returns {Record<string, number>}
+ */
+function byFilter({ flagged, hits, falseAlarms, missed, clear }) {
+  const others = missed + clear;
+  return {
+    flagged, hit: hits, "false alarm": falseAlarms, missed, clear, "not flagged": others, all: flagged + others,
+  };
 }
 
 /**

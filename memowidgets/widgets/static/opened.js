@@ -5,7 +5,7 @@ import {
   chip, enlargement, labels, letterOf, nameText, options, picture, prose, proseText, scoreLine, strong, tags,
 } from "./cards.js";
 import { decisionButtons } from "./decide.js";
-import { bytesOf, html } from "./dom.js";
+import { bytesOf, focused, html } from "./dom.js";
 import { liraPicture } from "./lira.js";
 import { fixed, whole } from "./maths.js";
 
@@ -160,7 +160,7 @@ export class Opened {
     this.choices = reply.choices;
     this.buttons.show(reply.choices, item.decision, true);
     this.noteName.textContent = reply.kept ? "note (kept in decisions.csv)" : "note (in memory alone)";
-    if (document.activeElement !== this.note) this.note.value = item.note;
+    if (focused(this.element) !== this.note) this.note.value = item.note;
     this.showEditing(reply.edit);
     if (!reply.more) this.known.replaceChildren();
     else if (this.known.childElementCount === 0) this.wait();
@@ -253,6 +253,7 @@ export class Opened {
     }
     for (const note of known.notes) parts.push(html("p", { class: "mw-remark" }, note));
     this.known.replaceChildren(...parts);
+    showChosen(this.known);
   }
 
   /** @param {Known} known */
@@ -308,13 +309,28 @@ export class Opened {
     }
     const [checkpoint, layer] = [known.checkpoints[i], known.layers[j]];
     const button = html("button", { type: "button", class: "mw-compute-cell" }, "compute");
-    const place = layer.value === "" ? checkpoint.label : `layer ${layer.label}, ${checkpoint.label}`;
+    const place = layer.value === "" ? checkpoint.label : `${layer.label}, ${checkpoint.label}`;
     button.setAttribute("aria-label", `not computed: compute ${known.title} at ${place}`);
     button.title = "not computed yet";
     button.addEventListener("click", () => this.actions.compute(layer.value, checkpoint.value));
     cell.append(button);
     return cell;
   }
+}
+
+/**
+ * Scrolls a table so that the cell of what is on show is in view, beside its fixed row and column.
+ * @param {Element} known
+ */
+function showChosen(known) {
+  const scroll = known.querySelector(".mw-scroll");
+  const [cell, corner] = [".mw-scores td.mw-here", ".mw-scores th"].map((part) => known.querySelector(part));
+  if (scroll === null || cell === null || corner === null) return;
+  const [view, at, fixed] = [scroll, cell, corner].map((part) => part.getBoundingClientRect());
+  const left = view.left + fixed.width;
+  if (at.right > view.right || at.left < left) scroll.scrollLeft += at.left - (left + view.right - at.width) / 2;
+  const top = view.top + fixed.height;
+  if (at.bottom > view.bottom || at.top < top) scroll.scrollTop += at.top - (top + view.bottom - at.height) / 2;
 }
 
 /**
@@ -424,7 +440,7 @@ function neighbours(found, bytes, go) {
  */
 function moveInTable(event, table) {
   const buttons = [...table.querySelectorAll("button")];
-  const at = buttons.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
+  const at = buttons.findIndex((button) => button === focused(table));
   if (at < 0 || !event.key.startsWith("Arrow")) return;
   event.preventDefault();
   event.stopPropagation();

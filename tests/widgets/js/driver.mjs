@@ -4,7 +4,8 @@ import { createInterface } from "node:readline";
 import { load } from "./load.mjs";
 
 const maths = await load("maths");
-const explorer = await load("explorer");
+const controls = await load("controls");
+const { unpack: unpacked, unpackTruth } = await load("wire");
 
 const PARTS = ["values", "shared", "ties", "levels", "codes", "bits", "hits"];
 
@@ -15,11 +16,11 @@ function decoded(base64) {
 function data(wire) {
   const raw = { ...wire };
   for (const name of PARTS) if (typeof raw[name] === "string") raw[name] = decoded(raw[name]);
-  return [explorer.unpack(raw), raw];
+  return [unpacked(raw), raw];
 }
 
 function unpack(wire) {
-  return explorer.unpackTruth(...data(wire));
+  return unpackTruth(...data(wire));
 }
 
 const answers = {
@@ -52,7 +53,7 @@ const answers = {
     const [{ bounds }] = data(wire);
     return taus.map((tau) => maths.undecidedAt(bounds, tau));
   },
-  missed: ({ cases }) => cases.map(([k, n]) => explorer.countInterval(k, n)),
+  missed: ({ cases }) => cases.map(([k, n]) => controls.countInterval(k, n)),
   intervals: ({ cases }) => cases.map(([k, n]) => maths.clopperPearson(k, n)),
 };
 

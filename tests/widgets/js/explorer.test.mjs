@@ -4,7 +4,8 @@ import test from "node:test";
 
 import { load } from "./load.mjs";
 
-const explorer = await load("explorer");
+const controls = await load("controls");
+const wires = await load("wire");
 const maths = await load("maths");
 
 const bytes = (array) => new DataView(array.buffer, array.byteOffset, array.byteLength);
@@ -25,40 +26,40 @@ function wire(parts = {}) {
 }
 
 test("scores are unpacked with their ties and their truth", () => {
-  const data = explorer.unpack(wire());
+  const data = wires.unpack(wire());
   assert.deepEqual([...data.scores.flaggedUpTo], [1, 2, 6]);
   assert.equal(data.scores.hitsUpTo, null);
   const truth = { bits: bytes(new Uint8Array([0b10100000])), hits: bytes(new Uint8Array([3])) };
-  const scores = explorer.unpackTruth(data, truth);
+  const scores = wires.unpackTruth(data, truth);
   assert.deepEqual([...scores.hitsUpTo], [1, 1, 4]);
   assert.equal(scores.memorized, 4);
 });
 
 test("without ground truth there are no hits", () => {
-  const data = explorer.unpack(wire());
-  const scores = explorer.unpackTruth(data, { bits: null, hits: null });
+  const data = wires.unpack(wire());
+  const scores = wires.unpackTruth(data, { bits: null, hits: null });
   assert.equal(scores.hitsUpTo, null);
   assert.equal(maths.aucOf(scores), null);
 });
 
 test("whole numbers come in the size that they need", () => {
   for (const type of [Uint8Array, Uint16Array, Uint32Array]) {
-    assert.deepEqual([...explorer.unsigned(bytes(new type([3, 0, 200])), 3)], [3, 0, 200]);
+    assert.deepEqual([...wires.unsigned(bytes(new type([3, 0, 200])), 3)], [3, 0, 200]);
   }
-  assert.equal(explorer.unsigned(bytes(new Uint8Array(0)), 0).length, 0);
+  assert.equal(wires.unsigned(bytes(new Uint8Array(0)), 0).length, 0);
 });
 
 test("Shift and an arrow change who is flagged, one score at a time", () => {
-  const { scores } = explorer.unpack(wire());
-  assert.equal(explorer.neighbourTau(scores, 0, 1), 0.5);
-  assert.equal(explorer.neighbourTau(scores, 0.5, 1), 2);
-  assert.equal(explorer.neighbourTau(scores, 2, 1), 2);
-  assert.equal(explorer.neighbourTau(scores, 0.5, -1), -1);
-  assert.ok(explorer.neighbourTau(scores, -1, -1) < -1);
+  const { scores } = wires.unpack(wire());
+  assert.equal(controls.neighbourTau(scores, 0, 1), 0.5);
+  assert.equal(controls.neighbourTau(scores, 0.5, 1), 2);
+  assert.equal(controls.neighbourTau(scores, 2, 1), 2);
+  assert.equal(controls.neighbourTau(scores, 0.5, -1), -1);
+  assert.ok(controls.neighbourTau(scores, -1, -1) < -1);
 });
 
 test("what is late says its remarks in sentences", () => {
-  const late = explorer.unpackLate({
+  const late = wires.unpackLate({
     band: null,
     remarks: ["only 3 samples are memorised: intervals are wide"],
     failed: "The other scores can't be compared: no <b>.",
@@ -74,7 +75,7 @@ test("what is late says its remarks in sentences", () => {
 });
 
 test("missed samples have an interval in whole samples", () => {
-  assert.equal(explorer.countInterval(0, 0), "");
-  assert.equal(explorer.countInterval(5, 10), "1 – 9 of 10");
-  assert.equal(explorer.countInterval(10, 10), "6 – 10 of 10");
+  assert.equal(controls.countInterval(0, 0), "");
+  assert.equal(controls.countInterval(5, 10), "1 – 9 of 10");
+  assert.equal(controls.countInterval(10, 10), "6 – 10 of 10");
 });

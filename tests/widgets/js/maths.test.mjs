@@ -196,3 +196,13 @@ test("numbers read well", () => {
   assert.equal(maths.scoreText(-2e11, 1e10), "−2e11");
   assert.equal(maths.scoreText(-0.12345, 0.01), "−0.123");
 });
+
+test("both ends of an interval have as many digits, and neither is 0 or 1 by rounding", () => {
+  assert.equal(maths.intervalText([0.83, 0.9992]), "0.830 – 0.999");
+  assert.equal(maths.intervalText([0.81, 0.99]), "0.81 – 0.99");
+  assert.equal(maths.intervalText([0, 0.0312]), "0.00 – 0.03");
+  assert.equal(maths.intervalText([0.0004, 0.02]), "0.0004 – 0.0200");
+  assert.equal(maths.intervalText([0.000001, 1]), "< 0.0001 – 1.0000");
+  assert.equal(maths.intervalText(null), "");
+  assert.equal(maths.percentIntervalText([0.163, 0.213]), "16.3 – 21.3 %");
+});

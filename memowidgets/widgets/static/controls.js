@@ -1,0 +1,245 @@
+/** What moves τ and η without the plots, and the tiles that show the results. */
+
+import { html, setAttributes, svg } from "./dom.js";
+import {
+  clopperPearson, countUpTo, intervalText, percentIntervalText, percentText, rankFprAtMost,
+  rankTprAtLeast, rankYouden, rateText, scoreText, tauAtRank, whole,
+} from "./maths.js";
+
+/** @typedef {import("./maths.js").Scores} Scores */
+/** @typedef {import("./maths.js").Interval} Interval */
+/** @typedef {import("./maths.js").Counts} Counts */
+/** @typedef {import("./maths.js").Auc} Auc */
+
+/**
+ * Where Shift and an arrow lead: to the next score that changes who is flagged.
+ * @param {Scores} scores
+ * @param {number} tau
+ * @param {number} step  +1 or −1
+ */
+export function neighbourTau(scores, tau, step) {
+  const rank = countUpTo(scores.values, tau) + step;
+  return tauAtRank(scores, Math.min(scores.values.length, Math.max(0, rank)));
+}
+
+/**
+ * The named ways to choose τ.
+ * @param {boolean} truth  whether both memorised and other samples are known
+ */
+export function presets(truth) {
+  const zero = { label: "τ = 0", title: "PSMI's default", fitted: false, tau: () => 0 };
+  if (!truth) return [zero];
+  /** @type {(rank: (scores: Scores) => number) => (scores: Scores) => number} */
+  const at = (rank) => (scores) => tauAtRank(scores, rank(scores));
+  return [
+    zero,
+    { label: "Youden", title: "highest TPR − FPR", fitted: true, tau: at(rankYouden) },
+    {
+      label: "TPR ≥ 75 %",
+      title: "lowest τ that finds 75 % of the memorised samples",
+      fitted: true,
+      tau: at((scores) => rankTprAtLeast(scores, 0.75)),
+    },
+    {
+      label: "FPR ≤ 1 %",
+      title: "highest τ that flags at most 1 % of the others",
+      fitted: true,
+      tau: at((scores) => rankFprAtMost(scores, 0.01)),
+    },
+  ];
+}
+
+export const SCORE_SCALES = [
+  { value: "linear", label: "linear" },
+  { value: "log", label: "±log" },
+];
+export const COUNT_SCALES = [
+  { value: "linear", label: "linear" },
+  { value: "sqrt", label: "√" },
+  { value: "log", label: "log" },
+];
+export const ROC_SCALES = [
+  { value: "linear", label: "linear" },
+  { value: "log", label: "log-log" },
+];
+
+/** One result with its interval. */
+export class Tile {
+  /**
+   * @param {string} name
+   * @param {string} label
+   * @param {string} help
+   */
+  constructor(name, label, help) {
+    this.value = html("div", { class: "mw-tile-value" });
+    this.detail = html("div", { class: "mw-tile-detail" });
+    this.element = html("div", { class: `mw-tile mw-tile-${name}`, title: help });
+    this.element.append(html("div", { class: "mw-tile-name" }, label), this.value, this.detail);
+  }
+
+  /**
+   * @param {string} value
+   * @param {string} detail
+   */
+  show(value, detail) {
+    this.value.textContent = value;
+    this.detail.textContent = detail;
+  }
+
+  /** There is a number, but not yet for where η stands. */
+  wait() {
+    this.show("…", "");
+  }
+
+  /**
+   * A share of n with its exact interval.
+   * @param {number} k
+   * @param {number} n
+   */
+  showShare(k, n) {
+    this.show(n > 0 ? rateText(k / n) : "–", intervalText(clopperPearson(k, n)));
+  }
+}
+
+/**
+ * How many of n there could be, from the exact interval of the share k / n.
+ * @param {number} k
+ * @param {number} n
+ */
+export function countInterval(k, n) {
+  const interval = clopperPearson(k, n);
+  if (interval === null) return "";
+  const [low, high] = interval;
+  return `${whole(Math.floor(low * n))} – ${whole(Math.ceil(high * n))} of ${whole(n)}`;
+}
+
+/** All results at τ and η. */
+export class Tiles {
+  constructor() {
+    this.flagged = new Tile("flagged", "flagged", "samples with a score of at most τ, and their share with its exact 95 % interval");
+    this.close = html("div", { class: "mw-tile-detail mw-close", title: "their score and τ are less than two standard errors apart" });
+    this.flagged.element.append(this.close);
+    this.tpr = new Tile("tpr", "TPR", "");
+    this.missed = new Tile("missed", "missed", "");
+    this.fpr = new Tile("fpr", "FPR", "share of the other samples that are flagged; exact 95 % interval");
+    this.precision = new Tile("precision", "precision", "");
+    this.area = new Tile("auc", "AUC", "area under the ROC; Newcombe's 95 % interval");
+    this.judged = [this.tpr, this.missed, this.fpr, this.precision];
+    this.element = html("div", { class: "mw-tiles", role: "group", "aria-label": "Results at τ" });
+    this.element.append(...[this.flagged, ...this.judged, this.area].map((tile) => tile.element));
+  }
+
+  /**
+   * Says in the tiles' help what the ground truth calls positive.
+   * @param {string} positives  "memorised samples", or what was given as the truth
+   */
+  nameTruth(positives) {
+    this.tpr.element.title = `share of the ${positives} that are flagged; exact 95 % interval`;
+    this.missed.element.title = `${positives} that are not flagged; exact 95 % interval of 1 − TPR, in samples`;
+    this.precision.element.title = `share of the flagged samples that are ${positives}; exact 95 % interval`;
+  }
+
+  /**
+   * @param {boolean} known  whether there is ground truth
+   * @param {boolean} hasRoc
+   */
+  showParts(known, hasRoc) {
+    for (const tile of this.judged) tile.element.hidden = !known;
+    this.area.element.hidden = !hasRoc;
+  }
+
+  /**
+   * @param {Auc} auc
+   * @param {boolean} settled
+   */
+  showArea(auc, settled) {
+    if (settled) this.area.show(rateText(auc.area), intervalText(auc.interval));
+    else this.area.wait();
+  }
+
+  /**
+   * @param {Counts} counts
+   * @param {Scores} scores
+   * @param {number} close  samples that could go either way
+   * @param {boolean} settled  whether the truth is that of where η stands
+   */
+  show(counts, scores, close, settled) {
+    const { n, memorized } = scores;
+    const known = scores.hitsUpTo !== null;
+    const share = percentText(counts.flagged / n);
+    const interval = known ? clopperPearson(counts.flagged, n) : null;
+    this.flagged.show(
+      whole(counts.flagged),
+      interval === null ? share : `${share} (${percentIntervalText(interval)})`,
+    );
+    this.close.textContent = close > 0 ? `${whole(close)} could go either way` : "";
+    if (!known) return;
+    if (!settled) {
+      for (const tile of this.judged) tile.wait();
+      return;
+    }
+    this.tpr.showShare(counts.hits, memorized);
+    this.missed.show(whole(counts.missed), countInterval(counts.missed, memorized));
+    this.fpr.showShare(counts.falseAlarms, n - memorized);
+    this.precision.showShare(counts.hits, counts.flagged);
+  }
+}
+
+/**
+ * A slider and a number field for one threshold.
+ * @param {string} symbol
+ * @param {string} name
+ * @param {string} help
+ */
+function thresholdRow(symbol, name, help) {
+  const slider = html("input", { type: "range", class: "mw-slider", step: "any", title: help });
+  slider.setAttribute("aria-label", `${name} ${symbol}`);
+  const field = html("input", { type: "text", inputmode: "decimal", class: "mw-field" });
+  setAttributes(field, { "aria-label": symbol, spellcheck: "false", autocomplete: "off", title: help });
+  const label = html("span", { class: "mw-tau-name", "aria-hidden": "true" }, symbol);
+  const row = html("div", { class: "mw-row mw-tau-row" }, label, slider, field);
+  return { slider, field, row };
+}
+
+/** Sliders, number fields, presets and scales: what moves τ and η without the plots. */
+export class Controls {
+  constructor() {
+    this.tau = thresholdRow("τ", "threshold", "Arrow keys move τ; with Shift, to the next score");
+    this.eta = thresholdRow("η", "memorised from log-LiRA", "a sample is memorised if its log-LiRA is at least η. Arrow keys move η; with Shift, until one sample more or less is memorised");
+    this.etaReset = html("button", { type: "button", class: "mw-button", title: "what the paper takes" }, "η = 4");
+    this.eta.row.append(this.etaReset);
+    this.presets = html("div", { class: "mw-presets", role: "group", "aria-label": "Ways to choose τ" });
+    this.share = html("input", { type: "number", min: 0, max: 100, step: "any", value: 5 });
+    setAttributes(this.share, { class: "mw-share", "aria-label": "share to flag, per cent" });
+    const help = "highest τ that flags at most this share of the samples";
+    this.flag = html("button", { type: "button", class: "mw-button", title: help }, "flag");
+    this.compare = html("input", { type: "checkbox" });
+    this.compareBox = html("label", { class: "mw-check", hidden: true }, this.compare, "compare scores");
+    this.scales = html("div", { class: "mw-scales" });
+    this.hint = html("p", { class: "mw-hint" });
+    const unit = html("span", { class: "mw-unit" }, "%");
+    const most = html("span", { class: "mw-joined" }, this.flag, this.share, unit);
+    const ways = html("div", { class: "mw-row" }, this.presets, most, this.scales);
+    this.element = html("div", { class: "mw-controls" }, this.tau.row, this.eta.row, ways, this.hint);
+  }
+}
+
+/**
+ * One line of the list of curves.
+ * @param {string} kind
+ * @param {string} name
+ * @param {number} area
+ * @param {Interval} interval
+ * @param {[number, number, number] | null} difference
+ */
+export function curveEntry(kind, name, area, interval, difference) {
+  const line = svg("line", { x1: 1, x2: 27, y1: 6, y2: 6, class: kind });
+  const swatch = svg("svg", { width: 28, height: 12, "aria-hidden": "true", class: "mw-curve-swatch" }, line);
+  const label = html("span", { class: "mw-curve-name", title: name, dir: "auto" }, name);
+  const number = html("span", { class: "mw-curve-auc" }, `${rateText(area)} (${intervalText(interval)})`);
+  if (difference !== null) {
+    const [by, low, high] = difference.map((x) => scoreText(x, 0.01));
+    number.title = `AUC; less that of the score shown: ${by} (${low} to ${high}, DeLong's paired interval)`;
+  }
+  return html("li", { class: "mw-curve-entry" }, swatch, label, number);
+}

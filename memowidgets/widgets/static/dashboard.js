@@ -1,0 +1,30 @@
+/** The dashboard: bar, explorer and inspector as one view of one model. */
+
+import { Bar } from "./bar.js";
+import { html } from "./dom.js";
+import { Explorer } from "./explorer.js";
+import { Inspector } from "./inspector.js";
+
+/** @typedef {import("./dom.js").Model} Model */
+
+export default {
+  /** @param {{model: Model, el: HTMLElement}} context */
+  render({ model, el }) {
+    const box = html("div", { class: "mw-dashboard" });
+    el.append(box);
+    /** @type {Inspector | null} */
+    let inspector = null;
+    const bar = new Bar(model, box);
+    const explorer = new Explorer(model, box, (tau, counts) => inspector?.follow(tau, counts));
+    const inspect = () => {
+      if (inspector === null && model.get("_data").values) inspector = new Inspector(model, box, true);
+    };
+    model.on("change:_data", inspect);
+    inspect();
+    return () => {
+      model.off("change:_data", inspect);
+      for (const part of [bar, explorer, inspector]) part?.destroy();
+      box.remove();
+    };
+  },
+};

@@ -1,0 +1,142 @@
+/** What the kernel sends of scores and their truth, unpacked. */
+
+import { bytesOf } from "./dom.js";
+import { boundsOf, cumulative, makeScores, withHits } from "./maths.js";
+
+/** @typedef {import("./maths.js").Scores} Scores */
+/** @typedef {import("./maths.js").Bounds} Bounds */
+
+/**
+ * What the kernel sends of the scores, unpacked.
+ * @typedef {object} Data
+ * @property {number} version  counts the updates
+ * @property {Scores} scores  without a truth
+ * @property {ArrayLike<number>} shared  places of the values that several samples share
+ * @property {Bounds | null} bounds  of two standard errors
+ * @property {string} title
+ * @property {string} truth  what counts as memorised; "" where η says it, or without ground truth
+ * @property {[number, number] | null} etaRange  where its slider ends; null where η says nothing
+ * @property {string} note  on samples that are left out
+ */
+
+/**
+ * What takes the kernel a while to work out.
+ * @typedef {object} Late
+ * @property {Float32Array | null} band  fpr, low, high, one after the other
+ * @property {Other[]} others
+ * @property {string[]} remarks
+ */
+
+/**
+ * Another score of the same samples.
+ * @typedef {object} Other
+ * @property {string} name
+ * @property {[number, number, number]} auc  AUC and its interval
+ * @property {[number, number, number] | null} difference  by how much it is above the one shown
+ * @property {{fpr: number, tpr: number}[]} points
+ */
+
+/**
+ * @param {any} wire
+ * @returns {Data}
+ */
+export function unpack(wire) {
+  const values = floats(wire.values, wire.wide);
+  const shared = unsigned(wire.shared, wire.n_shared);
+  const ties = unsigned(wire.ties, wire.n_shared);
+  const counts = shared.length > 0 ? new Uint32Array(values.length).fill(1) : null;
+  for (let i = 0; i < shared.length; i++) if (counts !== null) counts[shared[i]] = ties[i];
+  const scores = makeScores(values, counts, null);
+  const bounds = wire.levels
+    ? boundsOf(scores, floats(wire.levels, true), unsigned(wire.codes, scores.n))
+    : null;
+  return {
+    version: wire.version,
+    scores,
+    shared,
+    bounds,
+    title: wire.title,
+    truth: wire.truth,
+    etaRange: wire.eta_range ?? null,
+    note: wire.note ?? "",
+  };
+}
+
+/**
+ * The same scores with the truth that came for them.
+ * @param {Data} data
+ * @param {any} wire
+ * @returns {Scores}
+ */
+export function unpackTruth(data, wire) {
+  if (!wire.bits) return withHits(data.scores, null);
+  const hits = unpackBits(new Uint8Array(bytesOf(wire.bits)), data.scores.values.length);
+  const ofShared = unsigned(wire.hits, data.shared.length);
+  for (let i = 0; i < data.shared.length; i++) hits[data.shared[i]] = ofShared[i];
+  return withHits(data.scores, cumulative(hits.length, hits));
+}
+
+/**
+ * @param {any} wire
+ * @returns {Late}
+ */
+export function unpackLate(wire) {
+  const others = wire.others.map((/** @type {any} */ other) => {
+    const rates = floats(other.points, false);
+    const half = rates.length / 2;
+    const points = Array.from({ length: half }, (_, i) => ({ fpr: rates[i], tpr: rates[half + i] }));
+    return { name: other.name, auc: other.auc, difference: other.difference, points };
+  });
+  const remarks = wire.failed ? [wire.failed, ...wire.remarks] : wire.remarks;
+  const band = wire.band ? new Float32Array(bytesOf(wire.band)) : null;
+  return { band, others, remarks: remarks.map(asSentence) };
+}
+
+/** @param {string} text */
+function asSentence(text) {
+  const sentence = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(sentence) ? sentence : `${sentence}.`;
+}
+
+/**
+ * @param {any} bytes
+ * @param {boolean} wide
+ */
+export function floats(bytes, wide) {
+  return wide ? new Float64Array(bytesOf(bytes)) : new Float32Array(bytesOf(bytes));
+}
+
+/**
+ * Whole numbers of one, two or four bytes: what the length leaves for each.
+ * @param {any} bytes
+ * @param {number} length
+ * @returns {Uint8Array | Uint16Array | Uint32Array}
+ */
+export function unsigned(bytes, length) {
+  const buffer = bytesOf(bytes);
+  const size = length === 0 ? 1 : buffer.byteLength / length;
+  if (size === 1) return new Uint8Array(buffer);
+  return size === 2 ? new Uint16Array(buffer) : new Uint32Array(buffer);
+}
+
+/**
+ * @param {Uint8Array} bits  eight samples a byte, the first in the highest bit
+ * @param {number} length
+ */
+export function unpackBits(bits, length) {
+  const flags = new Uint32Array(length);
+  for (let i = 0; i < length; i++) flags[i] = (bits[i >> 3] >> (7 - (i & 7))) & 1;
+  return flags;
+}
+
+/** Placeholder data until the first update. */
+export const NOTHING = {
+  version: 0,
+  values: new Float32Array(1),
+  wide: false,
+  n_shared: 0,
+  shared: new Uint8Array(0),
+  ties: new Uint8Array(0),
+  title: "",
+  truth: "",
+};

@@ -1,0 +1,169 @@
+"""The dashboard in marimo: one widget under `mo.ui.anywidget`, in both themes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.browser.harness import _end, _fail_on, _free_port, is_local, pixels_of
+
+APP = """
+import marimo
+
+app = marimo.App()
+
+
+@app.cell
+def _():
+    import json
+    import marimo as mo
+    from memowidgets.widgets import Dashboard
+    from tests.widgets.detail_source import DetailSource
+    source = DetailSource(seconds=6)
+    dashboard = Dashboard(source)
+    view = mo.ui.anywidget(dashboard)
+    view
+    return dashboard, json, mo, view
+
+
+@app.cell
+def _(dashboard, json, mo, view):
+    view.value  # runs again whenever the page changes a trait
+    known = {"state": dashboard.state, "counts": dashboard.counts,
+             "decided": len(dashboard.decisions), "tau_committed": dashboard.tau_committed}
+    mo.Html(f"<pre id='python'>{json.dumps(known)}</pre>")
+    return
+"""
+
+
+@contextlib.contextmanager
+def serving(folder, theme):
+    """A marimo server of our own, far from the user's settings."""
+    pytest.importorskip("marimo", reason="no marimo: pip install marimo")
+    (folder / "app.py").write_text(APP)
+    settings = folder / "config" / "marimo" / "marimo.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(f'[display]\ntheme = "{theme}"\n')
+    port = _free_port()
+    options = ["--headless", "--no-token", "--host", "127.0.0.1", "--port", str(port)]
+    command = [sys.executable, "-m", "marimo", "-y", "run", folder / "app.py", *options]
+    env = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config")}
+    env["MARIMO_SKIP_UPDATE_CHECK"] = "1"
+    log = folder / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, cwd=folder, env=env, stdout=out, stderr=out, stdin=subprocess.DEVNULL
+        )
+        try:
+            address = f"http://127.0.0.1:{port}"
+            deadline = time.monotonic() + 180
+            while not answers(address):
+                assert process.poll() is None, log.read_text()[-3000:]
+                assert time.monotonic() < deadline, "marimo did not start"
+                time.sleep(0.1)
+            yield address
+        finally:
+            _end(process)
+
+
+def answers(address):
+    try:
+        with urllib.request.urlopen(f"{address}/health", timeout=10):
+            return True
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
+
+
+@pytest.fixture
+def marimo_page(chromium, tmp_path):
+    """Open the app; fail on any error of the page and on any request that leaves the machine."""
+    problems = []
+    with contextlib.ExitStack() as stack:
+
+        def opening(theme):
+            address = stack.enter_context(serving(tmp_path, theme))
+            context = chromium.new_context(viewport={"width": 1100, "height": 1000})
+            stack.callback(context.close)
+            page = context.new_page()
+            page.set_default_timeout(60_000)
+            page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
+            page.on(
+                "console", lambda said: problems.append(said.text) if said.type == "error" else None
+            )
+            for kind in ("request", "websocket"):
+                page.on(
+                    kind, lambda asked: None if is_local(asked.url) else problems.append(asked.url)
+                )
+            page.goto(address)
+            page.locator(".mw-card").first.wait_for()
+            return page
+
+        yield opening
+    _fail_on(problems)
+
+
+def python(page):
+    """What Python knows, as the second cell shows it."""
+    return json.loads(page.locator("#python").inner_text())
+
+
+def eventually(page, look, wanted):
+    deadline = time.monotonic() + 30
+    while (found := look(python(page))) != wanted:
+        assert time.monotonic() < deadline, f"{found} is not {wanted}"
+        page.wait_for_timeout(50)
+
+
+def counts(page):
+    return json.loads(page.locator(".mw-explorer").get_attribute("data-counts"))
+
+
+@pytest.mark.timeout(300)
+def test_the_dashboard_works_in_marimo(marimo_page):
+    page = marimo_page("light")
+    before = counts(page)
+    plot = page.locator(".mw-histogram").bounding_box()
+    knob = page.locator(".mw-tau-knob").bounding_box()
+    x, y = knob["x"] + knob["width"] / 2, knob["y"] + knob["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 0.1 * plot["width"], y, steps=10)
+    page.mouse.up()
+    after = counts(page)
+    assert after["flagged"] > before["flagged"]
+    eventually(page, lambda known: known["counts"]["flagged"], after["flagged"])
+    tau = float(page.locator(".mw-explorer").get_attribute("data-tau"))
+    eventually(page, lambda known: known["tau_committed"], tau)
+
+    page.locator('[data-filter="hit"]').click()
+    page.locator(".mw-range").get_by_text(f"of {after['hits']}").wait_for()
+    eventually(page, lambda known: known["state"]["filter"], "hit")
+    page.locator(".mw-card").first.click()
+    page.keyboard.press("r")
+    page.get_by_text("is to be removed.").wait_for()
+    page.locator('[data-filter="all"]').click()
+    eventually(page, lambda known: known["decided"], 1)
+
+    page.get_by_label("layer", exact=True).select_option("1")
+    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text("Cancelled; what was finished is kept.").wait_for()
+    page.get_by_label("layer", exact=True).select_option("last")
+    page.get_by_role("radio", name="Loss").click()
+    page.locator(".mw-axis-title", has_text="loss").wait_for()
+    page.locator(".mw-card").first.dblclick()
+    page.locator(".mw-scores td").first.wait_for()
+    page.keyboard.press("Escape")
+
+
+def test_the_dashboard_is_dark_where_marimo_is(marimo_page):
+    page = marimo_page("dark")
+    assert pixels_of(page.locator(".mw-histogram")).mean() < 110

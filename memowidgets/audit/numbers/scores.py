@@ -239,7 +239,7 @@ def flagged(
     if math.isnan(tau):
         raise ValueError("tau is NaN; it must be a number")
     for note in source.notes_at(checkpoint):
-        warnings.warn(note, UserWarning, stacklevel=3)
+        warnings.warn(note, UserWarning, stacklevel=4)  # the caller of `Audit.flagged`
     found = score(source, metric, layer, checkpoint)
     table = pd.DataFrame({"score": found.mu}, pd.Index(source.members[found.rows], name="id"))
     if found.errors is not None:

@@ -86,7 +86,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         self._restoring = True
         self._pending: tuple[Pick, dict[str, Any]] | None = None
         self._unrestored: list[str] = []
-        self._following = self._stale = False
+        self._following = self._stale = self._closed = False
         self._revision = self._newest_revision()
         self._taus: dict[str, float] = {}
         choices = _choices_of(source)
@@ -105,6 +105,9 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         )
         self._show_device()
         self._picked()
+        quick = getattr(source, "is_quick", None)
+        if not self.computed and quick is not None and quick(*self.choice):
+            self.compute()
         created(self)
 
     @property
@@ -253,8 +256,10 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         self._stop_looking()
         self.cancel()
         super().close()
-        self._let_scores_go()
-        self._let_samples_go()
+        with self._lock:
+            self._closed = True
+            self._let_scores_go()
+            self._let_samples_go()
         if hasattr(self._source, "let_go"):
             self._source.let_go()
 
@@ -269,6 +274,8 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             said = (_sentence(error), "error")
         with self._lock:
             self._progress = None
+            if self._closed:
+                return
             self.end_work()
             self._show_device()
             self._reread_choices()
@@ -331,8 +338,6 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
                 return
             if not self._source.is_computed(*pick):
                 self._wait_for_compute()
-                if hasattr(self._source, "is_quick") and self._source.is_quick(*pick):
-                    self.compute()
             elif self._progress is None:
                 self._fetch(pick)
             else:  # the source may be busy: never let the kernel wait for it
@@ -347,7 +352,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             self.say(_sentence(error), "error")
             return
         with self._lock:
-            if pick == self.choice:
+            if pick == self.choice and not self._closed:
                 self._show(pick, view)
 
     def _wait_for_compute(self) -> None:

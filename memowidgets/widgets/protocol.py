@@ -155,7 +155,7 @@ class DashboardSource(Protocol):
     - ``revision()``: a value that changes when there are new checkpoints, scores or shadow
       models. It must return at once.
     - ``is_quick(score, layer, checkpoint) -> bool``: whether `view` takes about a second or less.
-      The dashboard then computes without waiting for Compute.
+      The dashboard then computes it when it opens, without waiting for Compute.
     """
 
     def checkpoint_choices(self) -> Sequence[Choice]:

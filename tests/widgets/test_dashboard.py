@@ -64,9 +64,9 @@ def test_nothing_computed_yet(opened):
     assert dashboard._data["values"]
 
 
-def test_what_is_quick_is_computed_without_a_press(opened, monkeypatch):
+def test_what_is_quick_is_computed_on_opening(opened, monkeypatch):
     asked = []
-    quick = lambda _source, *pick: asked.append(pick) or pick[1] != "2"  # noqa: E731
+    quick = lambda _source, *pick: not asked.append(pick)  # noqa: E731
     monkeypatch.setattr(FakeSource, "is_quick", quick, raising=False)
     dashboard, source = opened(computed=False)
     dashboard.wait(10)
@@ -75,7 +75,17 @@ def test_what_is_quick_is_computed_without_a_press(opened, monkeypatch):
     dashboard.layer = "2"
     assert not dashboard.computed
     assert "press Compute" in dashboard._message["text"]
-    assert asked == [("psmi", "last", "epoch-2"), ("psmi", "2", "epoch-2")]
+    assert asked == [("psmi", "last", "epoch-2")]
+
+
+def test_a_dashboard_that_is_closed_while_it_computes_ends_quietly(opened):
+    dashboard, source = opened(computed=False, seconds=0.4)
+    source.view = lambda *pick: FakeSource.view(source, *pick[:3])  # does not hear of a cancel
+    dashboard.compute()
+    dashboard.close()
+    dashboard.wait(10)
+    assert source.done
+    assert dashboard.counts["n"] == 0
 
 
 def test_a_dashboard_of_arrays_opens_with_numbers():

@@ -117,6 +117,15 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
 
     explorer = inspector = bar
 
+    @property
+    def score(self) -> str:
+        """The name of the metric, for code written when the picker was called score."""
+        return str(self.metric)
+
+    @score.setter
+    def score(self, metric: str) -> None:
+        self.metric = metric
+
     # ---------------------------------------------------------------- state
 
     @property

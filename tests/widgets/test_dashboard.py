@@ -254,3 +254,9 @@ def test_a_closed_dashboard_that_a_notebook_remembers_holds_no_arrays():
     assert grown < 4 * 50_000 * 8 / 2  # not half an array of scores for each
     assert remembered[0].state["metric"] == "psmi"
     assert remembered[0].decisions.empty
+
+
+def test_the_picker_answers_to_its_old_name(opened):
+    dashboard, _ = opened()
+    dashboard.bar.score = "loss"
+    assert dashboard.metric == dashboard.state["metric"] == dashboard.bar.score == "loss"

@@ -303,6 +303,7 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
     >>> explorer.close()
     """
 
+    evaluation = Thresholds.evaluation  # of this class, so that the reference has it
     _esm = script("explorer")
     _css = style()
 

@@ -337,7 +337,7 @@ def test_no_text_is_in_the_run_directory(question_audit, tmp_path):
     [
         (("", ("x", "y")), "the question is empty"),
         (("q", ("x", "y", "z")), "has 2 options, but the new texts have 3"),
-        (("q", ("x", "x")), "identical"),
+        (("q", ("x", "x")), "are equal"),
     ],
 )
 def test_bad_edits_are_named(question_audit, tmp_path, words, error):

@@ -103,7 +103,7 @@ def test_a_training_killed_at_any_moment_ends_like_an_undisturbed_one(tmp_path):
     resumed = audit_of(killed, 12)
     assert len(resumed.checkpoints) >= 10  # nothing that was finished is lost
     resumed.train()
-    same_files(undisturbed._run.path, killed, "checkpoints/*/weights.safetensors")
+    same_files(Path(undisturbed.path), killed, "checkpoints/*/weights.safetensors")
     assert resumed.checkpoints.equals(undisturbed.checkpoints)
     assert len(list(killed.glob("checkpoints/*/resume.safetensors"))) == 1
 
@@ -138,7 +138,7 @@ def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
 
     resumed = audit_of(killed, 2)
     resumed.run_shadows(8, Inline())
-    read = resumed._shadows.read("epoch-2"), undisturbed._shadows.read("epoch-2")
+    read = resumed.source.shadows.read("epoch-2"), undisturbed.source.shadows.read("epoch-2")
     np.testing.assert_array_equal(read[0].members, read[1].members)
     np.testing.assert_array_equal(read[0].gaps, read[1].gaps)
 

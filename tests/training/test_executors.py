@@ -361,7 +361,7 @@ def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(source, 
             for process in workers:  # of a main process that can't end them any more
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
-            whole = set(tiny_audit(tmp_path / "killed")._shadows.indices())
+            whole = set(tiny_audit(tmp_path / "killed").source.shadows.indices())
             assert there <= whole, "a finished shadow model was lost"
             there = whole
         n = max(there, default=1) + 3

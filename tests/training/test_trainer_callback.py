@@ -315,7 +315,7 @@ def test_every_checkpoint_is_scored_later_without_model_or_weights(recorded, dat
 def test_the_audit_opens_in_the_dashboard_without_ground_truth(recorded):
     audit, _ = recorded
     dashboard = audit.dashboard()
-    assert dashboard.state["score"] == "psmi"
+    assert dashboard.state["metric"] == "psmi"
     dashboard.close()
     assert not audit.has_ground_truth
     assert len(audit.checkpoints) == 4

@@ -108,6 +108,7 @@ def test_a_training_killed_at_any_moment_ends_like_an_undisturbed_one(tmp_path):
     assert len(list(killed.glob("checkpoints/*/resume.safetensors"))) == 1
 
 
+@pytest.mark.slow
 def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
     undisturbed = audit_of(tmp_path / "straight", 2)
     undisturbed.train()

@@ -7,6 +7,8 @@ import pytest
 from tests.browser.test_everywhere import DASHBOARD
 from tests.front_end.tools import node_modules
 
+pytestmark = pytest.mark.slow
+
 AUDIT = """async () => {
     const found = await window.axe.run('.mw-dashboard', {resultTypes: ['violations']});
     return found.violations

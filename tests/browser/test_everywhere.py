@@ -166,7 +166,7 @@ def restart_the_kernel(notebook):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("app", ["lab", "notebook"])
+@pytest.mark.parametrize("app", ["lab", pytest.param("notebook", marks=pytest.mark.slow)])
 def test_a_notebook(notebook_page, app):
     notebook = notebook_page([DASHBOARD], app=app, run=False, script=OFFLINE)
     notebook.run_all()

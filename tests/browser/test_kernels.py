@@ -13,6 +13,8 @@ from tests.browser.test_everywhere import (
     run_the_cell_again,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", ["6.31.0", "7.3.0"])

@@ -57,6 +57,7 @@ def quickstart(tmp_path):
     return copy
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_quickstart_in_a_real_jupyterlab(notebook_page, quickstart):
     notebook = notebook_page(quickstart, run=False)

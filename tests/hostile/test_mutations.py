@@ -134,6 +134,7 @@ def test_what_is_written_from_a_broken_run_is_true_as_well(clean, tmp_path, pair
     assert not lines, "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_the_rule_notices_a_wrong_number(clean, tmp_path):
     """The test can fail: a run that is not the victim's at all gives other answers."""
     twin = clean.twins["another seed"]

@@ -96,6 +96,7 @@ def opened(chromium, served, address):
     return shown
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_voila_shows_the_playgrounds(chromium, served, place):
     shown = opened(chromium, served, "voila/render/notebooks/05_teaching.ipynb")

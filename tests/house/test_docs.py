@@ -109,6 +109,7 @@ ARRAYS = "memorized = audit.log_lira() >= 4\nscores = audit.score('psmi')\n"
 RUN = {"figures": RECORDED + ARRAYS, "report": RECORDED}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", RUN)
 def test_the_fragments_of_a_page_run(page, tmp_path, monkeypatch):
     """With what the page takes for granted before them."""

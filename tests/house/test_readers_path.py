@@ -28,6 +28,7 @@ def clone(tmp_path):
     return place
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_readmes_lines_run_in_a_fresh_clone(clone, monkeypatch):
     """The first notebook, which goes on from them, is run by tests/browser/test_quickstart.py."""

@@ -255,6 +255,7 @@ def test_fewer_directions_than_a_regression_needs():
         assert np.isfinite(error).all()
 
 
+@pytest.mark.slow
 def test_a_million_samples():
     rng = np.random.default_rng(0)
     y = np.arange(1_000_000) % 3

@@ -374,6 +374,7 @@ def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(source, 
     assert_same(tiny_audit(tmp_path / "killed"), tiny_audit(tmp_path / "straight"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_two_processes_fill_one_directory(source, tmp_path):
     shutil.copytree(source, tmp_path / "both")
@@ -427,6 +428,7 @@ def jobs_kept():
     return len(there._Kept.jobs)
 
 
+@pytest.mark.slow
 def test_dask_trains_a_notebooks_model_and_is_sent_the_data_once(client, tmp_path):
     audit = trained(tmp_path / "dask", model=Cell.model())
     here = trained(tmp_path / "here", model=Cell.model())

@@ -757,6 +757,7 @@ def test_a_training_that_began_without_the_callback_is_refused(fresh, data, toke
 # Several processes
 
 
+@pytest.mark.slow
 def test_two_processes_record_once_and_stop_together(data, tokenizer, tmp_path):
     script = Path(__file__).with_name("two_processes.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]

@@ -381,9 +381,6 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             return ""
         return f" Below is still {', '.join(self.labels(*self._shown))}."
 
-    def _dim(self, *, dimmed: bool) -> None:
-        self._dimmed = self._dimmed = dimmed
-
     def _show(self, pick: Pick, view: ScoreView) -> None:
         log_lira, keep, left_out = _truth(view)
         scores = view.scores[keep]

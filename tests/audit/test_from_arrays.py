@@ -467,9 +467,9 @@ def test_the_folder_of_a_run_is_refused(tmp_path):
         ({}, lambda a: a.evaluate("psmi", truth="canaries"), "canaries="),
         ({}, lambda a: a.train(), r"mw.Audit\(model, data, path=…\)"),
         ({}, lambda a: a.run_shadows(8), "go into shadow_gaps="),
-        ({}, lambda a: a.as_target(1), "they have no model"),
-        ({}, lambda a: a.fork("elsewhere"), "they have no model"),
-        ({}, lambda a: a.recorder(), "they have no model"),
+        ({}, lambda a: a.as_target(1), "it has no model"),
+        ({}, lambda a: a.fork("elsewhere"), "it has no model"),
+        ({}, lambda a: a.recorder(), "it has no model"),
         ({}, lambda a: a.training, "does not know how the model was trained"),
     ],
 )

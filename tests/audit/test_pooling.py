@@ -104,7 +104,7 @@ def test_without_shadow_models_there_is_nothing_to_pool(tmp_path):
     assert given.shadow_sets == {"given": 6}
     with pytest.raises(StoreError, match="there is no other"):
         given.use_shadows("halves")
-    with pytest.raises(StoreError, match="made a target of"):
+    with pytest.raises(StoreError, match="cannot take a shadow model as its target"):
         given.evaluate_pooled("loss")
 
 

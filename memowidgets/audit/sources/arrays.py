@@ -46,16 +46,16 @@ _NO_GAPS = (
     "there are no shadow models' gaps: give Audit.from_arrays shadow_gaps= and shadow_members= "
     "beside logits="
 )
-_CANNOT = {  # what the samples can't be, and what helps beside an audit with a model
-    "train": ("trained", ""),
-    "record": ("recorded", ""),
+_CANNOT = {  # what an audit of arrays cannot do, and what else may help
+    "train": ("train", ""),
+    "record": ("record a training", ""),
     "run_shadows": (
-        "trained",
+        "train shadow models",
         "; gaps of shadow models of your own go into shadow_gaps= and shadow_members=",
     ),
-    "as_target": ("made a target of", ""),
-    "fork": ("forked", ", on the data that kept() gives"),
-    "compare_fork": ("forked", ""),
+    "as_target": ("take a shadow model as its target", ""),
+    "fork": ("be forked", ", on the data that kept() gives"),
+    "compare_fork": ("be compared with a fork", ""),
 }
 
 
@@ -133,7 +133,7 @@ class ArraysSource:
             )
         done, more = _CANNOT[work]
         return (
-            f"arrays can't be {done}: they have no model; make an audit with "
+            f"an audit of arrays cannot {done}, because it has no model; make an audit with "
             f"mw.Audit(model, data, path=…){more}"
         )
 

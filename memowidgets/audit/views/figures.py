@@ -94,26 +94,7 @@ def figures_by_setting(
     compute: bool = False,
     theme: str = "light",
 ) -> charts.Figures:
-    """Several audits side by side: drops of the median loss, AUC, and PSMI's curves.
-
-    Parameters
-    ----------
-    sources : mapping of str to Source
-        By what a reader calls the setting, such as ``"MMLU / SmolLM2"``.
-    eta, truth, compute, theme
-        As in `Audit.figures`.
-
-    Returns
-    -------
-    Figures
-        ``auc_by_setting`` and ``roc_by_setting`` (paper, Figure 2, center and right), and the
-        table ``drops`` (Appendix E), a row a setting.
-
-    Raises
-    ------
-    ValueError
-        If there is no audit.
-    """
+    """Draw several sources side by side, as `memowidgets.audit.figures_by_setting` describes."""
     if not sources:
         raise ValueError("give at least one audit, by the name of its setting")
     rows, curves, missing, drops = [], [], [], {}

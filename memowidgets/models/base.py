@@ -33,6 +33,9 @@ class Model(abc.ABC):
     training_defaults: Mapping[str, Any] = {}
     """Values for the fields of `TrainingConfig` that its user left open."""
 
+    batches_by_length: ClassVar[bool] = False
+    """Whether training batches have samples of similar length."""
+
     forward_batch: ClassVar[int] = 512
     """Batch size of a pass without training."""
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.visible import quoted
+from memowidgets.checks import numbered_labels
+from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
     import os
@@ -68,6 +70,43 @@ class Dataset(abc.ABC):
     @abc.abstractmethod
     def content_hashes(self) -> list[str]:
         """Return a hash of each sample's content without its label, equal for duplicates."""
+
+
+def checked_classes(
+    labels: ArrayLike,
+    class_names: Sequence[str] | None,
+    where: Callable[[int], str] = "row {}".format,
+) -> tuple[IntArray, tuple[str, ...]]:
+    """Return labels as integers from 0, and the names of their classes.
+
+    Labels can be strings: then the classes are `class_names`, or the strings that occur, sorted.
+    A class that never occurs gets a warning.
+    """
+    numbers, names = numbered_labels(labels, class_names, where)
+    integers = checked_labels(numbers, names)
+    known = checked_class_names(names, integers)
+    warn_of_absent(integers, known, numbered=class_names is None)
+    return integers, known
+
+
+def warn_of_absent(labels: IntArray, class_names: Sequence[str], *, numbered: bool) -> None:
+    """Warn of classes that no label has; `numbered` says whether they have no names but numbers."""
+    counts = np.bincount(labels, minlength=len(class_names))
+    absent = [name for name, count in zip(class_names, counts, strict=True) if not count]
+    if not absent:
+        return
+    remedy = (
+        f"number the classes from 0 to {len(class_names) - len(absent) - 1} without a gap, or pass "
+        "the labels as strings"
+        if numbered
+        else "leave them out of class_names, unless other data have them"
+    )
+    warnings.warn(
+        f"{len(absent)} of {len(class_names)} classes never occur in the labels: "
+        f"{listed(absent, most=5)}; {remedy}",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntArray:

@@ -19,9 +19,8 @@ from memowidgets.data.base import (
     BoolArray,
     Dataset,
     IntArray,
-    checked_class_names,
+    checked_classes,
     checked_ids,
-    checked_labels,
 )
 from memowidgets.data.folders import Resize, common_root, open_tree, read_classes
 from memowidgets.data.ood import KINDS, digit_collages, fitted
@@ -95,9 +94,9 @@ class ImageDataset(Dataset):
         images : array-like of shape (n, h, w), (n, h, w, 1 or 3) or (n, 1 or 3, h, w)
             Pixels as uint8, or as real numbers between 0 and 1.
         labels : array-like of shape (n,)
-            Labels as integers from 0.
+            Labels as integers from 0, or as strings.
         class_names : sequence of str, optional
-            Names of the classes. By default their numbers.
+            Names of the classes. By default their numbers, or the strings that occur, sorted.
         ids : sequence of str, optional
             Unique names of the samples. By default their positions.
         layout : {"NHWC", "NCHW"}, optional
@@ -117,13 +116,12 @@ class ImageDataset(Dataset):
         Warns
         -----
         UserWarning
-            If the channels are assumed to come first.
+            If the channels are assumed to come first, or a class never occurs.
         """
         pixels = _checked_pixels(channels_last(np.asarray(images), layout))
-        integers = checked_labels(labels, class_names)
+        integers, names = checked_classes(labels, class_names)
         if len(integers) != len(pixels):
             raise ValueError(f"{len(pixels)} images but {len(integers)} labels; pass one for each")
-        names = checked_class_names(class_names, integers)
         return cls(pixels, checked_ids(ids, len(pixels)), integers, names)
 
     @classmethod

@@ -10,20 +10,24 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memowidgets.checks import is_missing
 from memowidgets.data.base import (
     BoolArray,
     Dataset,
     IntArray,
-    checked_class_names,
+    checked_classes,
     checked_ids,
-    checked_labels,
 )
+from memowidgets.data.planted import with_wrong_labels
+from memowidgets.data.questions import checked_text
 from memowidgets.visible import quoted
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TextDataset(Dataset):
     """Labelled texts; created by `from_texts`.
+
+    Equal texts stay on one side of every split.
 
     Attributes
     ----------
@@ -63,9 +67,9 @@ class TextDataset(Dataset):
         texts : sequence of str
             One text for each sample.
         labels : array-like of shape (n,)
-            Labels as integers from 0.
+            Labels as integers from 0, or as strings.
         class_names : sequence of str, optional
-            Names of the classes. By default their numbers.
+            Names of the classes. By default their numbers, or the strings that occur, sorted.
         ids : sequence of str, optional
             Unique names of the samples. By default their positions.
 
@@ -76,22 +80,27 @@ class TextDataset(Dataset):
         Raises
         ------
         ValueError
-            If lengths differ, a label is not a class, ids repeat, or there is only one class.
+            If lengths differ, a text is missing or empty, a label is missing or is not a class, ids
+            repeat, or there is only one class. The message names the row.
         TypeError
-            If a text is not a string; the message names the row.
+            If a text is not a string. The message names the row.
+
+        Warns
+        -----
+        UserWarning
+            If a class never occurs.
         """
-        integers = checked_labels(labels, class_names)
+        integers, names = checked_classes(labels, class_names)
         if len(texts) != len(integers):
             raise ValueError(f"{len(texts)} texts but {len(integers)} labels; pass one for each")
-        for row, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise TypeError(f"row {row} must be a text, not {type(text).__name__}")
-        names = checked_class_names(class_names, integers)
-        return cls(tuple(map(str, texts)), checked_ids(ids, len(texts)), integers, names)
+        words = tuple(_checked_text(text, f"row {row}") for row, text in enumerate(texts))
+        return cls(words, checked_ids(ids, len(words)), integers, names)
 
     def __repr__(self) -> str:
+        repeated = len(self) - len(set(self.texts))
+        twice = f", {repeated} duplicate{'s' if repeated > 1 else ''}" if repeated else ""
         planted = "" if self.canaries is None else f", {int(self.canaries.sum())} canaries"
-        return f"TextDataset({len(self)} texts, {len(self.class_names)} classes{planted})"
+        return f"TextDataset({len(self)} texts, {len(self.class_names)} classes{twice}{planted})"
 
     def __getitem__(self, index: int) -> str:
         return self.texts[index]
@@ -137,9 +146,46 @@ class TextDataset(Dataset):
         words = tuple(texts[name][0] if name in texts else text for name, text in pairs)
         return replace(self, texts=words, source=None)
 
+    def with_canaries(self, n: int, kind: str = "mislabelled", seed: int = 0) -> Self:
+        """Plant canaries: texts that a model can only fit by memorising them.
+
+        Parameters
+        ----------
+        n : int
+            Number of canaries.
+        kind : {"mislabelled"}
+            ``"mislabelled"`` gives `n` texts a wrong label, drawn evenly.
+        seed : int
+            Seed for the choice of texts and labels.
+
+        Returns
+        -------
+        TextDataset
+            The same texts, ids and order. `canaries` marks the planted ones. A text that is a
+            canary already is not chosen again.
+
+        Raises
+        ------
+        ValueError
+            If there are more canaries than texts, or the kind is unknown.
+
+        Examples
+        --------
+        >>> data = TextDataset.from_texts(["a fine day", "a poor day"], ["good", "bad"])
+        >>> data.with_canaries(1)
+        TextDataset(2 texts, 2 classes, 1 canaries)
+        """
+        return with_wrong_labels(self, n, kind, seed)
+
     def content_hashes(self) -> list[str]:
         """Return the SHA-256 of each text, 16 hexadecimal digits."""
         return [
             hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
             for text in self.texts
         ]
+
+
+def _checked_text(value: Any, where: str) -> str:
+    if not isinstance(value, str) and not is_missing(value):
+        raise TypeError(f"{where} must be a text, not {type(value).__name__}")
+    return checked_text(value, "text", where, most=None)

@@ -157,7 +157,8 @@ def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> 
         class_names = [str(c) for c in range(int(labels.max()) + 1)]
     if len(np.unique(labels)) < 2:
         raise ValueError(
-            f"all {len(labels)} samples have the label {labels[0]}: a classifier needs at "
+            f"all {len(labels)} samples have the label {_named(class_names, labels[0])}: a "
+            "classifier needs at "
             "least two classes"
         )
     names = tuple(str(name) for name in class_names)
@@ -171,3 +172,8 @@ def _whole_numbers(array: NDArray[Any]) -> bool:
     return bool(
         array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.floor(array)).all()
     )
+
+
+def _named(class_names: Sequence[str], label: int) -> str:
+    name = class_names[label] if label < len(class_names) else str(label)
+    return str(label) if name == str(label) else f"{label} ({quoted(name)})"

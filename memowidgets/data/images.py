@@ -22,7 +22,8 @@ from memowidgets.data.base import (
     checked_classes,
     checked_ids,
 )
-from memowidgets.data.folders import Resize, common_root, open_tree, read_classes
+from memowidgets.data.folders import Resize, common_root, open_tree, read_classes, stacked
+from memowidgets.data.labelled import check_hf, labelled_of_hf
 from memowidgets.data.ood import KINDS, digit_collages, fitted
 
 _LAYOUTS = ("NHWC", "NCHW")
@@ -52,7 +53,7 @@ class ImageSample:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ImageDataset(Dataset):
-    """Labelled images of one size; created by `from_arrays` or `from_folder`.
+    """Labelled images of one size; created by `from_arrays`, `from_folder` or `from_hf`.
 
     Attributes
     ----------
@@ -167,6 +168,59 @@ class ImageDataset(Dataset):
         data = cls.from_arrays(found.images, found.labels, found.class_names, found.ids, "NHWC")
         arguments = {"path": str(Path(path).expanduser().absolute()), "resize": resize}
         return replace(data, source={"loader": "from_folder", "arguments": arguments})
+
+    @classmethod
+    def from_hf(
+        cls,
+        dataset: Any,
+        image: str = "image",
+        label: str = "label",
+        class_names: Sequence[str] | None = None,
+        ids: str | None = None,
+        resize: Resize | None = None,
+    ) -> Self:
+        """Create a dataset from a `datasets.Dataset` in memory.
+
+        Parameters
+        ----------
+        dataset : datasets.Dataset
+            One split, such as ``load_dataset("beans")["train"]``.
+        image, label : str
+            Names of the columns with the pictures and the labels. Pictures are a
+            ``datasets.Image()``, or pixels from 0 to 255 with the channels last.
+        class_names : sequence of str, optional
+            Names of the classes. By default those of a ``ClassLabel`` column, else the numbers, or
+            the strings that occur, sorted.
+        ids : str, optional
+            Name of the column with unique names of the samples. By default ``id`` if there is such
+            a column, else positions.
+        resize : int or (height, width), optional
+            As in `from_folder`.
+
+        Returns
+        -------
+        ImageDataset
+            Without a `source`: pass the dataset to `Audit.open` again.
+
+        Raises
+        ------
+        ValueError
+            As in `from_arrays`, and if a column is missing, a value is not a picture, or sizes
+            differ and `resize` is None. The message names the row.
+        TypeError
+            If `dataset` has several splits, is streamed, or is something else.
+
+        Warns
+        -----
+        UserWarning
+            If a class never occurs, or pictures are changed as in `from_folder`.
+        """
+        check_hf(dataset, image=image)
+        found = labelled_of_hf(dataset, label, class_names, ids)
+        integers, names = checked_classes(found.labels, found.class_names, found.where)
+        pictures = dataset.with_format(None).select_columns([image])  # decoded one after another
+        pixels = stacked((row[image] for row in pictures), resize, "the dataset")
+        return cls(pixels, checked_ids(found.ids, len(pixels)), integers, names)
 
     def __repr__(self) -> str:
         height, width, channels = self.images.shape[1:]

@@ -92,3 +92,66 @@ def test_a_class_that_never_occurs_is_said_once_with_the_fix():
     assert len(said) == 1
     with pytest.warns(UserWarning, match="1 of 3 classes never .*: z; leave them out of class_n"):
         TextDataset.from_texts(["a", "b"], ["x", "y"], ["x", "y", "z"])
+
+
+def _csv(tmp_path, lines):
+    path = tmp_path / "messages.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_csv_file_gives_texts_and_says_how_to_read_it_again(tmp_path):
+    path = _csv(tmp_path, ["id,text,category", '7,"lost, or stolen",card', "9,no money,cash"])
+    data = TextDataset.from_csv(path, label="category")
+    assert data.texts == ("lost, or stolen", "no money")
+    assert data.class_names == ("card", "cash")
+    assert data.ids.tolist() == ["7", "9"]
+    again = getattr(TextDataset, data.source["loader"].split(".")[1])(**data.source["arguments"])
+    assert again.content_hashes() == data.content_hashes()
+    assert again.source == data.source
+    assert TextDataset.from_csv(path, "category", "text", ids="text").ids[1] == "no money"
+
+
+def test_numbers_in_a_csv_file_are_numbers_unless_they_are_names(tmp_path):
+    path = _csv(tmp_path, ["text,label", *(f"message {i},{i % 11}" for i in range(22))])
+    assert TextDataset.from_csv(path).labels.tolist() == [i % 11 for i in range(22)]
+    named = TextDataset.from_csv(path, class_names=[str(10 - i) for i in range(11)])
+    assert named.labels.tolist() == [10 - i % 11 for i in range(22)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments", "message"),
+    [
+        (["text,label", "a,x", ",y"], {}, "line 3: the text is empty|line 3: the text is missing"),
+        (["text,label", "a,x", "b,"], {}, "1 of 2 labels are missing, the first in .*line 3"),
+        (
+            ["text,category", "a,x"],
+            {},
+            "no column 'label'; its columns: 'text', 'category'.*label=",
+        ),
+        (["words,label", "a,x"], {}, "no column 'text'.*text="),
+        (["text,label", "a,x", "b,x"], {}, "all 2 samples have the label 0 .'x'"),
+        (["text,label", "a,x", "a,y"], {}, "all 2 texts are equal"),
+        (["text,label", "a,x", "b,y"], {"class_names": ["x", "z"]}, "line 3 is 'y', which is not"),
+        (["text,label", "a,x", "b,y"], {"ids": "key"}, "no column 'key'.*ids="),
+        (["text,label,id", "a,x,1", "b,y,"], {}, "line 3: the id is missing"),
+        (["text,label", "a,x", "b,y,z"], {}, "line 3: 3 cells, but the header has 2"),
+        (["text,text", "a,x"], {}, "two columns of the header have the name 'text'"),
+        (["text,label"], {}, "no row below its header"),
+    ],
+)
+def test_a_bad_csv_file_gets_one_clear_sentence(tmp_path, lines, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        TextDataset.from_csv(_csv(tmp_path, lines), **arguments)
+
+
+def test_a_jsonl_file_gives_texts(tmp_path):
+    path = tmp_path / "messages.jsonl"
+    path.write_text('{"t": "a\u2028b", "y": 1}\n{"t": "c", "y": 0}\n', encoding="utf-8")
+    data = TextDataset.from_jsonl(path, text="t", label="y", class_names=["no", "yes"])
+    assert data.texts[0] == "a\u2028b"
+    assert data.labels.tolist() == [1, 0]
+    assert data.source["arguments"]["class_names"] == ["no", "yes"]
+    path.write_text('{"t": "a", "y": 1}\n{"t": "c"}\n', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"1 of 2 labels are missing, the first in .*line 2"):
+        TextDataset.from_jsonl(path, text="t", label="y")

@@ -55,6 +55,10 @@ _LOADERS: dict[str, Callable[..., Dataset]] = {
     "fetch_mcq": data_room.fetch_mcq,
     "fetch_cifar10": data_room.fetch_cifar10,
     "from_folder": data_room.ImageDataset.from_folder,
+    "MCQDataset.from_csv": data_room.MCQDataset.from_csv,
+    "MCQDataset.from_jsonl": data_room.MCQDataset.from_jsonl,
+    "TextDataset.from_csv": data_room.TextDataset.from_csv,
+    "TextDataset.from_jsonl": data_room.TextDataset.from_jsonl,
 }
 _MODELS: dict[str, Callable[..., Model]] = {
     "ConvNet": lambda _data, **settings: ConvNet(**settings),

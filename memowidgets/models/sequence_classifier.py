@@ -63,7 +63,7 @@ class SequenceClassifier(TransformerModel[Tokens]):
     >>> data = TextDataset.from_texts(texts, [1, 0, 1, 0] * 4, ["bad", "good"])
     >>> model = SequenceClassifier.from_scratch(data, layers=2, width=16)
     >>> model
-    SequenceClassifier(layers=2, width=16, words=10)
+    SequenceClassifier(layers=2, width=16, words=9)
     >>> model.layer_names(model.build(data))
     ('1', '2')
     """

@@ -63,8 +63,9 @@ class Dataset(abc.ABC):
         """Return the samples at these positions, in this order, as a dataset."""
 
     def with_labels(self, labels: ArrayLike) -> Self:
-        """Return the same samples with other labels, (n,)."""
-        changed = np.asarray(labels, dtype=np.int64)
+        """Return the same samples with other labels, (n,), as numbers or names of classes."""
+        numbers, _ = numbered_labels(labels, self.class_names)
+        changed = np.asarray(numbers, dtype=np.int64)
         return cast("Self", dataclasses.replace(cast("Any", self), labels=changed, source=None))
 
     def fitted(self, rows: ArrayLike) -> Self:  # noqa: ARG002 - for tables

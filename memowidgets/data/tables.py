@@ -385,6 +385,23 @@ class TableDataset(Dataset):
         return encoded(self.columns, self.encoding)
 
 
+def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
+    """Return the columns of a frame that is shown and not trained on: anything is a text.
+
+    Columns ``id`` and ``label`` are left out, because a sample has them anyway.
+    """
+    found = {}
+    frame = frame.drop(columns=[_ID, "label"], errors="ignore")
+    for i, name in enumerate(map(str, frame.columns)):
+        values = frame.iloc[:, i]
+        if values.dtype.kind in "biuf":
+            found[name] = values.to_numpy(dtype=np.float64)
+        else:
+            words = [None if is_missing(value) else str(value) for value in values.tolist()]
+            found[name] = np.array(words, dtype=object)
+    return found
+
+
 def _check_names(
     names: Sequence[str], *, label: str, ids: str | None, categorical: Sequence[str]
 ) -> None:

@@ -56,15 +56,22 @@ def test_texts_and_rows_are_shown_as_text_with_label_and_likeliest_classes(noteb
 
     rows.scroll_into_view_if_needed()
     first, second = rows.locator(".mw-card").nth(0), rows.locator(".mw-card").nth(1)
-    assert second.locator("dt").first.text_content() == "column 7"
-    assert second.locator("dd").first.text_content().startswith("50 (usually")
-    assert first.locator("dt").first.text_content() == "<b>ward</b>"
-    assert first.locator("dd").first.text_content().startswith("<img src=x onerror=alert(1)>")
-    assert second.locator("dt").last.text_content() == "… 2 more"
+    assert second.locator(".mw-value-name").first.text_content() == "column 7"
+    assert (
+        second.locator(".mw-values li > :last-child").first.text_content().startswith("50 (usually")
+    )
+    assert first.locator(".mw-value-name").first.text_content() == "<b>ward</b>"
+    assert (
+        first.locator(".mw-values li > :last-child")
+        .first.text_content()
+        .startswith("<img src=x onerror=alert(1)>")
+    )
+    assert second.locator(".mw-values li").last.text_content() == "… 2 more"
+    notebook.screenshots("inspector-rows", of=rows)
     second.dblclick()
     opened = rows.locator(".mw-opened")
     opened.locator(".mw-values").wait_for()
-    assert opened.locator(".mw-values dt").count() == 10
+    assert opened.locator(".mw-values li").count() == 10
     assert opened.locator("ul.mw-options li").first.text_content().startswith("0")
-    notebook.screenshots("inspector-rows", of=rows)
+    notebook.screenshots("inspector-open-row", of=rows)
     assert page.locator(".mw-inspector img, .mw-inspector script, .mw-inspector b").count() == 0

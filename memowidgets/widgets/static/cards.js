@@ -187,14 +187,14 @@ export function body(item) {
 
 /** @param {Item} item */
 function values(item) {
-  const list = html("dl", { class: "mw-values" });
+  const list = html("ul", { class: "mw-values", "aria-label": "values" });
   for (const { name, value, usual } of item.values ?? []) {
+    const shown = value === "" ? html("span", { class: "mw-cut" }, "missing") : plain("bdi", value);
     const usually = html("span", { class: "mw-usual" }, " (usually ", plain("bdi", usual), ")");
-    const shown = value === "" ? html("dd", { class: "mw-cut" }, "missing") : plain("dd", value);
-    shown.append(usually);
-    list.append(plain("dt", name), shown);
+    const label = html("span", { class: "mw-value-name" }, plain("bdi", name));
+    list.append(html("li", {}, label, html("span", {}, shown, usually)));
   }
-  if (item.hiddenValues) list.append(html("dt", { class: "mw-cut" }, `… ${whole(item.hiddenValues)} more`));
+  if (item.hiddenValues) list.append(html("li", { class: "mw-cut" }, `… ${whole(item.hiddenValues)} more`));
   return list;
 }
 

@@ -92,8 +92,9 @@ class Catalogue:
             names = [name_of(epoch) for step, epoch in self._plan.items() if step < last]
         else:
             names = list(course.weights)
-        ended = (self._run.path / "checkpoints").glob("*/resume.safetensors")
-        names += sorted(file.parent.name for file in ended)  # written after the record
+        for name in self._run.names("checkpoints", ""):
+            if self._run.has_file(f"checkpoints/{name}/resume.safetensors"):  # written after it
+                names.append(name)
         names += self._run.names("forward")
         return [name for name in dict.fromkeys(names) if name not in known]
 

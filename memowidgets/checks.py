@@ -13,6 +13,7 @@ from memowidgets.visible import quoted
 
 __all__ = ["check_finite", "dense", "is_missing", "numbered_labels", "plain_labels"]
 
+_FEW = 20  # labels that may all differ
 _A_NAME = 40  # characters of a label that a message quotes: a longer one may be a sample
 
 
@@ -76,8 +77,8 @@ def numbered_labels(
     Raises
     ------
     ValueError
-        If a label is missing (None or NaN), only some labels are strings, or a string is not one of
-        `class_names`. The message names the row.
+        If a label is missing (None or NaN), only some labels are strings, a string is not one of
+        `class_names`, or more than 20 strings are all different. The message names the row.
 
     Examples
     --------
@@ -92,6 +93,11 @@ def numbered_labels(
     if array.dtype.kind != "U":
         return array, class_names
     known = array.tolist()
+    if class_names is None and len(set(known)) == len(known) > _FEW:
+        raise ValueError(
+            f"each of the {len(known)} labels is a different string, so they are not classes; pass "
+            "another column, or class_names"
+        )
     names = tuple(sorted(set(known))) if class_names is None else tuple(map(str, class_names))
     position = {name: number for number, name in enumerate(names)}
     for row, label in enumerate(known):

@@ -29,7 +29,7 @@ from memowidgets.training.target import read_records, record_of
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Course", "Recorder", "check_whole", "read_course"]
+__all__ = ["Course", "Recorder", "check_whole", "digest_of", "read_course", "trained_weights"]
 
 
 class Recorder:
@@ -138,7 +138,7 @@ class Recorder:
 
     def record(self, module: nn.Module, step: int, progress: Progress | None = None) -> Record:
         """Record a checkpoint, unless it exists with the same weights."""
-        digest = _digest(_trained(module))
+        digest = digest_of(trained_weights(module))
         with self._run.lock("checkpoints"):
             known = next((r for r in read_records(self._run) if r.step == step), None)
             if known is not None:
@@ -246,7 +246,9 @@ class Recorder:
         difference = None
         if course.steps_per_epoch != steps_per_epoch:
             difference = f"{course.steps_per_epoch} steps an epoch, this one {steps_per_epoch}"
-        elif step == 0 and course.weights.get(records[0].name) != _digest(_trained(module)):
+        elif step == 0 and course.weights.get(records[0].name) != digest_of(
+            trained_weights(module)
+        ):
             difference = "other weights at step 0"
         if difference is not None:
             raise ValueError(
@@ -295,7 +297,8 @@ def _mode_kept(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
-def _trained(module: nn.Module) -> dict[str, Tensor]:
+def trained_weights(module: nn.Module) -> dict[str, Tensor]:
+    """Return the weights that a training changes, by name."""
     return {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
 
 
@@ -303,7 +306,7 @@ def _kept_weights(module: nn.Module) -> tuple[str, dict[str, Tensor], dict[str, 
     """Return a checkpoint's file name, tensors, and peft's configuration of an adapter."""
     adapter = getattr(module, "active_adapter", None)
     if not hasattr(module, "get_base_model") or not isinstance(adapter, str):
-        return "weights", _trained(module), None
+        return "weights", trained_weights(module), None
     from memowidgets.models.lora import adapter_weights
 
     peft: Any = module
@@ -324,7 +327,8 @@ def _array(tensor: Tensor) -> NDArray[Any]:
     return array
 
 
-def _digest(weights: dict[str, Tensor]) -> str:
+def digest_of(weights: dict[str, Tensor]) -> str:
+    """Return a digest that tells weights from others."""
     digest = hashlib.sha256()
     for name, tensor in weights.items():
         digest.update(name.encode())

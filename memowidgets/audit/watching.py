@@ -123,15 +123,16 @@ def watch(
     Examples
     --------
     >>> import tempfile, torch
+    >>> from torch import nn
     >>> import memowidgets as mw
     >>> x, y = torch.randn(64, 8), torch.arange(64) % 2
     >>> data = torch.utils.data.TensorDataset(x + 2 * y[:, None], y)
     >>> loader = torch.utils.data.DataLoader(data, batch_size=8, shuffle=True)
-    >>> module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+    >>> module = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
     >>> optimizer = torch.optim.AdamW(module.parameters(), lr=0.01)
     >>> watch = mw.watch(module, data, path=tempfile.mkdtemp(), steps_per_epoch=len(loader))
     >>> for inputs, labels in loader:
-    ...     torch.nn.functional.cross_entropy(module(inputs), labels).backward()
+    ...     nn.functional.cross_entropy(module(inputs), labels).backward()
     ...     optimizer.step()
     ...     optimizer.zero_grad()
     ...     if watch.step():

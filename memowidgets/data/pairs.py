@@ -270,7 +270,7 @@ def _classes(
 
 
 def _is_image(inputs: Any) -> bool:
-    shape = getattr(inputs, "shape", ())
+    shape: Sequence[int] = getattr(inputs, "shape", ())
     if len(shape) != 3 or shape[0] not in (1, 3) or min(shape[1:]) < _SMALLEST_SIDE:
         return False
     return hasattr(inputs, "detach") and str(inputs.dtype) in (

@@ -318,7 +318,7 @@ def test_our_images_and_texts_are_watched_and_shown(tmp_path):
     def read(module, texts):
         ids = [[len(word) for word in text.split()] for text in texts]
         starts = np.cumsum([0, *map(len, ids[:-1])])
-        return module(torch.tensor(sum(ids, [])), torch.tensor(starts))
+        return module(torch.tensor([token for text in ids for token in text]), torch.tensor(starts))
 
     texts = ["one two three" + " four" * (i % 7) for i in range(30)]
     labels = [i % 2 for i in range(30)]
@@ -418,7 +418,7 @@ class Tagger(nn.Module):
             hidden = block(hidden, src_key_padding_mask=attention_mask == 0)
         at = attention_mask.sum(dim=1) - 1
         if self.reads == "last":
-            return self.score(hidden)[torch.arange(len(hidden)), at]
+            return self.score(hidden)[torch.arange(len(hidden), device=at.device), at]
         return self.score(hidden[:, 0])
 
 
@@ -603,9 +603,10 @@ def killed_at(place, path, data, monkeypatch):
     module, written = mlp(), []
     watch = mw.watch(module, data, path, STEPS, checkpoint_every=0.5)
     seeded()
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr(RunDirectory, "_write", writing)
-        trained(module, data, watch=watch)
+        with pytest.raises(Killed):
+            trained(module, data, watch=watch)
 
 
 @pytest.mark.parametrize(
@@ -668,7 +669,7 @@ def rows_with(label):
         (lambda d: DataLoader(d, shuffle=True), ValueError, r"shuffles .* pass loader\.dataset"),
         (lambda d: Stream(), TypeError, "stream .* a dataset with a length"),
         (lambda d: DataLoader(Stream()), TypeError, "stream .* a dataset with a length"),
-        (lambda d: iter(d), TypeError, "must be a dataset with a length"),
+        (iter, TypeError, "must be a dataset with a length"),
         (lambda d: Augmented(lambda i: d[i][0], d.tensors[1]), ValueError,
          "row 0 of the data differs .* without random augmentation"),
         (lambda d: TensorDataset(*d.tensors, d.tensors[1]), TypeError, "pair .* tuple of 3"),

@@ -106,11 +106,10 @@ def _with_classes(data: Dataset, n_classes: int, *, named: bool) -> Dataset:
         If the logits do not have one column for each class.
     """
     n = len(data.class_names)
-    numbered = isinstance(data, PairDataset) and not named
-    numbered = numbered and data.class_names == tuple(map(str, range(n)))
     if n == n_classes:
         return data
-    if numbered and n < n_classes:  # some class occurs in no sample
+    numbered = not named and data.class_names == tuple(map(str, range(n)))
+    if isinstance(data, PairDataset) and numbered and n < n_classes:
         return dataclasses.replace(data, class_names=tuple(map(str, range(n_classes))))
     raise ValueError(
         f"the module returns logits for {n_classes} classes, but the data have {n} "

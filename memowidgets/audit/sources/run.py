@@ -42,6 +42,7 @@ from memowidgets.training.made_in import precision_at
 from memowidgets.training.noise import LabelNoise, draw_noise
 from memowidgets.training.recorder import read_course
 from memowidgets.training.rho import Record
+from memowidgets.training.shadows import ShadowSet
 from memowidgets.training.target import TargetTraining
 
 __all__ = ["WATCHED", "RunSource", "device_of", "noise_of", "run_behind"]
@@ -110,9 +111,11 @@ class RunSource:
         self.device = device_of(model, device)
         self.precision = settled_precision(run, manifest, self.device)
         self.names = Catalogue(run, manifest, len(design.members))
-        self.shadows: Any = current_set(run, self.precision)
-        if self.is_watched:
-            self.shadows = _NoShadows(self.cannot("run_shadows"))
+        self.shadows = (
+            _NoShadows(run, self.cannot("run_shadows"))
+            if self.is_watched
+            else current_set(run, self.precision)
+        )
         self.decision_log = DecisionLog(RunKeeper(run), run.path, data.ids)
         self.cache, self.alone = Cache(), OneAtATime()
 
@@ -369,32 +372,12 @@ class RunSource:
         return guard_warnings(record, len(self.data.class_names), self.held_out.labels)
 
 
-class _NoShadows:
+class _NoShadows(ShadowSet):
     """The shadow models of a run that cannot have any."""
 
-    key = "halves"
-
-    def __init__(self, why: str) -> None:
+    def __init__(self, run: RunDirectory, why: str) -> None:
+        super().__init__(run, "halves")
         self._why = why
-
-    def __len__(self) -> int:
-        return 0
-
-    def indices(self) -> list[int]:
-        """Empty."""
-        return []
-
-    def checkpoints(self) -> tuple[str, ...]:
-        """Empty."""
-        return ()
-
-    def lost(self) -> list[str]:
-        """Empty."""
-        return []
-
-    def state(self) -> tuple[tuple[int, ...], ...]:
-        """Always the same."""
-        return ()
 
     def read(self, checkpoint: str) -> NoReturn:
         """Raise, and say why there are none."""

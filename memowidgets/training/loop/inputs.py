@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -64,9 +65,11 @@ def pairs_of(data: Any) -> Pairs:
         )
     if not isinstance(data, DataLoader):
         return Pairs(data)
-    sampler = data.sampler if data.batch_sampler is None else data.batch_sampler.sampler
+    sampler: Any = data.sampler
+    if data.batch_sampler is not None:
+        sampler = getattr(data.batch_sampler, "sampler", data.batch_sampler)
     if not isinstance(sampler, SequentialSampler):
-        raise ValueError(
+        raise ValueError(  # noqa: TRY004 - its type is right
             f"data is a loader that shuffles or draws its rows ({type(sampler).__name__}), so its "
             "batches cannot be told apart by their order; pass loader.dataset, or a loader with "
             "shuffle=False. Your training loop may go on using the loader that shuffles"
@@ -94,7 +97,7 @@ class Batches:
         self._order = _order(data)
 
     def __len__(self) -> int:
-        return -(-len(self._data) // self.size)
+        return math.ceil(len(self._data) / self.size)
 
     def __iter__(self) -> Iterator[tuple[Positions, Any]]:
         """Yield positions in the data, and the inputs of these samples."""

@@ -114,8 +114,8 @@ def captured(
         for layer in layers:
             part = module.get_submodule(layer.part)
             if layer.is_input:
-                hook = partial(_before, keep, layer.name)
-                hooks.append(part.register_forward_pre_hook(hook, with_kwargs=True))
+                before = partial(_before, keep, layer.name)
+                hooks.append(part.register_forward_pre_hook(before, with_kwargs=True))
             else:
                 hooks.append(part.register_forward_hook(partial(_after, keep, layer.name)))
         if head is not None:
@@ -179,8 +179,6 @@ def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
     ValueError
         If no linear layer runs.
     """
-    from torch import nn
-
     order: list[str] = []
     took: dict[str, Tensor | None] = {}
     gave: dict[str, Tensor | None] = {}
@@ -224,7 +222,7 @@ def _last_linear(module: nn.Module, order: Sequence[str]) -> str:
     if linear:
         return linear[-1]
     if isinstance(module, nn.Linear):
-        raise ValueError(
+        raise ValueError(  # noqa: TRY004 - its type is right
             "the module is a single linear layer, so no layer comes before its logits; audit its "
             "inputs with Audit.from_arrays(labels=, representations=, logits=)"
         )

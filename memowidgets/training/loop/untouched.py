@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-__all__ = ["device_of", "unwrapped", "untouched"]
+__all__ = ["device_of", "untouched", "unwrapped"]
 
 
 def unwrapped(module: nn.Module) -> nn.Module:

@@ -1,11 +1,18 @@
-"""Checks that several rooms share. This room imports no other."""
+"""Checks that several rooms share."""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
+from collections.abc import Callable, Sequence
+from typing import Any
 
-__all__ = ["check_finite"]
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memowidgets.visible import quoted
+
+__all__ = ["check_finite", "is_missing", "numbered_labels"]
+
+_A_NAME = 40  # characters of a label that a message quotes: a longer one may be a sample
 
 
 def check_finite(values: ArrayLike, what: str, remedy: str = "") -> None:
@@ -40,3 +47,98 @@ def check_finite(values: ArrayLike, what: str, remedy: str = "") -> None:
             f"{what} must be finite: {int(wrong.sum())} of {len(wrong)} are NaN or infinite, the "
             f"first in row {int(wrong.argmax())}{remedy and f'; {remedy}'}"
         )
+
+
+def numbered_labels(
+    labels: ArrayLike,
+    class_names: Sequence[str] | None = None,
+    where: Callable[[int], str] = "row {}".format,
+) -> tuple[NDArray[Any], Sequence[str] | None]:
+    """Return labels as numbers, with the names of the classes if the labels are strings.
+
+    Parameters
+    ----------
+    labels : (n,) array_like
+        Labels as strings or numbers. Numbers are returned unchanged.
+    class_names : sequence of str, optional
+        Names of the classes. By default the strings that occur, sorted.
+    where : callable
+        Function from a row's number to its name in a message.
+
+    Returns
+    -------
+    numbers : (n,) array
+        For strings their positions in the names.
+    names : sequence of str or None
+        `class_names`, or the strings that occur.
+
+    Raises
+    ------
+    ValueError
+        If a label is missing (None or NaN), only some labels are strings, or a string is not one of
+        `class_names`. The message names the row.
+
+    Examples
+    --------
+    >>> numbered_labels(["spam", "ham", "spam"])
+    (array([1, 0, 1]), ('ham', 'spam'))
+    >>> numbered_labels(["spam", None, "ham"])
+    Traceback (most recent call last):
+    ...
+    ValueError: 1 of 3 labels are missing, the first in row 1; leave out samples without a label
+    """
+    array = np.asarray(labels)
+    if array.ndim != 1 or array.dtype.kind not in "fOUT":
+        return array, class_names
+    if array.dtype.kind == "U" and not hasattr(labels, "dtype"):
+        array = np.array(labels, dtype=object)  # NumPy turned the numbers of a list into strings
+    _check_none_missing(array, where)
+    text = [array.dtype.kind in "UT" or isinstance(label, str) for label in array]
+    if not any(text):
+        return (array if array.dtype.kind != "O" else _plain(array)), class_names
+    if not all(text):
+        row = text.index(not text[0])
+        raise ValueError(
+            f"some labels are strings and others are not; the first that differs is in "
+            f"{where(row)}; use the one or the other"
+        )
+    known = [str(label) for label in array]
+    names = tuple(sorted(set(known))) if class_names is None else tuple(map(str, class_names))
+    position = {name: number for number, name in enumerate(names)}
+    for row, label in enumerate(known):
+        if label not in position:
+            shown = quoted(label) if len(label) <= _A_NAME else f"a text of {len(label)} characters"
+            raise ValueError(
+                f"the label in {where(row)} is {shown}, which is not one of the {len(names)} "
+                "class_names; correct it, or add it to class_names"
+            )
+    return np.array([position[label] for label in known], dtype=np.int64), names
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value stands for none: None, NaN, pandas' NA or NaT.
+
+    Examples
+    --------
+    >>> [is_missing(value) for value in (None, float("nan"), "", 0)]
+    [True, True, False, False]
+    """
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def _check_none_missing(labels: NDArray[Any], where: Callable[[int], str]) -> None:
+    if labels.dtype.kind in "UT":
+        return
+    missing = np.array([is_missing(label) for label in labels], dtype=np.bool_)
+    if missing.any():
+        raise ValueError(
+            f"{int(missing.sum())} of {len(missing)} labels are missing, the first in "
+            f"{where(int(missing.argmax()))}; leave out samples without a label"
+        )
+
+
+def _plain(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers that pandas or a list keeps as objects as an array of numbers."""
+    return np.asarray(labels.tolist())

@@ -16,6 +16,7 @@ import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Self, cast
 
@@ -322,32 +323,14 @@ class RunDirectory:
         return self._inside(name)
 
     def _inside(self, name: str) -> Path:
-        parts = PurePosixPath(name).parts
-        if not parts or parts[0] == "/" or ".." in parts or "\\" in name or "\0" in name:
-            raise StoreError(
-                f"{quoted(name)} is not a name inside of {self.path}; the run is broken"
-            )
-        found = self.path / name
-        if self._has_link(parts):
+        found, on_the_way = _named(self.path, name)
+        if _has_link(on_the_way):
             run = os.path.realpath(self.path)
             if not Path(os.path.realpath(found)).is_relative_to(run):
                 raise OutsideError(
                     f"{found} leads outside of the run through a symbolic link; remove the link"
                 )
         return found
-
-    def _has_link(self, parts: Iterable[str]) -> bool:
-        """Return whether a part of the path below the run is a symbolic link."""
-        place = str(self.path)
-        for part in parts:
-            place = f"{place}{os.sep}{part}"
-            try:
-                mode = os.lstat(place).st_mode
-            except OSError:  # the path ends here
-                return False
-            if stat.S_ISLNK(mode):
-                return True
-        return False
 
     def read_manifest(self) -> dict[str, Any]:
         """Return the manifest: seeds, hashes, versions and ids.
@@ -433,7 +416,7 @@ class RunDirectory:
 
     def _state_of_manifest(self) -> tuple[int, ...] | None:
         try:
-            return state_of((self.path / MANIFEST).stat())
+            return state_of(_named(self.path, MANIFEST)[0].stat())
         except OSError:
             return None
 
@@ -771,6 +754,28 @@ class RunDirectory:
                 old = time.time() - left_over.stat().st_mtime > _OLD_SECONDS
                 if old or left_over.is_relative_to(self.path / what):
                     left_over.unlink()
+
+
+@lru_cache(maxsize=10_000)
+def _named(run: Path, name: str) -> tuple[Path, tuple[str, ...]]:
+    """Return the path of a name in a run, and every path on the way to it."""
+    parts = PurePosixPath(name).parts
+    if not parts or parts[0] == "/" or ".." in parts or "\\" in name or "\0" in name:
+        raise StoreError(f"{quoted(name)} is not a name inside of {run}; the run is broken")
+    on_the_way = (str(run.joinpath(*parts[: n + 1])) for n in range(len(parts)))
+    return run / name, tuple(on_the_way)
+
+
+def _has_link(places: Iterable[str]) -> bool:
+    """Return whether one of these paths, each below the one before, is a symbolic link."""
+    for place in places:
+        try:
+            mode = os.lstat(place).st_mode
+        except OSError:  # the path ends here
+            return False
+        if stat.S_ISLNK(mode):
+            return True
+    return False
 
 
 def _entries(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, dict[str, Any]]:

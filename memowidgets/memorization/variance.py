@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import betaln
+from scipy.special import betaln, digamma
 from threadpoolctl import ThreadpoolController
 
 from memowidgets.memorization.gaps import Floats, Side
@@ -100,13 +100,18 @@ def fitted_prior(side: Side) -> tuple[float, float] | None:
     squares = side.squares[usable][::step]
     typical = squares.sum() / seen.sum()
 
-    def minus_log_likelihood(parameters: Floats) -> float:
-        freedom = 2 + np.exp(parameters[0])
-        odds = squares / (freedom * typical * np.exp(parameters[1]))
-        terms = seen / 2 * np.log(odds) - (seen + freedom) / 2 * np.log1p(odds)
-        return float(-(terms - betaln(seen / 2, freedom / 2)).mean())
+    def minus_log_likelihood(parameters: Floats) -> tuple[float, Floats]:
+        above, scale = np.exp(parameters)
+        freedom = 2 + above
+        odds = squares / (freedom * typical * scale)
+        both, log_share = seen + freedom, np.log1p(odds)
+        terms = seen / 2 * np.log(odds) - both / 2 * log_share - betaln(seen / 2, freedom / 2)
+        by_scale = both / 2 * odds / (1 + odds) - seen / 2
+        by_freedom = by_scale / freedom + (digamma(both / 2) - digamma(freedom / 2) - log_share) / 2
+        gradient = np.array([above * by_freedom.mean(), by_scale.mean()])
+        return float(-terms.mean()), -gradient
 
     bounds = [(-4.0, 9.0), (-20.0, 5.0)]
     with _libraries().limit(limits=1):  # with two parameters, threads only wait for each other
-        best = minimize(minus_log_likelihood, [1.0, -0.5], method="L-BFGS-B", bounds=bounds).x
+        best = minimize(minus_log_likelihood, [1.0, -0.5], jac=True, bounds=bounds).x
     return 2 + float(np.exp(best[0])), float(typical * np.exp(best[1]))

@@ -11,6 +11,7 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,21 +55,27 @@ def pairs_tried() -> Iterator[list[str]]:
     print(f"\n{len(tried)} pairs of a mutation and a question were tried")
 
 
-def verdict(clean: Clean, mutation: Mutation, name: str, audit, folder: Path) -> str | None:
-    """What is wrong with the answer to one question; None where nothing is."""
+def verdict(
+    clean: Clean, mutation: Mutation, name: str, opened, folder: Path, said: list[str]
+) -> str | None:
+    """What is wrong with the answer to one question; None where nothing is.
+
+    `said` grows by the warnings: what was said of an audit counts for its later answers too.
+    """
     ask = (questions.QUICK | questions.WRITING)[name]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            answer = ask(audit() if callable(audit) else audit, folder)
+            answer = ask(opened(), folder)
         except IN_WORDS as error:
             return None if str(error).strip() else f"{name}: an error without words"
         except Exception as error:
             return f"{name}: raw {type(error).__name__}: {error}"
-    if questions.same(answer, clean.answers[name]):
+        finally:
+            said += [str(warning.message) for warning in caught]
+    if questions.same(answer, clean.answers[name]) or names(mutation, " ".join(said)):
         return None
-    said = " ".join(str(warning.message) for warning in caught)
-    return None if names(mutation, said) else f"{name}: another answer without a word ({said!r})"
+    return f"{name}: another answer without a word ({said!r})"
 
 
 def names(mutation: Mutation, said: str) -> bool:
@@ -83,26 +90,26 @@ def wrong(clean: Clean, mutation: Mutation, tmp_path: Path, asked, tried: list[s
     for when in WHEN if mutation.moves_what_is_there else WHEN[:1]:
         place = tmp_path / when.replace(" ", "-")
         copy = clean.victim.at(place)
-        before = _opened(copy, clean, asked, tmp_path) if when == "open before" else None
+        opened = cache(copy.open)
+        if when == "open before":
+            _answers_everything(opened(), clean, asked, tmp_path)
         mutation.apply(place)
+        said: list[str] = []
         for name in asked:
             tried.append(f"{mutation.name}, {when}: {name}")
-            answer = verdict(clean, mutation, name, before or copy.open, tmp_path)
+            answer = verdict(clean, mutation, name, opened, tmp_path, said)
             if answer is not None:
                 found.append(f"{when}, {answer}")
         shutil.rmtree(place)
     return found
 
 
-def _opened(copy: Victim, clean: Clean, asked, folder: Path) -> mw.Audit:
-    """An audit that has answered everything once."""
-    audit = copy.open()
+def _answers_everything(audit: mw.Audit, clean: Clean, asked, folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in asked:
             if name in questions.QUICK:
                 assert questions.same(questions.QUICK[name](audit, folder), clean.answers[name])
-    return audit
 
 
 @pytest.mark.slow
@@ -140,4 +147,4 @@ def test_the_rule_notices_a_wrong_number(clean, tmp_path):
     twin = clean.twins["another seed"]
     mutation = Mutation("none", "nothing", lambda _run: None)
     for name in ("checkpoints", "score", "log_lira", "evaluate", "as_target"):
-        assert verdict(clean, mutation, name, twin.open, tmp_path) is not None
+        assert verdict(clean, mutation, name, twin.open, tmp_path, []) is not None

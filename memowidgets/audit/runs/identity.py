@@ -20,7 +20,14 @@ from memowidgets.audit.sources.catalogue import Catalogue
 from memowidgets.audit.sources.precisions import settled_precision
 from memowidgets.audit.sources.shadow_sets import content_digest
 from memowidgets.data import Dataset, WithheldDataset
-from memowidgets.models import CausalLM, ConvNet, LoRA, Model, WideResNet
+from memowidgets.models import (
+    CausalLM,
+    ConvNet,
+    LoRA,
+    Model,
+    SequenceClassifier,
+    WideResNet,
+)
 from memowidgets.network import without_the_hub
 from memowidgets.stamps import Stamp, array_digest
 from memowidgets.store import MANIFEST, RunDirectory, StoreError, Tensors
@@ -49,13 +56,20 @@ _LOADERS: dict[str, Callable[..., Dataset]] = {
     "fetch_mcq": data_room.fetch_mcq,
     "fetch_cifar10": data_room.fetch_cifar10,
     "from_folder": data_room.ImageDataset.from_folder,
+    "MCQDataset.from_csv": data_room.MCQDataset.from_csv,
+    "MCQDataset.from_jsonl": data_room.MCQDataset.from_jsonl,
+    "TextDataset.from_csv": data_room.TextDataset.from_csv,
+    "TextDataset.from_jsonl": data_room.TextDataset.from_jsonl,
 }
 _MODELS: dict[str, Callable[..., Model]] = {
     "ConvNet": lambda _data, **settings: ConvNet(**settings),
     "WideResNet": lambda _data, **settings: WideResNet(**settings),
     "CausalLM.from_scratch": CausalLM.from_scratch,
     "CausalLM.from_pretrained": lambda _data, **settings: _pretrained(**settings),
+    "SequenceClassifier.from_scratch": SequenceClassifier.from_scratch,
+    "SequenceClassifier.from_pretrained": lambda _data, **settings: _classifier(**settings),
 }
+_OF_DATA = ("CausalLM.from_scratch", "SequenceClassifier.from_scratch")
 _SETTLED = ("training", "precision", "noise_draw")  # once for all, when a run is made
 _T = TypeVar("_T")
 _LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
@@ -328,7 +342,7 @@ def _model_again(
 ) -> Model | None:
     """The model as it was made; None for what only the user can give."""
     origin = _model_origin(run, manifest)
-    if origin.path is not None or (data is None and origin.maker == "CausalLM.from_scratch"):
+    if origin.path is not None or (data is None and origin.maker in _OF_DATA):
         return None
     with suppress(OSError, ImportError, ValueError):
         return _called(run, _MODELS, origin.maker, data, **origin.arguments)
@@ -444,6 +458,11 @@ def _pretrained(**settings: Any) -> Model:
     name, length, cache = (settings.pop(k) for k in ("name_or_path", "max_length", "cache"))
     dtype = settings.pop("dtype", "auto")  # runs from before it was there lack it
     return CausalLM.from_pretrained(name, LoRA(**settings), length, dtype=dtype, cache=cache)
+
+
+def _classifier(lora: Mapping[str, Any] | None, **settings: Any) -> Model:
+    adapters = None if lora is None else LoRA(**lora)
+    return SequenceClassifier.from_pretrained(lora=adapters, **settings)
 
 
 def check_data(run: RunDirectory, manifest: Mapping[str, Any], data: Dataset) -> None:

@@ -16,7 +16,7 @@ from memowidgets.data.pairs import split_pair
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
+    from torch import Tensor, nn
 
 __all__ = ["Batches", "Pairs", "called", "moved", "pairs_of"]
 
@@ -139,27 +139,46 @@ class Batches:
 
 def moved(inputs: Any, device: torch.device) -> Any:
     """Return inputs with every tensor on a device."""
+    return _changed(inputs, lambda tensor: tensor.to(device))
+
+
+def _changed(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return inputs with every tensor changed."""
     import torch
 
     if isinstance(inputs, torch.Tensor):
-        return inputs.to(device)
+        return change(inputs)
     if isinstance(inputs, Mapping):
-        return {name: moved(value, device) for name, value in inputs.items()}
+        return {name: _changed(value, change) for name, value in inputs.items()}
     if isinstance(inputs, tuple) and hasattr(inputs, "_fields"):
-        return type(inputs)(*(moved(value, device) for value in inputs))
+        return type(inputs)(*(_changed(value, change) for value in inputs))
     if isinstance(inputs, tuple | list):
-        return type(inputs)(moved(value, device) for value in inputs)
+        return type(inputs)(_changed(value, change) for value in inputs)
     return inputs
 
 
 def called(module: nn.Module, inputs: Any) -> Any:
-    """Return what a module gives for inputs: a mapping is passed by name, a tuple one by one."""
+    """Return what a module gives for inputs: a mapping is passed by name, a tuple one by one.
+
+    A module with weights in half precision gets floating-point inputs in that precision.
+    """
+    inputs = _in_precision_of(module, inputs)
     takes = inspect.signature(module.forward)
     if isinstance(inputs, Mapping) and _binds(takes, **inputs):
         return module(**inputs)
     if isinstance(inputs, tuple | list) and _binds(takes, *inputs):
         return module(*inputs)
     return module(inputs)
+
+
+def _in_precision_of(module: nn.Module, inputs: Any) -> Any:
+    import torch
+
+    weight = next((p for p in module.parameters() if p.is_floating_point()), None)
+    if weight is None or weight.dtype not in (torch.bfloat16, torch.float16):
+        return inputs
+    dtype = weight.dtype
+    return _changed(inputs, lambda t: t.to(dtype) if t.is_floating_point() else t)
 
 
 def _binds(takes: inspect.Signature, *given: Any, **named: Any) -> bool:

@@ -25,15 +25,22 @@ from memowidgets.training.forward import Forward, forward
 from memowidgets.training.learner import Recipe
 from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.target import read_records, record_of
+from memowidgets.training.trainer_classes import check_head
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 __all__ = ["Course", "Recorder", "check_whole", "digest_of", "read_course", "trained_weights"]
 
+_KINDS = (
+    "AutoModelForCausalLM",
+    "AutoModelForSequenceClassification",
+    "AutoModelForImageClassification",
+)
+
 
 class Recorder:
-    """Recorder of checkpoints of a language model that another loop trains.
+    """Recorder of checkpoints of a model of transformers that another loop trains.
 
     A checkpoint is one pass over the members with its hidden states, so that every score can be
     computed later, without the module, and the trained weights (adapters as peft saves them). The
@@ -61,7 +68,7 @@ class Recorder:
     Raises
     ------
     TypeError
-        If the audit's model is not a `CausalLM`.
+        If the audit's model is not a `CausalLM` or a classifier of transformers.
     ValueError
         If it has its own adapters, or the audit flips labels.
     """
@@ -104,6 +111,8 @@ class Recorder:
             If the module is not the audit's, or the training is not the recorded one.
         """
         check_whole(module)
+        if not isinstance(self._recipe.model, CausalLM):
+            check_head(_config_of(module), self._recipe.data.class_names)
         self._check_blocks(module)
         records, course = read_records(self._run), read_course(self._run)
         if records and course is None:
@@ -231,7 +240,8 @@ class Recorder:
         if found != self._layers:
             raise ValueError(
                 f"the model in training has {len(found)} blocks, but the audit's has "
-                f"{len(self._layers)}; pass the trained model to CausalLM.from_model"
+                f"{len(self._layers)}; pass the trained model to "
+                f"{type(self._recipe.model).__name__}.from_model"
             )
 
     def _check_same(
@@ -258,20 +268,26 @@ class Recorder:
 
 
 def _check_recipe(recipe: Recipe) -> None:
-    if not isinstance(recipe.model, CausalLM):
+    if getattr(recipe.model, "kind", None) not in _KINDS:
         raise TypeError(
-            "only an audit of a CausalLM can record an external training, not one of "
-            f"{type(recipe.model).__name__}"
+            "only an audit of a CausalLM or of a classifier of transformers can record an external "
+            f"training, not one of {type(recipe.model).__name__}"
         )
     if recipe.model.settings()["lora"] is not None:
         raise ValueError(
             "the audit's model adds its own adapters, which are not those in training; create it "
-            "with CausalLM.from_model(model, tokenizer), without lora"
+            f"with {type(recipe.model).__name__}.from_model(model, tokenizer), without lora"
         )
     if recipe.settings.label_noise:
         raise ValueError(
             "label_noise changes only the audit's own training; leave it out for an external one"
         )
+
+
+def _config_of(module: nn.Module) -> Any:
+    """Return transformers' configuration of a module, also inside of one of peft."""
+    plain: Any = module
+    return (plain.get_base_model() if hasattr(plain, "get_base_model") else plain).config
 
 
 def check_whole(module: nn.Module) -> None:

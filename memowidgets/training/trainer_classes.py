@@ -106,8 +106,8 @@ def read_class_rows(loader: Any) -> list[ClassRow]:
         contents = [content_of(batch) for batch in batches]
         if any(not np.array_equal(contents[0], other) for other in contents[1:]):
             raise Unreadable("the Trainer's rows differ each time that they are read")
-        batches = (loader.collate_fn([dataset[i]]) for i in range(len(dataset)))
-        found = [(content_of(batch), _label_of(batch)) for batch in batches]
+        rows = (loader.collate_fn([dataset[i]]) for i in range(len(dataset)))
+        found = [(content_of(batch), _label_of(batch)) for batch in rows]
     except READING as error:
         raise Unreadable(
             f"the Trainer's rows cannot be read one by one ({type(error).__name__}: {error})"

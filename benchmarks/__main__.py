@@ -28,6 +28,7 @@ from benchmarks import (
     variances,
     vision,
     wards,
+    watch,
 )
 from benchmarks.measure import Row, machine, table
 
@@ -50,6 +51,7 @@ TOPICS = {
     "explorer": explorer,
     "inspector": inspector,
     "report": report,
+    "watch": watch,
     "provenance": provenance,
 }
 MARK = "<!-- the table is written by python -m benchmarks --write; the rest is by hand -->"

@@ -100,10 +100,12 @@ def captured(
     """
     kept: list[Captured] = []
 
-    def keep(name: str, values: Any) -> None:
+    def keep(layer: Layer, values: Any) -> None:
         tensor = _tensor(values)
         if kept and tensor is not None:
-            kept[-1].raw[name] = tensor.detach().clone()  # the next part may work in place
+            small = _pooled(layer, tensor.detach())
+            of_module = small.data_ptr() == tensor.data_ptr()  # the next part may work in place
+            kept[-1].raw[layer.name] = small.clone() if of_module else small
 
     def keep_head(_module: nn.Module, _inputs: Any, output: Any) -> None:
         if kept:
@@ -114,10 +116,10 @@ def captured(
         for layer in layers:
             part = module.get_submodule(layer.part)
             if layer.is_input:
-                before = partial(_before, keep, layer.name)
+                before = partial(_before, keep, layer)
                 hooks.append(part.register_forward_pre_hook(before, with_kwargs=True))
             else:
-                hooks.append(part.register_forward_hook(partial(_after, keep, layer.name)))
+                hooks.append(part.register_forward_hook(partial(_after, keep, layer)))
         if head is not None:
             hooks.append(module.get_submodule(head).register_forward_hook(keep_head))
         yield kept
@@ -264,12 +266,12 @@ def _is_sequence(part: nn.Module) -> bool:
     return isinstance(part, nn.ModuleList | nn.Sequential) and len(part) > 1
 
 
-def _before(keep: Any, name: str, _part: nn.Module, inputs: Any, named: Any) -> None:
-    keep(name, inputs or named)
+def _before(keep: Any, layer: Layer, _part: nn.Module, inputs: Any, named: Any) -> None:
+    keep(layer, inputs or named)
 
 
-def _after(keep: Any, name: str, _part: nn.Module, _inputs: Any, output: Any) -> None:
-    keep(name, output)
+def _after(keep: Any, layer: Layer, _part: nn.Module, _inputs: Any, output: Any) -> None:
+    keep(layer, output)
 
 
 def _tensor(values: Any) -> Tensor | None:
@@ -308,7 +310,6 @@ def _row(
 ) -> Tensor:
     """Return an activation as (batch, values)."""
     import torch
-    from torch.nn.functional import adaptive_avg_pool2d
 
     if values.ndim == 3:
         n, length = values.shape[:2]
@@ -319,13 +320,19 @@ def _row(
             return (values * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1)
         if layer.averages or values[0].numel() > _LARGEST:
             return values.mean(dim=2 if _is_channels_first(module, layer) else 1)
-    if values.ndim == 4 and values[0].numel() > _LARGEST:
-        side = _SIDES[0]
-        if layer.averages:
-            side = next((s for s in _SIDES if values.shape[1] * s * s <= _LARGEST), _SIDES[-1])
-        if max(values.shape[2:]) > side:
-            values = adaptive_avg_pool2d(values, side)
     return values.reshape(len(values), -1)
+
+
+def _pooled(layer: Layer, values: Tensor) -> Tensor:
+    """Return an activation of images with at most 4×4 places, if it is large."""
+    from torch.nn.functional import adaptive_avg_pool2d
+
+    if values.ndim != 4 or values[0].numel() <= _LARGEST:
+        return values
+    side = _SIDES[0]
+    if layer.averages:
+        side = next((s for s in _SIDES if values.shape[1] * s * s <= _LARGEST), _SIDES[-1])
+    return adaptive_avg_pool2d(values, side) if max(values.shape[2:]) > side else values
 
 
 def _is_channels_first(module: nn.Module, layer: Layer) -> bool:

@@ -21,7 +21,7 @@ from memowidgets.audit.runs.arrays import arrays_source, opened_arrays
 from memowidgets.audit.runs.shapes import is_of_arrays
 from memowidgets.audit.runs.training import recorder, run_shadows, train, use_shadows
 from memowidgets.audit.source import Source
-from memowidgets.audit.sources.shadow import shadow_source
+from memowidgets.audit.sources.shadow import kept_shadow_source, shadow_source
 from memowidgets.audit.views.summary import summary_html
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
@@ -879,7 +879,7 @@ class Audit:
         with shown(progress) as report:
             return pooled.pooled_evaluation(
                 self.source,
-                partial(shadow_source, self.source),
+                partial(kept_shadow_source, self.source),
                 every,
                 metric,
                 layer,

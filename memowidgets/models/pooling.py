@@ -26,10 +26,13 @@ class Reading:
         One of `POOLINGS`.
     padding : int
         Padding token, which is never the last token.
+    longest : int
+        Number of tokens of the longest text that it is trained on; 0 if unknown.
     """
 
     pooling: str
     padding: int
+    longest: int = 0
 
     def pooled(self, hidden: Tensor, batch: dict[str, Tensor]) -> Tensor:
         """Return the hidden state that the head reads, (batch, width), in float32."""
@@ -90,18 +93,15 @@ def own_pooling(model: nn.Module) -> str:
     ValueError
         If the gradient does not show it.
     """
-    touched = _touched(model)
-    if touched == [0]:
-        return "first"
-    if touched == [_TOKENS - 1]:
-        return "last"
-    if touched == list(range(_TOKENS)):
-        return "mean"
-    raise ValueError(
-        f"the head of {type(plain(model)).__name__} reads neither the first token, nor the last, "
-        f'nor their mean; name the position of its representations with pooling="first", "last" or '
-        f'"mean"'
-    )
+    shown = {(0,): "first", (_TOKENS - 1,): "last", tuple(range(_TOKENS)): "mean"}
+    touched = tuple(_touched(model))
+    if touched not in shown:
+        raise ValueError(
+            f"the head of {type(plain(model)).__name__} reads neither the first token, nor the "
+            "last, nor their mean; name the position of its representations with pooling="
+            '"first", "last" or "mean"'
+        )
+    return shown[touched]
 
 
 def _touched(model: nn.Module) -> list[int]:

@@ -24,6 +24,7 @@ from memowidgets.visible import quoted
 if TYPE_CHECKING:
     import os
 
+    import torch
     from torch import Tensor, nn
 
 
@@ -36,6 +37,7 @@ _FINE_TUNED = {
     "precision": "auto",
 }
 _LR, _LR_OF_ADAPTERS = 5e-5, 1e-3
+_SHORT = 128  # tokens up to which plain attention is faster on a CPU than torch's fused one
 _NO_LIMIT = 1_000_000  # tokenizers without a limit state a far larger number
 
 
@@ -61,7 +63,7 @@ class SequenceClassifier(TransformerModel[Tokens]):
     >>> data = TextDataset.from_texts(texts, [1, 0, 1, 0] * 4, ["bad", "good"])
     >>> model = SequenceClassifier.from_scratch(data, layers=2, width=16)
     >>> model
-    SequenceClassifier(layers=2, width=16, words=10)
+    SequenceClassifier(layers=2, width=16, words=9)
     >>> model.layer_names(model.build(data))
     ('1', '2')
     """
@@ -294,13 +296,22 @@ class SequenceClassifier(TransformerModel[Tokens]):
         from memowidgets.models.last_token import mlp_at
 
         model = self._fresh(data)
-        own = own_pooling(model)
-        reading = Reading(self._pooling or own, self._padding)
+        pooling = self._pooling or own_pooling(model)
+        reading = Reading(pooling, self._padding, int(self.lengths(data).max()))
         module = self._with_entry(model)
-        if own == reading.pooling == "last":
+        if self._pooling is None and pooling == "last":
             mlp_at(model, reading.last)
         self._readings[module] = reading
         return module
+
+    def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:
+        """Return the module on a device, with the attention that is fastest there for its texts."""
+        config = cast("Any", plain(module)).config
+        reading = self._readings.get(module)
+        is_short = reading is not None and 0 < reading.longest <= _SHORT
+        if device.type == "cpu" and is_short and config._attn_implementation == "sdpa":  # noqa: SLF001
+            cast("Any", plain(module)).set_attn_implementation("eager")
+        return super().placed(module, device, precision)
 
     def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
@@ -372,7 +383,7 @@ class SequenceClassifier(TransformerModel[Tokens]):
 
     def _reach(self, data: Dataset) -> int | None:
         """Return the largest number of tokens of a text. None if there is no limit."""
-        limits = [self._max_length, _positions(self._config, lambda: self.skeleton(data))]
+        limits = [self._max_length, _positions(self._config, lambda: self._from_config(data))]
         of_tokenizer = self._tokenizer.model_max_length
         limits.append(of_tokenizer if of_tokenizer < _NO_LIMIT else None)
         return min((limit for limit in limits if limit is not None), default=None)
@@ -457,14 +468,17 @@ def _check_model(model: Any) -> None:
     _check_config(config, name)
 
 
-def _positions(config: Any, skeleton: Callable[[], nn.Module]) -> int | None:
-    """Return the number of positions that a model has."""
+def _positions(config: Any, make: Callable[[], nn.Module]) -> int | None:
+    """Return the number of positions that a model has; `make` returns one with any weights."""
+    import torch
     from torch import nn
 
     stated = getattr(config.get_text_config(), "max_position_embeddings", None)
     if not isinstance(stated, int) or stated < 1:
         return None
-    for name, part in skeleton().named_modules():
+    with torch.device("meta"):
+        model = make()
+    for name, part in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
             taken = 0 if part.padding_idx is None else part.padding_idx + 1  # as in RoBERTa
             return part.num_embeddings - taken

@@ -40,10 +40,10 @@ def epoch_order(
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
     >>> lengths = np.array([9, 1, 8, 2, 9, 1, 8, 2])
-    >>> epoch_order(np.arange(8), lengths, 1, rng).tolist()
-    [0, 5, 6, 1, 3, 7, 4, 2]
+    >>> order = epoch_order(np.arange(8), lengths, 4, np.random.default_rng(3))
+    >>> order.tolist(), lengths[order].tolist()
+    ([1, 7, 6, 2, 5, 3, 4, 0], [1, 2, 8, 8, 1, 2, 9, 9])
     """
     order = rng.permutation(members)
     n_batches = len(order) // batch_size

@@ -93,8 +93,9 @@ class Catalogue:
             names += self._run.names("forward")
         else:
             names = list(course.weights)  # written last: what is not there was never whole
-        ended = (self._run.path / "checkpoints").glob("*/resume.safetensors")
-        names += sorted(file.parent.name for file in ended)  # written after the record
+        for name in self._run.names("checkpoints", ""):
+            if self._run.has_file(f"checkpoints/{name}/resume.safetensors"):  # written after it
+                names.append(name)
         return [name for name in dict.fromkeys(names) if name not in known]
 
     def _warn_of_lost_rule(self) -> None:

@@ -38,7 +38,7 @@ def _facts_of_run(source: Source) -> list[tuple[str, str]]:
     ]
     if fork is not None:
         facts.append(("fork", f"of another run, from {fork['checkpoint'] or 'scratch'}"))
-    noise = source.training.label_noise
+    noise = source.manifest["training"].get("label_noise")
     if noise:
         facts.append(("label noise", f"{noise:.1%} of the pool's labels"))
     if n_checkpoints > 1:

@@ -29,6 +29,7 @@ from benchmarks import (
     variances,
     vision,
     wards,
+    watch,
 )
 from benchmarks.measure import Row, machine, table
 
@@ -52,6 +53,7 @@ TOPICS = {
     "explorer": explorer,
     "inspector": inspector,
     "report": report,
+    "watch": watch,
     "provenance": provenance,
 }
 MARK = "<!-- the table is written by python -m benchmarks --write; the rest is by hand -->"

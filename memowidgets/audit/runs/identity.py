@@ -6,7 +6,7 @@ import functools
 import importlib.metadata
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -41,6 +41,7 @@ __all__ = [
     "continued",
     "data_differences",
     "describe_run",
+    "described",
     "held_out_digest",
     "read_data",
     "read_design",
@@ -87,12 +88,27 @@ def describe_run(
     precision: str | None = None,
 ) -> dict[str, Any]:
     """The manifest of a run: hashes, seeds, versions, ids; never a sample."""
-    module_layers = _layer_names(model, data)
+    layers, about = _layer_names(model, data), model.describe(data)
+    return described(about, model.source, layers, data, design, held_out, settings, seed, precision)
+
+
+def described(
+    about_model: Mapping[str, Any],
+    model_source: Mapping[str, Any] | None,
+    layers: Sequence[str],
+    data: Dataset,
+    design: Design,
+    held_out: Dataset | None,
+    settings: Settings,
+    seed: int,
+    precision: str | None = None,
+) -> dict[str, Any]:
+    """The manifest of a run, for a model of which this is known."""
     return {
         "seed": seed,
-        "model": model.describe(data),
-        "model_source": model.source,
-        "layers": list(module_layers),
+        "model": dict(about_model),
+        "model_source": model_source,
+        "layers": list(layers),
         "training": settings.described(),
         **({} if precision is None else {"precision": precision}),
         **({"noise_draw": NOISE_DRAW} if settings.label_noise else {}),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.origin import PathLike
+from memowidgets.audit.runs.pairs import pair_data
 from memowidgets.audit.runs.shapes import read_manifest
-from memowidgets.audit.sources.run import RunSource, device_of, noise_of
+from memowidgets.audit.sources.run import WATCHED, RunSource, device_of, noise_of
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.precision import resolve_precision
@@ -83,6 +85,8 @@ def opened_run(
     """Open a run from its directory, as `Audit.open` describes."""
     manifest = read_manifest(run)
     run.hold(manifest)
+    if manifest.get("kind") == WATCHED and _are_pairs(data):
+        data = pair_data(data, manifest["data"]["class_names"], manifest["ids"])
     design = identity.read_design(run, manifest)
     found, made = identity.reopened(run, manifest, design, data, model, held_out)
     if held_out is not None:
@@ -91,6 +95,11 @@ def opened_run(
         found = noise_of(found, design, manifest).applied(found)
     known = found or identity.read_data(run, manifest)
     return RunSource(run, manifest, made, known, held_out, design, device)
+
+
+def _are_pairs(data: Any) -> bool:
+    """Return whether data are a user's own, not a dataset of memowidgets or a path."""
+    return data is not None and not isinstance(data, Dataset | str | os.PathLike)
 
 
 def checked_seed(seed: int) -> int:

@@ -24,7 +24,7 @@ def test_the_trainer_of_trl_is_recorded(tmp_path):
     from datasets import Dataset
     from trl import SFTConfig, SFTTrainer
 
-    from tests.training.test_trainer_callback import N, QUIET, make_audit, tiny
+    from tests.training.test_trainer_callback import QUIET, N, make_audit, tiny
 
     data = mw.data.make_mcqs(n=N, seed=0)
     tokenizer = word_tokenizer(data)

@@ -541,7 +541,7 @@ def bad(name: str, **changes) -> dict:
         (bad("labels", at={4: -1}), "row 4 is -1"),
         (bad("labels", turn=lambda y: np.where(np.arange(N) == 6, np.nan, y)), "1 NaN, .* row 6"),
         (bad("labels", turn=lambda y: y + 0.5), "must be integers from 0, not float64"),
-        (bad("labels", turn=lambda y: y.astype(str)), "must be integers from 0"),
+        (bad("labels", turn=lambda y: np.where(y == 0, None, y.astype(str))), "labels are missing"),
         (bad("labels", turn=lambda y: y[:, None]), "must be one-dimensional"),
         (bad("labels", turn=lambda y: y * 0), "all 240 samples have the label 0"),
         ({"ids": ["a"] * N}, "ids must be unique; 'a' occurs more than once"),

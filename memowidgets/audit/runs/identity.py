@@ -45,6 +45,7 @@ __all__ = [
     "held_out_digest",
     "read_data",
     "read_design",
+    "read_encoding",
     "run_digest",
     "settle",
     "write_design",
@@ -58,6 +59,7 @@ _LOADERS: dict[str, Callable[..., Dataset]] = {
     "from_folder": data_room.ImageDataset.from_folder,
     "MCQDataset.from_csv": data_room.MCQDataset.from_csv,
     "MCQDataset.from_jsonl": data_room.MCQDataset.from_jsonl,
+    "TableDataset.from_csv": data_room.TableDataset.from_csv,
     "TextDataset.from_csv": data_room.TextDataset.from_csv,
     "TextDataset.from_jsonl": data_room.TextDataset.from_jsonl,
 }
@@ -71,6 +73,7 @@ _MODELS: dict[str, Callable[..., Model]] = {
 }
 _OF_DATA = ("CausalLM.from_scratch", "SequenceClassifier.from_scratch")
 _SETTLED = ("training", "precision", "noise_draw")  # once for all, when a run is made
+_ENCODING = "encoding."
 _T = TypeVar("_T")
 _LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 
@@ -250,7 +253,8 @@ def _design_arrays(data: Dataset, design: Design) -> dict[str, NDArray[Any]]:
         "groups": design.groups,
         "all_members": np.array([design.all_members]),
     }
-    return tensors | ({} if canaries is None else {"canaries": canaries})
+    encoding = {_ENCODING + name: array for name, array in data.encoding.items()}
+    return tensors | encoding | ({} if canaries is None else {"canaries": canaries})
 
 
 def _digests(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
@@ -281,6 +285,13 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
         kept["groups"],
         all_members=bool(kept["all_members"][0]),
     )
+
+
+def read_encoding(run: RunDirectory) -> dict[str, NDArray[Any]]:
+    """Return the encoding that all models of a run share; empty if its samples need none."""
+    kept = run.read_tensors("design")
+    names = [name for name in kept if name.startswith(_ENCODING)]
+    return {name.removeprefix(_ENCODING): np.array(kept[name]) for name in names}
 
 
 def _design_differences(
@@ -432,6 +443,7 @@ def reopened(
         raise ValueError(f"these are not the held-out samples of {run.path}")
     with without_the_hub():  # what a run names was asked for when it was made, if ever
         data = _made_again(run, manifest) if data is None else data
+        data = None if data is None else _encoded(run, data)
         made = _model_again(run, manifest, data) if model is None else None
     candidate = model or made
     _warn_of_paths(run, manifest, data=data is None, model=candidate is None)
@@ -452,6 +464,13 @@ def reopened(
             stacklevel=4,
         )
     return data, None if changed else made
+
+
+def _encoded(run: RunDirectory, data: Dataset) -> Dataset:
+    try:
+        return data.with_encoding(read_encoding(run))
+    except ValueError as error:
+        raise StoreError(f"{run.path / 'design.safetensors'} is broken: {error}") from None
 
 
 def _pretrained(**settings: Any) -> Model:
@@ -504,6 +523,11 @@ def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
             f"the held-out samples have the classes {listed(held_out.class_names)}; the data "
             f"have {listed(data.class_names)}"
         )
+    if _columns(held_out) != _columns(data):
+        raise ValueError(
+            "the held-out samples have other columns, or columns of another kind, than the data: "
+            f"{listed(_columns(held_out))} there and {listed(_columns(data))} here"
+        )
     hashes = data.content_hashes()
     members = {hashes[i] for i in design.members}
     shared = [i for i, h in enumerate(held_out.content_hashes()) if h in members]
@@ -512,6 +536,13 @@ def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
             f"{len(shared)} held-out samples are members too, the first is "
             f"{quoted(held_out.ids[shared[0]])}: nothing would be held out"
         )
+
+
+def _columns(data: Dataset) -> list[str]:
+    """Names of a table's columns, with their kinds; empty for other data."""
+    columns: Mapping[str, NDArray[Any]] = getattr(data, "columns", {})
+    kinds = {True: "number", False: "category"}
+    return [f"{name} ({kinds[values.dtype.kind == 'f']})" for name, values in columns.items()]
 
 
 def _layer_names(model: Model, data: Dataset) -> tuple[str, ...]:

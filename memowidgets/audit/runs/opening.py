@@ -44,8 +44,10 @@ def begun_run(
     settings = (training or TrainingConfig()).resolved(model.training_defaults)
     design = draw_design(data, members, held_out, seed)
     aside = held_out if isinstance(held_out, Dataset) else None
+    data = data.fitted(design.pool)
     if aside is not None:
         identity.check_held_out(aside, data, design)
+        aside = aside.with_encoding(data.encoding)
     run = RunDirectory(path)
     device = device_of(model, device)
     precision = resolve_precision(torch_device(device), settings.precision)
@@ -87,6 +89,8 @@ def opened_run(
         data = pair_data(data, manifest["data"]["class_names"], manifest["ids"])
     design = identity.read_design(run, manifest)
     found, made = identity.reopened(run, manifest, design, data, model, held_out)
+    if held_out is not None:
+        held_out = held_out.with_encoding(identity.read_encoding(run))
     if found is not None:
         found = noise_of(found, design, manifest).applied(found)
     known = found or identity.read_data(run, manifest)

@@ -13,8 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit.sources.given_samples import dataset_of
+from memowidgets.checks import dense, numbered_labels
 from memowidgets.data import Dataset, MCQDataset
-from memowidgets.data.base import checked_ids, checked_labels
+from memowidgets.data.base import checked_class_names, checked_ids, checked_labels, warn_of_absent
 from memowidgets.memorization.gaps import checked_mask
 from memowidgets.metrics import logit_gap, loss
 from memowidgets.metrics.arrays import is_tensor, to_numpy
@@ -85,12 +86,15 @@ def checked(
     """
     if representations is None and logits is None:
         raise ValueError("give representations=, logits=, or both: there is nothing to score")
-    named = _labels(labels)
+    named, class_names = _labels(labels, class_names, samples)
     n = len(named)
     outputs = None if logits is None else _logits(logits, n)
     if outputs is not None:
         _check_columns(named, outputs)
     names = _class_names(class_names, samples, outputs)
+    if outputs is None and not isinstance(samples, Dataset):
+        known = checked_class_names(names, named)
+        warn_of_absent(named, known, numbered=names is None)
     data = dataset_of(samples, named, _plain(ids, n), names, _canaries(canaries, n))
     if outputs is not None:
         outputs = _of_options(outputs, data)
@@ -106,7 +110,10 @@ def checked(
     )
 
 
-def _labels(labels: Any) -> NDArray[np.int64]:
+def _labels(
+    labels: Any, class_names: Sequence[str] | None, samples: Any
+) -> tuple[NDArray[np.int64], Sequence[str] | None]:
+    """Labels as numbers, and the names of their classes if they are strings."""
     array = _array("labels", labels, kinds=None)
     if array.dtype.kind == "f" and np.isnan(array).any():
         missing = np.isnan(array)
@@ -114,7 +121,9 @@ def _labels(labels: Any) -> NDArray[np.int64]:
             f"labels holds {int(missing.sum())} NaN, the first in row {int(missing.argmax())}: "
             "leave out samples without a label"
         )
-    return checked_labels(array, None)
+    known = samples.class_names if isinstance(samples, Dataset) else class_names
+    numbers, names = numbered_labels(labels if array.dtype.kind in "OUT" else array, known)
+    return checked_labels(numbers, None), class_names if isinstance(samples, Dataset) else names
 
 
 def _layers(representations: Any, n: int) -> dict[str, Numbers]:
@@ -296,7 +305,7 @@ def _shadows(
 def _array(what: str, values: Any, kinds: str | None = "biuf") -> Numbers:
     """An array of numbers, wherever they were."""
     try:
-        array = to_numpy(values) if is_tensor(values) else np.asarray(values)
+        array = to_numpy(values) if is_tensor(values) else np.asarray(dense(values, what))
     except ValueError:
         raise ValueError(f"{what} is no array: its rows have different lengths") from None
     if kinds is not None and array.dtype.kind not in kinds:

@@ -92,15 +92,15 @@ def _transformer() -> nn.Module:
 
 
 def _called_back(folder: Path) -> Row:
-    """150 texts in the same transformer, as the callback records them."""
+    """300 texts in the same transformer, as the callback records them."""
     from memowidgets.models.scratch import tokenizer_of_words
     from memowidgets.progress import Progress
 
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(900)]
-    texts = [" ".join(rng.choice(words, size=62)) for _ in range(TEXTS)]
-    data = mw.data.TextDataset.from_texts(texts, np.arange(TEXTS) % 10)
+    texts = [" ".join(rng.choice(words, size=62)) for _ in range(2 * TEXTS)]
+    data = mw.data.TextDataset.from_texts(texts, np.arange(2 * TEXTS) % 10)
     tokenizer, module = tokenizer_of_words(texts), _transformer()
     model = mw.models.SequenceClassifier.from_model(module, tokenizer)
     audit = mw.Audit(model, data, folder / "called", members="all", held_out=None)
@@ -122,4 +122,4 @@ def _called_back(folder: Path) -> Row:
                 module(**{name: inputs[name] for name in names})
 
     seconds = interleaved(ours, plain, repeats=TURNS)
-    return _row("callback: a checkpoint, 150 texts of 62 tokens, BERT of 6 blocks", *seconds)
+    return _row("callback: a checkpoint, 300 texts of 62 tokens, BERT of 6 blocks", *seconds)

@@ -18,9 +18,9 @@ from torch.utils.data import DataLoader, TensorDataset
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row, interleaved
 
-TURNS = 5
+TURNS = 3
 BATCH = 50
-IMAGES, TEXTS = 500, 300
+IMAGES, TEXTS = 300, 150
 GOAL = "≤ 1.05×"
 
 
@@ -38,24 +38,24 @@ def _row(what: str, ours: float, plain: float) -> Row:
 
 
 def _watched_images(folder: Path) -> Row:
-    """500 images of 32×32 in a network of 16 layers."""
+    """300 images of 32×32 in a network of 16 layers."""
     torch.manual_seed(0)
     labels = torch.arange(IMAGES) % 10
     data = TensorDataset(torch.rand(IMAGES, 3, 32, 32), labels)
     digits = mw.data.ImageDataset.from_arrays(np.zeros((10, 32, 32, 3)), np.arange(10))
     module = mw.models.WideResNet(depth=16, width=2).build(digits)
     ours, plain = _watched(module, data, folder / "images", lambda inputs: module(inputs[0]))
-    return _row("watch: a checkpoint, 500 images, WideResNet-16-2", ours, plain)
+    return _row("watch: a checkpoint, 300 images, WideResNet-16-2", ours, plain)
 
 
 def _watched_tokens(folder: Path) -> Row:
-    """300 texts of 64 tokens in a transformer of 6 blocks."""
+    """150 texts of 64 tokens in a transformer of 6 blocks."""
     torch.manual_seed(0)
     module = _transformer()
     tokens = torch.randint(1, 1000, (TEXTS, 64))
     data = TensorDataset(tokens, torch.arange(TEXTS) % 10)
     ours, plain = _watched(module, data, folder / "tokens", lambda inputs: module(inputs[0]))
-    return _row("watch: a checkpoint, 300 texts of 64 tokens, BERT of 6 blocks", ours, plain)
+    return _row("watch: a checkpoint, 150 texts of 64 tokens, BERT of 6 blocks", ours, plain)
 
 
 def _watched(
@@ -99,8 +99,8 @@ def _called_back(folder: Path) -> Row:
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(900)]
-    texts = [" ".join(rng.choice(words, size=62)) for _ in range(TEXTS)]
-    data = mw.data.TextDataset.from_texts(texts, np.arange(TEXTS) % 10)
+    texts = [" ".join(rng.choice(words, size=62)) for _ in range(2 * TEXTS)]
+    data = mw.data.TextDataset.from_texts(texts, np.arange(2 * TEXTS) % 10)
     tokenizer, module = tokenizer_of_words(texts), _transformer()
     model = mw.models.SequenceClassifier.from_model(module, tokenizer)
     audit = mw.Audit(model, data, folder / "called", members="all", held_out=None)

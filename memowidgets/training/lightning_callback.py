@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
+
+_MISSING = "LightningCallback needs Lightning; install it with pip install lightning"
+
+
+def _base() -> tuple[type, bool]:
+    """Return Lightning's class of callbacks, and whether Lightning is there."""
+    later = "pytorch_lightning" in sys.modules and "lightning" not in sys.modules
+    names = ("lightning.pytorch", "pytorch_lightning")
+    for name in reversed(names) if later else names:
+        with suppress(ModuleNotFoundError):
+            return import_module(name).Callback, True
+    return object, False
+
 
 if TYPE_CHECKING:
     Callback = object
-elif "pytorch_lightning" in sys.modules and "lightning" not in sys.modules:
-    from pytorch_lightning import Callback
+    _IS_THERE = True
 else:
-    try:
-        from lightning.pytorch import Callback
-    except ModuleNotFoundError:
-        try:
-            from pytorch_lightning import Callback
-        except ModuleNotFoundError:
-            raise ModuleNotFoundError(
-                "LightningCallback needs Lightning; install it with pip install lightning"
-            ) from None
+    Callback, _IS_THERE = _base()
 
 __all__ = ["LightningCallback"]
 
@@ -49,7 +55,7 @@ class LightningCallback(Callback):
     Raises
     ------
     ModuleNotFoundError
-        On import, if Lightning is not installed.
+        If Lightning is not installed.
     TypeError
         If `watch` is not a watched loop.
 
@@ -70,6 +76,8 @@ class LightningCallback(Callback):
     """
 
     def __init__(self, watch: _Watched, stop: bool = True) -> None:
+        if not _IS_THERE:
+            raise ModuleNotFoundError(_MISSING)
         if not hasattr(watch, "step") or not hasattr(watch, "continue_at"):
             raise TypeError(f"watch must be what mw.watch returns, not {type(watch).__name__}")
         self._watch, self._stop = watch, stop

@@ -273,7 +273,7 @@ def _check_recipe(recipe: Recipe) -> None:
             "only an audit of a CausalLM or of a classifier of transformers can record an external "
             f"training, not one of {type(recipe.model).__name__}"
         )
-    if recipe.model.settings()["lora"] is not None:
+    if recipe.model.settings().get("lora") is not None:
         raise ValueError(
             "the audit's model adds its own adapters, which are not those in training; create it "
             f"with {type(recipe.model).__name__}.from_model(model, tokenizer), without lora"

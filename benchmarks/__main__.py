@@ -75,6 +75,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--mmlu", type=Path, help="MMLU's test questions as JSON lines")
     parser.add_argument("--cifar10", type=Path, help="CIFAR-10, as for fetch_cifar10")
     parser.add_argument("--states", type=Path, help="folder to cache hidden states in")
+    parser.add_argument("--old", type=Path, help="another checkout, measured beside this one")
     parser.add_argument("--write", type=Path, help="page whose table to replace")
     return parser.parse_args()
 

@@ -181,10 +181,9 @@ export function options(item) {
     if (option.hidden) text.append(cut(option.hidden));
     row.append(letter, text);
     if (option.probability !== null) {
-      const fill = html("span", { class: "mw-fill" });
-      fill.style.width = `${(100 * option.probability).toFixed(1)}%`;
-      row.append(html("span", { class: "mw-gauge", "aria-hidden": "true" }, fill));
-      row.append(html("span", { class: "mw-probability" }, option.probability.toFixed(2)));
+      const probability = html("span", { class: "mw-probability" }, option.probability.toFixed(2));
+      probability.style.setProperty("--mw-share", option.probability.toFixed(3));
+      row.append(probability);
     }
     list.append(row);
   });

@@ -64,7 +64,10 @@ export function become(element, wanted) {
   const names = wanted.getAttributeNames();
   for (const name of names) {
     const value = /** @type {string} */ (wanted.getAttribute(name));
-    if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+    if (element.getAttribute(name) === value) continue;
+    // a page's policy may forbid styles in attributes, but not those that a script sets
+    if (name === "style" && element instanceof HTMLElement) element.style.cssText = value;
+    else element.setAttribute(name, value);
   }
   if (element.attributes.length > names.length) {
     for (const name of element.getAttributeNames()) if (!wanted.hasAttribute(name)) element.removeAttribute(name);

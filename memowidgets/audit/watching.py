@@ -64,7 +64,7 @@ def watch(
         default the module is called with the inputs: a mapping by name, a tuple one by one. For a
         `TextDataset` or `MCQDataset`, inputs are a list of texts or prompts; for an
         `ImageDataset`, images of shape (batch, channels, height, width), scaled as
-        (value / 255 − 0.5) / 0.25.
+        (value / 255 − 0.5) / 0.25; for a `TableDataset`, the rows of its `encoded`.
     layers : "auto" or sequence of str
         Parts of the module whose output is a representation, first to last, as in
         ``module.named_modules()``; a name that ends in ``.input`` is what goes into a part.

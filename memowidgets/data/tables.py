@@ -113,8 +113,8 @@ class TableDataset(Dataset):
         Parameters
         ----------
         frame : DataFrame
-            One row for each sample. A column of numbers or truth values is numeric, and a column of
-            texts is categorical.
+            One row for each sample. A column of numbers or truth values is numeric. A column of
+            texts, or of pandas' category type, is categorical.
         label : str
             Column of the labels: names of classes, or integers from 0.
         class_names : sequence of str, optional
@@ -153,9 +153,10 @@ class TableDataset(Dataset):
         found = dict(zip(names, (frame.iloc[:, i] for i in range(len(names))), strict=True))
         name = _ID if ids is None and _ID in found and label != _ID else ids
         classes = checked_classes(found.pop(label).to_numpy(dtype=object), class_names)
-        named = None if name is None else found.pop(name).astype(str).tolist()
+        named = None if name is None else _names(found.pop(name).tolist(), name)
         columns = {
-            key: _column(key, values.tolist(), key in categorical) for key, values in found.items()
+            key: _column(key, values.tolist(), key in categorical or values.dtype == "category")
+            for key, values in found.items()
         }
         return cls._made(columns, *classes, named)
 
@@ -416,6 +417,16 @@ def _check_names(
                     f"the table has no column {quoted(name)}; its columns: {known_columns(names)}. "
                     f"Name another one with {argument}="
                 )
+
+
+def _names(values: list[Any], column: str) -> list[str]:
+    for row, value in enumerate(values):
+        if is_missing(value):
+            raise ValueError(
+                f"row {row}: the id is missing; give each row one, or rename the column "
+                f"{quoted(column)}"
+            )
+    return list(map(_as_text, values))
 
 
 def _column(name: str, values: list[Any], is_category: bool) -> NDArray[Any]:

@@ -45,7 +45,7 @@ def test_a_run_opens_again_with_its_file(tmp_path, make):
     before = audit.score("loss", checkpoint="final")
     source = json.loads((Path(audit.path) / "manifest.json").read_text())["data"]["source"]
     assert source["arguments"]["path"] == str(path)
-    with pytest.warns(UserWarning, match="names paths outside of itself"):
+    with pytest.warns(UserWarning, match="refers to paths outside of itself"):
         assert isinstance(mw.Audit.open(audit.path).data, mw.data.WithheldDataset)
     again = mw.Audit.open(audit.path, data=shutil.move(path, tmp_path / "moved.csv"))
     assert again.data.content_hashes() == data.content_hashes()

@@ -90,6 +90,13 @@ def test_values_keep_their_kinds():
     assert repr(data) == "TableDataset(60 rows of 2 numbers and 3 categories, 2 classes)"
 
 
+def test_a_column_of_pandas_category_type_is_categorical():
+    table = frame(holes=False).astype({"age": "category"})
+    as_category = TableDataset.from_frame(table, "outcome")
+    named = TableDataset.from_frame(frame(holes=False), "outcome", categorical=["age"])
+    assert as_category.content_hashes() == named.content_hashes()
+
+
 def test_missing_values_are_said_and_shown():
     with pytest.warns(
         UserWarning, match=r"3 values are missing, in 'ward' \(1\), 'pressure' \(2\)"
@@ -165,6 +172,7 @@ def changed(**columns):
         (frame()[["outcome"]], {}, "no column besides the label"),
         (frame().iloc[:0], {}, "the table is empty"),
         (changed(id=[1, 1, 2, 3, 4, 5]), {}, "ids must be unique; '1'"),
+        (changed(id=["a", None, "b", "c", "d", "e"]), {}, "row 1: the id is missing"),
         (frame()[["outcome", "sex"]].assign(sex="f"), {}, "every column of the table holds one"),
     ],
 )  # fmt: skip

@@ -162,7 +162,7 @@ def test_the_caller_names_the_path(tmp_path):
     training = mw.TrainingConfig(epochs=1)
     audit = small_audit(tmp_path / "run", data=data, training=training)
     audit.train()
-    with pytest.warns(UserWarning, match="names paths outside of itself"):
+    with pytest.warns(UserWarning, match="refers to paths outside of itself"):
         withheld = mw.Audit.open(audit.path)
     with pytest.raises(StoreError, match=r"give data='.*pictures'"):
         withheld.kept()

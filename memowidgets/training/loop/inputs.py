@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.data import Dataset, ImageDataset, MCQDataset, TextDataset
+from memowidgets.data import Dataset, ImageDataset, MCQDataset, TableDataset, TextDataset
 from memowidgets.data.pairs import split_pair
 
 if TYPE_CHECKING:
@@ -207,6 +207,9 @@ def _feeder(data: Dataset) -> Callable[[Positions], Any]:
         from memowidgets.models import ConvNet
 
         return ConvNet().feeder(data, torch.device("cpu"))
+    if isinstance(data, TableDataset):
+        features = torch.from_numpy(data.encoded())
+        return lambda place: features[torch.from_numpy(np.asarray(place))]
     if isinstance(data, TextDataset):
         return lambda place: [data.texts[i] for i in place]
     if isinstance(data, MCQDataset):

@@ -25,9 +25,11 @@ from benchmarks import (
     shadows,
     smollm2,
     teaching,
+    text,
     variances,
     vision,
     wards,
+    watch,
 )
 from benchmarks.measure import Row, machine, table
 
@@ -40,6 +42,7 @@ TOPICS = {
     "variances": variances,
     "shadows": shadows,
     "language": language,
+    "text": text,
     "gpu-language": gpu_language,
     "wards": wards,
     "recorded": recorded,
@@ -50,6 +53,7 @@ TOPICS = {
     "explorer": explorer,
     "inspector": inspector,
     "report": report,
+    "watch": watch,
     "provenance": provenance,
 }
 MARK = "<!-- the table is written by python -m benchmarks --write; the rest is by hand -->"
@@ -73,6 +77,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("topics", nargs="*", choices=[*TOPICS, []], help="topics (default: all)")
     parser.add_argument("--smollm2", type=Path, help="folder for from_pretrained")
     parser.add_argument("--mmlu", type=Path, help="MMLU's test questions as JSON lines")
+    parser.add_argument("--banking77", type=Path, help="Banking77's training messages as CSV")
     parser.add_argument("--cifar10", type=Path, help="CIFAR-10, as for fetch_cifar10")
     parser.add_argument("--states", type=Path, help="folder to cache hidden states in")
     parser.add_argument("--old", type=Path, help="another checkout, measured beside this one")

@@ -1,11 +1,20 @@
-"""Checks that several rooms share. This room imports no other."""
+"""Checks that several rooms share."""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
 
-__all__ = ["check_finite"]
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memowidgets.visible import quoted
+
+__all__ = ["check_finite", "dense", "is_missing", "numbered_labels", "plain_labels"]
+
+_FEW = 20  # labels that may all differ
+_A_NAME = 40  # characters of a label that a message quotes: a longer one may be a sample
 
 
 def check_finite(values: ArrayLike, what: str, remedy: str = "") -> None:
@@ -39,4 +48,142 @@ def check_finite(values: ArrayLike, what: str, remedy: str = "") -> None:
         raise ValueError(
             f"{what} must be finite: {int(wrong.sum())} of {len(wrong)} are NaN or infinite, the "
             f"first in row {int(wrong.argmax())}{remedy and f'; {remedy}'}"
+        )
+
+
+def numbered_labels(
+    labels: ArrayLike,
+    class_names: Sequence[str] | None = None,
+    where: Callable[[int], str] = "row {}".format,
+) -> tuple[NDArray[Any], Sequence[str] | None]:
+    """Return labels as numbers, with the names of the classes if the labels are strings.
+
+    Parameters
+    ----------
+    labels : (n,) array_like
+        Labels as strings or numbers. Numbers are returned unchanged.
+    class_names : sequence of str, optional
+        Names of the classes. By default the strings that occur, sorted.
+    where : callable
+        Function from a row's number to its name in a message.
+
+    Returns
+    -------
+    numbers : (n,) array
+        For strings their positions in the names.
+    names : sequence of str or None
+        `class_names`, or the strings that occur.
+
+    Raises
+    ------
+    ValueError
+        If a label is missing (None or NaN), only some labels are strings, a string is not one of
+        `class_names`, or more than 20 strings are all different. The message names the row.
+
+    Examples
+    --------
+    >>> numbered_labels(["spam", "ham", "spam"])
+    (array([1, 0, 1]), ('ham', 'spam'))
+    >>> numbered_labels(["spam", None, "ham"])
+    Traceback (most recent call last):
+    ...
+    ValueError: 1 of 3 labels are missing, the first in row 1; leave out samples without a label
+    """
+    array = plain_labels(labels, where)
+    if array.dtype.kind != "U":
+        return array, class_names
+    known = array.tolist()
+    if class_names is None and len(set(known)) == len(known) > _FEW:
+        raise ValueError(
+            f"each of the {len(known)} labels is a different string, so they are not classes; pass "
+            "another column, or class_names"
+        )
+    names = tuple(sorted(set(known))) if class_names is None else tuple(map(str, class_names))
+    position = {name: number for number, name in enumerate(names)}
+    for row, label in enumerate(known):
+        if label not in position:
+            shown = quoted(label) if len(label) <= _A_NAME else f"a text of {len(label)} characters"
+            raise ValueError(
+                f"the label in {where(row)} is {shown}, which is not one of the {len(names)} "
+                "class_names; correct it, or add it to class_names"
+            )
+    return np.array([position[label] for label in known], dtype=np.int64), names
+
+
+def plain_labels(labels: ArrayLike, where: Callable[[int], str] = "row {}".format) -> NDArray[Any]:
+    """Return labels as an array of strings or of numbers.
+
+    Raises
+    ------
+    ValueError
+        If a label is missing (None or NaN), or only some labels are strings. The message names the
+        row.
+
+    Examples
+    --------
+    >>> plain_labels(np.array(["spam", "ham"], dtype=object))
+    array(['spam', 'ham'], dtype='<U4')
+    """
+    array = np.asarray(labels)
+    if array.ndim != 1 or array.dtype.kind not in "fOUT":
+        return array
+    if array.dtype.kind == "U" and not hasattr(labels, "dtype"):
+        array = np.array(labels, dtype=object)  # NumPy turned the numbers of a list into strings
+    _check_none_missing(array, where)
+    text = [array.dtype.kind in "UT" or isinstance(label, str) for label in array]
+    if any(text) and not all(text):
+        row = text.index(not text[0])
+        raise ValueError(
+            f"some labels are strings and others are not; the first that differs is in "
+            f"{where(row)}; use the one or the other"
+        )
+    if any(text):
+        return np.array([str(label) for label in array])
+    return np.asarray(array.tolist()) if array.dtype.kind == "O" else array
+
+
+def dense(values: Any, what: str) -> Any:
+    """Return a SciPy sparse matrix as an array, with a warning that says how much memory it takes.
+
+    Everything else is returned unchanged.
+
+    Examples
+    --------
+    >>> dense([[0, 1]], "X")
+    [[0, 1]]
+    """
+    if not (hasattr(values, "toarray") and hasattr(values, "nnz")):
+        return values
+    size = np.dtype(values.dtype).itemsize * float(np.prod(values.shape))
+    shown = f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
+    warnings.warn(
+        f"{what} is sparse and is made dense, which takes {shown} of memory; if that is too much, "
+        "reduce its columns first, for example with scikit-learn's TruncatedSVD",
+        UserWarning,
+        stacklevel=4,
+    )
+    return values.toarray()
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value stands for none: None, NaN, pandas' NA or NaT.
+
+    Examples
+    --------
+    >>> [is_missing(value) for value in (None, float("nan"), "", 0)]
+    [True, True, False, False]
+    """
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def _check_none_missing(labels: NDArray[Any], where: Callable[[int], str]) -> None:
+    if labels.dtype.kind in "UT":
+        return
+    missing = np.array([is_missing(label) for label in labels], dtype=np.bool_)
+    if missing.any():
+        raise ValueError(
+            f"{int(missing.sum())} of {len(missing)} labels are missing, the first in "
+            f"{where(int(missing.argmax()))}; leave out samples without a label"
         )

@@ -14,11 +14,11 @@ import shutil
 import stat
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,7 @@ __all__ = [
 ]
 
 FORMAT = 2  # from 2 on every file has a stamp, and a file without one is refused
+_Made = TypeVar("_Made")
 _STAMPED = 2
 MANIFEST = "manifest.json"
 _PARTS = ("design.safetensors", "checkpoints", "forward", "scores", "shadows")
@@ -266,7 +267,7 @@ class RunDirectory:
         self._held_manifest: Mapping[str, Any] | None = None
         self._last_read: tuple[Any, str] = None, ""
         self._headers: dict[str, Tensors] = {}
-        self._notes: dict[str, tuple[tuple[str, tuple[int, ...]], Any]] = {}
+        self._notes: dict[tuple[str, Any], tuple[tuple[str, tuple[int, ...]], Any]] = {}
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str], *, read_only: bool = False) -> Self:
@@ -461,12 +462,24 @@ class RunDirectory:
         StoreError
             If the file is missing or broken, was changed, or belongs elsewhere.
         """
+        return copy.deepcopy(self.made_of_note(name, _unchanged))
+
+    def made_of_note(self, name: str, make: Callable[[Any], _Made]) -> _Made:
+        """Return what a function makes of a note: the same object while the file stays.
+
+        The object must be immutable, because all callers share it.
+
+        Raises
+        ------
+        StoreError
+            As in `read_note`.
+        """
         state = self._settled_state(name)
         seen = self._whole._identity, state  # noqa: SLF001 - of the same class
-        known = self._notes.get(name)
+        known = self._notes.get((name, make))
         if known is None or not state or known[0] != seen:
-            known = self._notes[name] = seen, self._checked_note(name)
-        return copy.deepcopy(known[1])
+            known = self._notes[name, make] = seen, make(self._checked_note(name))
+        return cast("_Made", known[1])
 
     def _checked_note(self, name: str) -> Any:
         content = self.read_json(name)
@@ -563,9 +576,14 @@ class RunDirectory:
         except OSError:
             return ()
 
-    def names(self, folder: str) -> list[str]:
-        """Return the sorted names of the tensor files in a folder of the run."""
-        return sorted(p.stem for p in self.place(folder).glob("*.safetensors"))
+    def names(self, folder: str, suffix: str = ".safetensors") -> list[str]:
+        """Return the sorted names of a folder's files with a suffix, or of all that is in it."""
+        try:
+            with os.scandir(self.place(folder)) as entries:
+                names = [entry.name for entry in entries]
+        except OSError:  # nothing that could be read
+            return []
+        return sorted(name.removesuffix(suffix) for name in names if name.endswith(suffix))
 
     def write_tensors(
         self,
@@ -754,6 +772,10 @@ class RunDirectory:
                 old = time.time() - left_over.stat().st_mtime > _OLD_SECONDS
                 if old or left_over.is_relative_to(self.path / what):
                     left_over.unlink()
+
+
+def _unchanged(content: Any) -> Any:
+    return content
 
 
 @lru_cache(maxsize=10_000)

@@ -21,7 +21,7 @@ from memowidgets.audit.runs.arrays import arrays_source, opened_arrays
 from memowidgets.audit.runs.shapes import is_of_arrays
 from memowidgets.audit.runs.training import recorder, run_shadows, train, use_shadows
 from memowidgets.audit.source import Source
-from memowidgets.audit.sources.shadow import shadow_source
+from memowidgets.audit.sources.shadow import kept_shadow_source, shadow_source
 from memowidgets.audit.views.summary import summary_html
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
@@ -224,10 +224,11 @@ class Audit:
         Parameters
         ----------
         labels : array-like of shape (n,)
-            Label that each sample was trained on, integers from 0. All samples are members.
+            Label that each sample was trained on, integers from 0 or strings. All samples are
+            members.
         representations : array-like of shape (n, values), or {layer: array}, optional
             For PSMI and Mahalanobis. The last layer of a mapping is ``"last"``. An array with
-            more axes is flattened.
+            more axes is flattened. A SciPy sparse matrix is made dense, with a warning of its size.
         logits : array-like of shape (n, n_classes), optional
             For the loss, the logit gap, probabilities and the warning of a model that has not
             learned. −inf stands for an option that a question does not have; where the samples
@@ -237,11 +238,13 @@ class Audit:
             variances and standard errors are computed from `shadow_gaps`, if they are given too.
         samples : Dataset, array of images, or list of texts or records, optional
             The samples to show, which `kept` keeps; ids are shown without it. Records have
-            ``question`` and ``choices``, or ``text``.
+            ``question`` and ``choices``, or ``text``. Other columns of a DataFrame are the values
+            of a table's rows.
         ids : sequence of str, optional
             Unique names. Default: those of the samples, or their positions.
         class_names : sequence of str, optional
-            Names of the classes. Default: those of the samples, or their numbers.
+            Names of the classes, in the order of the columns of `logits`. Default: those of the
+            samples, or the labels that are strings, sorted, or their numbers.
         canaries : mask of shape (n,), optional
             Which samples were planted to be memorised.
         shadow_gaps, shadow_members : array-like of shape (n_shadows, n), optional
@@ -879,7 +882,7 @@ class Audit:
         with shown(progress) as report:
             return pooled.pooled_evaluation(
                 self.source,
-                partial(shadow_source, self.source),
+                partial(kept_shadow_source, self.source),
                 every,
                 metric,
                 layer,

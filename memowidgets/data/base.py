@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.visible import quoted
+from memowidgets.checks import numbered_labels
+from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
     import os
@@ -37,6 +40,8 @@ class Dataset(abc.ABC):
         Whether each sample is a canary, planted so that a model must memorise it. None if unknown.
     source : dict or None
         Loader and arguments that give the same dataset again. None if only its owner can.
+    encoding : mapping of str to array
+        Numbers of a fitted encoding. Empty for samples that need none.
     """
 
     ids: NDArray[np.str_]
@@ -44,6 +49,7 @@ class Dataset(abc.ABC):
     class_names: tuple[str, ...]
     canaries: BoolArray | None
     source: dict[str, Any] | None
+    encoding: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -57,9 +63,21 @@ class Dataset(abc.ABC):
         """Return the samples at these positions, in this order, as a dataset."""
 
     def with_labels(self, labels: ArrayLike) -> Self:
-        """Return the same samples with other labels, (n,)."""
-        changed = np.asarray(labels, dtype=np.int64)
+        """Return the same samples with other labels, (n,), as numbers or names of classes."""
+        numbers, _ = numbered_labels(labels, self.class_names)
+        changed = np.asarray(numbers, dtype=np.int64)
         return cast("Self", dataclasses.replace(cast("Any", self), labels=changed, source=None))
+
+    def fitted(self, rows: ArrayLike) -> Self:  # noqa: ARG002 - for tables
+        """Return the same samples with an encoding that is fitted on the rows at these positions.
+
+        An audit calls it with its pool. Samples that need no encoding are returned unchanged.
+        """
+        return self
+
+    def with_encoding(self, encoding: Mapping[str, NDArray[Any]]) -> Self:  # noqa: ARG002
+        """Return the same samples with an encoding that was fitted before; unchanged by default."""
+        return self
 
     def shared(self, folder: str | os.PathLike[str]) -> Self:  # noqa: ARG002 - where it helps
         """Return the same samples in the form that uses the least memory in many processes."""
@@ -68,6 +86,43 @@ class Dataset(abc.ABC):
     @abc.abstractmethod
     def content_hashes(self) -> list[str]:
         """Return a hash of each sample's content without its label, equal for duplicates."""
+
+
+def checked_classes(
+    labels: ArrayLike,
+    class_names: Sequence[str] | None,
+    where: Callable[[int], str] = "row {}".format,
+) -> tuple[IntArray, tuple[str, ...]]:
+    """Return labels as integers from 0, and the names of their classes.
+
+    Labels can be strings: then the classes are `class_names`, or the strings that occur, sorted.
+    A class that never occurs gets a warning.
+    """
+    numbers, names = numbered_labels(labels, class_names, where)
+    integers = checked_labels(numbers, names)
+    known = checked_class_names(names, integers)
+    warn_of_absent(integers, known, numbered=class_names is None)
+    return integers, known
+
+
+def warn_of_absent(labels: IntArray, class_names: Sequence[str], *, numbered: bool) -> None:
+    """Warn of classes that no label has; `numbered` says whether they have no names but numbers."""
+    counts = np.bincount(labels, minlength=len(class_names))
+    absent = [name for name, count in zip(class_names, counts, strict=True) if not count]
+    if not absent:
+        return
+    remedy = (
+        f"number the classes from 0 to {len(class_names) - len(absent) - 1} without a gap, or pass "
+        "the labels as strings"
+        if numbered
+        else "leave them out of class_names, unless other data have them"
+    )
+    warnings.warn(
+        f"{len(absent)} of {len(class_names)} classes never occur in the labels: "
+        f"{listed(absent, most=5)}; {remedy}",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntArray:
@@ -118,7 +173,8 @@ def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> 
         class_names = [str(c) for c in range(int(labels.max()) + 1)]
     if len(np.unique(labels)) < 2:
         raise ValueError(
-            f"all {len(labels)} samples have the label {labels[0]}: a classifier needs at "
+            f"all {len(labels)} samples have the label {_named(class_names, labels[0])}: a "
+            "classifier needs at "
             "least two classes"
         )
     names = tuple(str(name) for name in class_names)
@@ -132,3 +188,8 @@ def _whole_numbers(array: NDArray[Any]) -> bool:
     return bool(
         array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.floor(array)).all()
     )
+
+
+def _named(class_names: Sequence[str], label: int) -> str:
+    name = class_names[label] if label < len(class_names) else str(label)
+    return str(label) if name == str(label) else f"{label} ({quoted(name)})"

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.data.base import checked_ids
 from memowidgets.data.folders import (
     MOST_BYTES,
     PictureFile,
@@ -90,7 +91,10 @@ def fetch_cifar10(source: str | Path = "hub", split: str = "train") -> ImageData
     if len(parts) > 1 and str(source) != "hub" and Path(source).suffix == ".bin":
         raise ValueError(f"{source} is one file, so it is one split; pass split='train' or 'test'")
     pictures = _joined([_part(source, part) for part in parts])
-    data = ImageDataset.from_arrays(pictures.images, pictures.labels, CLASSES, pictures.ids)
+    ids = checked_ids(pictures.ids, len(pictures.labels))
+    data = ImageDataset(
+        pictures.images, ids, pictures.labels, CLASSES
+    )  # some classes may be absent
     arguments = {"source": str(source), "split": split}
     return replace(data, source={"loader": "fetch_cifar10", "arguments": arguments})
 

@@ -28,9 +28,11 @@ class _Columns:
     attributes: dict[str, int]
 
 
-def read_csv_rows(path: Path, columns: Mapping[str, Any] | None) -> list[Row]:
-    """Read the questions of a CSV file as rows."""
-    mapping = _checked_mapping(columns)
+def read_csv_rows(
+    path: Path, columns: Mapping[str, Any] | None, choices: Sequence[str] | None = None
+) -> list[Row]:
+    """Read the questions of a CSV file as rows; `choices` are the options of every question."""
+    mapping = _checked_mapping(columns, choices)
     lines = read_csv_cells(path)
     if not lines:
         raise ValueError(f"{path} is empty: it has no question")
@@ -40,11 +42,65 @@ def read_csv_rows(path: Path, columns: Mapping[str, Any] | None) -> list[Row]:
     else:
         header, body = [name.strip() for name in lines[0].cells], lines[1:]
     where = _located(mapping, header, path)
-    return [_row(line, where, len(header)) for line in body]
+    rows = [_row(line, where, len(header)) for line in body]
+    return rows if choices is None else [with_choices(row, choices) for row in rows]
 
 
-def _checked_mapping(columns: Mapping[str, Any] | None) -> dict[str, Any]:
+def rows_of_records(
+    rows: Sequence[Row],
+    columns: Mapping[str, Any] | None,
+    choices: Sequence[str] | None,
+    known: Sequence[str],
+) -> list[Row]:
+    """Return records with other names of their columns as rows of questions."""
+    mapping = _checked_mapping(columns, choices)
+    if _by_number(mapping) and mapping:
+        raise TypeError("columns of a dataset are named, not numbered")
+    where = _located(mapping, known, "the dataset")
+    found = [_record(row, where, known) for row in rows]
+    return found if choices is None else [with_choices(row, choices) for row in found]
+
+
+def with_choices(row: Row, choices: Sequence[str]) -> Row:
+    """Return a question with these options."""
+    return Row(row.where, {**row.fields, "choices": list(choices)})
+
+
+def _record(row: Row, columns: _Columns, known: Sequence[str]) -> Row:
+    """Return a record as a question; options can be a list, or texts with a letter each."""
+    value = row.fields
+    answer, options = value[known[columns.answer]], None
+    if columns.choices_are_json:
+        options = value[known[columns.choices[0]]]
+    elif columns.choices:
+        options = [value[known[i]] for i in columns.choices]
+    if isinstance(options, Mapping) and {"text", "label"} <= options.keys():
+        letters, options = list(options["label"]), list(options["text"])
+        answer = letters.index(answer) if answer in letters else answer
+    fields: dict[str, Any] = {name: value[known[i]] for name, i in columns.attributes.items()}
+    name = None if columns.id is None else value[known[columns.id]]
+    return Row(
+        row.where,
+        fields
+        | {
+            "question": value[known[columns.question]],
+            "choices": options,
+            "answer": answer,
+            "id": name,
+        },
+    )
+
+
+def _checked_mapping(
+    columns: Mapping[str, Any] | None, choices: Sequence[str] | None
+) -> dict[str, Any]:
     mapping = dict(columns or {})
+    if choices is not None:
+        if isinstance(choices, str) or len(choices) < 2:
+            raise ValueError(f"choices must be two or more options, not {choices!r}")
+        if "choices" in mapping:
+            raise ValueError("choices and columns['choices'] cannot be combined; pass one of them")
+        mapping["choices"] = ()  # no column has options
     unknown = [key for key in mapping if key not in _KEYS]
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r} in columns; valid: {', '.join(_KEYS)}")
@@ -59,7 +115,7 @@ def _by_number(mapping: Mapping[str, Any]) -> bool:
     return kinds == {int}
 
 
-def _located(mapping: Mapping[str, Any], header: Sequence[str], path: Path) -> _Columns:
+def _located(mapping: Mapping[str, Any], header: Sequence[str], path: Path | str) -> _Columns:
     twice = [name for name in header if header.count(name) > 1]
     if twice:
         raise ValueError(f"{path}: the column {_shown(twice[0])} occurs twice in the header")
@@ -92,7 +148,7 @@ def _default_choices(header: Sequence[str]) -> list[str]:
     return ["choices"]
 
 
-def _position(column: str | int, what: str, header: Sequence[str], path: Path) -> int:
+def _position(column: str | int, what: str, header: Sequence[str], path: Path | str) -> int:
     if isinstance(column, int):
         if not 0 <= column < len(header):
             raise ValueError(
@@ -103,13 +159,13 @@ def _position(column: str | int, what: str, header: Sequence[str], path: Path) -
     if column not in header:
         raise ValueError(
             f"{path} has no column {quoted(column)} for {what!r}; its columns: "
-            f"{_listed(header)}. Assign them with columns={{{what!r}: …}}, by number if "
+            f"{known_columns(header)}. Assign them with columns={{{what!r}: …}}, by number if "
             "the first line is not a header"
         )
     return header.index(column)
 
 
-def _listed(header: Sequence[str]) -> str:
+def known_columns(header: Sequence[str]) -> str:
     """Return the first columns; without a header they are the texts of a sample."""
     more = len(header) - _MOST_COLUMNS
     names = ", ".join(map(_shown, header[:_MOST_COLUMNS]))

@@ -7,7 +7,7 @@ import os
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -141,6 +141,25 @@ def read_classes(
     return reader.pictures()
 
 
+def stacked(pictures: Iterable[Any], resize: Resize | None, where: str) -> NDArray[np.uint8]:
+    """Return Pillow's pictures, or arrays of pixels, as one array (n, height, width, channels).
+
+    Raises
+    ------
+    ValueError
+        If one is missing or is not a picture, or their sizes differ and `resize` is None.
+    """
+    resizing(resize)
+    reader = _Reader(where, resize)
+    for row, picture in enumerate(pictures):
+        try:
+            pixels, notes = _pixels(_as_picture(picture))
+        except UnreadableError as error:
+            raise ValueError(f"row {row} of {where} is not a picture: {error}") from None
+        reader.add(pixels, notes, f"row {row}")
+    return reader.images()
+
+
 def decoded(raw: bytes) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
     """Decode a picture of shape (height, width, 1 or 3), and return notes on what was changed.
 
@@ -221,17 +240,25 @@ class _Reader:
         except UnreadableError as error:
             self.leave_out(file.name, str(error))
             return
+        self.add(image, notes, file.name)
+        self._classes.append(class_name)
+
+    def add(self, image: NDArray[np.uint8], notes: Sequence[str], name: str) -> None:
         for note in notes:
-            self._changed.setdefault(note, []).append(file.name)
+            self._changed.setdefault(note, []).append(name)
         if self._resize is not None:
             image = resized(image, self._resize)
-        self._check_size(file.name, image)
+        self._check_size(name, image)
         self._images.append(image)
-        self._classes.append(class_name)
-        self._ids.append(readable(file.name))
+        self._ids.append(readable(name))
 
     def leave_out(self, name: str, reason: str) -> None:
         self._left_out.setdefault(reason, []).append(name)
+
+    def images(self) -> NDArray[np.uint8]:
+        """Return all pictures that were read as one array, and warn of changed ones."""
+        self._say()
+        return self._stacked()
 
     def pictures(self) -> Pictures:
         """Return all pictures that were read, and warn of those that were left out."""
@@ -390,6 +417,24 @@ def _entry_reader(
 
 def _hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
+
+
+def _as_picture(picture: Any) -> Image.Image:
+    if hasattr(picture, "convert"):
+        given: Image.Image = picture
+        return given
+    pixels = np.asarray(picture)
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[..., 0]
+    if picture is None or pixels.ndim not in (2, 3) or pixels.shape[2:] not in ((), (3,)):
+        kind = "nothing" if picture is None else type(picture).__name__
+        raise UnreadableError(f"it has {kind}; cast the column to datasets.Image()")
+    if pixels.dtype != np.uint8:
+        if pixels.dtype.kind not in "iu" or pixels.min() < 0 or pixels.max() > 255:
+            raise UnreadableError("its pixels are not numbers from 0 to 255")
+        pixels = pixels.astype(np.uint8)
+    from_pixels: Image.Image = _pillow().fromarray(pixels)
+    return from_pixels
 
 
 def _pixels(picture: Image.Image) -> tuple[NDArray[np.uint8], tuple[str, ...]]:

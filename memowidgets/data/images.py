@@ -19,11 +19,11 @@ from memowidgets.data.base import (
     BoolArray,
     Dataset,
     IntArray,
-    checked_class_names,
+    checked_classes,
     checked_ids,
-    checked_labels,
 )
-from memowidgets.data.folders import Resize, common_root, open_tree, read_classes
+from memowidgets.data.folders import Resize, common_root, open_tree, read_classes, stacked
+from memowidgets.data.labelled import check_hf, labelled_of_hf
 from memowidgets.data.ood import KINDS, digit_collages, fitted
 
 _LAYOUTS = ("NHWC", "NCHW")
@@ -53,7 +53,7 @@ class ImageSample:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ImageDataset(Dataset):
-    """Labelled images of one size; created by `from_arrays` or `from_folder`.
+    """Labelled images of one size; created by `from_arrays`, `from_folder` or `from_hf`.
 
     Attributes
     ----------
@@ -95,9 +95,9 @@ class ImageDataset(Dataset):
         images : array-like of shape (n, h, w), (n, h, w, 1 or 3) or (n, 1 or 3, h, w)
             Pixels as uint8, or as real numbers between 0 and 1.
         labels : array-like of shape (n,)
-            Labels as integers from 0.
+            Labels as integers from 0, or as strings.
         class_names : sequence of str, optional
-            Names of the classes. By default their numbers.
+            Names of the classes. By default their numbers, or the strings that occur, sorted.
         ids : sequence of str, optional
             Unique names of the samples. By default their positions.
         layout : {"NHWC", "NCHW"}, optional
@@ -117,13 +117,12 @@ class ImageDataset(Dataset):
         Warns
         -----
         UserWarning
-            If the channels are assumed to come first.
+            If the channels are assumed to come first, or a class never occurs.
         """
         pixels = _checked_pixels(channels_last(np.asarray(images), layout))
-        integers = checked_labels(labels, class_names)
+        integers, names = checked_classes(labels, class_names)
         if len(integers) != len(pixels):
             raise ValueError(f"{len(pixels)} images but {len(integers)} labels; pass one for each")
-        names = checked_class_names(class_names, integers)
         return cls(pixels, checked_ids(ids, len(pixels)), integers, names)
 
     @classmethod
@@ -169,6 +168,59 @@ class ImageDataset(Dataset):
         data = cls.from_arrays(found.images, found.labels, found.class_names, found.ids, "NHWC")
         arguments = {"path": str(Path(path).expanduser().absolute()), "resize": resize}
         return replace(data, source={"loader": "from_folder", "arguments": arguments})
+
+    @classmethod
+    def from_hf(
+        cls,
+        dataset: Any,
+        image: str = "image",
+        label: str = "label",
+        class_names: Sequence[str] | None = None,
+        ids: str | None = None,
+        resize: Resize | None = None,
+    ) -> Self:
+        """Create a dataset from a `datasets.Dataset` in memory.
+
+        Parameters
+        ----------
+        dataset : datasets.Dataset
+            One split, such as ``load_dataset("beans")["train"]``.
+        image, label : str
+            Names of the columns with the pictures and the labels. Pictures are a
+            ``datasets.Image()``, or pixels from 0 to 255 with the channels last.
+        class_names : sequence of str, optional
+            Names of the classes. By default those of a ``ClassLabel`` column, else the numbers, or
+            the strings that occur, sorted.
+        ids : str, optional
+            Name of the column with unique names of the samples. By default ``id`` if there is such
+            a column, else positions.
+        resize : int or (height, width), optional
+            As in `from_folder`.
+
+        Returns
+        -------
+        ImageDataset
+            Without a `source`: pass the dataset to `Audit.open` again.
+
+        Raises
+        ------
+        ValueError
+            As in `from_arrays`, and if a column is missing, a value is not a picture, or sizes
+            differ and `resize` is None. The message names the row.
+        TypeError
+            If `dataset` has several splits, is streamed, or is something else.
+
+        Warns
+        -----
+        UserWarning
+            If a class never occurs, or pictures are changed as in `from_folder`.
+        """
+        check_hf(dataset, image=image)
+        found = labelled_of_hf(dataset, label, class_names, ids)
+        integers, names = checked_classes(found.labels, found.class_names, found.where)
+        pictures = dataset.with_format(None).select_columns([image])  # decoded one after another
+        pixels = stacked((row[image] for row in pictures), resize, "the dataset")
+        return cls(pixels, checked_ids(found.ids, len(pixels)), integers, names)
 
     def __repr__(self) -> str:
         height, width, channels = self.images.shape[1:]

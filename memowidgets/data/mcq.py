@@ -21,7 +21,8 @@ from memowidgets.data.base import (
     checked_ids,
     checked_labels,
 )
-from memowidgets.data.columns import read_csv_rows
+from memowidgets.data.columns import read_csv_rows, rows_of_records
+from memowidgets.data.labelled import check_hf, file_source, rows_of_hf
 from memowidgets.data.prompts import (
     TEMPLATES,
     check_fit,
@@ -94,7 +95,7 @@ class Duplicates:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class MCQDataset(Dataset):
-    r"""Multiple-choice questions; created by `from_records`, `from_jsonl` or `from_csv`.
+    r"""Multiple-choice questions; created by `from_records`, `from_jsonl`, `from_csv` or `from_hf`.
 
     A label is the position of an option, and its class name is the option's letter, ``"A"`` to
     ``"J"``. Each prompt ends where the label follows, as the text in `label_texts`.
@@ -222,6 +223,7 @@ class MCQDataset(Dataset):
         Returns
         -------
         MCQDataset
+            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
 
         Raises
         ------
@@ -244,7 +246,15 @@ class MCQDataset(Dataset):
         ...     MCQDataset.from_jsonl(path)
         MCQDataset(2 questions, 2 options)
         """
-        return cls._from_rows(read_jsonl(Path(path)), template, prompt_seed, answers, equal_options)
+        rows = read_jsonl(Path(path))
+        how: dict[str, Any] = {
+            "template": template,
+            "prompt_seed": prompt_seed,
+            "answers": answers,
+            "equal_options": equal_options,
+        }
+        source = file_source("MCQDataset.from_jsonl", path, how)
+        return replace(cls._from_rows(rows, **how), source=source)
 
     @classmethod
     def from_csv(
@@ -253,6 +263,7 @@ class MCQDataset(Dataset):
         columns: Mapping[str, Any] | None = None,
         template: str | Sequence[str] | None = None,
         *,
+        choices: Sequence[str] | None = None,
         prompt_seed: int = 0,
         answers: str = "auto",
         equal_options: str = "error",
@@ -269,12 +280,16 @@ class MCQDataset(Dataset):
             "number", "attributes": ["ward"]}``. ``choices`` can also be one column with a JSON
             list. Without ``attributes``, every other column is an attribute. The default is
             ``question``, ``answer``, ``id``, and either ``choices`` or ``A``, ``B``, ….
+        choices : sequence of str, optional
+            Options of every question, if they are the same in every row and the file has no columns
+            for them, such as ``["no", "yes"]``.
         template, prompt_seed, answers, equal_options
             As in `from_records`.
 
         Returns
         -------
         MCQDataset
+            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
 
         Raises
         ------
@@ -294,9 +309,59 @@ class MCQDataset(Dataset):
         ...     MCQDataset.from_csv(path, columns={"answer": "key"}).attributes["year"].tolist()
         ['2024', '2025']
         """
-        return cls._from_rows(
-            read_csv_rows(Path(path), columns), template, prompt_seed, answers, equal_options
-        )
+        rows = read_csv_rows(Path(path), columns, choices)
+        how: dict[str, Any] = {
+            "template": template,
+            "prompt_seed": prompt_seed,
+            "answers": answers,
+            "equal_options": equal_options,
+        }
+        from_file = {"columns": columns, "choices": choices, **how}
+        source = file_source("MCQDataset.from_csv", path, from_file)
+        return replace(cls._from_rows(rows, **how), source=source)
+
+    @classmethod
+    def from_hf(
+        cls,
+        dataset: Any,
+        columns: Mapping[str, Any] | None = None,
+        template: str | Sequence[str] | None = None,
+        *,
+        choices: Sequence[str] | None = None,
+        prompt_seed: int = 0,
+        answers: str = "auto",
+        equal_options: str = "error",
+    ) -> Self:
+        """Create a dataset from a `datasets.Dataset` in memory.
+
+        Parameters
+        ----------
+        dataset : datasets.Dataset
+            One split, such as ``load_dataset("cais/mmlu", "all")["test"]``.
+        columns : mapping, optional
+            Column of each part by its name, as in `from_csv`. A column of options holds lists, or
+            records with ``text`` and ``label``, as in ARC.
+        choices : sequence of str, optional
+            Options of every question, as in `from_csv`.
+        template, prompt_seed, answers, equal_options
+            As in `from_records`.
+
+        Returns
+        -------
+        MCQDataset
+            Without a `source`: pass the dataset to `Audit.open` again.
+
+        Raises
+        ------
+        ValueError
+            As in `from_records`, and if a column is missing.
+        TypeError
+            If `dataset` has several splits, is streamed, or is something else.
+        """
+        check_hf(dataset)
+        known = list(dataset.column_names)
+        rows = rows_of_records(rows_of_hf(dataset), columns, choices, known)
+        return cls._from_rows(rows, template, prompt_seed, answers, equal_options)
 
     @classmethod
     def _from_rows(

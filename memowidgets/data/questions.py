@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from memowidgets.checks import is_missing
 from memowidgets.data.rows import Row
 from memowidgets.visible import quoted, visible
 
@@ -60,7 +61,7 @@ def checked_texts(
     options = _choices(choices, where)
     if equal_options == "error":
         _check_distinct(options, where)
-    return _text(question, "question", where), options
+    return checked_text(question, "question", where), options
 
 
 def described(value: object) -> str:
@@ -114,8 +115,9 @@ def _missing(value: Any) -> bool:
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
 
 
-def _text(value: Any, what: str, where: str) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+def checked_text(value: Any, what: str, where: str, most: int | None = MOST_CHARACTERS) -> str:
+    """Return a text, or raise if it is missing, empty, too long or cannot be tokenized."""
+    if is_missing(value):
         raise ValueError(f"{where}: the {what} is missing")
     if not isinstance(value, str):
         raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
@@ -123,9 +125,9 @@ def _text(value: Any, what: str, where: str) -> str:
         )
     if not value.strip():
         raise ValueError(f"{where}: the {what} is empty")
-    if len(value) > MOST_CHARACTERS:
+    if most is not None and len(value) > most:
         raise ValueError(
-            f"{where}: the {what} has {len(value)} characters, the limit is {MOST_CHARACTERS}; "
+            f"{where}: the {what} has {len(value)} characters, the limit is {most}; "
             "shorten it or leave it out (no text is cut)"
         )
     if _HALF_CHARACTERS.search(value):
@@ -149,7 +151,7 @@ def _choices(value: Any, where: str) -> tuple[str, ...]:
             f"{where}: a question must have 2 to {len(LETTERS)} options, not {len(options)}"
         )
     return tuple(
-        _text(_number_as_text(option), f"option {letter}", where)
+        checked_text(_number_as_text(option), f"option {letter}", where)
         for letter, option in zip(LETTERS, options, strict=False)
     )
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memowidgets.visible import quoted
+
 
 @dataclass(frozen=True)
 class Row:
@@ -84,6 +86,29 @@ def read_csv_cells(path: Path) -> list[Cells]:
     except csv.Error as error:
         raise ValueError(f"{path}, line {first}: broken CSV ({error})") from error
     return lines
+
+
+def read_csv_table(path: Path) -> list[Row]:
+    """Read a CSV file with a header as rows of text; an empty cell is None."""
+    lines = read_csv_cells(path)
+    if len(lines) < 2:
+        raise ValueError(f"{path} is empty: it has no row below its header")
+    header = [name.strip() for name in lines[0].cells]
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise ValueError(f"{path}: two columns of the header have the name {quoted(twice[0])}")
+    for line in lines[1:]:
+        if len(line.cells) != len(header):
+            raise ValueError(
+                f"{line.where}: {len(line.cells)} cells, but the header has {len(header)}"
+            )
+    return [
+        Row(
+            line.where,
+            {k: v if v.strip() else None for k, v in zip(header, line.cells, strict=True)},
+        )
+        for line in lines[1:]
+    ]
 
 
 def read_parquet(path: Path) -> list[Row]:

@@ -5,25 +5,37 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memowidgets.checks import is_missing
 from memowidgets.data.base import (
     BoolArray,
     Dataset,
     IntArray,
-    checked_class_names,
+    checked_classes,
     checked_ids,
-    checked_labels,
 )
+from memowidgets.data.labelled import (
+    Labelled,
+    file_source,
+    labelled_of_hf,
+    read_csv_labelled,
+    read_jsonl_labelled,
+)
+from memowidgets.data.planted import with_wrong_labels
+from memowidgets.data.questions import checked_text
 from memowidgets.visible import quoted
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TextDataset(Dataset):
-    """Labelled texts; created by `from_texts`.
+    """Labelled texts; created by `from_texts`, `from_csv`, `from_jsonl` or `from_hf`.
+
+    Equal texts stay on one side of every split.
 
     Attributes
     ----------
@@ -63,9 +75,9 @@ class TextDataset(Dataset):
         texts : sequence of str
             One text for each sample.
         labels : array-like of shape (n,)
-            Labels as integers from 0.
+            Labels as integers from 0, or as strings.
         class_names : sequence of str, optional
-            Names of the classes. By default their numbers.
+            Names of the classes. By default their numbers, or the strings that occur, sorted.
         ids : sequence of str, optional
             Unique names of the samples. By default their positions.
 
@@ -76,22 +88,196 @@ class TextDataset(Dataset):
         Raises
         ------
         ValueError
-            If lengths differ, a label is not a class, ids repeat, or there is only one class.
+            If lengths differ, a text is missing or empty, a label is missing or is not a class, ids
+            repeat, or there is only one class. The message names the row.
         TypeError
-            If a text is not a string; the message names the row.
+            If a text is not a string. The message names the row.
+
+        Warns
+        -----
+        UserWarning
+            If a class never occurs.
         """
-        integers = checked_labels(labels, class_names)
+        integers, names = checked_classes(labels, class_names)
         if len(texts) != len(integers):
             raise ValueError(f"{len(texts)} texts but {len(integers)} labels; pass one for each")
-        for row, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise TypeError(f"row {row} must be a text, not {type(text).__name__}")
-        names = checked_class_names(class_names, integers)
-        return cls(tuple(map(str, texts)), checked_ids(ids, len(texts)), integers, names)
+        words = tuple(_checked_text(text, f"row {row}") for row, text in enumerate(texts))
+        return cls._made(words, integers, names, ids)
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | Path,
+        text: str = "text",
+        label: str = "label",
+        class_names: Sequence[str] | None = None,
+        ids: str | None = None,
+    ) -> Self:
+        r"""Read a CSV file in UTF-8 with commas and a header.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        text, label : str
+            Names of the columns with the texts and the labels. Labels are names of classes, or
+            integers from 0 if all of them are.
+        class_names : sequence of str, optional
+            Names of the classes. By default the numbers, or the strings that occur, sorted.
+        ids : str, optional
+            Name of the column with unique names of the samples. By default ``id`` if there is such
+            a column, else positions.
+
+        Returns
+        -------
+        TextDataset
+            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
+
+        Raises
+        ------
+        ValueError
+            As in `from_texts`, and if a column is missing or a line has another number of cells
+            than the header. The message names file and line.
+        FileNotFoundError
+            If the file does not exist.
+
+        Warns
+        -----
+        UserWarning
+            If a class never occurs.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> lines = "text,category\nmy card is lost,card\nno cash came out,cash\n"
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "messages.csv"
+        ...     _ = path.write_text(lines, encoding="utf-8")
+        ...     TextDataset.from_csv(path, label="category").class_names
+        ('card', 'cash')
+        """
+        rows = read_csv_labelled(path, label, class_names, ids, text=text)
+        how = {"text": text, "label": label, "class_names": class_names, "ids": ids}
+        source = file_source("TextDataset.from_csv", path, how)
+        return replace(cls._from_rows(rows, text), source=source)
+
+    @classmethod
+    def from_jsonl(
+        cls,
+        path: str | Path,
+        text: str = "text",
+        label: str = "label",
+        class_names: Sequence[str] | None = None,
+        ids: str | None = None,
+    ) -> Self:
+        r"""Read a JSON Lines file in UTF-8, with one object per line.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        text, label, class_names, ids
+            As in `from_csv`, with keys of the objects instead of columns.
+
+        Returns
+        -------
+        TextDataset
+            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
+
+        Raises
+        ------
+        ValueError
+            As in `from_texts`, and for broken JSON or another encoding. The message names file
+            and line.
+        FileNotFoundError
+            If the file does not exist.
+
+        Warns
+        -----
+        UserWarning
+            If a class never occurs.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> lines = '{"text": "lost", "label": "card"}\n{"text": "empty", "label": "cash"}\n'
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "messages.jsonl"
+        ...     _ = path.write_text(lines, encoding="utf-8")
+        ...     TextDataset.from_jsonl(path)
+        TextDataset(2 texts, 2 classes)
+        """
+        rows = read_jsonl_labelled(path, label, class_names, ids, text=text)
+        how = {"text": text, "label": label, "class_names": class_names, "ids": ids}
+        source = file_source("TextDataset.from_jsonl", path, how)
+        return replace(cls._from_rows(rows, text), source=source)
+
+    @classmethod
+    def from_hf(
+        cls,
+        dataset: Any,
+        text: str = "text",
+        label: str = "label",
+        class_names: Sequence[str] | None = None,
+        ids: str | None = None,
+    ) -> Self:
+        """Create a dataset from a `datasets.Dataset` in memory.
+
+        Parameters
+        ----------
+        dataset : datasets.Dataset
+            One split, such as ``load_dataset("banking77")["train"]``.
+        text, label : str
+            Names of the columns with the texts and the labels.
+        class_names : sequence of str, optional
+            Names of the classes. By default those of a ``ClassLabel`` column, else the numbers, or
+            the strings that occur, sorted.
+        ids : str, optional
+            Name of the column with unique names of the samples. By default ``id`` if there is such
+            a column, else positions.
+
+        Returns
+        -------
+        TextDataset
+            Without a `source`: pass the dataset to `Audit.open` again.
+
+        Raises
+        ------
+        ValueError
+            As in `from_texts`, and if a column is missing.
+        TypeError
+            If `dataset` has several splits, is streamed, or is something else.
+
+        Warns
+        -----
+        UserWarning
+            If a class never occurs.
+        """
+        return cls._from_rows(labelled_of_hf(dataset, label, class_names, ids, text=text), text)
+
+    @classmethod
+    def _from_rows(cls, found: Labelled, text: str) -> Self:
+        words = tuple(_checked_text(row.fields.get(text), row.where) for row in found.rows)
+        integers, names = checked_classes(found.labels, found.class_names, found.where)
+        return cls._made(words, integers, names, found.ids)
+
+    @classmethod
+    def _made(
+        cls,
+        words: tuple[str, ...],
+        labels: IntArray,
+        class_names: tuple[str, ...],
+        ids: Sequence[str] | None,
+    ) -> Self:
+        if len(set(words)) == 1:
+            raise ValueError(f"all {len(words)} texts are equal; pass different ones")
+        return cls(words, checked_ids(ids, len(words)), labels, class_names)
 
     def __repr__(self) -> str:
+        repeated = len(self) - len(set(self.texts))
+        twice = f", {repeated} duplicate{'s' if repeated > 1 else ''}" if repeated else ""
         planted = "" if self.canaries is None else f", {int(self.canaries.sum())} canaries"
-        return f"TextDataset({len(self)} texts, {len(self.class_names)} classes{planted})"
+        return f"TextDataset({len(self)} texts, {len(self.class_names)} classes{twice}{planted})"
 
     def __getitem__(self, index: int) -> str:
         return self.texts[index]
@@ -137,9 +323,46 @@ class TextDataset(Dataset):
         words = tuple(texts[name][0] if name in texts else text for name, text in pairs)
         return replace(self, texts=words, source=None)
 
+    def with_canaries(self, n: int, kind: str = "mislabelled", seed: int = 0) -> Self:
+        """Plant canaries: texts that a model can only fit by memorising them.
+
+        Parameters
+        ----------
+        n : int
+            Number of canaries.
+        kind : {"mislabelled"}
+            ``"mislabelled"`` gives `n` texts a wrong label, drawn evenly.
+        seed : int
+            Seed for the choice of texts and labels.
+
+        Returns
+        -------
+        TextDataset
+            The same texts, ids and order. `canaries` marks the planted ones. A text that is a
+            canary already is not chosen again.
+
+        Raises
+        ------
+        ValueError
+            If there are more canaries than texts, or the kind is unknown.
+
+        Examples
+        --------
+        >>> data = TextDataset.from_texts(["a fine day", "a poor day"], ["good", "bad"])
+        >>> data.with_canaries(1)
+        TextDataset(2 texts, 2 classes, 1 canaries)
+        """
+        return with_wrong_labels(self, n, kind, seed)
+
     def content_hashes(self) -> list[str]:
         """Return the SHA-256 of each text, 16 hexadecimal digits."""
         return [
             hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
             for text in self.texts
         ]
+
+
+def _checked_text(value: Any, where: str) -> str:
+    if not isinstance(value, str) and not is_missing(value):
+        raise TypeError(f"{where} must be a text, not {type(value).__name__}")
+    return checked_text(value, "text", where, most=None)

@@ -4,7 +4,16 @@ from memowidgets.models.base import Model
 from memowidgets.models.causal_lm import CausalLM
 from memowidgets.models.images import ConvNet
 from memowidgets.models.lora import LoRA
+from memowidgets.models.sequence_classifier import SequenceClassifier
 from memowidgets.models.torch_classifier import TorchClassifier
 from memowidgets.models.wide_resnet import WideResNet
 
-__all__ = ["CausalLM", "ConvNet", "LoRA", "Model", "TorchClassifier", "WideResNet"]
+__all__ = [
+    "CausalLM",
+    "ConvNet",
+    "LoRA",
+    "Model",
+    "SequenceClassifier",
+    "TorchClassifier",
+    "WideResNet",
+]

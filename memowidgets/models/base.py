@@ -33,6 +33,9 @@ class Model(abc.ABC):
     training_defaults: Mapping[str, Any] = {}
     """Values for the fields of `TrainingConfig` that its user left open."""
 
+    batches_by_length: ClassVar[bool] = False
+    """Whether training batches have samples of similar length."""
+
     forward_batch: ClassVar[int] = 512
     """Batch size of a pass without training."""
 
@@ -134,7 +137,7 @@ class Model(abc.ABC):
     def source_text(self) -> str:
         """Return the source text that defines the recipe, as a part of its hash."""
         texts = [_source_of(cls) for cls in type(self).__mro__ if _is_recipe(cls)]
-        return "\n".join(texts)
+        return "\n".join(text for text in texts if text)
 
     def describe(self, data: Dataset) -> dict[str, str]:
         """Return what identifies a model: class, settings, source, parameter names and shapes."""
@@ -181,7 +184,10 @@ def _is_recipe(cls: type) -> bool:
 
 
 def _source_of(cls: type) -> str:
-    """Return the version that a class states, else its source text."""
+    """Return the version that a class states, else its source text.
+
+    An empty version adds nothing, for a base class that its subclasses' versions cover.
+    """
     version = vars(cls).get("version")
     if version is not None:
         return str(version)

@@ -1,10 +1,10 @@
-"""Encoding of prompts as token ids, with one token for each option's label."""
+"""Encoding of texts and prompts as token ids, and of each option's label as one token."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,45 +39,77 @@ class Questions(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """Tokenised prompts.
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """Tokenised texts, which a batch pads on the right.
 
     Attributes
     ----------
     ids : list of array of int64
-        Token ids of each prompt.
+        Token ids of each text.
     lengths : array of shape (n,), int64
-        Number of tokens of each prompt.
-    options : array of shape (n_classes,), int64
-        Token of each label.
-    available : array of shape (n, n_classes), bool
-        Whether each question has each option.
+        Number of tokens of each text.
     padding : int
         Padding token. The attention mask excludes it.
     """
 
+    pads_left: ClassVar[bool] = False
+
     ids: list[NDArray[np.int64]]
     lengths: NDArray[np.int64]
-    options: NDArray[np.int64]
-    available: NDArray[np.bool_]
     padding: int
 
     def batch(self, positions: NDArray[Any], device: torch.device) -> dict[str, Tensor]:
-        """Return ids, attention mask and positions, padded on the left to end together."""
+        """Return ids and attention mask, padded to the longest text, (batch, longest)."""
         import torch
 
+        arrays = dict(zip(("input_ids", "attention_mask"), self._padded(positions), strict=True))
+        return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
+
+    def slots(self, positions: NDArray[Any]) -> list[slice]:
+        """Return where the tokens of each text are in its row of a batch."""
+        lengths = self.lengths[positions]
+        width = int(lengths.max())
+        starts = width - lengths if self.pads_left else np.zeros_like(lengths)
+        return [slice(int(a), int(a + n)) for a, n in zip(starts, lengths, strict=True)]
+
+    def _padded(self, positions: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         width = int(self.lengths[positions].max())
         ids = np.full((len(positions), width), self.padding, dtype=np.int64)
         mask = np.zeros((len(positions), width), dtype=np.int64)
-        for row, position in enumerate(positions):
-            tokens = self.ids[position]
-            ids[row, width - len(tokens) :] = tokens
-            mask[row, width - len(tokens) :] = 1
-        places = np.maximum(mask.cumsum(axis=1) - 1, 0)
-        arrays = {"input_ids": ids, "attention_mask": mask, "position_ids": places}
-        tensors = {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
-        return tensors | {"available": torch.from_numpy(self.available[positions]).to(device)}
+        for row, slot in enumerate(self.slots(positions)):
+            ids[row, slot] = self.ids[positions[row]]
+            mask[row, slot] = 1
+        return ids, mask
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded(Tokens):
+    """Tokenised prompts, padded on the left so that they end together.
+
+    Attributes
+    ----------
+    ids, lengths, padding
+        As in `Tokens`.
+    options : array of shape (n_classes,), int64
+        Token of each label.
+    available : array of shape (n, n_classes), bool
+        Whether each question has each option.
+    """
+
+    pads_left: ClassVar[bool] = True
+
+    options: NDArray[np.int64]
+    available: NDArray[np.bool_]
+
+    def batch(self, positions: NDArray[Any], device: torch.device) -> dict[str, Tensor]:
+        """Return ids, attention mask, positions, and the options that each question has."""
+        import torch
+
+        batch = super().batch(positions, device)
+        places = (batch["attention_mask"].cumsum(dim=1) - 1).clamp(min=0)
+        available = torch.from_numpy(self.available[positions]).to(device)
+        return batch | {"position_ids": places, "available": available}
 
 
 def encode(data: Questions, tokenizer: Any, max_length: int) -> Encoded:
@@ -108,8 +140,59 @@ def encode(data: Questions, tokenizer: Any, max_length: int) -> Encoded:
         lengths=lengths,
         options=_label_tokens(tokenizer, prompts[0], data.label_texts),
         available=available,
-        padding=_padding_token(tokenizer),
+        padding=padding_token(tokenizer),
     )
+
+
+def encode_texts(
+    texts: Sequence[str],
+    tokenizer: Any,
+    padding: int,
+    longest: int | None,
+    *,
+    truncate: bool,
+    name_of: Callable[[int], str],
+) -> tuple[Tokens, int]:
+    """Tokenise every text, and return the tokens and the number of texts that were cut.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        Texts of the samples.
+    tokenizer : transformers.PreTrainedTokenizerBase
+        Tokenizer of the model.
+    padding : int
+        Padding token.
+    longest : int or None
+        Largest number of tokens that the model reads. None if there is no limit.
+    truncate : bool
+        Whether to cut longer texts. Otherwise they are an error.
+    name_of : callable
+        Function from a position to the name of a sample, for messages.
+
+    Raises
+    ------
+    ValueError
+        If a text is longer and `truncate` is false, or a text has no token.
+    """
+    encoded = tokenizer(list(texts), add_special_tokens=True, padding=False, truncation=False)
+    lengths = np.array([len(tokens) for tokens in encoded["input_ids"]])
+    long = lengths > longest if longest is not None else np.zeros(len(lengths), dtype=bool)
+    if long.any() and not truncate:
+        first = int(np.argmax(long))
+        raise ValueError(
+            f"{int(long.sum())} texts are longer than the {longest} tokens that the model reads, "
+            f"the first is {name_of(first)} with {lengths[first]}; pass truncate=True to cut them"
+        )
+    if long.any():
+        encoded = tokenizer(list(texts), padding=False, truncation=True, max_length=longest)
+        lengths = np.array([len(tokens) for tokens in encoded["input_ids"]])
+    if lengths.min() == 0:
+        raise ValueError(
+            f"the text of {name_of(int(np.argmin(lengths)))} has no token; leave it out"
+        )
+    ids = [np.asarray(tokens, dtype=np.int64) for tokens in encoded["input_ids"]]
+    return Tokens(ids=ids, lengths=lengths, padding=padding), int(long.sum())
 
 
 def _label_tokens(tokenizer: Any, prompt: str, labels: Sequence[str]) -> NDArray[np.int64]:
@@ -147,7 +230,7 @@ def _continuation(tokenizer: Any, prompt: str, label: str) -> list[int]:
     return list(both[len(alone) :])
 
 
-def _padding_token(tokenizer: Any) -> int:
+def padding_token(tokenizer: Any) -> int:
     """Return any token, because padding is masked."""
     for token in (tokenizer.pad_token_id, tokenizer.eos_token_id):
         if token is not None:

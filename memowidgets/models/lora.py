@@ -73,8 +73,11 @@ class LoRA:
             raise ValueError(f"layers={self.layers!r}, but the model has {n_blocks} blocks")
         return n_blocks - top
 
-    def wrap(self, model: nn.Module) -> nn.Module:
-        """Return the frozen model with adapters, initialised from torch's generator."""
+    def wrap(self, model: nn.Module, head: Sequence[str] | None = None) -> nn.Module:
+        """Return the frozen model with adapters, initialised from torch's generator.
+
+        The modules of a classification head are trained and stored with the adapters.
+        """
         from peft import LoraConfig, get_peft_model
 
         names = self._target_names(model)
@@ -84,7 +87,8 @@ class LoRA:
             lora_dropout=self.dropout,
             target_modules=names,
             fan_in_fan_out=_is_transposed(model.get_submodule(names[0])),
-            task_type="CAUSAL_LM",
+            task_type="CAUSAL_LM" if head is None else "SEQ_CLS",
+            modules_to_save=None if head is None else list(head),
         )
         with quiet_peft():
             return cast("nn.Module", get_peft_model(cast("Any", model), config))

@@ -19,12 +19,14 @@ from torch import nn
 
 from memowidgets.files import make_private, replaced, write_whole
 from memowidgets.models.digests import file_digest, forget_digests
-from memowidgets.models.encoding import Encoded
+from memowidgets.models.encoding import Tokens
 from memowidgets.models.lora import blocks_of
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    Ask = Callable[[nn.Module, dict[str, Tensor]], Tensor]
 
 
 _BATCH = 16
@@ -48,33 +50,59 @@ def clear_cache(key: str | None = None) -> None:
     shutil.rmtree(folder if key is None else folder / key, ignore_errors=True)
 
 
-class Entry(nn.Module):
+class _Skipped(nn.Module):
+    """Module in the place of a frozen block, which returns its input in the block's form."""
+
+    def __init__(self, block: nn.Module, n_more: int) -> None:
+        super().__init__()
+        self._n_more = n_more
+        for name, value in vars(block).items():  # some models read a block's kind of attention
+            if isinstance(value, str | int) and not name.startswith("_") and name != "training":
+                setattr(self, name, value)
+
+    def forward(self, hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Any:
+        return (hidden_states, *[None] * self._n_more) if self._n_more else hidden_states
+
+
+class Entry(_Skipped):
     """Module in the place of the last frozen block, which returns its cached output."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, block: nn.Module, n_more: int) -> None:
+        super().__init__(block, n_more)
         self.states: Tensor | None = None
 
-    def forward(self, hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Tensor:
+    def forward(self, hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Any:
         """Return the cached output, instead of the result of the embedding."""
         if self.states is None:
             raise RuntimeError("the cached output of the frozen blocks is missing")
-        return self.states.to(hidden_states.dtype)
+        return super().forward(self.states.to(hidden_states.dtype))
 
 
-class _Skipped(nn.Module):
-    def forward(self, hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Tensor:
-        return hidden_states
+def without_prefix(model: nn.Module, first: int, n_more: int = 0) -> Entry:
+    """Remove the blocks below `first` from a model; every other module keeps its name.
 
-
-def without_prefix(model: nn.Module, first: int) -> Entry:
-    """Remove the blocks below `first` from a model; every other module keeps its name."""
+    `n_more` is the number of values that a block returns in a tuple after its hidden state; 0 if it
+    returns only the hidden state.
+    """
     _, blocks = blocks_of(model)
-    entry = Entry()
+    entry = Entry(blocks[first - 1], n_more)
     for i in range(first - 1):
-        blocks[i] = _Skipped()
+        blocks[i] = _Skipped(blocks[i], n_more)
     blocks[first - 1] = entry
     return entry
+
+
+def asked(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    """Return a causal language model's logits after the last token, (batch, vocabulary)."""
+    answer = model(**_inputs(batch), use_cache=False, logits_to_keep=1)
+    logits: Tensor = answer.logits[:, -1].float()
+    return logits
+
+
+def classified(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    """Return a classifier's logits, (batch, classes)."""
+    logits: Tensor = model(**_inputs(batch)).logits.float()
+    return logits
 
 
 class Prefix:
@@ -84,15 +112,23 @@ class Prefix:
     ----------
     key : str
         Key of the model, block and prompts.
-    encoded : Encoded
+    encoded : Tokens
         Encoded prompts.
     width : int
         Size of the hidden state.
+    ask : callable
+        Function from a model and a batch to the logits that the cache must not change.
     """
 
-    def __init__(self, key: str, encoded: Encoded, width: int) -> None:
+    def __init__(
+        self,
+        key: str,
+        encoded: Tokens,
+        width: int,
+        ask: Ask = asked,
+    ) -> None:
         self._folder = cache_folder() / "prefix" / key
-        self._encoded, self._width = encoded, width
+        self._encoded, self._width, self._ask = encoded, width, ask
         self._starts = np.concatenate([[0], np.cumsum(encoded.lengths)])
         self._kept: NDArray[np.uint16] | None = None
 
@@ -111,7 +147,7 @@ class Prefix:
         write_whole(self._note, json.dumps(note).encode())
 
     def batch(self, positions: NDArray[Any], device: torch.device) -> Tensor:
-        """Return states of shape (batch, longest, width), padded on the left like the ids."""
+        """Return states of shape (batch, longest, width), padded like the ids."""
         import torch
 
         if self._kept is None:
@@ -119,9 +155,9 @@ class Prefix:
             self._kept = np.memmap(self._file, np.uint16, mode="r", shape=shape)
         lengths = self._encoded.lengths[positions]
         states = np.zeros((len(positions), int(lengths.max()), self._width), dtype=np.uint16)
-        for row, position in enumerate(positions):
-            start, stop = self._starts[position], self._starts[position + 1]
-            states[row, states.shape[1] - (stop - start) :] = self._kept[start:stop]
+        for row, slot in enumerate(self._encoded.slots(positions)):
+            start, stop = self._starts[positions[row]], self._starts[positions[row] + 1]
+            states[row, slot] = self._kept[start:stop]
         return torch.from_numpy(states).view(torch.bfloat16).to(device)
 
     def _is_whole(self) -> bool:
@@ -150,14 +186,15 @@ class Prefix:
         out = np.memmap(file, np.uint16, mode="w+", shape=shape)
         order = np.argsort(self._encoded.lengths, kind="stable")
         with torch.no_grad():
-            _check_left_out(model, first, self._encoded.batch(order[:_CHECKED], device))
+            checked = self._encoded.batch(order[:_CHECKED], device)
+            _check_left_out(model, first, checked, self._ask)
             for i in range(0, len(order), _BATCH):
                 positions = order[i : i + _BATCH]
-                states = _entering(model, first, self._encoded.batch(positions, device))
+                states = _entering(model, first, self._encoded.batch(positions, device), self._ask)
                 bits = states.to(torch.bfloat16).cpu().view(torch.uint16).numpy()
-                for row, position in enumerate(positions):
-                    start, stop = self._starts[position], self._starts[position + 1]
-                    out[start:stop] = bits[row, bits.shape[1] - (stop - start) :]
+                for row, slot in enumerate(self._encoded.slots(positions)):
+                    start, stop = self._starts[positions[row]], self._starts[positions[row] + 1]
+                    out[start:stop] = bits[row, slot]
         out.flush()
 
 
@@ -173,38 +210,69 @@ def why_not(config: Any) -> str | None:
     return None
 
 
-def _check_left_out(model: nn.Module, first: int, batch: dict[str, Tensor]) -> None:
+def _check_left_out(
+    model: nn.Module,
+    first: int,
+    batch: dict[str, Tensor],
+    ask: Ask,
+) -> None:
     """Raise for an architecture whose upper blocks use more than the output of the lower ones."""
     import torch
 
-    whole = _logits(model, batch)
-    states = _entering(model, first, batch)
     _, blocks = blocks_of(model)
+    beside = values_beside(model, first, ask)
+    whole = ask(model, batch)
+    states = _entering(model, first, batch, ask)
     lower = list(blocks)[:first]
-    without_prefix(model, first).states = states.to(torch.bfloat16)
-    upper = _logits(model, batch)
+    without_prefix(model, first, beside).states = states.to(torch.bfloat16)
+    upper = ask(model, batch)
     for i, block in enumerate(lower):
         blocks[i] = block
     error = float((upper - whole).norm() / whole.norm())
     if not error < _LARGEST_ERROR:
         raise ValueError(
             f"with the cached output of its {first} frozen blocks {type(model).__name__} gives "
-            "other "
-            f"logits, {error:.0%} off; create the model with cache=False"
+            f"other logits, {error:.0%} off; create the model with cache=False"
         )
 
 
-def _logits(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-    answer = model(**{name: batch[name] for name in _INPUTS}, use_cache=False, logits_to_keep=1)
-    logits: Tensor = answer.logits[:, -1].float()
-    return logits
+def values_beside(model: nn.Module, first: int, ask: Ask) -> int:
+    """Return how many values the block below `first` returns beside its hidden state."""
+    import torch
+
+    seen: list[int] = []
+
+    def note(_block: nn.Module, _inputs: Any, output: Any) -> None:
+        seen.append(len(output) - 1 if isinstance(output, tuple) else 0)
+
+    device = next(model.parameters()).device
+    one = torch.ones(1, 1, dtype=torch.int64, device=device)
+    batch = {"input_ids": one, "attention_mask": one, "position_ids": one - 1}
+    hook = blocks_of(model)[1][first - 1].register_forward_hook(note)
+    training = model.training
+    try:
+        with torch.no_grad():
+            ask(model.eval(), batch)
+    finally:
+        model.train(training)
+        hook.remove()
+    return seen[-1]
+
+
+def _inputs(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: batch[name] for name in _INPUTS if name in batch}
 
 
 class _Reached(Exception):  # noqa: N818 - not an error: the rest of the pass is not needed
     pass
 
 
-def _entering(model: nn.Module, first: int, batch: dict[str, Tensor]) -> Tensor:
+def _entering(
+    model: nn.Module,
+    first: int,
+    batch: dict[str, Tensor],
+    ask: Ask,
+) -> Tensor:
     """Return the input of block `first`, without running the blocks above."""
     seen: list[Tensor] = []
 
@@ -214,7 +282,7 @@ def _entering(model: nn.Module, first: int, batch: dict[str, Tensor]) -> Tensor:
 
     hook = blocks_of(model)[1][first].register_forward_pre_hook(keep)
     try:
-        model(**{name: batch[name] for name in _INPUTS}, use_cache=False)
+        ask(model, batch)
     except _Reached:
         pass
     finally:

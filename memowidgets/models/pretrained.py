@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,20 +20,26 @@ if TYPE_CHECKING:
 DTYPES = ("auto", "float32", "bfloat16")
 _BYTES = {"float32": 4, "bfloat16": 2}
 _GB = 1e9
+_CAUSAL = "AutoModelForCausalLM"
+_CLASSES = {  # classes of this package by the class of transformers that loads their models
+    _CAUSAL: "CausalLM",
+    "AutoModelForSequenceClassification": "SequenceClassifier",
+    "AutoModelForImageClassification": "ImageClassifier",
+}
 
 
-def load_config(name: str) -> Any:
+def load_config(name: str, kind: str = _CAUSAL) -> Any:
     """Return the configuration of a model; code that comes with it is never run."""
     from transformers import AutoConfig
 
-    return _explained(name, lambda: AutoConfig.from_pretrained(name, **_options()))
+    return _explained(name, lambda: AutoConfig.from_pretrained(name, **_options()), kind)
 
 
-def load_tokenizer(name: str) -> Any:
+def load_tokenizer(name: str, kind: str = _CAUSAL) -> Any:
     """Return the tokenizer of a model."""
     from transformers import AutoTokenizer
 
-    return _explained(name, lambda: AutoTokenizer.from_pretrained(name, **_options()))
+    return _explained(name, lambda: AutoTokenizer.from_pretrained(name, **_options()), kind)
 
 
 def _options() -> dict[str, bool]:
@@ -51,11 +57,15 @@ class Pretrained:
         One of `DTYPES`. ``"auto"`` is the type in the files.
     commit : str, optional
         Commit of the hub's repository that the configuration was read from.
+    kind : str
+        Class of transformers that loads the model.
     """
 
-    def __init__(self, name: str, dtype: str, commit: str | None = None) -> None:
+    def __init__(
+        self, name: str, dtype: str, commit: str | None = None, kind: str = _CAUSAL
+    ) -> None:
         self._name, self._dtype, self._local = name, dtype, not hub_may_be_asked()
-        self._commit = commit
+        self._commit, self._kind = commit, kind
         self._origin: dict[str, str] | None = None
 
     def origin(self) -> dict[str, str]:
@@ -78,31 +88,64 @@ class Pretrained:
             )
         return found
 
-    def __call__(self) -> nn.Module:
+    def __call__(self, **changes: Any) -> nn.Module:
         """Return the model in main memory, after checking that its files have not changed.
 
         The hub is asked only for files of the commit that this machine lacks, so shadow models that
         load the same weights send no request.
+
+        Parameters
+        ----------
+        **changes
+            Changes of the configuration, such as ``num_labels``.
         """
         self.origin()
         if self._commit is not None and not self._local:
             with suppress(OSError, ValueError), without_the_hub():
-                return cast("nn.Module", self._load())
+                return cast("nn.Module", self._load(**changes))
         with without_the_hub() if self._local else nullcontext():
-            return cast("nn.Module", _explained(self._name, self._load))
+            work = partial(self._load, **changes)
+            return cast("nn.Module", _explained(self._name, work, self._kind))
 
-    def _load(self) -> Any:
-        from transformers import AutoModelForCausalLM
+    def _load(self, **changes: Any) -> Any:
+        import transformers
 
-        check_memory(self._name, self._dtype)
+        check_memory(self._name, self._dtype, self._kind)
         revision = {} if self._commit is None else {"revision": self._commit}
-        with _no_progress_bar():
-            return AutoModelForCausalLM.from_pretrained(
-                self._name, use_safetensors=True, dtype=self._dtype, **revision, **_options()
-            )
+        load = partial(
+            getattr(transformers, self._kind).from_pretrained,
+            self._name,
+            use_safetensors=True,
+            dtype=self._dtype,
+            **revision,
+            **_options(),
+        )
+        with _quiet():
+            return load() if self._kind == _CAUSAL else _with_head(load, self._name, **changes)
 
 
-def check_memory(name: str, dtype: str) -> None:
+def _with_head(load: Callable[..., Any], name: str, **changes: Any) -> Any:
+    """Return a classifier, of which only the head may be new.
+
+    Raises
+    ------
+    ValueError
+        If the files lack other weights, which would be random.
+    """
+    from memowidgets.models.pooling import head_names
+
+    model, found = load(output_loading_info=True, ignore_mismatched_sizes=True, **changes)
+    head = tuple(f"{part}." for part in head_names(model))
+    lacking = sorted(key for key in found["missing_keys"] if not key.startswith(head))
+    if lacking:
+        raise ValueError(
+            f"{name} lacks {len(lacking)} weights of {type(model).__name__} that are not in its "
+            f"head, the first is {lacking[0]}; the folder is not of this model"
+        )
+    return model
+
+
+def check_memory(name: str, dtype: str, kind: str = _CAUSAL) -> None:
     """Raise if the weights do not fit in main memory, before it is full.
 
     Raises
@@ -113,7 +156,7 @@ def check_memory(name: str, dtype: str) -> None:
     import psutil
 
     kept_as = dtype if dtype != "auto" else _stored_dtype(name)
-    needed = _n_parameters(name) * _BYTES.get(kept_as, 2)
+    needed = _n_parameters(name, kind) * _BYTES.get(kept_as, 2)
     free = psutil.virtual_memory().available
     if needed > free:
         raise MemoryError(
@@ -136,26 +179,28 @@ def placed(module: nn.Module, device: torch.device, *, bfloat16: bool) -> nn.Mod
 
 
 @contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    """Hide progress bars of loading, which every shadow model would show."""
+def _quiet() -> Iterator[None]:
+    """Hide progress bars and reports of loading, which every shadow model would show."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
+        logging.set_verbosity(level)
         if shown:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 @lru_cache(maxsize=8)
-def _n_parameters(name: str) -> int:
+def _n_parameters(name: str, kind: str = _CAUSAL) -> int:
     import torch
-    from transformers import AutoModelForCausalLM
+    import transformers
 
     with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(load_config(name))  # type: ignore[no-untyped-call]
+        skeleton = getattr(transformers, kind).from_config(load_config(name))
     return sum(parameter.numel() for parameter in skeleton.parameters())
 
 
@@ -164,7 +209,7 @@ def _stored_dtype(name: str) -> str:
     return str(dtype).removeprefix("torch.") if dtype is not None else "float32"
 
 
-def _explained(name: str, load: Callable[[], Any]) -> Any:
+def _explained(name: str, load: Callable[[], Any], kind: str) -> Any:
     """Return the result of `load`, or raise one clear sentence about the hub or the folder."""
     from huggingface_hub.errors import GatedRepoError
 
@@ -182,7 +227,7 @@ def _explained(name: str, load: Callable[[], Any]) -> Any:
         if "custom code" in str(error) or "trust_remote_code" in str(error):
             raise ValueError(
                 f"{name} comes with its own code, which is never run; load it yourself and "
-                "pass it to CausalLM.from_model"
+                f"pass it to {_CLASSES[kind]}.from_model"
             ) from error
         if "Unrecognized model" in str(error):
             raise ValueError(f"{name} has no model that transformers knows: {lines[0]}") from error
@@ -191,7 +236,7 @@ def _explained(name: str, load: Callable[[], Any]) -> Any:
                 f"{name} has no weights in safetensors, and pickles are never read because they "
                 "can "
                 "run code. If you trust it, convert it (load it, then save_pretrained), or "
-                "load it yourself and pass it to CausalLM.from_model"
+                f"load it yourself and pass it to {_CLASSES[kind]}.from_model"
             ) from error
         if isinstance(error, OSError):
             raise ConnectionError(

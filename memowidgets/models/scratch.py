@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from memowidgets.models.encoding import Questions
@@ -13,16 +14,17 @@ _UNKNOWN, _PADDING = "<unknown>", "<padding>"
 
 def word_tokenizer(data: Questions) -> Any:
     """Return a tokenizer with a token for each word and mark of the prompts, and each label."""
+    return tokenizer_of_words(data.prompts(), [label.strip() for label in data.label_texts])
+
+
+def tokenizer_of_words(texts: Iterable[str], others: Iterable[str] = ()) -> Any:
+    """Return a tokenizer with a token for each word and mark of the texts, and for the others."""
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     pattern = r"\w+|[^\w\s]"
-    words = {word for prompt in data.prompts() for word in re.findall(pattern, prompt)}
-    vocabulary = [
-        _PADDING,
-        _UNKNOWN,
-        *sorted(words | {label.strip() for label in data.label_texts}),
-    ]
+    words = {word for text in texts for word in re.findall(pattern, text)}
+    vocabulary = [_PADDING, _UNKNOWN, *sorted(words.union(others))]
     tokenizer = Tokenizer(
         models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token=_UNKNOWN)
     )

@@ -17,6 +17,7 @@ from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
+from memowidgets.training.batches import epoch_order
 from memowidgets.training.config import OPTIMIZERS, Settings, lost_function
 from memowidgets.training.device import cpu_threads
 from memowidgets.training.forward import Allocate, Forward, forward
@@ -241,7 +242,10 @@ class Learner:
         epoch, index = divmod(self.step, self.recipe.settings.steps_per_epoch(len(self.members)))
         if self._order is None or self._order[0] != epoch:
             rng = np.random.default_rng(epoch_seed(self.seed, epoch))
-            self._order = (epoch, rng.permutation(self.members))
+            model = self.recipe.model
+            lengths = model.lengths(self.recipe.data) if model.batches_by_length else None
+            order = epoch_order(self.members, lengths, self.recipe.settings.batch_size, rng)
+            self._order = (epoch, order)
         return self._order[1][index * size : (index + 1) * size]
 
 

@@ -30,8 +30,8 @@ _TARGET_STREAM = 3
 
 def read_records(run: RunDirectory) -> list[Record]:
     """Return the checkpoints of a run directory, in the order of training."""
-    files = run.place("checkpoints").glob("*/record.json")
-    records = [_record(run, str(file.relative_to(run.path))) for file in files]
+    files = (f"checkpoints/{name}/record.json" for name in run.names("checkpoints", ""))
+    records = [_record(run, file) for file in files if run.has_file(file)]
     records.sort(key=lambda record: record.step)
     if records and records[0].step != 0:
         raise StoreError(
@@ -43,12 +43,16 @@ def read_records(run: RunDirectory) -> list[Record]:
 
 def _record(run: RunDirectory, file: str) -> Record:
     try:
-        record = Record(**run.read_note(file)).checked()
+        record = run.made_of_note(file, _made_record)
     except (TypeError, ValueError) as error:
         raise StoreError(f"{run.path / file} is broken: {error}; delete its folder") from None
     if record.name != Path(file).parent.name:
         raise StoreError(f"{run.path / file} is broken: it names {quoted(record.name)}")
     return record
+
+
+def _made_record(content: Any) -> Record:
+    return Record(**content).checked()
 
 
 class TargetTraining:

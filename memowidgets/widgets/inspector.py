@@ -9,6 +9,7 @@ import anywidget
 import numpy as np
 import traitlets
 
+from memowidgets.checks import numbered_labels
 from memowidgets.decisions import CHOICES, DecisionLog
 from memowidgets.visible import quoted, visible
 from memowidgets.widgets.arrays import checked_tau
@@ -397,7 +398,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         Low means risk; finite.
     memorized : array-like of shape (n,), bool, optional
         Ground truth.
-    labels : array-like of shape (n,), int, optional
+    labels : array-like of shape (n,), int or str, optional
         What each sample is trained on; by default what the samples carry.
     tau : float
         A sample is flagged if its score is at most this.
@@ -485,6 +486,9 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         compute: Callable[[str, str], None] | None = None,
         **traits: Any,
     ) -> None:
+        if labels is not None:
+            known = class_names_of(samples, class_names) or None
+            labels, class_names = numbered_labels(labels, known)
         self._keep(samples, class_names, ids, decisions, detail, compute)
         given = (scores, memorized, labels, positions, errors, log_lira, probabilities, extras)
         self._rows, self._title = rows_from(self._reader, *given), title
@@ -523,6 +527,8 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         `tau` stays where it is unless given; a filter or sort that no longer makes sense goes
         back to the first that does. May be called from any thread.
         """
+        if labels is not None:
+            labels, _ = numbered_labels(labels, self._items.class_names or None)
         given = (scores, memorized, labels, positions, errors, log_lira, probabilities, extras)
         rows = rows_from(self._reader, *given)
         self._show_rows(rows, title, tau)

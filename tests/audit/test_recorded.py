@@ -55,6 +55,21 @@ def test_all_numbers_come_back(audit, folder):
     assert again.log_lira().equals(audit.log_lira())
 
 
+def test_logits_of_some_checkpoints_can_be_rounded(audit, tmp_path):
+    recorded.export(audit.path, tmp_path / "rounded", ABOUT, {}, exact_logits=("epoch-3",))
+    again = recording_at(tmp_path / "rounded")
+    assert again.log_lira().equals(audit.log_lira())
+    exact = [a.score("logit_gap", checkpoint="final") for a in (again, audit)]
+    assert exact[0].equals(exact[1])
+    rounded = [a.score("logit_gap", checkpoint="epoch-2") for a in (again, audit)]
+    assert not rounded[0].equals(rounded[1])
+    np.testing.assert_allclose(*rounded, atol=0.01)
+    kept = tmp_path / "rounded/forward"
+    assert (kept / "epoch-2.safetensors").stat().st_size < (
+        kept / "epoch-3.safetensors"
+    ).stat().st_size
+
+
 def test_no_sample_no_weight_and_no_path_is_in_it(data, audit, folder):
     files = [file for file in folder.rglob("*") if file.is_file()]
     content = b"".join(file.read_bytes() for file in files)

@@ -85,7 +85,8 @@ def _bad_pixel(value):
         ((images(), [0, 1, 0]), "4 images but 3 labels"),
         ((images(), [0, 1, -1, 0]), "row 2 is -1"),
         ((images(), [0, 1, 2, 0], ["a", "b"]), "between 0 and 1; row 2 is 2"),
-        ((images(), ["a", "b", "a", "b"]), "labels must be integers"),
+        ((images(), ["a", "b", "a", 1.5]), "row 3; use the one or the other"),
+        ((images(), ["a", "b", "a", None]), "1 of 4 labels are missing, the first in row 3"),
         ((images(), [0.5, 1, 0, 1]), "labels must be integers"),
         ((images(), [[0, 1, 0, 1]]), "one-dimensional"),
         ((images((4, 8)), LABELS), "must have the shape"),
@@ -98,6 +99,17 @@ def _bad_pixel(value):
 def test_bad_input_gets_one_clear_sentence(arguments, message):
     with pytest.raises(ValueError, match=message):
         ImageDataset.from_arrays(*arguments)
+
+
+def test_strings_are_labels_too():
+    data = ImageDataset.from_arrays(images(), ["b", "a", "b", "c"])
+    assert data.class_names == ("a", "b", "c")
+    assert data.labels.tolist() == [1, 0, 1, 2]
+
+
+def test_a_class_that_never_occurs_is_said():
+    with pytest.warns(UserWarning, match="1 of 3 classes never occur in the labels: 0; number"):
+        ImageDataset.from_arrays(images(), [1, 2, 1, 2])
 
 
 def test_bad_canaries_are_refused():

@@ -463,3 +463,20 @@ def test_any_text_survives_the_way_through_a_file(tmp_path_factory, questions):
     assert data.questions == tuple(question for question, _ in questions)
     assert data.choices == tuple(tuple(choices) for _, choices in questions)
     assert all(data[i].question in data[i].prompt for i in range(len(data)))
+
+
+def test_a_file_can_have_the_same_options_in_every_row(tmp_path):
+    path = tmp_path / "ethics.csv"
+    path.write_text("label,input,is_short\n0,I lied.,True\n1,I paid.,False\nyes,I ran.,True\n")
+    columns = {"question": "input", "answer": "label"}
+    data = MCQDataset.from_csv(path, columns, choices=["no", "yes"])
+    assert data.choices == (("no", "yes"),) * 3
+    assert data.labels.tolist() == [0, 1, 1]
+    assert list(data.attributes) == ["is_short"]
+    assert data.source["arguments"]["choices"] == ["no", "yes"]
+    again = MCQDataset.from_csv(**data.source["arguments"])
+    assert again.content_hashes() == data.content_hashes()
+    assert again.prompts() == data.prompts()
+    for wrong, both in (("no", columns), (["no"], columns), (["a", "b"], {"choices": ["x"]})):
+        with pytest.raises(ValueError, match=r"choices must be two or more|cannot be combined"):
+            MCQDataset.from_csv(path, both, choices=wrong)

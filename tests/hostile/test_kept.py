@@ -2,6 +2,7 @@
 
 `kept/run` and `kept/arrays` were written by the code before the audit room became functions over
 a source; `kept/expected.json` holds the numbers that it answered with. Weights are not kept.
+Log-LiRA there is of the prior as it is fitted since then, up to .002 from what it was.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def test_an_old_run_gives_the_numbers_it_gave(old):
         assert old.score("psmi").tolist() == EXPECTED["psmi"]
     for metric in ("mahalanobis", "loss"):
         assert old.score(metric).tolist() == EXPECTED[metric]
-    assert old.log_lira().to_dict() == EXPECTED["log_lira"]
+    assert old.log_lira().to_dict() == pytest.approx(EXPECTED["log_lira"], abs=1e-6)
     assert old.evaluate("psmi", truth="canaries").auc == EXPECTED["auc"]
     assert old.decision_log[str(old.members[0])] == Decision("remove", "a name")
 
@@ -53,7 +54,7 @@ def test_an_old_run_gives_the_numbers_it_gave(old):
 def test_a_shadow_model_of_an_old_run_takes_the_targets_place(tmp_path):
     target = mw.Audit.open(copied("run", tmp_path), device="cpu").as_target(1)
     assert target.score("psmi").to_dict() == EXPECTED["shadow_psmi"]
-    assert target.log_lira().to_dict() == EXPECTED["shadow_log_lira"]
+    assert target.log_lira().to_dict() == pytest.approx(EXPECTED["shadow_log_lira"], abs=1e-6)
 
 
 def test_the_decisions_on_old_arrays_are_found_again(tmp_path, capsys):

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 _SHADOWS = re.compile(r"run_shadows\((\d+)\)")
-FEWER = 8  # shadow models at most: every cell runs, none of them needs more
+FEWER = 4  # shadow models at most: every cell runs, none of them needs more
 
 
 def check_notebook(name: str, folder: Path) -> None:

@@ -27,7 +27,7 @@ from tests.training.small import Inline, assert_same, tiny_audit, trained
 pytestmark = pytest.mark.worker_processes
 
 ROOT = Path(__file__).parents[2]
-KILLS = 20
+KILLS = 10
 
 
 @pytest.fixture(scope="module")

@@ -23,9 +23,15 @@ PathLike = str | os.PathLike[str]
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _PATHS = {  # the argument of a loader or model that may name a path
     "from_folder": "path",
+    "MCQDataset.from_csv": "path",
+    "MCQDataset.from_jsonl": "path",
+    "TableDataset.from_csv": "path",
+    "TextDataset.from_csv": "path",
+    "TextDataset.from_jsonl": "path",
     "fetch_mcq": "source",
     "fetch_cifar10": "source",
     "CausalLM.from_pretrained": "name_or_path",
+    "SequenceClassifier.from_pretrained": "name_or_path",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,7 @@ def export(
     folder: str | os.PathLike[str],
     about: Mapping[str, str],
     states: Mapping[str, tuple[str, ...]],
+    exact_logits: Collection[str] | None = None,
 ) -> None:
     """Copy a run without its samples, weights and paths.
 
@@ -74,6 +75,9 @@ def export(
         Title, how to get the data, the command, the machine.
     states : mapping
         Layers whose hidden states are kept, in float16, by checkpoint.
+    exact_logits : collection of str, optional
+        Checkpoints whose logits are kept in float32; those of the others are kept in float16. By
+        default all of them.
 
     Raises
     ------
@@ -98,7 +102,10 @@ def export(
     for name in source.names("forward"):
         made = source.read_tensors(f"forward/{name}")
         of = "" if made.stamp is None else made.stamp.of
-        run.write_tensors(f"forward/{name}", *_kept(made, states.get(name, ())), of)
+        rounded = {f"layer.{layer}": np.float16 for layer in states.get(name, ())}
+        if exact_logits is not None and name not in exact_logits:
+            rounded["logits"] = np.float16
+        run.write_tensors(f"forward/{name}", *_kept(made, rounded), of)
     run.write_manifest(manifest)
 
 
@@ -108,11 +115,12 @@ def _gaps_of(shadow: Tensors) -> tuple[dict[str, Any], dict[str, str]]:
     return {n: np.array(shadow[n]) for n in shadow if not n.startswith(heavy)}, shadow.metadata
 
 
-def _kept(made: Tensors, layers: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, str]]:
+def _kept(made: Tensors, rounded: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The outputs and the layers that are to be rounded, each in its dtype."""
     kept = {
-        key: np.array(made[key], dtype=np.float16 if key.startswith("layer.") else None)
+        key: np.array(made[key], dtype=rounded.get(key))
         for key in made
-        if not key.startswith("layer.") or key.removeprefix("layer.") in layers
+        if not key.startswith("layer.") or key in rounded
     }
     return kept, made.metadata
 

@@ -134,7 +134,7 @@ class StoredPass:
 
     def logits(self) -> NDArray[np.float32]:
         """Logits of shape (n_members, n_classes)."""
-        return np.array(self._tensors()["logits"])
+        return np.array(self._tensors()["logits"], dtype=np.float32)  # recordings round some
 
     def gaps(self, labels: NDArray[np.int64]) -> NDArray[np.floating[Any]]:
         """Logit gap of each member, (n_members,)."""

@@ -27,7 +27,7 @@ from memowidgets.training.config import Settings
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import Shadows
 
-__all__ = ["ShadowSource", "shadow_source"]
+__all__ = ["ShadowSource", "kept_shadow_source", "shadow_source"]
 
 _CLOSE = 1e-2  # logit gaps of one model in batches of other sizes, in nats
 _CANNOT = {
@@ -57,6 +57,18 @@ def shadow_source(source: Source, index: int) -> ShadowSource:
     if isinstance(source, RunSource):
         return ShadowSource(source, index)
     raise NotGivenError(source.cannot("as_target"))
+
+
+def kept_shadow_source(source: Source, index: int) -> ShadowSource:
+    """Return what `shadow_source` does, the same object while the shadow models' files stay.
+
+    It keeps what was computed from it, so whoever asks one shadow model after another, at several
+    η or for several scores, computes each log-LiRA once.
+    """
+    first = source.first if isinstance(source, ShadowSource) else source
+    final = first.names.final()
+    state = first.gaps_state("" if final is None else final.name)
+    return first.cache.of(("target", index), state, lambda: shadow_source(first, index))
 
 
 class ShadowSource:

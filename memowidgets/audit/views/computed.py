@@ -16,7 +16,7 @@ from memowidgets.audit.numbers.pooled import checked_targets, pooled_evaluation
 from memowidgets.audit.numbers.scores import BASELINE, is_computed
 from memowidgets.audit.numbers.truth import log_lira, memorized_members, positives
 from memowidgets.audit.source import Source
-from memowidgets.audit.sources.shadow import shadow_source
+from memowidgets.audit.sources.shadow import kept_shadow_source
 from memowidgets.store import StoreError
 from memowidgets.visible import listed
 
@@ -174,7 +174,7 @@ class Computed:
         with shown(None) as report:
             return pooled_evaluation(
                 source,
-                partial(shadow_source, source),
+                partial(kept_shadow_source, source),
                 targets,
                 metric,
                 "last",

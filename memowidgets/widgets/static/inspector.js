@@ -2,7 +2,7 @@
 
 import { Sheets } from "./bitmap.js";
 import {
-  chip, enlargement, footer, imageKey, labels, nameText, options, picture, prose, scoreLine, tags,
+  body, chip, enlargement, footer, imageKey, labels, nameText, picture, scoreLine, tags,
 } from "./cards.js";
 import { DecideBar, decisionOf, download } from "./decide.js";
 import {
@@ -27,7 +27,7 @@ import { Opened } from "./opened.js";
  * @property {number} digits
  * @property {Record<string, number>} counts  samples behind each filter
  * @property {Item[]} items
- * @property {string} kind  "image", "text" or "mcq"
+ * @property {string} kind  "image", "text", "mcq" or "table"
  * @property {string} notice  what is said once above all samples; "" for nothing
  * @property {[string, string][]} sorts
  * @property {[number, string][]} classes  empty where there are too many to choose from
@@ -601,8 +601,7 @@ export class Inspector {
       foot.prepend(...status);
     } else {
       head.append(...status, facts);
-      const text = item.text === "" ? [] : [prose(item)];
-      card.append(head, ...text, item.options ? options(item) : labels(item));
+      card.append(head, ...body(item));
       foot.append(...tags(item));
     }
     foot.append(html("span", { class: "mw-open", "aria-hidden": "true" }, "open"));

@@ -1,0 +1,505 @@
+"""Classifiers of texts: encoders and decoders of transformers with a classification head."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from weakref import WeakKeyDictionary
+
+from memowidgets.data import Dataset, TextDataset
+from memowidgets.models.encoding import Tokens, encode_texts, padding_token
+from memowidgets.models.lora import LoRA
+from memowidgets.models.pooling import POOLINGS, Reading, head_names, head_of, own_pooling, plain
+from memowidgets.models.transformer import (
+    FROM_SCRATCH,
+    Given,
+    TransformerModel,
+    check_dtype,
+    digest_of,
+)
+from memowidgets.visible import quoted
+
+if TYPE_CHECKING:
+    import os
+
+    import torch
+    from torch import Tensor, nn
+
+
+_FINE_TUNED = {
+    "epochs": 5,
+    "checkpoint_every": 0.5,
+    "batch_size": 16,
+    "optimizer": "adamw",
+    "schedule": "linear",
+    "precision": "auto",
+}
+_LR, _LR_OF_ADAPTERS = 5e-5, 1e-3
+_SHORT = 128  # tokens up to which plain attention is faster on a CPU than torch's fused one
+_NO_LIMIT = 1_000_000  # tokenizers without a limit state a far larger number
+
+
+class SequenceClassifier(TransformerModel[Tokens]):
+    """Classifier of texts: an encoder or decoder of transformers with a classification head.
+
+    Created by `from_pretrained`, `from_model` or `from_scratch`. It takes any model that
+    transformers loads with ``AutoModelForSequenceClassification``, except for those with an encoder
+    and a decoder. Layer k is ``hidden_states[k]`` at the position that the head reads: the first
+    token, the last token that is not padding, or the mean of all tokens. The logits are computed in
+    float32 in any precision. Each batch is padded to its longest text, and training batches have
+    texts of similar length.
+
+    Notes
+    -----
+    With ``LoRA(layers="top:k")`` the frozen blocks run only once for all models (`cache`). They run
+    without dropout then. Without the cache, a model that has dropout uses it in frozen blocks, too.
+
+    Examples
+    --------
+    >>> from memowidgets.data import TextDataset
+    >>> texts = ["a fine day", "a poor day", "what a fine song", "a poor film"] * 4
+    >>> data = TextDataset.from_texts(texts, [1, 0, 1, 0] * 4, ["bad", "good"])
+    >>> model = SequenceClassifier.from_scratch(data, layers=2, width=16)
+    >>> model
+    SequenceClassifier(layers=2, width=16, words=9)
+    >>> model.layer_names(model.build(data))
+    ('1', '2')
+    """
+
+    kind: ClassVar[str] = "AutoModelForSequenceClassification"
+    version: str | None = "1"
+    batches_by_length: ClassVar[bool] = True
+
+    _pooling: str | None = None
+    _truncate: bool = False
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_path: str | os.PathLike[str],
+        lora: LoRA | None = None,
+        *,
+        pooling: str | None = None,
+        max_length: int | None = None,
+        truncate: bool = False,
+        dtype: str = "auto",
+        device: str | None = None,
+        cache: bool = True,
+    ) -> Self:
+        """Create a model from the hub or from a folder, to be fine-tuned.
+
+        Its head has as many logits as the data have classes. A head in the files is kept if it has
+        that width, else a new one is initialised from the audit's seed.
+
+        Parameters
+        ----------
+        name_or_path : str or path-like
+            Name or folder, as for transformers. Code that comes with a model is never run, and only
+            weights in safetensors are read.
+        lora : LoRA, optional
+            Adapters. The head is trained and stored with them. None trains all weights.
+        pooling : {"first", "last", "mean"}, optional
+            Position of the representations. By default the one that the head reads.
+        max_length : int, optional
+            Largest number of tokens of a text. By default as many as the model reads.
+        truncate : bool
+            Whether to cut longer texts. Otherwise they are an error.
+        dtype : {"auto", "float32", "bfloat16"}
+            Type of the frozen weights; trained weights are float32. ``"auto"`` follows the
+            precision of training.
+        device : str, optional
+            Default device of an audit, as torch names it.
+        cache : bool
+            Whether to run frozen blocks (with ``layers="top:k"``) only once, and keep their output
+            for the target model and all shadow models (`memowidgets.models.prefix`).
+
+        Returns
+        -------
+        SequenceClassifier
+
+        Raises
+        ------
+        ConnectionError
+            If the name is not a folder and the hub cannot provide it.
+        PermissionError
+            If the hub requires that you first accept the model's licence.
+        ValueError
+            If transformers has no classifier of this kind, the head is for several labels at once
+            or for regression, or an argument is not valid.
+        """
+        from memowidgets.models.pretrained import Pretrained, load_config, load_tokenizer
+
+        check_dtype(dtype, lora)
+        name = str(name_or_path)
+        config = load_config(name, cls.kind)
+        _check_config(config, name)
+        stored = dtype if lora is not None else "float32"
+        commit = getattr(config, "_commit_hash", None)
+        model = cls(
+            Pretrained(name, stored, commit, cls.kind),
+            config,
+            load_tokenizer(name, cls.kind),
+            {"pretrained": name.rstrip("/").rsplit("/", 1)[-1]},
+            lora,
+            _defaults(lora),
+            max_length,
+            cache=cache,
+            dtype=dtype,
+        )
+        model._read_as(pooling, truncate=truncate)
+        model.device = device
+        arguments = {
+            "name_or_path": name,
+            "lora": None if lora is None else {**vars(lora)},
+            "pooling": pooling,
+            "max_length": max_length,
+            "truncate": truncate,
+            "dtype": dtype,
+            "cache": cache,
+        }
+        model.source = {"model": "SequenceClassifier.from_pretrained", "arguments": arguments}
+        return model
+
+    @classmethod
+    def from_model(
+        cls,
+        model: Any,
+        tokenizer: Any,
+        lora: LoRA | None = None,
+        *,
+        pooling: str | None = None,
+        max_length: int | None = None,
+        truncate: bool = False,
+        cache: bool = True,
+    ) -> Self:
+        """Create a model from one in memory; training uses copies of it.
+
+        Parameters
+        ----------
+        model : transformers.PreTrainedModel
+            Any ``…ForSequenceClassification`` with one logit for each class of the data.
+        tokenizer : transformers.PreTrainedTokenizerBase
+            Tokenizer of the model.
+        lora : LoRA, optional
+            Adapters to add. Without them, all weights that require a gradient are trained.
+        pooling, max_length, truncate, cache
+            As in `from_pretrained`.
+
+        Returns
+        -------
+        SequenceClassifier
+
+        Raises
+        ------
+        TypeError
+            If it is not a classifier of transformers, or has an encoder and a decoder.
+        ValueError
+            If its head is for several labels at once or for regression.
+        """
+        _check_model(model)
+        kept = copy.deepcopy(model).cpu()
+        identity = {"weights": digest_of(model)}
+        made = cls(
+            Given(kept),
+            kept.config,
+            tokenizer,
+            identity,
+            lora,
+            _defaults(lora),
+            max_length,
+            cache=cache,
+        )
+        made._read_as(pooling, truncate=truncate)
+        return made
+
+    @classmethod
+    def from_scratch(
+        cls,
+        data: Dataset,
+        layers: int = 2,
+        width: int = 64,
+        *,
+        max_length: int | None = None,
+        truncate: bool = False,
+    ) -> Self:
+        """Create a small Llama and a word-level tokenizer from the data, without a download.
+
+        Parameters
+        ----------
+        data : TextDataset
+            Data whose words become the vocabulary.
+        layers, width : int
+            Number of blocks, and size of the hidden state (a multiple of 16).
+        max_length, truncate
+            As in `from_pretrained`. The model reads 1024 tokens.
+
+        Returns
+        -------
+        SequenceClassifier
+            Model of which all weights are trained, on one CPU thread.
+        """
+        from memowidgets.models.scratch import small_llama, tokenizer_of_words
+
+        tokenizer = tokenizer_of_words(texts_of(data).texts)
+        config = small_llama(len(tokenizer), layers, width)
+        identity = {"layers": layers, "width": width, "words": len(tokenizer)}
+        load = _Scratch(config)
+        model = cls(load, config, tokenizer, identity, None, FROM_SCRATCH, max_length)
+        model._read_as(None, truncate=truncate)
+        model.cpu_threads = 1
+        arguments = {
+            "layers": layers,
+            "width": width,
+            "max_length": max_length,
+            "truncate": truncate,
+        }
+        model.source = {"model": "SequenceClassifier.from_scratch", "arguments": arguments}
+        return model
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = super().__getstate__()
+        return {name: value for name, value in kept.items() if name != "_readings"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "_readings": WeakKeyDictionary()})
+
+    def check_data(self, data: Dataset) -> None:
+        """Raise for a dataset without texts, with too long ones, or with other classes.
+
+        Raises
+        ------
+        TypeError
+            If the data are not texts.
+        ValueError
+            If a text is longer than the model reads, or the head's width is not the number of
+            classes.
+        """
+        texts = texts_of(data)
+        self._check_width(texts)
+        tokens, n_cut = self._encoded_and_cut(texts)
+        self._encoded[data] = tokens
+        if n_cut:
+            warnings.warn(
+                f"{n_cut} of {len(texts)} texts were cut to {tokens.lengths.max()} tokens",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the recipe's own settings, which are displayed and hashed."""
+        return {**super().settings(), "pooling": self._pooling, "truncate": self._truncate}
+
+    def build(self, data: Dataset) -> nn.Module:
+        """Return the model with its head and adapters, initialised from torch's generator."""
+        from memowidgets.models.last_token import mlp_at
+
+        model = self._fresh(data)
+        pooling = self._pooling or own_pooling(model)
+        reading = Reading(pooling, self._padding, int(self.lengths(data).max()))
+        module = self._with_entry(model)
+        if self._pooling is None and pooling == "last":
+            mlp_at(model, reading.last)
+        self._readings[module] = reading
+        return module
+
+    def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:
+        """Return the module on a device, with the attention that is fastest there for its texts."""
+        config = cast("Any", plain(module)).config
+        reading = self._readings.get(module)
+        is_short = reading is not None and 0 < reading.longest <= _SHORT
+        if device.type == "cpu" and is_short and config._attn_implementation == "sdpa":  # noqa: SLF001
+            cast("Any", plain(module)).set_attn_implementation("eager")
+        return super().placed(module, device, precision)
+
+    def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
+        from torch.nn.functional import cross_entropy
+
+        from memowidgets.models.exact_head import head_in_float32
+
+        entered = self._entered(module, inputs)
+        batch = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+        with head_in_float32(head_of(module)):
+            answer = module(**batch, output_hidden_states=self._kept is not None)
+        logits = answer.logits.float()
+        if self._kept is not None:
+            reading, names = self._reading(module), self.layer_names(module)
+            if entered:
+                self._kept[names[0]] = reading.pooled(inputs["states"], batch)
+                names = names[1:]
+            for name, hidden in zip(names, answer.hidden_states[-len(names) :], strict=True):
+                self._kept[name] = reading.pooled(hidden.detach(), batch)
+        return logits, cross_entropy(logits, labels, reduction="none")
+
+    def layer_names(self, module: nn.Module) -> tuple[str, ...]:
+        """Return ``"1"`` to ``"K"``, one per block, from the last frozen one on if it is kept."""
+        n_blocks = int(cast("Any", plain(module)).config.get_text_config().num_hidden_layers)
+        return tuple(str(k) for k in range(max(1, self._first), n_blocks + 1))
+
+    @property
+    def _padding(self) -> int:
+        """Padding token of the model, or of its tokenizer, or any token, because it is masked."""
+        found = self._config.get_text_config().pad_token_id
+        return padding_token(self._tokenizer) if found is None else int(found)
+
+    def _read_as(self, pooling: str | None, *, truncate: bool) -> None:
+        if pooling is not None and pooling not in POOLINGS:
+            raise ValueError(f"unknown pooling {pooling!r}; valid: {', '.join(POOLINGS)}, or None")
+        if self._max_length is not None and self._max_length < 1:
+            raise ValueError(f"max_length must be at least 1, not {self._max_length}")
+        self._pooling, self._truncate = pooling, truncate
+        self._readings: WeakKeyDictionary[nn.Module, Reading] = WeakKeyDictionary()
+
+    def _reading(self, module: nn.Module) -> Reading:
+        """Return how a module is read, also of one that was not built here."""
+        known = self._readings.get(module)
+        if known is None:
+            known = Reading(self._pooling or own_pooling(module), self._padding)
+            self._readings[module] = known
+        return known
+
+    def _check_width(self, data: Dataset) -> None:
+        width, n_classes = int(self._config.num_labels), len(data.class_names)
+        if isinstance(self._load, Given) and width != n_classes:
+            raise ValueError(
+                f"the model has {width} logits, but the data have {n_classes} classes; load it "
+                f"with num_labels={n_classes}"
+            )
+
+    def _tokens(self, data: Dataset) -> Tokens:
+        return self._encoded_and_cut(texts_of(data))[0]
+
+    def _encoded_and_cut(self, data: TextDataset) -> tuple[Tokens, int]:
+        return encode_texts(
+            data.texts,
+            self._tokenizer,
+            self._padding,
+            self._reach(data),
+            truncate=self._truncate,
+            name_of=lambda i: quoted(data.ids[i]),
+        )
+
+    def _reach(self, data: Dataset) -> int | None:
+        """Return the largest number of tokens of a text. None if there is no limit."""
+        limits = [self._max_length, _positions(self._config, lambda: self._from_config(data))]
+        of_tokenizer = self._tokenizer.model_max_length
+        limits.append(of_tokenizer if of_tokenizer < _NO_LIMIT else None)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def _fresh(self, data: Dataset) -> nn.Module:
+        self._check_width(data)
+        model = self._load(num_labels=len(data.class_names))
+        return _prepared(model, self._padding)
+
+    def _from_config(self, data: Dataset) -> nn.Module:
+        return _from_config(_with_labels(self._config, len(data.class_names)))
+
+    def _adapted(self, model: nn.Module) -> nn.Module:
+        return model if self._lora is None else self._lora.wrap(model, head=head_names(model))
+
+    def _ask(self, model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+        from memowidgets.models.prefix import classified
+
+        return classified(model, batch)
+
+
+class _Scratch:
+    def __init__(self, config: Any) -> None:
+        self._config = config
+
+    def __call__(self, num_labels: int) -> nn.Module:
+        return _from_config(_with_labels(self._config, num_labels))
+
+
+def texts_of(data: Dataset) -> TextDataset:
+    """Return a dataset of texts, or raise for another kind."""
+    if not isinstance(data, TextDataset):
+        raise TypeError(
+            f"SequenceClassifier classifies texts, but {type(data).__name__} has none; pass a "
+            "TextDataset, or a model that reads these data"
+        )
+    return data
+
+
+def _defaults(lora: LoRA | None) -> Mapping[str, Any]:
+    return {**_FINE_TUNED, "lr": _LR if lora is None else _LR_OF_ADAPTERS}
+
+
+def _check_config(config: Any, name: str) -> None:
+    """Raise for a model without a head for one label of each text."""
+    from transformers import AutoModelForSequenceClassification
+
+    if type(config) not in AutoModelForSequenceClassification._model_mapping:  # noqa: SLF001
+        raise ValueError(
+            f"{name} is a {config.model_type}, for which transformers has no sequence classifier"
+        )
+    if getattr(config, "is_encoder_decoder", False):
+        raise ValueError(
+            f"{name} has an encoder and a decoder; SequenceClassifier takes a model with only one"
+        )
+    task = getattr(config, "problem_type", None)
+    head = any("ForSequenceClassification" in kind for kind in config.architectures or ())
+    if task == "regression" or (task is None and head and config.num_labels == 1):
+        raise ValueError(
+            f"{name} has a head for regression; SequenceClassifier needs one logit for each class"
+        )
+    if task == "multi_label_classification":
+        raise ValueError(
+            f"{name} has a head for several labels at once; SequenceClassifier needs exactly one "
+            "label for each text"
+        )
+
+
+def _check_model(model: Any) -> None:
+    base = plain(model)
+    name = type(base).__name__
+    kinds = [kind.__name__ for kind in type(base).__mro__]
+    config = getattr(base, "config", None)
+    if config is None or not any("ForSequenceClassification" in kind for kind in kinds):
+        raise TypeError(
+            f"SequenceClassifier.from_model needs a classifier of transformers, but {name} is not "
+            "one; load it with AutoModelForSequenceClassification.from_pretrained"
+        )
+    if config.num_labels == 1 and config.problem_type is None:
+        config = copy.deepcopy(config)
+        config.problem_type = "regression"
+    _check_config(config, name)
+
+
+def _positions(config: Any, make: Callable[[], nn.Module]) -> int | None:
+    """Return the number of positions that a model has; `make` returns one with any weights."""
+    import torch
+    from torch import nn
+
+    stated = getattr(config.get_text_config(), "max_position_embeddings", None)
+    if not isinstance(stated, int) or stated < 1:
+        return None
+    with torch.device("meta"):
+        model = make()
+    for name, part in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
+            taken = 0 if part.padding_idx is None else part.padding_idx + 1  # as in RoBERTa
+            return part.num_embeddings - taken
+    return stated
+
+
+def _prepared(model: Any, padding: int) -> nn.Module:
+    """Return the model with the padding token by which it finds the last token of a text."""
+    config = cast("Any", plain(model)).config
+    for part in (config, config.get_text_config()):
+        part.pad_token_id, part.use_cache = padding, False
+    return cast("nn.Module", model)
+
+
+def _with_labels(config: Any, n_classes: int) -> Any:
+    changed = copy.deepcopy(config)
+    changed.num_labels = n_classes
+    return changed
+
+
+def _from_config(config: Any) -> nn.Module:
+    from transformers import AutoModelForSequenceClassification as Classifier
+
+    return cast("nn.Module", Classifier.from_config(config))  # type: ignore[no-untyped-call]

@@ -1,0 +1,332 @@
+"""Base class of models that wrap one of transformers: weights, adapters, and the kept prefix."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+from numpy.typing import NDArray
+
+from memowidgets.data import Dataset
+from memowidgets.models.base import Model
+from memowidgets.models.encoding import Tokens
+from memowidgets.models.lora import LoRA, adapter_weights, blocks_of, quiet_peft
+
+if TYPE_CHECKING:
+    import torch
+    from peft import PeftModel
+    from torch import Tensor, nn
+
+    from memowidgets.models.prefix import Entry, Prefix
+
+
+MAX_LENGTH = 512
+FINE_TUNED = {
+    "epochs": 1,
+    "checkpoint_every": 0.2,
+    "batch_size": 4,
+    "optimizer": "adamw",
+    "lr": 2.5e-5,
+    "schedule": "linear",
+    "precision": "auto",
+}
+FROM_SCRATCH = {
+    "epochs": 20,
+    "checkpoint_every": 1,
+    "batch_size": 16,
+    "optimizer": "adamw",
+    "lr": 3e-3,
+    "schedule": "linear",
+    "precision": "float32",
+}
+_ENTRY = "_memowidgets_entry"
+
+Texts = TypeVar("Texts", bound=Tokens)
+
+
+class TransformerModel(Model, Generic[Texts]):
+    """Model of transformers that reads token ids, with or without LoRA.
+
+    A subclass encodes a dataset, runs a module, and says what its answer is.
+    """
+
+    kind: ClassVar[str]
+    """Class of transformers that loads such models."""
+
+    forward_batch: ClassVar[int] = 32
+    version: str | None = ""  # the versions of the subclasses cover this class
+
+    def __init__(
+        self,
+        load: Callable[..., nn.Module],
+        config: Any,
+        tokenizer: Any,
+        identity: Mapping[str, Any],
+        lora: LoRA | None,
+        defaults: Mapping[str, Any],
+        max_length: int | None,
+        *,
+        cache: bool = False,
+        dtype: str = "auto",
+    ) -> None:
+        self._load, self._config, self._tokenizer = load, config, tokenizer
+        self._identity, self._lora, self._max_length = dict(identity), lora, max_length
+        self._dtype = dtype
+        self.training_defaults = defaults
+        self._first = _first_kept(config, lora) if cache else 0
+        self._encoded: WeakKeyDictionary[Dataset, Texts] = WeakKeyDictionary()
+        self._kept: dict[str, Tensor] | None = None
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{k}={v!r}" for k, v in self._identity.items())
+        lora = "" if self._lora is None else f", lora={self._lora}"
+        return f"{type(self).__name__}({settings}{lora})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_encoded"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _encoded=WeakKeyDictionary())
+
+    def settings(self) -> dict[str, Any]:
+        """Return the recipe's own settings, which are displayed and hashed."""
+        lora = None if self._lora is None else {**vars(self._lora)}
+        dtype = {} if self._dtype == "auto" else {"dtype": self._dtype}
+        return {**self._identity, "lora": lora, "max_length": self._max_length, **dtype}
+
+    def describe(self, data: Dataset) -> dict[str, str]:
+        """Return what identifies a model, including digests of its files or its tokenizer.
+
+        Raises
+        ------
+        ValueError
+            If those files have changed since the model was created.
+        """
+        return {**super().describe(data), **self._origin()}
+
+    def skeleton(self, data: Dataset) -> nn.Module:
+        """Return the module without weights."""
+        import torch
+
+        with torch.device("meta"):
+            return self._adapted(self._from_config(data))
+
+    def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:
+        """Return the module on a device, with frozen weights in the type that is fastest there."""
+        from memowidgets.models.precision import resolve_precision
+        from memowidgets.models.pretrained import placed
+
+        wanted = precision if self._dtype == "auto" else self._dtype
+        bfloat16 = resolve_precision(device, wanted) == "bfloat16"
+        return placed(module, device, bfloat16=bfloat16)
+
+    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Any]:
+        """Return a function from positions to padded token ids on the device."""
+        return self.feeder_at(data, device, "auto")
+
+    def feeder_at(
+        self, data: Dataset, device: torch.device, precision: str
+    ) -> Callable[[NDArray[Any]], Any]:
+        """Return `feeder` with the output of frozen blocks computed in the precision."""
+        encoded = self._encode(data)
+        prefix = self._prefix(data, encoded, device, precision) if self._first else None
+
+        def feed(positions: NDArray[Any]) -> dict[str, Tensor]:
+            batch = self._batch(encoded, positions, device)
+            if prefix is not None:
+                batch["states"] = prefix.batch(positions, device)
+            return batch
+
+        return feed
+
+    def lengths(self, data: Dataset) -> NDArray[Any]:
+        """Return the number of tokens of each sample, (n,), to batch similar lengths together."""
+        return self._encode(data).lengths
+
+    def layer_names(self, module: nn.Module) -> tuple[str, ...]:
+        """Return ``"1"`` to ``"K"``, one per block, from the last frozen one on if it is kept."""
+        return tuple(str(k) for k in range(max(1, self._first), len(blocks_of(module)[1]) + 1))
+
+    @contextmanager
+    def captured(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:  # noqa: ARG002
+        """Within this context, every forward pass stores all hidden states in the dictionary."""
+        self._kept = {}
+        try:
+            yield self._kept
+        finally:
+            self._kept = None
+
+    def weights(self, module: nn.Module) -> dict[str, Tensor]:
+        """Return the trained weights; those of adapters are named as in peft."""
+        if self._lora is None:
+            return {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
+        return adapter_weights(module, "default")
+
+    def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        """Load trained weights; the frozen ones stay."""
+        if self._lora is None:
+            module.load_state_dict(dict(weights), strict=False)
+            return
+        from peft import set_peft_model_state_dict
+
+        with quiet_peft():
+            set_peft_model_state_dict(cast("PeftModel", module), dict(weights))
+
+    @property
+    def weights_name(self) -> str:
+        """Name that peft uses, so that a checkpoint's folder is an adapter for other tools."""
+        return "weights" if self._lora is None else "adapter_model"
+
+    def weights_config(self, module: nn.Module) -> dict[str, Any]:
+        """Return peft's configuration of the adapter."""
+        if self._lora is None:
+            return {}
+        config = cast("PeftModel", module).peft_config["default"]
+        described = {**config.to_dict(), "inference_mode": True}
+        return {"adapter_config.json": json.loads(json.dumps(described, default=_listed))}
+
+    def _encode(self, data: Dataset) -> Texts:
+        if data not in self._encoded:
+            self._encoded[data] = self._tokens(data)
+        return self._encoded[data]
+
+    def _tokens(self, data: Dataset) -> Texts:
+        """Return the tokens of every sample."""
+        raise NotImplementedError
+
+    def _from_config(self, data: Dataset) -> nn.Module:
+        """Return the model with random weights."""
+        raise NotImplementedError
+
+    def _fresh(self, data: Dataset) -> nn.Module:
+        """Return the model before any training, without adapters."""
+        raise NotImplementedError
+
+    def _ask(self, model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+        """Return the logits that a cached prefix must not change."""
+        raise NotImplementedError
+
+    def _batch(
+        self, encoded: Texts, positions: NDArray[Any], device: torch.device
+    ) -> dict[str, Tensor]:
+        return encoded.batch(positions, device)
+
+    def _adapted(self, model: nn.Module) -> nn.Module:
+        return model if self._lora is None else self._lora.wrap(model)
+
+    def _with_entry(self, model: nn.Module) -> nn.Module:
+        """Return the model with its adapters, without the blocks whose output is kept."""
+        from memowidgets.models.prefix import values_beside, without_prefix
+
+        entry = None
+        if self._first:
+            beside = values_beside(model, self._first, self._ask)
+            entry = without_prefix(model, self._first, beside)
+        adapted = self._adapted(model)
+        adapted.__dict__[_ENTRY] = entry  # not a submodule, because it already has a name
+        return adapted
+
+    def _entered(self, module: nn.Module, inputs: Any) -> bool:
+        """Give the kept states to a module; return whether it starts from them."""
+        entry: Entry | None = module.__dict__.get(_ENTRY)  # modules from elsewhere have none
+        if entry is not None:
+            entry.states = inputs["states"]
+        return entry is not None
+
+    def _prefix(
+        self, data: Dataset, encoded: Texts, device: torch.device, precision: str
+    ) -> Prefix:
+        from memowidgets.models.precision import resolve_precision
+        from memowidgets.models.prefix import Prefix
+
+        used = resolve_precision(device, precision)
+        content = [
+            self.settings(),
+            self._origin(),
+            self._first,
+            used,
+            *(tokens.tolist() for tokens in encoded.ids),
+        ]
+        key = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:16]
+        prefix = Prefix(key, encoded, self._config.get_text_config().hidden_size, self._ask)
+        with self.autocast(device, used):
+            prefix.ensure(lambda: self._frozen(data, device, used), self._first, device)
+        return prefix
+
+    def _frozen(self, data: Dataset, device: torch.device, precision: str) -> nn.Module:
+        """Return the model before any training, on a device; random states stay as they are."""
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            model = self._fresh(data)
+        return self.placed(model.requires_grad_(requires_grad=False), device, precision)
+
+    def _origin(self) -> dict[str, str]:
+        """Return digests of the files that the model is made of."""
+        from memowidgets.models.digests import tokenizer_digest
+        from memowidgets.models.pretrained import Pretrained
+
+        if isinstance(self._load, Pretrained):
+            return self._load.origin()
+        if isinstance(self._load, Given):  # its settings contain a digest of its weights
+            return {"tokenizer": tokenizer_digest(self._tokenizer)}
+        return {}
+
+
+class Given:
+    """Loader that returns copies of a model in memory."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+
+    def __call__(self, **_changes: Any) -> nn.Module:
+        """Return a copy of the model."""
+        return copy.deepcopy(self._model)
+
+
+def digest_of(model: Any) -> str:
+    """Return a digest of a model's configuration and weights."""
+    digest = hashlib.sha256(json.dumps(model.config.to_dict(), default=str).encode())
+    for parameter in model.parameters():
+        digest.update(parameter.detach().cpu().float().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def check_dtype(dtype: str, lora: LoRA | None) -> None:
+    """Raise for a dtype of frozen weights that is unknown, or where no weight is frozen."""
+    from memowidgets.models.pretrained import DTYPES
+
+    if dtype not in DTYPES:
+        raise ValueError(f"unknown dtype {dtype!r}; valid: {', '.join(DTYPES)}")
+    if lora is None and dtype == "bfloat16":
+        raise ValueError('without LoRA all weights are trained in float32; leave dtype at "auto"')
+
+
+def _listed(value: Any) -> Any:
+    return sorted(value) if isinstance(value, set) else str(value)
+
+
+def _first_kept(config: Any, lora: LoRA | None) -> int:
+    """Return the lowest block that runs in every step; 0 if no block's output can be kept."""
+    from memowidgets.models.prefix import why_not
+
+    first = 0 if lora is None else lora.first_trained(_n_blocks(config))
+    reason = why_not(config) if first else None
+    if reason is not None:
+        warnings.warn(
+            f"the frozen blocks of {config.model_type} run in every step and their output is not "
+            f"kept: {reason}",
+            UserWarning,
+            stacklevel=4,
+        )
+    return 0 if reason is not None else first
+
+
+def _n_blocks(config: Any) -> int:
+    return int(config.get_text_config().num_hidden_layers)

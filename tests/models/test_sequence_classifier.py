@@ -1,0 +1,396 @@
+"""Classifiers of texts of many architectures, random and tiny, made here: no download."""
+
+from __future__ import annotations
+
+import cloudpickle
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+import memowidgets as mw
+from memowidgets.models.lora import quiet_peft
+from memowidgets.models.pooling import own_pooling
+from memowidgets.models.scratch import tokenizer_of_words
+from memowidgets.progress import Progress
+from memowidgets.training.forward import forward
+
+CPU = torch.device("cpu")
+WORDS = ["red", "green", "blue", "cold", "warm", "dry", "wet", "old", "new", "far", "near"]
+CLASSES = ["colour", "weather", "place"]
+SMALL = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2}
+ENCODER = {**SMALL, "intermediate_size": 32}
+FAMILIES = {
+    "bert": ("first", ENCODER),
+    "roberta": ("first", {**ENCODER, "pad_token_id": 1}),
+    "distilbert": ("first", {"dim": 16, "n_layers": 3, "n_heads": 2, "hidden_dim": 32}),
+    "modernbert": ("mean", {**ENCODER, "classifier_pooling": "mean"}),
+    "deberta-v2": ("first", {**ENCODER, "relative_attention": True, "pos_att_type": ["c2p"]}),
+    "llama": ("last", {**ENCODER, "num_key_value_heads": 1}),
+    "qwen2": ("last", {**ENCODER, "num_key_value_heads": 1}),
+    "gpt2": ("last", {"n_embd": 16, "n_layer": 3, "n_head": 2, "pad_token_id": None}),
+}
+every_family = pytest.mark.parametrize("family", FAMILIES)
+LORA = mw.models.LoRA(r=2, layers="top:2")
+
+
+def texts(n: int = 30) -> mw.data.TextDataset:
+    rng = np.random.default_rng(0)
+    drawn = [" ".join(rng.choice(WORDS, size=rng.integers(1, 12))) for _ in range(n)]
+    return mw.data.TextDataset.from_texts(drawn, np.arange(n) % 3, CLASSES)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return texts()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(data):
+    return tokenizer_of_words(data.texts)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _cache_of_its_own(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEMOWIDGETS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def tiny_config(family: str, vocabulary: int, **changes):
+    common = {
+        "vocab_size": vocabulary,
+        "max_position_embeddings": 64,
+        "pad_token_id": 0,
+        "num_labels": 3,
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "cls_token_id": None,
+        "sep_token_id": None,
+    }
+    return AutoConfig.for_model(family, **{**common, **FAMILIES[family][1], **changes})
+
+
+def tiny(family: str, vocabulary: int, **changes):
+    torch.manual_seed(0)
+    config = tiny_config(family, vocabulary, **changes)
+    return AutoModelForSequenceClassification.from_config(config).eval()
+
+
+def classifier(raw, tokenizer, **options):
+    return mw.models.SequenceClassifier.from_model(raw, tokenizer, **options)
+
+
+def one_pass(model, module, data, positions, precision="float32"):
+    return forward(model, module, data, positions, CPU, precision, capture=True)
+
+
+@every_family
+def test_a_batch_of_different_lengths_equals_one_at_a_time(family, data, tokenizer):
+    model = classifier(tiny(family, len(tokenizer)), tokenizer)
+    module = model.build(data)
+    together = one_pass(model, module, data, np.arange(len(data)))
+    for i in range(6):
+        alone = one_pass(model, module, data, np.array([i]))
+        np.testing.assert_allclose(together.logits[i], alone.logits[0], atol=2e-5)
+        np.testing.assert_allclose(together.losses[i], alone.losses[0], atol=2e-5)
+        for name, layer in alone.layers.items():
+            np.testing.assert_allclose(together.layers[name][i], layer[0], atol=5e-5)
+
+
+@every_family
+def test_hidden_states_logits_and_loss_are_those_of_transformers(family, data, tokenizer):
+    raw = tiny(family, len(tokenizer))
+    model = classifier(raw, tokenizer)
+    seen = one_pass(model, model.build(data), data, np.arange(4))
+    assert list(seen.layers) == ["1", "2", "3"]
+    for i in range(4):
+        ids = torch.tensor([tokenizer(data[i])["input_ids"]])
+        with torch.no_grad():
+            expected = raw(ids, output_hidden_states=True)
+        np.testing.assert_allclose(seen.logits[i], expected.logits[0], atol=2e-5)
+        loss = torch.nn.functional.cross_entropy(
+            expected.logits, torch.tensor(data.labels[i : i + 1])
+        )
+        assert seen.losses[i] == pytest.approx(loss.item(), abs=2e-5)
+        for k in (1, 2, 3):
+            states = expected.hidden_states[k][0]
+            read = {"first": states[0], "last": states[-1], "mean": states.mean(dim=0)}
+            np.testing.assert_allclose(seen.layers[str(k)][i], read[FAMILIES[family][0]], atol=5e-5)
+
+
+@every_family
+def test_kept_and_computed_anew_are_equal_to_rounding(family, data, tokenizer):
+    raw = tiny(family, len(tokenizer))
+    cached, plain = (classifier(raw, tokenizer, lora=LORA, cache=c) for c in (True, False))
+    positions = np.arange(len(data))
+    kept = one_pass(cached, cached.build(data), data, positions)
+    anew = one_pass(plain, plain.build(data), data, positions)
+    assert list(kept.layers) == ["1", "2", "3"]
+    for name in kept.layers:
+        scale = np.abs(anew.layers[name]).max()
+        np.testing.assert_allclose(kept.layers[name], anew.layers[name], atol=0.02 * scale)
+    np.testing.assert_allclose(kept.losses, anew.losses, atol=0.02)
+    assert (anew.losses != kept.losses).any()  # the cache was used: bfloat16 rounds
+
+
+class Stop(Progress):
+    """Interruption one step after the second of three checkpoints."""
+
+    def report(self, done, *_):
+        if done == 3:
+            raise KeyboardInterrupt
+
+
+@every_family
+def test_an_audit_trains_adapters_and_head_is_interrupted_and_resumed(
+    family, data, tokenizer, tmp_path
+):
+    training = mw.TrainingConfig(
+        epochs=1, checkpoint_every=0.5, batch_size=4, lr=2e-4, precision="float32"
+    )
+    raw = tiny(family, len(tokenizer))
+
+    def audit(name):
+        model = classifier(raw, tokenizer, lora=LORA)
+        return mw.Audit(model, data, path=tmp_path / name, training=training, held_out=None)
+
+    straight, stopped = audit("straight"), audit("stopped")
+    straight.train()
+    with pytest.raises(KeyboardInterrupt):
+        stopped.train(progress=Stop())
+    assert len(stopped.checkpoints) == 2
+    stopped = audit("stopped")
+    stopped.train()
+    before, *kept = (
+        a.source.run.read_weights(f"checkpoints/epoch-{epoch}/adapter_model", "")
+        for a, epoch in ((straight, 0), (straight, 1), (stopped, 1))
+    )
+    for name in before:
+        np.testing.assert_array_equal(kept[0][name], kept[1][name])
+    of_head = [name for name in before if "lora" not in name]
+    assert of_head
+    assert all((before[name] != kept[0][name]).any() for name in of_head)
+    assert not any(".0." in name.split("lora")[0] for name in before if "lora" in name)
+
+    from peft import PeftModel
+
+    with quiet_peft():
+        loaded = PeftModel.from_pretrained(raw, tmp_path / "straight/checkpoints/epoch-1").eval()
+    made = straight.source.forward(straight.source.names.record("final")).logits()
+    for row, position in enumerate(straight.source.design.members[:4]):
+        with torch.no_grad():
+            logits = loaded(torch.tensor([tokenizer(data[position])["input_ids"]])).logits[0]
+        np.testing.assert_allclose(made[row], logits, atol=0.01)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_shadow_models_scores_and_a_run_that_is_opened_again(family, data, tokenizer, tmp_path):
+    raw = tiny(family, len(tokenizer))
+    raw.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    lora = mw.models.LoRA(r=2, layers="top:1")
+    model = mw.models.SequenceClassifier.from_pretrained(tmp_path / "model", lora)
+    training = mw.TrainingConfig(epochs=1, checkpoint_every=1, precision="float32")
+    path = tmp_path / "run"
+    audit = mw.Audit(model, data, path=path, training=training, held_out=None)
+    audit.train()
+    audit.run_shadows(4)
+    assert np.isfinite(audit.log_lira(variance="global")).all()
+    scores = audit.score("psmi", checkpoint="final")
+    assert np.isfinite(scores).all()
+    assert audit.layers == ("2", "3")  # the last kept one, and the trained one
+    opened = mw.Audit.open(path, data=data, model=tmp_path / "model")
+    np.testing.assert_array_equal(opened.score("psmi", checkpoint="final"), scores)
+    opened.run_shadows(5)
+    assert opened.n_shadows == 5
+
+
+def test_from_scratch_trains_all_weights_and_opens_from_its_source(tmp_path):
+    data = texts(60)
+    model = mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16)
+    training = mw.TrainingConfig(epochs=4, checkpoint_every=2)
+    audit = mw.Audit(model, data, path=tmp_path / "run", training=training)
+    audit.train()
+    assert audit.checkpoints.train_loss.iloc[-1] < audit.checkpoints.train_loss.iloc[0]
+    assert model.cpu_threads == 1
+    opened = mw.Audit.open(tmp_path / "run", data=data)
+    opened.run_shadows(1)
+    other = mw.models.SequenceClassifier.from_scratch(data, layers=2, width=16)
+    with pytest.raises(ValueError, match="holds another run"):
+        mw.Audit(other, data, path=tmp_path / "run", training=training)
+
+
+def test_workers_receive_a_path_and_not_the_weights(data, tokenizer, tmp_path):
+    raw = tiny("bert", len(tokenizer), intermediate_size=4096)
+    raw.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    model = mw.models.SequenceClassifier.from_pretrained(tmp_path / "model", LORA)
+    model.build(data)
+    weights = sum(p.numel() * 4 for p in raw.parameters())
+    assert len(cloudpickle.dumps(model)) < weights / 20
+    again = cloudpickle.loads(cloudpickle.dumps(model))
+    assert again.describe(data) == model.describe(data)
+
+
+def test_a_folder_without_a_head_gets_one_that_fits_the_data(data, tokenizer, tmp_path):
+    torch.manual_seed(0)
+    config = tiny_config("llama", len(tokenizer))
+    base = AutoModelForCausalLM.from_config(config)
+    base.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    model = mw.models.SequenceClassifier.from_pretrained(tmp_path / "model")
+    heads = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        module = model.build(data)
+        heads.append(module.score.weight.detach().numpy())
+    assert heads[0].shape == (3, 16)
+    np.testing.assert_array_equal(heads[0], heads[1])
+    assert (heads[0] != heads[2]).any()
+    kept = module.model.embed_tokens.weight
+    torch.testing.assert_close(kept, base.model.embed_tokens.weight)
+
+
+def test_a_folder_that_lacks_weights_of_the_stack_is_refused(data, tokenizer, tmp_path):
+    raw = tiny("llama", len(tokenizer))
+    raw.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    file = tmp_path / "model/model.safetensors"
+    weights = load_file(file)
+    save_file(
+        {k: v for k, v in weights.items() if "layers.1" not in k}, file, metadata={"format": "pt"}
+    )
+    model = mw.models.SequenceClassifier.from_pretrained(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"lacks 9 weights of LlamaForSequenceClassification"):
+        model.build(data)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "modernbert", "llama", "gpt2"])
+def test_bfloat16_rounds_the_states_and_not_the_head(family, data, tokenizer):
+    raw = tiny(family, len(tokenizer))
+    model = classifier(raw, tokenizer, lora=LORA)
+    module = model.placed(model.build(data), CPU, "bfloat16")
+    seen = one_pass(model, module, data, np.arange(len(data)), "bfloat16")
+    bits = seen.logits.view(np.uint32) & 0xFFFF
+    assert (bits != 0).mean() > 0.9
+    trained = [p.dtype for p in module.parameters() if p.requires_grad]
+    assert set(trained) == {torch.float32}
+
+
+def test_a_text_that_ends_in_the_padding_token_is_read_as_transformers_reads_it(data, tokenizer):
+    raw = tiny("llama", len(tokenizer), pad_token_id=tokenizer.convert_tokens_to_ids("red"))
+    ending = mw.data.TextDataset.from_texts(
+        ["cold warm red", "dry wet new old red red", "red far"], [0, 1, 2], CLASSES
+    )
+    model = classifier(raw, tokenizer)
+    seen = one_pass(model, model.build(ending), ending, np.arange(3))
+    for i, last in enumerate((1, 3, 1)):
+        with torch.no_grad():
+            expected = raw(
+                torch.tensor([tokenizer(ending[i])["input_ids"]]), output_hidden_states=True
+            )
+        np.testing.assert_allclose(seen.logits[i], expected.logits[0], atol=2e-5)
+        states = expected.hidden_states[3][0]
+        np.testing.assert_allclose(seen.layers["3"][i], states[last], atol=5e-5)
+
+
+@pytest.mark.parametrize("pooling", ["first", "last", "mean"])
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_another_pooling_changes_representations_and_no_logits(family, pooling, data, tokenizer):
+    raw = tiny(family, len(tokenizer))
+    own, other = classifier(raw, tokenizer), classifier(raw, tokenizer, pooling=pooling)
+    seen = [one_pass(m, m.build(data), data, np.arange(8)) for m in (own, other)]
+    np.testing.assert_allclose(seen[0].logits, seen[1].logits, atol=1e-5)
+    for i in range(8):
+        with torch.no_grad():
+            states = raw(
+                torch.tensor([tokenizer(data[i])["input_ids"]]), output_hidden_states=True
+            ).hidden_states[3][0]
+        read = {"first": states[0], "last": states[-1], "mean": states.mean(dim=0)}[pooling]
+        np.testing.assert_allclose(seen[1].layers["3"][i], read, atol=5e-5)
+    assert own.describe(data)["settings"] != other.describe(data)["settings"]
+
+
+def test_a_pass_over_a_module_from_elsewhere_leaves_it_as_it_is(data, tokenizer):
+    raw = tiny("bert", len(tokenizer)).train()
+    model = classifier(raw, tokenizer)
+    before = {name: value.clone() for name, value in raw.state_dict().items()}
+    state = torch.get_rng_state()
+    seen = one_pass(model, raw, data, np.arange(4))
+    own = one_pass(model, model.build(data), data, np.arange(4))
+    np.testing.assert_allclose(seen.layers["3"], own.layers["3"], atol=1e-5)
+    assert all(part.training for part in raw.modules())
+    assert all(p.grad is None for p in raw.parameters())
+    torch.testing.assert_close(dict(raw.state_dict()), before)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_text_that_is_too_long_is_named_or_cut(data, tokenizer, tmp_path):
+    long = mw.data.TextDataset.from_texts(
+        [*data.texts, "red " * 70, "far " * 65], [*data.labels, 0, 1], CLASSES
+    )
+    raw = tiny("bert", len(tokenizer))
+    with pytest.raises(ValueError, match=r"2 texts are longer than the 64 tokens.*'30' with 70"):
+        mw.Audit(classifier(raw, tokenizer), long, path=tmp_path / "no")
+    cutting = classifier(raw, tokenizer, truncate=True)
+    with pytest.warns(UserWarning, match="2 of 32 texts were cut to 64 tokens"):
+        cutting.check_data(long)
+    assert cutting.lengths(long).max() == 64
+    with pytest.raises(ValueError, match=r"longer than the 8 tokens"):
+        classifier(raw, tokenizer, max_length=8).check_data(data)
+    roberta = classifier(tiny("roberta", len(tokenizer)), tokenizer, truncate=True)
+    with pytest.warns(UserWarning, match="2 of 32 texts were cut to 62 tokens"):
+        roberta.check_data(long)  # its first position is that of the padding token, plus one
+    one_pass(roberta, roberta.build(long), long, np.arange(32))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_labels": 1}, "for regression"),
+        ({"problem_type": "regression"}, "for regression"),
+        ({"problem_type": "multi_label_classification"}, "several labels at once"),
+    ],
+)
+def test_other_heads_are_refused(changes, message, tokenizer, tmp_path):
+    raw = tiny("bert", len(tokenizer), **changes)
+    with pytest.raises(ValueError, match=message):
+        classifier(raw, tokenizer)
+    raw.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    with pytest.raises(ValueError, match=message):
+        mw.models.SequenceClassifier.from_pretrained(tmp_path / "model")
+
+
+def test_models_and_data_that_do_not_fit_are_refused(data, tokenizer, tmp_path):
+    raw = tiny("llama", len(tokenizer), num_labels=4)
+    with pytest.raises(ValueError, match="has 4 logits, but the data have 3 classes"):
+        mw.Audit(classifier(raw, tokenizer), data, path=tmp_path / "no")
+    with pytest.raises(TypeError, match="LlamaModel is not one"):
+        classifier(raw.model, tokenizer)
+    with pytest.raises(TypeError, match="ImageDataset has none"):
+        mw.models.SequenceClassifier.from_scratch(mw.data.load_digits())
+    with pytest.raises(ValueError, match="unknown pooling 'max'"):
+        classifier(raw, tokenizer, pooling="max")
+    config = AutoConfig.for_model("vit")
+    config.save_pretrained(tmp_path / "vit")
+    with pytest.raises(ValueError, match="is a vit, for which transformers has no sequence"):
+        mw.models.SequenceClassifier.from_pretrained(tmp_path / "vit")
+
+
+def test_a_head_that_reads_no_usual_position_needs_a_pooling(data, tokenizer):
+    class Pair(type(tiny("bert", len(tokenizer)))):
+        def forward(self, input_ids, attention_mask, output_hidden_states=False):
+            answer = self.bert(input_ids, attention_mask, output_hidden_states=True)
+            logits = self.classifier(answer.hidden_states[-1][:, :2].sum(dim=1))
+            return SequenceClassifierOutput(logits=logits, hidden_states=answer.hidden_states)
+
+    raw = Pair(tiny_config("bert", len(tokenizer))).eval()
+    with pytest.raises(ValueError, match=r"neither the first token, nor the last.*pooling="):
+        own_pooling(raw)
+    with pytest.raises(ValueError, match="pooling="):
+        classifier(raw, tokenizer).build(data)
+    classifier(raw, tokenizer, pooling="mean").build(data)

@@ -163,7 +163,7 @@ def rows(arguments: Namespace) -> list[Row]:
     with running_lab() as lab, running_chromium() as chromium:
         found = []
         for kind, (ours, bare) in cells.items():
-            notebooks = {}
+            notebooks: dict[str, NotebookPage] = {}
             for tree, which in trees(arguments):
                 made = [tree + _MADE + _BARE, ours, bare]
                 name = f"{kind.split()[-1]}{len(notebooks)}"

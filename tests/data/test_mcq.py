@@ -478,5 +478,5 @@ def test_a_file_can_have_the_same_options_in_every_row(tmp_path):
     assert again.content_hashes() == data.content_hashes()
     assert again.prompts() == data.prompts()
     for wrong, both in (("no", columns), (["no"], columns), (["a", "b"], {"choices": ["x"]})):
-        with pytest.raises(ValueError, match="choices must be two or more|cannot be combined"):
+        with pytest.raises(ValueError, match=r"choices must be two or more|cannot be combined"):
             MCQDataset.from_csv(path, both, choices=wrong)

@@ -29,6 +29,7 @@ from benchmarks import (
     variances,
     vision,
     wards,
+    watch,
 )
 from benchmarks.measure import Row, machine, table
 
@@ -52,6 +53,7 @@ TOPICS = {
     "explorer": explorer,
     "inspector": inspector,
     "report": report,
+    "watch": watch,
     "provenance": provenance,
 }
 MARK = "<!-- the table is written by python -m benchmarks --write; the rest is by hand -->"
@@ -78,6 +80,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--banking77", type=Path, help="Banking77's training messages as CSV")
     parser.add_argument("--cifar10", type=Path, help="CIFAR-10, as for fetch_cifar10")
     parser.add_argument("--states", type=Path, help="folder to cache hidden states in")
+    parser.add_argument("--old", type=Path, help="another checkout, measured beside this one")
     parser.add_argument("--write", type=Path, help="page whose table to replace")
     return parser.parse_args()
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         training,
         widgets,
     )
-    from memowidgets.audit import Audit, open_recorded
+    from memowidgets.audit import Audit, open_recorded, watch
     from memowidgets.training import TrainingConfig
 
 __version__ = "0.1.0"
@@ -40,6 +40,7 @@ _NAMES = {
     "Audit": "memowidgets.audit",
     "TrainingConfig": "memowidgets.training",
     "open_recorded": "memowidgets.audit",
+    "watch": "memowidgets.audit",
 }
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "open_recorded",
     "teaching",
     "training",
+    "watch",
     "widgets",
 ]
 

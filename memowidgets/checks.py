@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.visible import quoted
 
-__all__ = ["check_finite", "is_missing", "numbered_labels"]
+__all__ = ["check_finite", "dense", "is_missing", "numbered_labels", "plain_labels"]
 
+_FEW = 20  # labels that may all differ
 _A_NAME = 40  # characters of a label that a message quotes: a longer one may be a sample
 
 
@@ -75,8 +77,8 @@ def numbered_labels(
     Raises
     ------
     ValueError
-        If a label is missing (None or NaN), only some labels are strings, or a string is not one of
-        `class_names`. The message names the row.
+        If a label is missing (None or NaN), only some labels are strings, a string is not one of
+        `class_names`, or more than 20 strings are all different. The message names the row.
 
     Examples
     --------
@@ -87,22 +89,15 @@ def numbered_labels(
     ...
     ValueError: 1 of 3 labels are missing, the first in row 1; leave out samples without a label
     """
-    array = np.asarray(labels)
-    if array.ndim != 1 or array.dtype.kind not in "fOUT":
+    array = plain_labels(labels, where)
+    if array.dtype.kind != "U":
         return array, class_names
-    if array.dtype.kind == "U" and not hasattr(labels, "dtype"):
-        array = np.array(labels, dtype=object)  # NumPy turned the numbers of a list into strings
-    _check_none_missing(array, where)
-    text = [array.dtype.kind in "UT" or isinstance(label, str) for label in array]
-    if not any(text):
-        return (array if array.dtype.kind != "O" else _plain(array)), class_names
-    if not all(text):
-        row = text.index(not text[0])
+    known = array.tolist()
+    if class_names is None and len(set(known)) == len(known) > _FEW:
         raise ValueError(
-            f"some labels are strings and others are not; the first that differs is in "
-            f"{where(row)}; use the one or the other"
+            f"each of the {len(known)} labels is a different string, so they are not classes; pass "
+            "another column, or class_names"
         )
-    known = [str(label) for label in array]
     names = tuple(sorted(set(known))) if class_names is None else tuple(map(str, class_names))
     position = {name: number for number, name in enumerate(names)}
     for row, label in enumerate(known):
@@ -113,6 +108,61 @@ def numbered_labels(
                 "class_names; correct it, or add it to class_names"
             )
     return np.array([position[label] for label in known], dtype=np.int64), names
+
+
+def plain_labels(labels: ArrayLike, where: Callable[[int], str] = "row {}".format) -> NDArray[Any]:
+    """Return labels as an array of strings or of numbers.
+
+    Raises
+    ------
+    ValueError
+        If a label is missing (None or NaN), or only some labels are strings. The message names the
+        row.
+
+    Examples
+    --------
+    >>> plain_labels(np.array(["spam", "ham"], dtype=object))
+    array(['spam', 'ham'], dtype='<U4')
+    """
+    array = np.asarray(labels)
+    if array.ndim != 1 or array.dtype.kind not in "fOUT":
+        return array
+    if array.dtype.kind == "U" and not hasattr(labels, "dtype"):
+        array = np.array(labels, dtype=object)  # NumPy turned the numbers of a list into strings
+    _check_none_missing(array, where)
+    text = [array.dtype.kind in "UT" or isinstance(label, str) for label in array]
+    if any(text) and not all(text):
+        row = text.index(not text[0])
+        raise ValueError(
+            f"some labels are strings and others are not; the first that differs is in "
+            f"{where(row)}; use the one or the other"
+        )
+    if any(text):
+        return np.array([str(label) for label in array])
+    return np.asarray(array.tolist()) if array.dtype.kind == "O" else array
+
+
+def dense(values: Any, what: str) -> Any:
+    """Return a SciPy sparse matrix as an array, with a warning that says how much memory it takes.
+
+    Everything else is returned unchanged.
+
+    Examples
+    --------
+    >>> dense([[0, 1]], "X")
+    [[0, 1]]
+    """
+    if not (hasattr(values, "toarray") and hasattr(values, "nnz")):
+        return values
+    size = np.dtype(values.dtype).itemsize * float(np.prod(values.shape))
+    shown = f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
+    warnings.warn(
+        f"{what} is sparse and is made dense, which takes {shown} of memory; if that is too much, "
+        "reduce its columns first, for example with scikit-learn's TruncatedSVD",
+        UserWarning,
+        stacklevel=4,
+    )
+    return values.toarray()
 
 
 def is_missing(value: object) -> bool:
@@ -137,8 +187,3 @@ def _check_none_missing(labels: NDArray[Any], where: Callable[[int], str]) -> No
             f"{int(missing.sum())} of {len(missing)} labels are missing, the first in "
             f"{where(int(missing.argmax()))}; leave out samples without a label"
         )
-
-
-def _plain(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers that pandas or a list keeps as objects as an array of numbers."""
-    return np.asarray(labels.tolist())

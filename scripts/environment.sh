@@ -18,7 +18,8 @@ version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/de
         say "'$python -m venv $venv' failed: on Debian and Ubuntu install python3-venv ($python is Python $version), or see whether this folder can be written to."
 }
 
-install() { "$venv/bin/pip" install --constraint constraints.txt ${torch_index:+--extra-index-url "$torch_index"} "$@" >>"$log" 2>&1; }
+# Compiling every module would take longer than all else; Python compiles what is imported.
+install() { "$venv/bin/pip" install --no-compile --constraint constraints.txt ${torch_index:+--extra-index-url "$torch_index"} "$@" >>"$log" 2>&1; }
 
 echo "memowidgets: installing into $venv (minutes the first time; details in $log)"
 : >"$log" || say "$venv cannot be written to."

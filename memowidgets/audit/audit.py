@@ -224,10 +224,11 @@ class Audit:
         Parameters
         ----------
         labels : array-like of shape (n,)
-            Label that each sample was trained on, integers from 0. All samples are members.
+            Label that each sample was trained on, integers from 0 or strings. All samples are
+            members.
         representations : array-like of shape (n, values), or {layer: array}, optional
             For PSMI and Mahalanobis. The last layer of a mapping is ``"last"``. An array with
-            more axes is flattened.
+            more axes is flattened. A SciPy sparse matrix is made dense, with a warning of its size.
         logits : array-like of shape (n, n_classes), optional
             For the loss, the logit gap, probabilities and the warning of a model that has not
             learned. −inf stands for an option that a question does not have; where the samples
@@ -237,11 +238,13 @@ class Audit:
             variances and standard errors are computed from `shadow_gaps`, if they are given too.
         samples : Dataset, array of images, or list of texts or records, optional
             The samples to show, which `kept` keeps; ids are shown without it. Records have
-            ``question`` and ``choices``, or ``text``.
+            ``question`` and ``choices``, or ``text``. Other columns of a DataFrame are the values
+            of a table's rows.
         ids : sequence of str, optional
             Unique names. Default: those of the samples, or their positions.
         class_names : sequence of str, optional
-            Names of the classes. Default: those of the samples, or their numbers.
+            Names of the classes, in the order of the columns of `logits`. Default: those of the
+            samples, or the labels that are strings, sorted, or their numbers.
         canaries : mask of shape (n,), optional
             Which samples were planted to be memorised.
         shadow_gaps, shadow_members : array-like of shape (n_shadows, n), optional

@@ -1,4 +1,4 @@
-"""Datasets: labelled samples with ids, such as images, questions and texts."""
+"""Datasets: labelled samples with ids, such as images, questions, texts and rows of tables."""
 
 from memowidgets.data.base import Dataset
 from memowidgets.data.cifar import fetch_cifar10
@@ -7,6 +7,7 @@ from memowidgets.data.fetch import fetch_mcq
 from memowidgets.data.generated import make_mcqs
 from memowidgets.data.images import ImageDataset, ImageSample
 from memowidgets.data.mcq import Duplicates, MCQDataset, MCQSample
+from memowidgets.data.tables import TableDataset, TableSample
 from memowidgets.data.texts import TextDataset
 from memowidgets.data.withheld import WithheldDataset, WithheldSample
 
@@ -17,6 +18,8 @@ __all__ = [
     "ImageSample",
     "MCQDataset",
     "MCQSample",
+    "TableDataset",
+    "TableSample",
     "TextDataset",
     "WithheldDataset",
     "WithheldSample",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import abc
 import dataclasses
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -39,6 +40,8 @@ class Dataset(abc.ABC):
         Whether each sample is a canary, planted so that a model must memorise it. None if unknown.
     source : dict or None
         Loader and arguments that give the same dataset again. None if only its owner can.
+    encoding : mapping of str to array
+        Numbers of a fitted encoding. Empty for samples that need none.
     """
 
     ids: NDArray[np.str_]
@@ -46,6 +49,7 @@ class Dataset(abc.ABC):
     class_names: tuple[str, ...]
     canaries: BoolArray | None
     source: dict[str, Any] | None
+    encoding: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -59,9 +63,21 @@ class Dataset(abc.ABC):
         """Return the samples at these positions, in this order, as a dataset."""
 
     def with_labels(self, labels: ArrayLike) -> Self:
-        """Return the same samples with other labels, (n,)."""
-        changed = np.asarray(labels, dtype=np.int64)
+        """Return the same samples with other labels, (n,), as numbers or names of classes."""
+        numbers, _ = numbered_labels(labels, self.class_names)
+        changed = np.asarray(numbers, dtype=np.int64)
         return cast("Self", dataclasses.replace(cast("Any", self), labels=changed, source=None))
+
+    def fitted(self, rows: ArrayLike) -> Self:  # noqa: ARG002 - for tables
+        """Return the same samples with an encoding that is fitted on the rows at these positions.
+
+        An audit calls it with its pool. Samples that need no encoding are returned unchanged.
+        """
+        return self
+
+    def with_encoding(self, encoding: Mapping[str, NDArray[Any]]) -> Self:  # noqa: ARG002
+        """Return the same samples with an encoding that was fitted before; unchanged by default."""
+        return self
 
     def shared(self, folder: str | os.PathLike[str]) -> Self:  # noqa: ARG002 - where it helps
         """Return the same samples in the form that uses the least memory in many processes."""

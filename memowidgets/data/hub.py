@@ -35,7 +35,7 @@ def hub_rows(benchmark: Benchmark, split: str) -> list[Row]:
 
 
 def _through_datasets(benchmark: Benchmark, split: str) -> list[Row]:
-    import datasets
+    import datasets  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     place: dict[str, Any] = {"split": benchmark.splits[split].hub}
     if not hub_may_be_asked():

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memowidgets.checks import dense, plain_labels
+
 Array = Any  # a NumPy array or a torch tensor; the code of this room works on both
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -49,8 +51,8 @@ def like(array: Array, values: Any) -> Array:
 
 
 def checked_features(X: Any) -> Array:
-    """Return `X` as an array or a torch tensor of shape (n, d), or raise."""
-    array: Array = X.detach() if is_tensor(X) else np.asarray(X)
+    """Return `X` as an array or a torch tensor of shape (n, d), or raise; sparse ones get dense."""
+    array: Array = X.detach() if is_tensor(X) else np.asarray(dense(X, "X"))
     if array.ndim != 2:
         raise ValueError(f"X must be (n_samples, n_features), but has shape {tuple(array.shape)}")
     if 0 in array.shape:
@@ -63,6 +65,8 @@ def checked_features(X: Any) -> Array:
 def checked_labels(y: ArrayLike, n_samples: int) -> NDArray[Any]:
     """Return `y` as an array with one label for each sample, or raise."""
     labels = to_numpy(y)
+    if labels.dtype.kind in "OUT":
+        labels = plain_labels(y)
     if labels.shape != (n_samples,):
         raise ValueError(
             f"y must hold one label for each of the {n_samples} samples, but has shape "

@@ -26,8 +26,8 @@ def loss(logits: Any, y: ArrayLike) -> Floats:
     ----------
     logits : (n_samples, n_classes) array_like or torch tensor
         Logits. −inf is allowed for options that a sample does not have, but not for its label.
-    y : (n_samples,) array_like of int
-        Column of each sample's label.
+    y : (n_samples,) array_like of int or str
+        Column of each sample's label. Strings stand for the columns in sorted order.
 
     Returns
     -------
@@ -61,8 +61,8 @@ def logit_gap(logits: Any, y: ArrayLike) -> Floats:
     logits : (n_samples, n_classes) array_like or torch tensor
         Logits over the options or over the whole vocabulary. −inf is allowed for options that a
         sample does not have, but not for its label.
-    y : (n_samples,) array_like of int
-        Column of each sample's label.
+    y : (n_samples,) array_like of int or str
+        Column of each sample's label. Strings stand for the columns in sorted order.
 
     Returns
     -------
@@ -106,6 +106,8 @@ def _checked(logits: Array, y: ArrayLike) -> NDArray[np.int64]:
             f"logits must be (n_samples, n_classes), but have shape {tuple(logits.shape)}"
         )
     labels = checked_labels(y, logits.shape[0])
+    if labels.dtype.kind == "U":
+        labels = _columns_of(labels, logits.shape[1])
     if labels.dtype.kind not in "biu":
         raise TypeError(f"y must hold whole numbers (columns of logits), but has {labels.dtype}")
     outside = (labels < 0) | (labels >= logits.shape[1])
@@ -116,6 +118,17 @@ def _checked(logits: Array, y: ArrayLike) -> NDArray[np.int64]:
             f"{logits.shape[1] - 1}"
         )
     return labels.astype(np.int64)
+
+
+def _columns_of(labels: NDArray[Any], n_columns: int) -> NDArray[np.int64]:
+    """Return the columns of labels that are strings: those of the sorted strings."""
+    names, columns = np.unique(labels, return_inverse=True)
+    if len(names) != n_columns:
+        raise ValueError(
+            f"y holds {len(names)} different strings for {n_columns} columns of logits, so it does "
+            "not tell which column is whose; number the labels by their columns"
+        )
+    return columns.astype(np.int64)
 
 
 def _chunks(logits: Array, labels: NDArray[np.int64]) -> Iterator[tuple[int, Array, Array]]:

@@ -102,9 +102,9 @@ class PSMI:
         ----------
         X : (n_samples, n_features) array_like or torch tensor
             Representations of one layer. Memory-mapped arrays are read in chunks, and tensors on a
-            GPU stay there.
+            GPU stay there. A SciPy sparse matrix is made dense, with a warning of its size.
         y : (n_samples,) array_like
-            Labels that the model was trained on.
+            Labels that the model was trained on, as numbers or strings.
 
         Returns
         -------

@@ -58,7 +58,7 @@ def check_available(device: torch.device, precision: str) -> None:
 
 @contextmanager
 def used_precision(model: Any) -> Iterator[list[str]]:
-    """Within this context, every pass of a language model adds its precision to the list.
+    """Within this context, every pass of a model of transformers adds its precision to the list.
 
     The precision is the dtype of an autocast that is active in the model's own forward. Without
     one, it is the dtype of most of its weights.
@@ -74,8 +74,20 @@ def used_precision(model: Any) -> Iterator[list[str]]:
         dtype = torch.get_autocast_dtype(device) if active else max(weights, key=weights.count)
         found.append(str(dtype).removeprefix("torch."))
 
-    hook = model.get_input_embeddings().register_forward_pre_hook(note)
+    hooks = [part.register_forward_pre_hook(note) for part in _first_parts(model)]
     try:
         yield found
     finally:
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
+
+
+def _first_parts(model: Any) -> list[Any]:
+    """Return the input embeddings; the first part with weights of its own if there are none."""
+    try:
+        embeddings = model.get_input_embeddings()
+    except NotImplementedError:  # some models of images
+        embeddings = None
+    if hasattr(embeddings, "register_forward_pre_hook"):
+        return [embeddings]
+    return [part for part in model.modules() if part._parameters][:1]  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""Image classifiers that users define with a function that creates the module."""
+"""Classifiers of images or tables, defined by a user's function that creates the module."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from memowidgets.data import Dataset
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.data import Dataset, ImageDataset, TableDataset
 from memowidgets.models.images import ImageModel, check_pool, images_of
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
 
@@ -21,7 +25,7 @@ _OWN = ("torch", "memowidgets")
 
 
 class TorchClassifier(ImageModel):
-    """Image classifier that its user defines.
+    """Classifier of images or of a table's rows that its user defines.
 
     Parameters
     ----------
@@ -29,8 +33,11 @@ class TorchClassifier(ImageModel):
         Function ``make_module(n_classes)`` that returns a fresh `torch.nn.Module`. It is called
         with torch's generator seeded, also in every worker process, so initialise weights there.
         The module takes images of shape (batch, channels, height, width), scaled as
-        (value / 255 − 0.5) / 0.25. It returns logits of shape (batch, n_classes), or an object
-        with such ``logits``.
+        (value / 255 − 0.5) / 0.25, or for a `TableDataset` encoded rows of shape (batch,
+        n_features). It returns logits of shape (batch, n_classes), or an object with such
+        ``logits``. If the function has a parameter ``n_features``, it is called as
+        ``make_module(n_classes, n_features=…)`` for a table. A first layer ``nn.LazyLinear`` finds
+        the number of features by itself.
     version : str, optional
         Text that identifies `make_module` and its modules, instead of their source text. Change it
         whenever they change.
@@ -45,13 +52,14 @@ class TorchClassifier(ImageModel):
     channels_last : bool
         Whether images and weights use the channels-last memory layout. It is faster for most
         convolutional networks, but a module that calls ``view`` on an activation may fail with it.
+        Tables ignore it.
 
     Raises
     ------
     TypeError
         If `make_module` is not a function, or does not return a module.
     ValueError
-        When the model is used with data: if the module cannot take the images, its logits do not
+        When the model is used with data: if the module cannot take its inputs, its logits do not
         match the classes, or a layer does not exist (the message lists those that do).
 
     Notes
@@ -79,6 +87,13 @@ class TorchClassifier(ImageModel):
     >>> model = TorchClassifier(small, version="1")
     >>> model.layer_names(model.build(load_digits()))
     ('0', '1', '2')
+
+    A small network for a table, which has any number of features:
+
+    >>> def network(n_classes, n_features):
+    ...     return nn.Sequential(nn.Linear(n_features, 8), nn.ReLU(), nn.Linear(8, n_classes))
+    >>> TorchClassifier(network, version="1")
+    TorchClassifier(network)
     """
 
     training_defaults: Mapping[str, Any] = {
@@ -99,7 +114,7 @@ class TorchClassifier(ImageModel):
 
     def __init__(
         self,
-        make_module: Callable[[int], nn.Module],
+        make_module: Callable[..., nn.Module],
         version: str | None = None,
         layers: Sequence[str] | None = None,
         pool: str | int | None = "auto",
@@ -126,12 +141,36 @@ class TorchClassifier(ImageModel):
             "channels_last": self.channels_last,
         }
 
+    def check_data(self, data: Dataset) -> None:
+        """Raise for a dataset that has neither images nor rows of a table."""
+        if not isinstance(data, ImageDataset | TableDataset):
+            raise TypeError(
+                "TorchClassifier classifies images and rows of tables, but "
+                f"{type(data).__name__} has none; pass an ImageDataset or a TableDataset, or a "
+                "model that reads these data, such as CausalLM for an MCQDataset"
+            )
+
+    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Tensor]:
+        """Return a function from positions to images, or to encoded rows (batch, n_features)."""
+        import torch
+
+        if not isinstance(data, TableDataset):
+            return super().feeder(data, device)
+        features = torch.from_numpy(data.encoded()).to(device)
+        return lambda positions: features[torch.from_numpy(np.asarray(positions)).to(device)]
+
+    def augmented(self, inputs: Tensor, augment: str) -> Tensor:
+        """Return augmented images; rows of a table have no augmentation."""
+        if inputs.ndim == 2 and augment != "none":
+            raise ValueError(f"rows of a table cannot be augmented; leave out augment={augment!r}")
+        return super().augmented(inputs, augment)
+
     def build(self, data: Dataset) -> nn.Module:
-        """Create a module, and check on one image that its logits match the classes."""
+        """Create a module, and check on one sample that its logits match the classes."""
         from torch import nn
 
-        images_of(data)
-        module = self.make_module(len(data.class_names))
+        self.check_data(data)
+        module = self._made(data)
         if not isinstance(module, nn.Module):
             raise TypeError(
                 f"make_module must return a torch.nn.Module, not {type(module).__name__}"
@@ -140,6 +179,12 @@ class TorchClassifier(ImageModel):
         self.layer_names(module)
         self._try_layers(module, data)
         return module
+
+    def _made(self, data: Dataset) -> nn.Module:
+        n_classes = len(data.class_names)
+        if isinstance(data, TableDataset) and _takes_features(self.make_module):
+            return self.make_module(n_classes, n_features=_input_shape(data)[0])
+        return self.make_module(n_classes)
 
     def skeleton(self, data: Dataset) -> nn.Module:
         """Return the module's names and shapes; with weights if it cannot be created without."""
@@ -192,46 +237,48 @@ class TorchClassifier(ImageModel):
         return {**super().describe(data), "source": digest}
 
     def _try_layers(self, module: nn.Module, data: Dataset) -> None:
-        """Run two images through the layers; each must return one row per image."""
+        """Run two samples through the layers; each must return one row per sample."""
         with self.captured(module) as kept:
             _blank(module, data, 2)
         for name, values in kept.items():
             if len(values) != 2:
                 raise ValueError(
-                    f"layer {quoted(name)} returns {len(values)} rows for 2 images, so its first "
-                    "axis is "
-                    "not the batch (batch_first=True?); choose other layers with layers="
+                    f"layer {quoted(name)} returns {len(values)} rows for 2 {_sample_of(data)}s, "
+                    "so its first axis is not the batch (batch_first=True?); choose other layers "
+                    "with layers="
                 )
 
     def _try(self, module: nn.Module, data: Dataset) -> None:
-        """Run one image through the module, to check shapes and to initialise lazy layers."""
+        """Run one sample through the module, to check shapes and to initialise lazy layers."""
+        what = _sample_of(data)
+        article = "an" if what == "image" else "a"
         try:
             logits = logits_of(_blank(module, data, 1))
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ValueError(
-                f"the module cannot take an image of shape {_channels_first(data)}: {reason}"
+                f"the module cannot take {article} {what} of shape {_input_shape(data)}: {reason}"
             ) from error
         wanted = (1, len(data.class_names))
         if tuple(logits.shape) != wanted:
             raise ValueError(
-                f"the module returns logits of shape {tuple(logits.shape)} for one image. The data "
-                f"have {wanted[1]} classes, so it must return {wanted}; use the number of classes "
-                "that make_module is called with"
+                f"the module returns logits of shape {tuple(logits.shape)} for one {what}. The "
+                f"data have {wanted[1]} classes, so it must return {wanted}; use the number of "
+                "classes that make_module is called with"
             )
 
 
 def _blank(module: nn.Module, data: Dataset, n: int) -> Any:
-    """Return a module's output for black images in eval mode, keeping mode and random state."""
+    """Return a module's output for zeros in eval mode, keeping mode and random state."""
     import torch
 
     parameter = next(module.parameters(), torch.empty(0))
-    images = torch.zeros(n, *_channels_first(data), device=parameter.device)
+    zeros = torch.zeros(n, *_input_shape(data), device=parameter.device)
     training = module.training
     module.eval()
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            return module(images)
+            return module(zeros)
     finally:
         module.train(training)
 
@@ -280,7 +327,21 @@ def _check_all_ran(kept: Mapping[str, Tensor], names: Sequence[str]) -> None:
         )
 
 
-def _channels_first(data: Dataset) -> tuple[int, int, int]:
+def _takes_features(make_module: Callable[..., Any]) -> bool:
+    try:
+        return "n_features" in inspect.signature(make_module).parameters
+    except (TypeError, ValueError):  # some callables have no signature
+        return False
+
+
+def _sample_of(data: Dataset) -> str:
+    return "row" if isinstance(data, TableDataset) else "image"
+
+
+def _input_shape(data: Dataset) -> tuple[int, ...]:
+    """Return the shape of one sample as the module takes it."""
+    if isinstance(data, TableDataset):
+        return data.take([0]).encoded().shape[1:]
     height, width, channels = images_of(data).shape[1:]
     return channels, height, width
 

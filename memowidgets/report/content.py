@@ -1,4 +1,4 @@
-"""What a report says, as plain data: no audit, no files, no markup here."""
+"""The content of a report as plain data, independent of audits, files and markup."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHOICES = ("keep", "anonymise", "remove", "undecided")
 
 @dataclass(frozen=True)
 class Missing:
-    """Something that a report could hold but does not.
+    """A part that the report lacks.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing.
+    """A figure as SVG with its caption.
 
     Attributes
     ----------
@@ -60,14 +60,14 @@ class Figure:
 
     @property
     def is_wide(self) -> bool:
-        """Whether it takes more than half of a page's width to be read."""
+        """Whether the figure needs more than half of the page's width."""
         width = re.search(r"<svg[^>]*?\swidth=\"([\d.]+)", self.svg)
         return width is not None and float(width[1]) > WIDE
 
 
 @dataclass(frozen=True)
 class Decided:
-    """What was decided on one member.
+    """The decision on one member.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Decided:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """The scores that the report is about; row i is member ``positions[i]``.
+    """The reported scores. Row i belongs to member ``positions[i]``.
 
     Attributes
     ----------
@@ -122,13 +122,13 @@ class Scored:
 
     @cached_property
     def judged(self) -> NDArray[np.bool_]:
-        """Which rows have a log-LiRA."""
+        """Mask of the rows that have a log-LiRA."""
         if self.log_lira is None:
             return np.zeros(len(self.scores), dtype=np.bool_)
         return ~np.isnan(self.log_lira)
 
     def memorized(self, eta: float) -> NDArray[np.bool_]:
-        """Which of the judged rows are memorised at η."""
+        """Mask of the judged rows that are memorised at η."""
         if self.log_lira is None:
             return np.zeros(0, dtype=np.bool_)
         found: NDArray[np.bool_] = self.log_lira[self.judged] >= eta
@@ -137,7 +137,7 @@ class Scored:
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """All that a report says.
+    """The content of a report.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ class Content:
 
     @cached_property
     def flagged(self) -> NDArray[np.bool_]:
-        """Which scored rows are flagged at τ."""
+        """Mask of the scored rows that are flagged at τ."""
         scores = np.empty(0) if self.scored is None else self.scored.scores
         found: NDArray[np.bool_] = scores <= self.tau
         return found
@@ -217,7 +217,7 @@ class Content:
 
     @cached_property
     def undecided(self) -> int | None:
-        """How many scores are less than two standard errors from τ."""
+        """Number of scores less than two standard errors from τ."""
         if self.scored is None or self.scored.errors is None:
             return None
         reach = 2 * ErrorLevels.of(self.scored.errors).errors  # as the page counts
@@ -226,7 +226,7 @@ class Content:
 
     @cached_property
     def evaluation(self) -> Evaluation | None:
-        """The scores held against log-LiRA; None where there is no ROC."""
+        """Evaluation of the scores against log-LiRA, or None if there is no ROC."""
         if self.scored is None or not self.scored.judged.any():
             return None
         memorized = self.scored.memorized(self.eta)
@@ -236,7 +236,7 @@ class Content:
 
     @cached_property
     def cautions(self) -> tuple[str, ...]:
-        """All that a reader should know before trusting the numbers, each once."""
+        """Warnings about the numbers, without repetition."""
         found = [*self.warnings]
         if self.scored is not None:
             found += self.scored.notes
@@ -249,18 +249,18 @@ class Content:
 
     @cached_property
     def point(self) -> OperatingPoint | None:
-        """The rates at τ; None without a ROC."""
+        """The rates at τ, or None if there is no ROC."""
         return None if self.evaluation is None else self.evaluation.at(self.tau)
 
     @cached_property
     def by_risk(self) -> NDArray[np.int64]:
-        """Scored rows, the most at risk first."""
+        """Scored rows, sorted by risk, highest first."""
         if self.scored is None:
             return np.empty(0, dtype=np.int64)
         return np.argsort(self.scored.scores, kind="stable")
 
     def decided(self, *, flagged: bool) -> dict[str, int]:
-        """How many members have each decision, of all of them or of the flagged ones."""
+        """Number of members with each decision, among all members or the flagged ones."""
         counts = dict.fromkeys(CHOICES, 0)
         in_question = self._flagged_members if flagged else np.ones(len(self.ids), np.bool_)
         for position, made in self._made.items():
@@ -270,7 +270,7 @@ class Content:
 
     @cached_property
     def _made(self) -> dict[int, Decided]:
-        """The decisions on members, by position."""
+        """The decisions by position of the member."""
         made = self.decisions
         return {i: made[name] for i, name in enumerate(self.ids) if name in made} if made else {}
 

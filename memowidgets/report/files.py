@@ -1,4 +1,4 @@
-"""The three files of a report, written whole or not at all."""
+"""Write the three files of a report, each atomically."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENDINGS = (".html", ".htm")
 
 
 def checked_targets(path: str | os.PathLike[str], *, overwrite: bool) -> tuple[Path, Path, Path]:
-    """Where page, Markdown and JSON go.
+    """Return the paths of the page, the Markdown and the JSON file after checking them.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def checked_targets(path: str | os.PathLike[str], *, overwrite: bool) -> tuple[P
 
 
 def write(content: Content, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Write the page, and beside it its twins ``.md`` and ``.json``.
+    """Write the page, and the ``.md`` and ``.json`` files beside it.
 
     Each file is written to a temporary name and renamed, the page last. With samples in them
     they are readable by their owner alone.

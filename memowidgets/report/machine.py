@@ -1,4 +1,4 @@
-"""The report for machines: JSON by a published schema."""
+"""The report as JSON, with a published schema."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _schema_text() -> str:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema (draft 2020-12) of ``audit.json``.
+    """Return the JSON schema (draft 2020-12) of ``audit.json``.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def schema() -> dict[str, Any]:
 
 
 def as_json(content: Content) -> str:
-    """The report as JSON; NaN and infinity are null."""
+    """Return the report as JSON, with null for NaN and infinity."""
     return json.dumps(_finite(_described(content)), indent=1, allow_nan=False) + "\n"
 
 
@@ -123,7 +123,7 @@ def _at(point: OperatingPoint) -> dict[str, Any]:
 
 
 def _samples(content: Content) -> list[dict[str, Any]] | None:
-    """The flagged members by name, where samples are to be shown."""
+    """Return the flagged members with their ids, if samples are included."""
     scored = content.scored
     if content.samples is None or scored is None:
         return None
@@ -151,7 +151,7 @@ def _sample(content: Content, scored: Scored, row: int) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """The same with null for what is no number, and plain numbers for NumPy's."""
+    """Replace NaN and infinity by None, and NumPy numbers by Python's."""
     if isinstance(value, dict):
         return {str(name): _finite(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

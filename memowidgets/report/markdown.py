@@ -23,7 +23,7 @@ _MOST_CHARACTERS = 300
 
 
 def escaped(text: str) -> str:
-    r"""A text as one line that Markdown shows as it is written.
+    r"""Escape a text for one line of Markdown.
 
     Control characters show as their numbers, breaks as spaces; every mark that Markdown or HTML
     would take for its own gets a backslash, and what follows ``@`` or ``#`` is joined by a
@@ -43,7 +43,7 @@ def escaped(text: str) -> str:
 
 
 def as_markdown(content: Content, page: str) -> str:
-    """The report; `page` is the name of the page beside it."""
+    """Return the report as Markdown. `page` is the file name of the HTML page."""
     parts = [
         f"# Memorisation audit of {escaped(content.name)}",
         *(_sentence(text) for text in paragraphs(content)),
@@ -61,7 +61,7 @@ def as_markdown(content: Content, page: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Our own words, which may carry a name of the user's; their punctuation stays."""
+    """Escape a sentence of ours that may contain a user's name, but keep its punctuation."""
     marked = re.sub(r"([\\`*_{}\[\]<>#|~$])", r"\\\1", visible(text))
     return _CALLS.sub(rf"\1{_JOINER}", marked)
 
@@ -86,7 +86,7 @@ def _decisions(content: Content) -> list[str]:
 
 
 def _samples(content: Content) -> list[str]:
-    """The flagged samples by id, where samples are to be shown."""
+    """Return the flagged samples with their ids, if samples are included."""
     scored = content.scored
     if content.samples is None or scored is None:
         return []

@@ -1,4 +1,4 @@
-"""The report as one HTML page that works offline: our own modules, joined, and nothing else."""
+"""The report as one HTML page that works offline."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _STATIC = Path(__file__).parent / "static"
 
 @cache
 def script() -> str:
-    """The report's modules, with those of both widgets, as one script."""
+    """Return the report's modules and those of both widgets as one script."""
     return f'"use strict";\n(() => {{\n{frontend.scripts(_STATIC / "report.js")}\n}})();\n'
 
 
 @cache
 def style() -> str:
-    """The style sheet of the widgets and of the page around them."""
+    """Return the style sheet of the page and the widgets."""
     return frontend.style(*frontend.STYLES, _STATIC / "report.css")
 
 
 def as_page(content: Content) -> str:
-    """The whole page.
+    """Return the page as HTML.
 
     Nothing in it that comes from the user's data is markup: what stands in the HTML is escaped,
     and what the script shows lies compressed in a block that no browser runs. The policy at its
@@ -111,7 +111,7 @@ def _warnings(content: Content) -> list[str]:
 
 
 def _moving(content: Content) -> list[str]:
-    """Where the two widgets go."""
+    """Return the elements that will contain the two widgets."""
     if content.scored is None:
         return []
     n, shown = len(content.scored.scores), min(len(content.scored.scores), MOST_SAMPLES)

@@ -1,4 +1,4 @@
-"""The report in plain words: short sentences, the same in the page, in Markdown and in JSON."""
+"""The sentences of a report, shared by the page, the Markdown and the JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROUNDED = 0.001
 
 
 def whole(number: float) -> str:
-    """A count, its thousands apart.
+    """Return a count as text, with thousands separated.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def whole(number: float) -> str:
 
 
 def share(value: float) -> str:
-    """A share as a percentage, none that is not 0 or 1 written as such.
+    """Return a share as a percentage. Only exactly 0 and 1 are written as 0 % and 100 %.
 
     Examples
     --------
@@ -40,12 +40,12 @@ def share(value: float) -> str:
 
 
 def paragraphs(content: Content) -> list[str]:
-    """What was audited, how many samples are at risk, how sure that is, what was decided."""
+    """Return sentences on the audit, the samples at risk, the uncertainty and the decisions."""
     return [_audited(content), _at_risk(content), _how_sure(content), _decided(content)]
 
 
 def rates(content: Content) -> list[tuple[str, str, str]]:
-    """The results at τ: name, value, 95 % interval; no rates without ground truth."""
+    """Return name, value and 95 % interval of each result at τ. Rates need ground truth."""
     scored = content.scored
     if scored is None:
         return []
@@ -67,7 +67,7 @@ def rates(content: Content) -> list[tuple[str, str, str]]:
 
 
 def settings(content: Content) -> list[tuple[str, str]]:
-    """What was audited and how: name, text."""
+    """Return the settings of the audit as pairs of name and text."""
     found = [*content.facts.items(), *((k, str(v)) for k, v in content.training.items())]
     if content.seed is not None:
         found.append(("seed", str(content.seed)))

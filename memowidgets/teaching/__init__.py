@@ -1,4 +1,4 @@
-"""Playgrounds that show why PSMI works, how few shadow models mislead, and where theory breaks."""
+"""Playgrounds on PSMI, on LiRA with few shadow models, and on the limits of Theorem 1."""
 
 from memowidgets.teaching.lira import LiRAPlayground
 from memowidgets.teaching.psmi import PSMIPlayground

@@ -1,4 +1,4 @@
-"""Random numbers that Python and the front end draw alike from one seed, so none are sent."""
+"""Random numbers that Python and the front end generate identically from one seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GOLDEN, _FIRST, _SECOND = (np.uint32(n) for n in (0x9E3779B1, 0x21F0AAAD, 0x735
 
 
 def uniforms(seed: int, start: int, count: int) -> Floats:
-    """Numbers `start` to `start + count` of a stream, between 0 and 1, neither included.
+    """Return numbers `start` to `start + count` of a uniform stream on the open interval (0, 1).
 
     A number depends on the seed and its place alone.
 
@@ -33,7 +33,7 @@ def uniforms(seed: int, start: int, count: int) -> Floats:
 
 
 def normals(seed: int, start: int, count: int) -> Floats:
-    """As `uniforms`, from the standard normal distribution.
+    """Return numbers as `uniforms` does, but from the standard normal distribution.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def normals(seed: int, start: int, count: int) -> Floats:
 
 
 def _mixed(words: NDArray[Any]) -> NDArray[np.uint32]:
-    """Every bit in depends on every bit out, and 32-bit products overflow as they should."""
+    """Hash integers to 32 bits, with products that overflow as in JavaScript."""
     words = (words ^ (words >> np.uint32(16))) * _FIRST
     words = (words ^ (words >> np.uint32(15))) * _SECOND
     return np.asarray(words ^ (words >> np.uint32(15)), dtype=np.uint32)

@@ -1,4 +1,4 @@
-"""Checks of what the playgrounds are set to; no widgets here."""
+"""Checks of the playgrounds' settings, without widgets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["whole_within", "within"]
 
 
 def within(name: str, value: Any, low: float, high: float) -> float:
-    """A finite number between two ends, or one sentence on what is wrong.
+    """Return a number after checking that it is finite and within its limits.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def within(name: str, value: Any, low: float, high: float) -> float:
 
 
 def whole_within(name: str, value: Any, low: int, high: int, *, allowed: Sequence[int] = ()) -> int:
-    """A whole number between two ends, or one of those that are allowed."""
+    """Return an integer after checking its limits or the allowed values."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be a whole number, not {value!r}")
     if allowed and value not in allowed:

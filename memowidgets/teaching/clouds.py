@@ -1,4 +1,4 @@
-"""A cloud of classes in the plane and what PSMI makes of it; no widgets here."""
+"""Clouds of classes in the plane and their PSMI, without widgets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FLOOR = 1e-6  # of the deviation of all points along a direction, as in `metric
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """Points in the plane and their classes, checked.
+    """Points in the plane with their classes.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ def _check_classes(classes: NDArray[Any]) -> None:
 
 
 def make_cloud(n: int = 120, classes: int = 3, seed: int = 0) -> Cloud:
-    """Classes of Gaussian points around a circle, each stretched its own way.
+    """Return classes of Gaussian points around a circle, each with its own covariance.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def make_cloud(n: int = 120, classes: int = 3, seed: int = 0) -> Cloud:
 
 
 def value_along(cloud: Cloud, angle: float) -> Floats:
-    """Each point's log p(θᵀx | y) − log p(θᵀx) for the direction at an angle.
+    """Return log p(θᵀx | y) − log p(θᵀx) of each point, for the direction at an angle.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def value_along(cloud: Cloud, angle: float) -> Floats:
 
 
 def lift(cloud: Cloud, dimension: int, seed: int = 0) -> Floats:
-    """The same classes in more dimensions: each further one is noise that no label explains.
+    """Add dimensions of noise that is independent of the labels.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def lift(cloud: Cloud, dimension: int, seed: int = 0) -> Floats:
 
 @dataclass(frozen=True)
 class Lifted:
-    """PSMI in some number of dimensions.
+    """PSMI of a cloud in a number of dimensions.
 
     Attributes
     ----------
@@ -204,7 +204,7 @@ class Lifted:
     std: Floats
 
     def summary(self, chosen: int) -> dict[str, Any]:
-        """A few numbers: the chosen point's, the other points' quantiles, the share below 0."""
+        """Return the chosen point's value, the others' quantiles and the share below 0."""
         others = np.delete(self.psmi, chosen)
         low, middle, high = np.quantile(others, [0.05, 0.5, 0.95])
         return {
@@ -217,7 +217,7 @@ class Lifted:
 
 
 def lifted(cloud: Cloud, dimension: int, seed: int = 0) -> Lifted:
-    """`metrics.PSMI` of the cloud in so many dimensions."""
+    """Compute `metrics.PSMI` of the cloud after adding noise dimensions."""
     X = lift(cloud, dimension, seed)
     found = PSMI(random_state=seed).fit(X, cloud.labels)
     return Lifted(dimension, *found.score_samples(X, cloud.labels, return_std=True))

@@ -41,7 +41,7 @@ _FEW = (
 
 
 class LiRAPlayground(Playground):
-    """See how few shadow models mislead LiRA.
+    """Show how LiRA is wrong when there are few shadow models.
 
     One sample's logit gaps under shadow models that trained on it and under others, a Gaussian
     for each, and the gap of the audited model to drag. 200 re-draws show what other shadow
@@ -139,7 +139,7 @@ class LiRAPlayground(Playground):
         )
 
     def update(self, gaps_in: ArrayLike, gaps_out: ArrayLike) -> None:
-        """Look at measured gaps in place of simulated ones.
+        """Show measured gaps instead of simulated ones.
 
         Parameters
         ----------
@@ -153,19 +153,19 @@ class LiRAPlayground(Playground):
             self._given = [side.tobytes() for side in measured]
 
     def simulate(self) -> None:
-        """Go back to simulated gaps."""
+        """Show simulated gaps again."""
         with self._at_once():
             self._measured = None
             self._given = []
 
     @property
     def gaps_in(self) -> Floats:
-        """Gaps under the shadow models that trained on the sample."""
+        """Logit gaps under the shadow models that were trained on the sample."""
         return self._sample.gaps()[0].copy()
 
     @property
     def gaps_out(self) -> Floats:
-        """Gaps under the other shadow models."""
+        """Logit gaps under the other shadow models."""
         return self._sample.gaps()[1].copy()
 
     @property
@@ -229,7 +229,7 @@ class LiRAPlayground(Playground):
 
 
 def _wire(result: Result) -> dict[str, Any]:
-    """What the front end needs; NaN is no JSON."""
+    """Return the front end's values, without NaN, which JSON lacks."""
     return {
         "log_lira": result.log_lira if math.isfinite(result.log_lira) else None,
         "std": result.std if math.isfinite(result.std) else None,

@@ -1,4 +1,4 @@
-"""The mixture of the paper's Theorem 1, its PSMI, and how well τ separates; no widgets here."""
+"""The mixture of the paper's Theorem 1, its PSMI and the rates at τ, without widgets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOISE, _COINS = 1, 2  # streams beside each other
 
 @dataclass(frozen=True)
 class Mixture:
-    """Two Gaussian classes; with probability ε a sample's label is a coin toss.
+    """Two Gaussian classes. With probability ε a sample's label is random.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Mixture:
     seed: int = 0
 
     def draw(self) -> Draws:
-        """The samples; a change of one number moves them no more than it must."""
+        """Draw the samples. A small change of a parameter changes them little."""
         coins = uniforms(_COINS + 4 * self.seed, 0, 4 * self.n).reshape(self.n, 4)
         noise = normals(_NOISE + 4 * self.seed, 0, self.n * DIMENSIONS[-1])
         X = noise.reshape(self.n, DIMENSIONS[-1])[:, : self.dimension].copy()
@@ -119,19 +119,19 @@ class Judged:
 
     @cached_property
     def evaluation(self) -> Evaluation | None:
-        """PSMI held against who is an outlier; None where all are, or none."""
+        """Evaluate PSMI with the outliers as truth. None if there is only one kind."""
         outliers = self.draws.outliers
         return None if outliers.all() or not outliers.any() else roc(self.psmi, outliers)
 
     def means(self) -> dict[str, float]:
-        """Mean PSMI of outliers, of others, and of the outliers whose label is wrong or right."""
+        """Mean PSMI of outliers, of others, and of outliers with a wrong and with a right label."""
         outliers, wrong = self.draws.outliers, self.draws.wrong
         groups = {"outliers": outliers, "others": ~outliers, "wrong": wrong}
         groups["right"] = outliers & ~wrong
         return {name: _mean(self.psmi[group]) for name, group in groups.items()}
 
     def rates(self, tau: float) -> dict[str, Any]:
-        """What τ flags, its rates with 95 % intervals, and the share of wrong labels it finds."""
+        """Flagged samples, rates with 95 % intervals, and the flagged share of wrong labels."""
         flagged = self.psmi <= tau
         found: dict[str, Any] = {"flagged": int(flagged.sum()), "n": len(flagged)}
         if self.evaluation is None:
@@ -148,7 +148,7 @@ class Judged:
 
 
 def by_separation(mixture: Mixture) -> list[dict[str, float]]:
-    """Mean PSMI of outliers and others at several separations, all else as it is."""
+    """Return the mean PSMI of outliers and of others at several separations."""
     found = []
     for separation in SEPARATIONS:
         judged = Judged.of(replace(mixture, separation=separation), n_directions=128)

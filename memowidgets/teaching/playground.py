@@ -1,4 +1,4 @@
-"""What the playgrounds have in common, Python side."""
+"""The base class of the playgrounds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def front_end(name: str) -> str:
 
 
 class Playground(Guarded, anywidget.AnyWidget):
-    """A front end that moves by itself, and the official numbers once the hand rests."""
+    """A widget whose front end moves on its own. Python computes the exact numbers afterwards."""
 
     _title = "Playground"
 
@@ -41,7 +41,7 @@ class Playground(Guarded, anywidget.AnyWidget):
         created(self)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until what is worked out aside is there; whether that is so.
+        """Wait for the background computation. Return whether it is finished.
 
         Parameters
         ----------
@@ -54,7 +54,7 @@ class Playground(Guarded, anywidget.AnyWidget):
 
     @contextmanager
     def _at_once(self) -> Iterator[None]:
-        """Let several traits change before anything is worked out."""
+        """Delay computations until several traits are changed."""
         before, self._held = self._held, True
         try:
             with self.hold_sync():
@@ -67,22 +67,22 @@ class Playground(Guarded, anywidget.AnyWidget):
         self._work_aside()
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take what the front end sends, all of it before anything is worked out."""
+        """Apply all changes from the front end before computing anything."""
         with self._at_once():
             super().set_state(sync_data)
 
     def _changed(self, _change: Any = None) -> None:
-        """Work out the official numbers, unless more is about to change."""
+        """Compute the exact numbers, unless more changes are pending."""
         if not self._held:
             self._settle()
             self._work_aside()
 
     def _settle(self) -> None:
-        """Work out what is quick; what is not becomes `_job`."""
+        """Compute what is quick, and set `_job` to a slow computation."""
         raise NotImplementedError
 
     def _work_aside(self) -> None:
-        """Start the job in its thread; never while traits are held back from the page."""
+        """Start the job in a thread, but not while traits are held back from the page."""
         if self._job is not None and not self._held:
             job, self._job = self._job, None
             self._worker.run(job)

@@ -35,7 +35,7 @@ N_DIRECTIONS = 256
 
 
 class PSMIPlayground(Playground):
-    """Drag points, turn a direction, and see PSMI come about.
+    """Show how PSMI is computed: drag points and turn a direction.
 
     A cloud of classes in the plane; along a direction each class is a Gaussian, and the chosen
     point has a value log p(θᵀx | y) − log p(θᵀx), whose mean over directions is its PSMI. The
@@ -146,7 +146,7 @@ class PSMIPlayground(Playground):
         )
 
     def update(self, points: ArrayLike, labels: ArrayLike) -> None:
-        """Show other points with their labels; parameters as for the constructor."""
+        """Show other points with their labels. The parameters are those of the constructor."""
         self._take(Cloud.of(points, labels))
 
     @property
@@ -163,7 +163,7 @@ class PSMIPlayground(Playground):
         return self._now is cloud and self._chosen == chosen
 
     def _take(self, cloud: Cloud, *, tell: bool = True) -> None:
-        """Make a checked cloud the one that is shown; the page has it already unless told."""
+        """Show a checked cloud, and send it to the page if asked for."""
         with self._at_once():
             self._now = cloud
             if tell:
@@ -260,7 +260,7 @@ def _packed(cloud: Cloud) -> dict[str, Any]:
 def _in_dimensions(
     widget: weakref.ref[PSMIPlayground], cloud: Cloud, chosen: int, seed: int
 ) -> None:
-    """Tell the page what the same cloud gives in more and more dimensions."""
+    """Send the page the cloud's PSMI in increasing numbers of dimensions."""
     found = [lifted(cloud, dimension, seed).summary(chosen) for dimension in DIMENSIONS]
     playground = widget()
     if playground is not None and playground._shows(cloud, chosen):  # noqa: SLF001 - its worker

@@ -1,4 +1,4 @@
-"""Simulated logit gaps of shadow models, and what LiRA makes of few of them; no widgets here."""
+"""Simulated logit gaps of shadow models and their log-LiRA, without widgets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STREAMS = {"in": 0, "out": 1}
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample under shadow models, and how its gaps are truly distributed.
+    """A sample's logit gaps under shadow models, and their true distribution.
 
     Attributes
     ----------
@@ -57,14 +57,14 @@ class Sample:
 
     @property
     def truth(self) -> tuple[float, float, float, float]:
-        """Mean and deviation of the gaps in, and of those out."""
+        """Mean and standard deviation of the gaps in and of the gaps out."""
         if self.given is None:
             return OUT_MEAN + self.effect, self.spread, OUT_MEAN, self.spread
         inside, outside = self.given
         return tuple(map(float, (inside.mean(), inside.std(), outside.mean(), outside.std())))  # type: ignore[return-value]
 
     def gaps(self, redraw: int = 0) -> tuple[Floats, Floats]:
-        """Gaps in and out; those of re-draw 0 are the ones that are shown."""
+        """Return the gaps in and out. Re-draw 0 is the one that is shown."""
         if self.given is not None and redraw == 0:
             return self.given
         mean_in, spread_in, mean_out, spread_out = self.truth
@@ -73,7 +73,7 @@ class Sample:
         return inside, outside
 
     def table(self) -> tuple[Floats, NDArray[np.bool_]]:
-        """Gaps (models, 1 + others) as `log_lira` takes them, and which models are in."""
+        """Return the gaps (models, 1 + others) for `log_lira`, and which models are in."""
         inside, outside = self.gaps()
         own = np.concatenate([inside, outside])[:, None]
         gaps = np.concatenate([own, others_gaps(self.seed, self.n_in, self.n_out)], axis=1)
@@ -81,7 +81,7 @@ class Sample:
         return gaps, np.repeat(members[:, None], gaps.shape[1], axis=1)
 
     def true_ratio(self, gap: float) -> float:
-        """Log-LiRA of a gap if both distributions were known."""
+        """Return log-LiRA of a gap for the true distributions."""
         mean_in, spread_in, mean_out, spread_out = self.truth
         if not (spread_in and spread_out):
             return float("nan")
@@ -93,13 +93,13 @@ class Sample:
 
 
 def _own_draws(seed: int, side: str, redraw: int, count: int) -> Floats:
-    """Standard normal draws of the sample itself: more models begin with the same ones."""
+    """Standard normal draws of the sample. A larger number of models starts with the same draws."""
     stream = _STREAMS[side] * (REDRAWS + 1) + redraw
     return normals(seed, stream * _SIDE, count)
 
 
 def others_gaps(seed: int, n_in: int, n_out: int) -> Floats:
-    """Gaps (n_in + n_out, others) of usual samples, whose deviations differ.
+    """Return the gaps (n_in + n_out, others) of other samples with different deviations.
 
     Their means are no matter and left at 0.
 
@@ -118,7 +118,7 @@ def others_gaps(seed: int, n_in: int, n_out: int) -> Floats:
 
 @dataclass(frozen=True)
 class Result:
-    """What LiRA says of the sample's gap under the target.
+    """Log-LiRA of the sample's gap under the target, and of re-draws.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ class Result:
 
 
 def judged(sample: Sample, target_gap: float, variance: str) -> Result:
-    """Log-LiRA of the target's gap, and of as many re-draws of the sample's shadow models.
+    """Return log-LiRA of the target's gap, for the shadow models and for re-draws of them.
 
     Re-draws keep what the other samples say of variances: their shadow models stay.
     """
@@ -164,7 +164,7 @@ def judged(sample: Sample, target_gap: float, variance: str) -> Result:
 
 
 def _redrawn(sample: Sample) -> tuple[Side, Side]:
-    """Moments of both sides under re-draws 1 to 200."""
+    """Return the moments of both sides under re-draws 1 to 200."""
     pairs = [sample.gaps(redraw) for redraw in range(1, REDRAWS + 1)]
     inside, outside = (np.stack(side, axis=1) for side in zip(*pairs, strict=True))
     return _side(inside), _side(outside)
@@ -185,7 +185,7 @@ def _wire(fitted: Densities) -> dict[str, Any]:
 
 
 def checked_gaps(inside: ArrayLike, outside: ArrayLike) -> tuple[Floats, Floats]:
-    """Two rows of measured gaps, or one sentence on what is wrong."""
+    """Return two rows of measured gaps after checking them."""
     sides = np.array(inside, dtype=np.float64), np.array(outside, dtype=np.float64)
     for name, side in zip(("gaps_in", "gaps_out"), sides, strict=True):
         if side.ndim != 1 or not 2 <= len(side) <= _SIDE:

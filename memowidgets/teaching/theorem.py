@@ -21,7 +21,7 @@ _RANGES = {"epsilon": (0.0, 0.5), "separation": (0.0, 6.0), "tau": (-1e3, 1e3)}
 
 
 class TheoremPlayground(Playground):
-    """See what Theorem 1 says of PSMI, where τ = 0 stands, and where the theorem breaks.
+    """Show what Theorem 1 says about PSMI and τ = 0, and where its assumptions fail.
 
     Two Gaussian classes; with probability ε a sample's label is a coin toss. The theorem states
     E[PSMI | not an outlier] > 0 and E[PSMI | outlier] = 0. As PSMI is defined and computed, with
@@ -133,7 +133,7 @@ class TheoremPlayground(Playground):
 
     @property
     def mixture(self) -> Mixture:
-        """The settings as one value; its ``draw()`` gives the samples."""
+        """The settings as a `Mixture`. Its ``draw()`` returns the samples."""
         return Mixture(
             self.epsilon,
             self.separation,
@@ -206,18 +206,18 @@ class TheoremPlayground(Playground):
 
 
 def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
-    """NaN is no JSON."""
+    """Replace NaN by None, because JSON has no NaN."""
     wrong = {name for name, v in values.items() if isinstance(v, float) and not math.isfinite(v)}
     return {name: None if name in wrong else value for name, value in values.items()}
 
 
 def _of(mixture: Mixture) -> dict[str, Any]:
-    """What the front end may change."""
+    """Return the traits that the front end may change."""
     return {name: value for name, value in asdict(mixture).items() if name not in {"n", "seed"}}
 
 
 def _at_every_separation(widget: weakref.ref[TheoremPlayground], swept: Mixture) -> None:
-    """Tell the page the means at every separation."""
+    """Send the page the means at every separation."""
     means = [_without_nan(point) for point in by_separation(swept)]
     playground = widget()
     if playground is not None and playground._swept == swept:  # noqa: SLF001 - its own worker

@@ -111,7 +111,7 @@ def forward(
                     filled[name][place] = output.float().cpu().numpy()
     finally:
         module.train(training)
-    _check_finite(filled["losses"])
+    check_finite(filled["losses"])
     layers = {k.removeprefix(_LAYER): v for k, v in filled.items() if k.startswith(_LAYER)}
     return Forward(filled["logits"], filled["losses"], layers, precision)
 
@@ -127,7 +127,8 @@ def _by_length(lengths: NDArray[Any] | None, positions: NDArray[np.int64]) -> ND
     return np.argsort(lengths[positions], kind="stable")
 
 
-def _check_finite(losses: FloatArray) -> None:
+def check_finite(losses: FloatArray) -> None:
+    """Raise for losses of a training that has diverged."""
     wrong = ~np.isfinite(losses)
     if wrong.any():
         raise FloatingPointError(

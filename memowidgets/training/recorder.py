@@ -25,15 +25,22 @@ from memowidgets.training.forward import Forward, forward
 from memowidgets.training.learner import Recipe
 from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.target import read_records, record_of
+from memowidgets.training.trainer_classes import check_head
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Course", "Recorder", "check_whole", "read_course"]
+__all__ = ["Course", "Recorder", "check_whole", "digest_of", "read_course", "trained_weights"]
+
+_KINDS = (
+    "AutoModelForCausalLM",
+    "AutoModelForSequenceClassification",
+    "AutoModelForImageClassification",
+)
 
 
 class Recorder:
-    """Recorder of checkpoints of a language model that another loop trains.
+    """Recorder of checkpoints of a model of transformers that another loop trains.
 
     A checkpoint is one pass over the members with its hidden states, so that every score can be
     computed later, without the module, and the trained weights (adapters as peft saves them). The
@@ -61,7 +68,7 @@ class Recorder:
     Raises
     ------
     TypeError
-        If the audit's model is not a `CausalLM`.
+        If the audit's model is not a `CausalLM` or a classifier of transformers.
     ValueError
         If it has its own adapters, or the audit flips labels.
     """
@@ -104,6 +111,8 @@ class Recorder:
             If the module is not the audit's, or the training is not the recorded one.
         """
         check_whole(module)
+        if not isinstance(self._recipe.model, CausalLM):
+            check_head(_config_of(module), self._recipe.data.class_names)
         self._check_blocks(module)
         records, course = read_records(self._run), read_course(self._run)
         if records and course is None:
@@ -138,7 +147,7 @@ class Recorder:
 
     def record(self, module: nn.Module, step: int, progress: Progress | None = None) -> Record:
         """Record a checkpoint, unless it exists with the same weights."""
-        digest = _digest(_trained(module))
+        digest = digest_of(trained_weights(module))
         with self._run.lock("checkpoints"):
             known = next((r for r in read_records(self._run) if r.step == step), None)
             if known is not None:
@@ -231,7 +240,8 @@ class Recorder:
         if found != self._layers:
             raise ValueError(
                 f"the model in training has {len(found)} blocks, but the audit's has "
-                f"{len(self._layers)}; pass the trained model to CausalLM.from_model"
+                f"{len(self._layers)}; pass the trained model to "
+                f"{type(self._recipe.model).__name__}.from_model"
             )
 
     def _check_same(
@@ -246,7 +256,9 @@ class Recorder:
         difference = None
         if course.steps_per_epoch != steps_per_epoch:
             difference = f"{course.steps_per_epoch} steps an epoch, this one {steps_per_epoch}"
-        elif step == 0 and course.weights.get(records[0].name) != _digest(_trained(module)):
+        elif step == 0 and course.weights.get(records[0].name) != digest_of(
+            trained_weights(module)
+        ):
             difference = "other weights at step 0"
         if difference is not None:
             raise ValueError(
@@ -256,20 +268,26 @@ class Recorder:
 
 
 def _check_recipe(recipe: Recipe) -> None:
-    if not isinstance(recipe.model, CausalLM):
+    if getattr(recipe.model, "kind", None) not in _KINDS:
         raise TypeError(
-            "only an audit of a CausalLM can record an external training, not one of "
-            f"{type(recipe.model).__name__}"
+            "only an audit of a CausalLM or of a classifier of transformers can record an external "
+            f"training, not one of {type(recipe.model).__name__}"
         )
-    if recipe.model.settings()["lora"] is not None:
+    if recipe.model.settings().get("lora") is not None:
         raise ValueError(
             "the audit's model adds its own adapters, which are not those in training; create it "
-            "with CausalLM.from_model(model, tokenizer), without lora"
+            f"with {type(recipe.model).__name__}.from_model(model, tokenizer), without lora"
         )
     if recipe.settings.label_noise:
         raise ValueError(
             "label_noise changes only the audit's own training; leave it out for an external one"
         )
+
+
+def _config_of(module: nn.Module) -> Any:
+    """Return transformers' configuration of a module, also inside of one of peft."""
+    plain: Any = module
+    return (plain.get_base_model() if hasattr(plain, "get_base_model") else plain).config
 
 
 def check_whole(module: nn.Module) -> None:
@@ -295,7 +313,8 @@ def _mode_kept(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
-def _trained(module: nn.Module) -> dict[str, Tensor]:
+def trained_weights(module: nn.Module) -> dict[str, Tensor]:
+    """Return the weights that a training changes, by name."""
     return {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
 
 
@@ -303,7 +322,7 @@ def _kept_weights(module: nn.Module) -> tuple[str, dict[str, Tensor], dict[str, 
     """Return a checkpoint's file name, tensors, and peft's configuration of an adapter."""
     adapter = getattr(module, "active_adapter", None)
     if not hasattr(module, "get_base_model") or not isinstance(adapter, str):
-        return "weights", _trained(module), None
+        return "weights", trained_weights(module), None
     from memowidgets.models.lora import adapter_weights
 
     peft: Any = module
@@ -324,7 +343,8 @@ def _array(tensor: Tensor) -> NDArray[Any]:
     return array
 
 
-def _digest(weights: dict[str, Tensor]) -> str:
+def digest_of(weights: dict[str, Tensor]) -> str:
+    """Return a digest that tells weights from others."""
     digest = hashlib.sha256()
     for name, tensor in weights.items():
         digest.update(name.encode())

@@ -7,10 +7,13 @@ import random
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
 
 # SeedSequence treats [0, 4, 0] like [0, 4]. Streams that existing runs were drawn from keep their
 # seeds, each at the one length of path at which it is used. Every other path has its own seeds.
@@ -106,6 +109,37 @@ def preserved() -> Iterator[None]:
             yield
         finally:
             _restore(outside)
+
+
+@contextmanager
+def restored(device: torch.device | None = None) -> Iterator[None]:
+    """Restore all random states at the end, a device's own included, in any thread."""
+    with _ONE_AT_A_TIME:
+        outside, own = _capture(), _device_state(device)
+        try:
+            yield
+        finally:
+            _restore(outside)
+            if device is not None and own is not None:
+                _device_module(device).set_rng_state(own, *_where(device))
+
+
+def _device_state(device: torch.device | None) -> torch.Tensor | None:
+    """Return the state of a generator that `_capture` leaves out."""
+    if device is None or device.type in ("cpu", "cuda", "meta"):
+        return None
+    ask = getattr(_device_module(device), "get_rng_state", None)
+    return None if ask is None else ask(*_where(device))
+
+
+def _where(device: torch.device) -> tuple[torch.device, ...]:
+    return () if device.type == "mps" else (device,)  # there is one
+
+
+def _device_module(device: torch.device) -> Any:
+    import torch
+
+    return torch.get_device_module(device)
 
 
 def _capture() -> dict[str, NDArray[Any]]:

@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 from transformers import TrainerCallback
 
+from memowidgets.models import CausalLM
 from memowidgets.progress import Progress
 from memowidgets.training.recorder import Recorder, check_whole
 from memowidgets.training.rho import Record, StopRule
 from memowidgets.training.seeds import preserved
+from memowidgets.training.trainer_classes import (
+    ClassMember,
+    check_classes,
+    content_of,
+    read_class_rows,
+)
 from memowidgets.training.trainer_rows import Member, Unreadable, check_encodings, read_rows
 
 if TYPE_CHECKING:
@@ -38,8 +45,9 @@ class MemorizationCallback(TrainerCallback):
     Parameters
     ----------
     audit : Audit
-        Audit of ``CausalLM.from_model(model, tokenizer)`` and the samples that the Trainer trains
-        on. Their ``template`` must be the Trainer's prompt. Usually ``members="all"``.
+        Audit of the samples that the Trainer trains on, and of ``CausalLM.from_model(model,
+        tokenizer)`` (their ``template`` must be the Trainer's prompt), or of a classifier, such as
+        ``SequenceClassifier.from_model(model, tokenizer)``. Usually ``members="all"``.
     stop_at_drop : float or None
         ρ: interrupt at the first checkpoint where the median loss of the members has dropped by
         this share (paper, Section 4.3), and save the Trainer's state there, unless its
@@ -59,11 +67,11 @@ class MemorizationCallback(TrainerCallback):
     Raises
     ------
     TypeError
-        If the audit is not of a language model.
+        If the audit is not of a model of transformers.
     ValueError
         If `stop_at_drop` is not a share, a layer is unknown, or the audit's model adds its own
-        adapters. When training begins: if the Trainer's rows, model or course are not the audit's.
-        If tokens differ, the message has both encodings.
+        adapters. When training begins: if the Trainer's rows, labels, model or course are not the
+        audit's. If tokens differ, the message has both encodings.
 
     Warns
     -----
@@ -75,6 +83,9 @@ class MemorizationCallback(TrainerCallback):
     ``trainer.train(resume_from_checkpoint=True)`` continues after the interruption, and so does the
     recording. If several data-parallel processes train, the first one writes. Weights that are
     spread over processes (FSDP, DeepSpeed's stage 3) are an error.
+
+    Recorded losses are the cross-entropy of the labels. The Trainer's own loss is trained as it is:
+    class weights, label smoothing or a ``compute_loss`` of its own are neither changed nor checked.
 
     Examples
     --------
@@ -201,14 +212,14 @@ class MemorizationCallback(TrainerCallback):
             warnings.warn(note, UserWarning, stacklevel=2)
 
     def _check_rows(self, kwargs: dict[str, Any]) -> None:
+        loader = kwargs.get("train_dataloader")
         try:
-            rows = read_rows(kwargs.get("train_dataloader"))
+            if isinstance(self._recorder.recipe.model, CausalLM):
+                note = check_encodings(read_rows(loader), self._members())
+            else:
+                note = check_classes(read_class_rows(loader), self._class_members())
         except Unreadable as reason:
-            note: str | None = (
-                f"{reason}, so it was not checked whether it encodes this audit's members alike"
-            )
-        else:
-            note = check_encodings(rows, self._members())
+            note = f"{reason}, so it was not checked whether it encodes this audit's members alike"
         if note is not None:
             warnings.warn(note, UserWarning, stacklevel=2)
 
@@ -224,6 +235,20 @@ class MemorizationCallback(TrainerCallback):
             label = inputs["options"][int(recipe.data.labels[position])]
             ids = [*inputs["input_ids"][0].tolist(), int(label)]
             found.append(Member(str(recipe.data.ids[position]), np.array(ids)))
+        return found
+
+    def _class_members(self) -> list[ClassMember]:
+        """Return the members as the audit feeds them to a classifier, with their label."""
+        import torch
+
+        recipe, positions = self._recorder.recipe, self._recorder.members
+        feed = recipe.model.feeder(recipe.data, torch.device("cpu"))
+        found = []
+        for position in positions:
+            inputs = feed(np.array([position]))
+            batch = inputs if isinstance(inputs, dict) else {"pixel_values": inputs}
+            label = int(recipe.data.labels[position])
+            found.append(ClassMember(str(recipe.data.ids[position]), content_of(batch), label))
         return found
 
 

@@ -14,7 +14,11 @@ from memowidgets.visible import quoted
 
 _MASKED = -100
 _BEFORE, _BEHIND = 4, 8
-_READING = (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError)
+_ADVICE = (
+    "The members must be the Trainer's rows, in its wording: pass the script's own prompt as "
+    "template, and create the audit from its training rows alone"
+)
+READING = (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError)
 
 Ids = NDArray[np.int64]
 
@@ -68,7 +72,7 @@ def read_rows(loader: Any) -> list[Row]:
         raise Unreadable("the Trainer streams its data")
     try:
         return [_row(loader.collate_fn([dataset[i]])) for i in range(len(dataset))]
-    except _READING as error:
+    except READING as error:
         raise Unreadable(
             f"the Trainer's rows cannot be read one by one ({type(error).__name__}: {error})"
         ) from error
@@ -94,12 +98,12 @@ def check_encodings(rows: Sequence[Row], members: Sequence[Member]) -> str | Non
     ValueError
         If a member is in no row, or the loss leaves out its label. The message has both encodings.
     """
-    keys = [_key(row.ids) for row in rows]
+    keys = [key_of(row.ids) for row in rows]
     order = sorted(range(len(rows)), key=keys.__getitem__)
     ordered = [keys[i] for i in order]
     missing, used = [], set()
     for position, member in enumerate(members):
-        found = _starting_with(_key(member.ids), ordered, order)
+        found = _starting_with(key_of(member.ids), ordered, order)
         used.update(found)
         if not found:
             missing.append(position)
@@ -109,7 +113,7 @@ def check_encodings(rows: Sequence[Row], members: Sequence[Member]) -> str | Non
                 f"{_MASKED} there), so it does not train what this audit looks at"
             )
     if missing and not (used and _may_be_packed(rows, members)):
-        raise ValueError(_difference(rows, members, missing, ordered, order))
+        raise ValueError(shown_difference(rows, members, missing, ordered, order))
     if missing:
         return (
             f"{len(missing)} of {len(members)} members were not found at the start of a row, which "
@@ -134,7 +138,7 @@ def _row(batch: Mapping[str, Any]) -> Row:
     return Row(ids[real], None if counted is None else counted[real])
 
 
-def _key(ids: Ids) -> bytes:
+def key_of(ids: Ids) -> bytes:
     """Return bytes that sort like the tokens, with a common start for a common start."""
     return ids.astype(">u4").tobytes()
 
@@ -158,15 +162,17 @@ def _may_be_packed(rows: Sequence[Row], members: Sequence[Member]) -> bool:
     return len(rows) < len(members) and room >= sum(len(member.ids) for member in members)
 
 
-def _difference(
+def shown_difference(
     rows: Sequence[Row],
     members: Sequence[Member],
     missing: Sequence[int],
     ordered: Sequence[bytes],
     order: Sequence[int],
+    advice: str = _ADVICE,
 ) -> str:
+    """Return an error's message with the tokens of a missing member and of the nearest row."""
     member = members[missing[0]]
-    at = bisect_left(ordered, _key(member.ids))
+    at = bisect_left(ordered, key_of(member.ids))
     near = [rows[order[i]] for i in (at - 1, at) if 0 <= i < len(rows)]
     if len(rows) == len(members):
         near.insert(0, rows[missing[0]])  # usually both have the same order
@@ -182,8 +188,7 @@ def _difference(
         f"  Trainer  {len(row.ids)} tokens: {theirs}\n"
         f"  audit    {len(member.ids)} tokens: {ours}\n"
         "tokenizer.decode shows them as text; an error does not, because notebooks keep errors. "
-        "The members must be the Trainer's rows, in its wording: pass the script's own prompt "
-        "as template, and create the audit from its training rows alone"
+        f"{advice}"
     )
 
 

@@ -9,6 +9,7 @@ import anywidget
 import numpy as np
 import traitlets
 
+from memowidgets.checks import numbered_labels
 from memowidgets.decisions import CHOICES, DecisionLog
 from memowidgets.visible import quoted, visible
 from memowidgets.widgets.arrays import checked_tau
@@ -239,7 +240,7 @@ class Inspection(AtThreshold):
             "total": len(found),
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scores),
-            "counts": {kind: int((rows.mask(kind, tau) & shown).sum()) for kind in rows.filters()},
+            "counts": rows.counts(tau, shown),
             "items": [self._item(rows, int(row), tau, pixels) for row in chosen],
             "kind": self._reader.kind,
             "notice": readable(self._reader.notice),
@@ -318,8 +319,11 @@ class Inspection(AtThreshold):
 
     def _by_decision(self, rows: Rows, shown: NDArray[np.bool_]) -> dict[str, int]:
         """How many of the shown rows have each decision."""
-        counts = np.bincount(self._deciding.codes()[rows.positions[shown]], minlength=len(CHOICES))
-        return {name: int(counts[CHOICES.index(name)]) for name in self._deciding.choices}
+        codes = self._deciding.codes()[rows.positions]
+        return {
+            name: int(np.count_nonzero(shown & (codes == CHOICES.index(name))))
+            for name in self._deciding.choices
+        }
 
     # ---------------------------------------------------------------- one sample
 
@@ -394,7 +398,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         Low means risk; finite.
     memorized : array-like of shape (n,), bool, optional
         Ground truth.
-    labels : array-like of shape (n,), int, optional
+    labels : array-like of shape (n,), int or str, optional
         What each sample is trained on; by default what the samples carry.
     tau : float
         A sample is flagged if its score is at most this.
@@ -482,6 +486,9 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         compute: Callable[[str, str], None] | None = None,
         **traits: Any,
     ) -> None:
+        if labels is not None:
+            known = class_names_of(samples, class_names) or None
+            labels, class_names = numbered_labels(labels, known)
         self._keep(samples, class_names, ids, decisions, detail, compute)
         given = (scores, memorized, labels, positions, errors, log_lira, probabilities, extras)
         self._rows, self._title = rows_from(self._reader, *given), title
@@ -520,6 +527,8 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         `tau` stays where it is unless given; a filter or sort that no longer makes sense goes
         back to the first that does. May be called from any thread.
         """
+        if labels is not None:
+            labels, _ = numbered_labels(labels, self._items.class_names or None)
         given = (scores, memorized, labels, positions, errors, log_lira, probabilities, extras)
         rows = rows_from(self._reader, *given)
         self._show_rows(rows, title, tau)
@@ -544,7 +553,8 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         displayed(self)
         rows = self._rows
-        counts = [(name, str(int(rows.mask(name, self.tau).sum()))) for name in rows.filters()]
+        everything = np.ones(len(rows), dtype=np.bool_)
+        counts = [(name, str(n)) for name, n in rows.counts(self.tau, everything).items()]
         stand_in = table("Samples", counts)
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
 

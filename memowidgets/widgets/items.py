@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 
     from memowidgets.decisions import Decision
     from memowidgets.widgets.pages import Rows
+    from memowidgets.widgets.usual import Value
 
 __all__ = ["Items", "digits_for", "short_title"]
 
 MOST_ID, MOST_NOTE, MOST_GLIMPSE = 200, 300, 240
 MOST_WHOLE = 50_000
 MOST_CLASSES = 200
+MOST_VALUES, MOST_WHOLE_VALUES = 8, 1000  # of a table's row: on a card, and opened
+_LIKELIEST = 5
+_TO_SORT = 20  # classes from which on the picker goes by name
 
 
 class Items:
@@ -40,7 +44,7 @@ class Items:
     def __init__(
         self, reader: SampleReader, class_names: Sequence[str], ids: Sequence[str] | None
     ) -> None:
-        self._reader, self._class_names, self._ids = reader, class_names, ids
+        self._reader, self.class_names, self._ids = reader, class_names, ids
 
     def name(self, position: int) -> str:
         """The id of a sample, as decisions know it."""
@@ -58,14 +62,17 @@ class Items:
         """What a label is called; empty without one."""
         if label < 0:
             return ""
-        inside = label < len(self._class_names)
-        return _cut(self._class_names[label], MOST_ID) if inside else str(label)
+        inside = label < len(self.class_names)
+        return _cut(self.class_names[label], MOST_ID) if inside else str(label)
 
     def classes(self, present: NDArray[np.int64]) -> list[list[Any]]:
         """The classes to choose from; none where there are too many."""
         if not 1 < len(present) <= MOST_CLASSES:
             return []
-        return [[int(label), self.class_name(int(label))] for label in present]
+        found = [(int(label), self.class_name(int(label))) for label in present]
+        if len(found) > _TO_SORT and not any(name.isdecimal() for _, name in found):
+            found.sort(key=lambda one: one[1].casefold())  # a name is easier found in their order
+        return [list(one) for one in found]
 
     def item(
         self,
@@ -94,7 +101,9 @@ class Items:
             "note": made.note if whole else _cut(made.note, MOST_NOTE),
             **self._judgement(rows, row),
             **_shown(card, pixels, most),
+            **_values(card.values, MOST_WHOLE_VALUES if whole else MOST_VALUES),
             **_options(card.options, rows, row, most),
+            **self._likeliest(card, rows, row),
         }
 
     def glimpse(self, position: int, label: int, pixels: bytearray) -> dict[str, Any]:
@@ -107,6 +116,25 @@ class Items:
             "options": [readable(option[:MOST_GLIMPSE]) for option in card.options],
             "answer": label,
             **_shown(card, pixels, MOST_GLIMPSE),
+            **_values(card.values, 3),
+        }
+
+    def _likeliest(self, card: Card, rows: Rows, row: int) -> dict[str, Any]:
+        """The classes that the model finds most probable, of a text or a table's row."""
+        if rows.probabilities is None or card.image is not None or card.options:
+            return {}
+        of_model = rows.probabilities[row]
+        label = -1 if rows.labels is None else int(rows.labels[row])
+        order = np.argsort(-of_model, kind="stable")[:_LIKELIEST]
+        return {
+            "likeliest": [
+                {
+                    "name": self.class_name(int(i)),
+                    "label": int(i) == label,
+                    "probability": float(of_model[i]),
+                }
+                for i in order
+            ]
         }
 
     def _judgement(self, rows: Rows, row: int) -> dict[str, Any]:
@@ -150,6 +178,22 @@ def _shown(card: Card, pixels: bytearray, most: int) -> dict[str, Any]:
         shown["image"] = {"offset": len(pixels), **shape}
         pixels.extend(np.ascontiguousarray(card.image).tobytes())
     return shown
+
+
+def _values(values: tuple[Value, ...], most: int) -> dict[str, Any]:
+    if not values:
+        return {}
+    return {
+        "values": [
+            {
+                "name": _cut(value.name, MOST_ID),
+                "value": _cut(value.value, MOST_ID),
+                "usual": _cut(value.usual, MOST_ID),
+            }
+            for value in values[:most]
+        ],
+        "hiddenValues": max(0, len(values) - most),
+    }
 
 
 def _options(options: tuple[str, ...], rows: Rows, row: int, most: int) -> dict[str, Any]:

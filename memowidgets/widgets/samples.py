@@ -1,4 +1,4 @@
-"""How the inspector reads samples of any kind: images, texts, multiple-choice questions."""
+"""How the inspector reads samples of any kind: images, texts, questions, rows of a table."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from memowidgets.data.kinds import kind_of, value_of
+from memowidgets.data.tables import columns_to_show
+from memowidgets.widgets.usual import UsualValues, Value, as_text
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -29,6 +33,8 @@ class Card:
         A text, or the question of an MCQ.
     options : tuple of str
         The choices of an MCQ.
+    values : tuple of Value
+        The values of a table's row, those first that are most unusual for its class.
     image : array of shape (height, width, channels), uint8, or None
         One, three or four channels.
     canary : bool
@@ -37,6 +43,7 @@ class Card:
 
     text: str | None = None
     options: tuple[str, ...] = ()
+    values: tuple[Value, ...] = ()
     image: NDArray[np.uint8] | None = None
     canary: bool = False
 
@@ -76,7 +83,8 @@ def reader_for(samples: Any) -> SampleReader:
     ----------
     samples : sequence
         A dataset of this package, an array of images of shape (n, h, w) or (n, h, w, c), a
-        list of texts, or a list of records with ``question``, ``choices`` and ``answer``.
+        list of texts, a list of records with ``question``, ``choices`` and ``answer`` or with
+        ``text``, or a DataFrame, each row of which is a sample.
 
     Returns
     -------
@@ -98,23 +106,22 @@ def reader_for(samples: Any) -> SampleReader:
         raise TypeError(f"samples must have a length and an order, not be {type(samples).__name__}")
     if len(samples) == 0:
         raise ValueError("samples is empty: there must be at least one")
-    if isinstance(samples, np.ndarray) and samples.dtype.kind in "fiub":
-        return _ImageArray(samples)
-    if hasattr(samples, "iloc"):
-        samples = samples.tolist() if samples.ndim == 1 else samples.to_dict("records")
-    first = samples[0]
-    if isinstance(first, str):
-        return _Texts(samples)
-    if _get(first, "image") is not None:
-        return _Images(samples)
-    if _get(first, "question") is not None and _get(first, "choices") is not None:
-        return _Questions(samples)
-    if _get(first, "id") is not None and _get(first, "label") is not None:
-        return _Withheld(samples)
+    if hasattr(samples, "iloc") and samples.ndim == 1:  # a pandas Series
+        samples = samples.tolist()
+    if hasattr(samples, "iloc"):  # a pandas DataFrame
+        records = samples.to_dict("records")
+        if kind_of(records) in (None, "withheld"):
+            return _TableRows(columns_to_show(samples), records)
+        samples = records
+    kind = kind_of(samples)
+    if kind == "row":
+        return _TableRows(samples.columns, samples)
+    if kind in _READERS:
+        return _READERS[kind](samples)
     raise TypeError(
-        f"cannot show samples of type {type(first).__name__}: give images as an array of shape "
-        "(n, height, width[, channels]), texts as strings, or records with 'question', "
-        "'choices' and 'answer'"
+        f"cannot show samples of type {type(samples[0]).__name__}: give images as an array of "
+        "shape (n, height, width[, channels]), texts as strings, records with 'question', "
+        "'choices' and 'answer', or a DataFrame"
     )
 
 
@@ -139,12 +146,18 @@ class _Objects:
     def id(self, position: int) -> str:
         if self._ids is not None:
             return str(self._ids[position])
-        name = _get(self._samples[position], "id")
+        name = value_of(self._samples[position], "id")
         return str(position if name is None else name)
 
     def text(self, position: int) -> str:
         del position
         return ""
+
+    def _is_canary(self, position: int) -> bool:
+        canaries = getattr(self._samples, "canaries", None)
+        if canaries is None:
+            return bool(value_of(self._samples[position], "canary"))
+        return bool(canaries[position])
 
     def labels(self) -> NDArray[np.int64] | None:
         known = getattr(self._samples, "labels", None)
@@ -159,8 +172,8 @@ class _Images(_Objects):
 
     def card(self, position: int) -> Card:
         sample = self._samples[position]
-        pixels = _as_bytes(np.asarray(_get(sample, "image")))
-        return Card(image=pixels, canary=bool(_get(sample, "canary")))
+        pixels = _as_bytes(np.asarray(value_of(sample, "image")))
+        return Card(image=pixels, canary=bool(value_of(sample, "canary")))
 
 
 class _ImageArray(_Objects):
@@ -190,13 +203,27 @@ class _Texts(_Objects):
     editable = True
 
     def card(self, position: int) -> Card:
-        return Card(text=str(self._samples[position]))
+        return Card(text=self.text(position), canary=self._is_canary(position))
 
     def text(self, position: int) -> str:
-        return str(self._samples[position])
+        sample = self._samples[position]
+        return str(sample if isinstance(sample, str) else value_of(sample, "text"))
 
-    def labels(self) -> NDArray[np.int64] | None:
-        return None
+
+class _TableRows(_Objects):
+    kind = "table"
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]], samples: Any) -> None:
+        super().__init__(samples)
+        self._columns = columns
+        self._usual = UsualValues(columns, self.labels())
+
+    def card(self, position: int) -> Card:
+        return Card(values=self._usual.of(position), canary=self._is_canary(position))
+
+    def text(self, position: int) -> str:
+        pairs = ((name, as_text(values[position])) for name, values in self._columns.items())
+        return "\n".join(f"{name}: {value}" for name, value in pairs)
 
 
 class _Withheld(_Objects):
@@ -206,12 +233,12 @@ class _Withheld(_Objects):
 
     def __init__(self, samples: Sequence[Any]) -> None:
         super().__init__(samples)
-        hint = _get(samples[0], "hint")
+        hint = value_of(samples[0], "hint")
         advice = f": open the audit with {hint}" if hint else ""
         self.notice = f"The samples themselves are not at hand{advice}."
 
     def card(self, position: int) -> Card:
-        return Card(text="", canary=bool(_get(self._samples[position], "canary")))
+        return Card(text="", canary=bool(value_of(self._samples[position], "canary")))
 
     def text(self, position: int) -> str:
         return self.id(position)
@@ -222,28 +249,28 @@ class _Questions(_Objects):
     editable = True
 
     def card(self, position: int) -> Card:
-        sample = self._samples[position]
-        options = tuple(str(choice) for choice in _get(sample, "choices"))
-        return Card(str(_get(sample, "question")), options, canary=bool(_get(sample, "canary")))
+        known: Any = self._samples
+        if hasattr(known, "questions"):  # a dataset's: without making the prompt
+            canary = known.canaries is not None and bool(known.canaries[position])
+            return Card(known.questions[position], tuple(known.choices[position]), canary=canary)
+        sample = known[position]
+        options = tuple(str(choice) for choice in value_of(sample, "choices"))
+        return Card(
+            str(value_of(sample, "question")), options, canary=bool(value_of(sample, "canary"))
+        )
 
     def text(self, position: int) -> str:
         known: Any = self._samples
-        if hasattr(known, "questions"):  # a dataset's: without making the prompt
+        if hasattr(known, "questions"):
             return "\n".join([known.questions[position], *known.choices[position]])
         card = self.card(position)
         return "\n".join([card.text or "", *card.options])
 
 
-def _get(sample: Any, name: str) -> Any:
-    if isinstance(sample, dict):
-        return sample.get(name)
-    return getattr(sample, name, None)
-
-
 def _label(sample: Any) -> int:
     """The number that a sample gives as its label or answer, else -1."""
     for name in ("label", "answer"):
-        label = _get(sample, name)
+        label = value_of(sample, name)
         if isinstance(label, int | np.integer):
             return int(label)
     return -1
@@ -260,3 +287,13 @@ def _as_bytes(image: NDArray[Any], top: float | None = None) -> NDArray[np.uint8
     if image.dtype.kind in "iu":
         pixels = image / 255.0
     return (np.clip(pixels, 0.0, 1.0) * 255).round().astype(np.uint8)
+
+
+_READERS: dict[str | None, Callable[[Any], SampleReader]] = {
+    "pixels": _ImageArray,
+    "text": _Texts,
+    "record": _Texts,
+    "image": _Images,
+    "question": _Questions,
+    "withheld": _Withheld,
+}

@@ -1,4 +1,4 @@
-"""What stands where no widget can run: the same numbers as a small table; never a sample."""
+"""Static tables of numbers for places where no widget can run. They contain no sample."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ if TYPE_CHECKING:
 
 __all__ = ["bundle", "table", "with_interval"]
 
+_MOST = 1000  # characters of a value
+
 
 def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """A table of two columns as HTML, its text escaped."""
+    """Return an HTML table with two columns of escaped text."""
     body = "".join(
         f'<tr><th scope="row" style="text-align:left">{html.escape(visible(name))}</th>'
-        f'<td style="text-align:right">{html.escape(visible(value))}</td></tr>'
+        f'<td style="text-align:right">{html.escape(visible(value, _MOST))}</td></tr>'
         for name, value in rows
     )
     return f"<table><caption>{html.escape(visible(title))}</caption><tbody>{body}</tbody></table>"
 
 
 def with_interval(value: float | None, interval: tuple[float, float] | None) -> str:
-    """A rate and its 95 % interval, or that there is none."""
+    """Return a rate with its 95 % interval as text, or "none"."""
     if value is None or interval is None:
         return "none"
     return f"{value:.3f} ({interval[0]:.3f} to {interval[1]:.3f})"
 
 
 def bundle(widget_bundle: Any, text: str, markup: str) -> Any:
-    """A widget's MIME bundle with a text and a table for those who cannot show the widget."""
+    """Add a text and a table to a widget's MIME bundle, for front ends without widgets."""
     if widget_bundle is None:
         return None
     data, metadata = widget_bundle if isinstance(widget_bundle, tuple) else (widget_bundle, {})

@@ -515,7 +515,7 @@ def bad(name: str, **changes) -> dict:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"representations": None, "logits": None}, "give representations=, logits=, or both"),
+        ({"representations": None, "logits": None}, "pass representations=, logits=, or both"),
         (bad("representations", at={(5, 7): np.nan}), "1 values .* in 1 of 240 rows; row 5, col"),
         (bad("representations", at={(5, 7): np.inf, (9, 1): 3}), "1 values .*, column 7 is inf"),
         (bad("representations", at={(5, 7): np.inf, (9, 1): np.nan}), "2 values .* in 2 of 240"),
@@ -541,7 +541,7 @@ def bad(name: str, **changes) -> dict:
         (bad("labels", at={4: -1}), "row 4 is -1"),
         (bad("labels", turn=lambda y: np.where(np.arange(N) == 6, np.nan, y)), "1 NaN, .* row 6"),
         (bad("labels", turn=lambda y: y + 0.5), "must be integers from 0, not float64"),
-        (bad("labels", turn=lambda y: y.astype(str)), "must be integers from 0"),
+        (bad("labels", turn=lambda y: np.where(y == 0, None, y.astype(str))), "labels are missing"),
         (bad("labels", turn=lambda y: y[:, None]), "must be one-dimensional"),
         (bad("labels", turn=lambda y: y * 0), "all 240 samples have the label 0"),
         ({"ids": ["a"] * N}, "ids must be unique; 'a' occurs more than once"),
@@ -552,8 +552,8 @@ def bad(name: str, **changes) -> dict:
         (bad("shadow_members", turn=lambda x: x[:3]), "the same shape"),
         (bad("shadow_gaps", turn=lambda x: x.T), "but has shape .*: transpose it"),
         (bad("shadow_gaps", at={(2, 9): np.nan}), "shadow model 2, column 9 is NaN"),
-        ({"shadow_members": None}, "shadow_gaps says nothing without shadow_members="),
-        ({"shadow_gaps": None}, "shadow_members says nothing without shadow_gaps="),
+        ({"shadow_members": None}, "shadow_gaps needs shadow_members="),
+        ({"shadow_gaps": None}, "shadow_members needs shadow_gaps="),
         ({"log_lira": np.zeros(N - 1)}, "one value for each of 240 samples"),
         ({"log_lira": np.full(N, np.nan)}, "NaN for every sample"),
         ({"log_lira": np.where(np.arange(N) == 8, np.inf, 0)}, "1 infinite values, .* row 8"),

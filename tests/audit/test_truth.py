@@ -33,7 +33,7 @@ def test_definitions_are_ranked_against_each_other(audit):
         assert row.low <= row.rho <= row.high
     np.testing.assert_array_equal(found.values["log_lira"], audit.log_lira())
     assert "rho" in found._repr_html_()
-    assert "from 8 shadow models each that share none" in found.note
+    assert "disjoint sets of 8 shadow models" in found.note
     assert found.note in found._repr_html_()
 
 

@@ -390,7 +390,8 @@ def test_an_interrupted_training_is_drawn_and_the_rest_named(tmp_path):
         audit.train(stop_at_drop=0.3)
     figures = audit.figures()
     assert list(figures) == ["training"]
-    assert figures.notes["training"] == ("nothing was held out: there are no held-out curves",)
+    (note,) = figures.notes["training"]
+    assert note == "there are no held-out samples, and so no held-out curves"
     assert not marks(figures["training"], "point")[0].data.size
     assert "not trained to the end yet: call train()" in figures.missing["over_training"]
 
@@ -407,8 +408,8 @@ def test_arrays_have_one_checkpoint():
     assert list(figures) == ["roc", "auc_by_eta", "roc_by_eta", "lira_over_training"]
     _, lines = marks(figures["roc"], "line")
     assert lines.data["label"].nunique() == len(SCORES)
-    assert "nothing is known of the training" in figures.missing["training"]
-    assert "one layer only" in figures.missing["auc_by_layer"]
+    assert "no curves of the training" in figures.missing["training"]
+    assert "only one layer" in figures.missing["auc_by_layer"]
     assert "shadow_gaps=" in figures.missing["definitions"]
 
 

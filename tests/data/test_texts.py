@@ -68,6 +68,7 @@ def test_canaries_get_a_wrong_label_and_never_the_same_text_twice():
         (["a", "b", "c"], ["x", "x", "x"], "a classifier needs at least two classes"),
         (["a", "b", "c"], [0, 1], "3 texts but 2 labels"),
         (["a", "b", "c"], [0, 1, -1], "row 2 is -1"),
+        (TEXTS, TEXTS, "each of the 60 labels is a different string"),
     ],
 )
 def test_bad_input_gets_one_clear_sentence(texts, labels, message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.__main__ import main
+from memowidgets.audit.runs.identity import _LOADERS
 from memowidgets.audit.runs.origin import Origin
 from memowidgets.store import StoreError
 from tests.audit.conftest import small_audit, small_data
@@ -106,9 +108,22 @@ def test_data_of_another_number_are_not_made(altered, monkeypatch):
 
 SOURCES = {
     "from_folder": lambda path: {"path": path, "resize": None},
+    "MCQDataset.from_csv": lambda path: {"path": path},
+    "MCQDataset.from_jsonl": lambda path: {"path": path},
+    "TableDataset.from_csv": lambda path: {"path": path},
+    "TextDataset.from_csv": lambda path: {"path": path},
+    "TextDataset.from_jsonl": lambda path: {"path": path},
     "fetch_mcq": lambda path: {"name": "mmlu", "split": "test", "source": path},
     "fetch_cifar10": lambda path: {"source": path, "split": "train"},
 }
+
+
+def test_every_loader_that_takes_a_path_is_tried():
+    with_path = {
+        name for name, load in _LOADERS.items()
+        if {"path", "source"} & inspect.signature(load).parameters.keys()
+    }  # fmt: skip
+    assert with_path == set(SOURCES)
 
 
 @pytest.mark.parametrize("loader", SOURCES)
@@ -147,7 +162,7 @@ def test_the_caller_names_the_path(tmp_path):
     training = mw.TrainingConfig(epochs=1)
     audit = small_audit(tmp_path / "run", data=data, training=training)
     audit.train()
-    with pytest.warns(UserWarning, match="names paths outside of itself"):
+    with pytest.warns(UserWarning, match="refers to paths outside of itself"):
         withheld = mw.Audit.open(audit.path)
     with pytest.raises(StoreError, match=r"give data='.*pictures'"):
         withheld.kept()

@@ -1,4 +1,4 @@
-"""Definitions of memorisation side by side, and how many shadow models they need."""
+"""Compare definitions of memorisation, and the number of shadow models that they need."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ class MemorizationComparison:
     Attributes
     ----------
     values : DataFrame
-        By id: ``log_lira`` (of this target), ``attack_success_rate``, ``counterfactual`` (of the
-        shadow models), ``rmia`` (of this target); high means memorised.
+        Indexed by id, with the columns ``log_lira`` and ``rmia`` (of this target) and
+        ``attack_success_rate`` and ``counterfactual`` (of the shadow models). A high value means
+        memorised.
     spearman : DataFrame
         For each pair ``a``, ``b``: Spearman's ``rho`` with its 95 % interval ``low``, ``high``
         from a bootstrap by sample, and ``n``.
     note : str
-        Which shadow models the two definitions of a pair are from, and what they share.
+        Which shadow models the two definitions of a pair are computed from, and what they share.
     """
 
     values: pd.DataFrame = field(repr=False)
@@ -50,7 +51,7 @@ class MemorizationComparison:
     note: str = ""
 
     def figure(self, x: str = "counterfactual", y: str = "attack_success_rate") -> alt.LayerChart:
-        """Two definitions against each other (paper, Appendix C)."""
+        """Return a scatter plot of two definitions (paper, Appendix C)."""
         from memowidgets.charts import memorization_scatter
 
         return memorization_scatter(self.values, x, y)
@@ -72,23 +73,25 @@ def compared_definitions(
     *,
     pairs: bool = False,
 ) -> MemorizationComparison:
-    """Every definition of these samples, and how far each pair of them ranks alike.
+    """Compute every definition, and the rank correlation of each pair.
 
     Parameters
     ----------
     ids : array of shape (n,), str
-        Of the samples.
+        Ids of the samples.
     gaps, members : array of shape (m, n)
-        Of the shadow models.
+        Logit gaps of the shadow models, and which samples each was trained on.
     target : array of shape (n,)
-        The target's gaps.
+        The target's logit gaps.
     population : (gaps, members, target gaps) or None
-        The same of the samples that the target did not train on, for RMIA; None: the samples
-        themselves.
+        The same for samples that the target was not trained on, for RMIA. If None, the samples
+        themselves are used.
     variance : str
         As in `memowidgets.memorization.log_lira`.
     n_bootstrap, random_state : int
-        Resamples of the samples, and their seed.
+        Number of bootstrap samples, and their seed.
+    pairs : bool
+        Whether shadow models were trained in complementary pairs.
     """
 
     def by(chosen: NDArray[np.int64] | slice) -> pd.DataFrame:
@@ -108,8 +111,8 @@ def compared_definitions(
     values = by(slice(None)).dropna()
     if len(values) < 2:
         raise ValueError(
-            f"{m} shadow models are too few: fewer than two samples have a value by every "
-            "definition; run more"
+            f"{m} shadow models are too few: fewer than two samples have a value in every "
+            "definition. Train more shadow models"
         )
     halves = None
     if m >= _ENOUGH_TO_SPLIT:
@@ -121,7 +124,7 @@ def compared_definitions(
         note += "noise, so ρ is too high."
         halves = [values, values]
     else:
-        note = f"The two definitions of a pair are from {size} shadow models each that share none."
+        note = f"The two definitions of a pair are from disjoint sets of {size} shadow models."
     note += " log-LiRA and RMIA share the target's gap."
     return MemorizationComparison(
         values, _spearman(halves[0], halves[1], n_bootstrap, random_state), note
@@ -129,7 +132,7 @@ def compared_definitions(
 
 
 def _common(halves: list[pd.DataFrame]) -> list[pd.DataFrame] | None:
-    """The samples that have every value by both halves; None if fewer than two have."""
+    """Return the samples with all values in both halves, or None if there are fewer than two."""
     known = halves[0].notna().all(axis=1) & halves[1].notna().all(axis=1)
     return [half[known] for half in halves] if known.sum() > 1 else None
 
@@ -148,15 +151,15 @@ def curve_over_shadows(
     *,
     pairs: bool,
 ) -> pd.DataFrame:
-    """AUC and memorised set from subsets of the shadow models, as `Audit.shadow_curve` says."""
+    """Compare disjoint subsets of the shadow models, as `Audit.shadow_curve` describes."""
     m = len(gaps)
     most = 2 * (m // 4) if pairs else m // 2
     chosen = sorted({size for size in sizes or (*_SIZES, most) if size <= most})
     bad = [size for size in sizes or () if size < _FEWEST or size > most]
     if bad or not chosen or most < _FEWEST:
         raise ValueError(
-            f"sizes must be from {_FEWEST} to {most}, half of the {m} shadow models at hand: two "
-            "subsets that share none are compared"
+            f"sizes must be from {_FEWEST} to {most}, half of the {m} shadow models, because two "
+            "disjoint subsets are compared"
         )
     known = int((~np.isnan(memorization.log_lira(gaps, members, target, variance))).sum())
     rng = np.random.default_rng(random_state)
@@ -175,7 +178,7 @@ def curve_over_shadows(
 def disjoint(
     rng: np.random.Generator, m: int, size: int, *, pairs: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Two subsets of m shadow models that share none, in whole pairs where trained so."""
+    """Return two disjoint subsets of m shadow models, in whole pairs if `pairs`."""
     if pairs and size % 2 == 0 and 2 * size <= 2 * (m // 2):
         first = 2 * rng.permutation(m // 2)[:size]
         order = np.column_stack([first, first + 1]).ravel()
@@ -187,7 +190,7 @@ def disjoint(
 def _alone(
     values: Floats, scores: Floats, rows: NDArray[np.int64], eta: float, known: int
 ) -> dict[str, float]:
-    """One subset: AUC, and how many are memorised."""
+    """Return AUC and number of memorised samples of one subset."""
     scored = values[rows]
     there = ~np.isnan(scored)
     memorized = scored[there] >= eta
@@ -200,7 +203,7 @@ def _alone(
 
 
 def _between(one: Floats, other: Floats, eta: float) -> dict[str, float]:
-    """How far two subsets agree on who is memorised, and how alike they rank."""
+    """Return how far two subsets agree on the memorised samples, and their rank correlation."""
     both = ~np.isnan(one) & ~np.isnan(other)
     here, there = one[both] >= eta, other[both] >= eta
     union = int((here | there).sum())
@@ -243,9 +246,9 @@ def _rmia(
 def _spearman(
     one: pd.DataFrame, other: pd.DataFrame, n_bootstrap: int, random_state: int
 ) -> pd.DataFrame:
-    """Each definition by one half of the shadow models against another by the other half.
+    """Correlate each definition from one half of the shadow models with another from the other.
 
-    ρ is the mean of both ways round.
+    ρ is the mean over both assignments of the halves.
     """
     values = one
     tables = one.to_numpy(), other.to_numpy()
@@ -279,7 +282,7 @@ def _spearman(
 
 
 def _correlations(ranks: Floats) -> Floats:
-    with np.errstate(invalid="ignore"):  # a definition may be constant: it has no rank
+    with np.errstate(invalid="ignore"):  # a constant definition has no ranks
         return np.asarray(np.corrcoef(ranks, rowvar=False))
 
 

@@ -45,9 +45,12 @@ def forked(parent: Source, path: str | os.PathLike[str], data: Dataset, start: s
     recipe = run.recipe()
     aside = _held_out_of(run)
     design = follow_design(run.design, run.data.ids, data)
+    chosen = _chosen(run) if start == "prediction" else None
+    # weights that go on from the parent's read what its encoding gives
+    data = data.fitted(design.pool) if chosen is None else data.with_encoding(run.data.encoding)
     if aside is not None:
         identity.check_held_out(aside, data, design)
-    chosen = _chosen(run) if start == "prediction" else None
+        aside = aside.with_encoding(data.encoding)
     asked = Settings.read(run.manifest["training"])
     manifest = {
         **identity.describe_run(

@@ -1,4 +1,4 @@
-"""What makes two runs the same, how it is written down, and how a difference is named."""
+"""Describe a run in its manifest, and name the differences between two runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import importlib.metadata
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -42,9 +42,11 @@ __all__ = [
     "continued",
     "data_differences",
     "describe_run",
+    "described",
     "held_out_digest",
     "read_data",
     "read_design",
+    "read_encoding",
     "run_digest",
     "settle",
     "write_design",
@@ -58,6 +60,7 @@ _LOADERS: dict[str, Callable[..., Dataset]] = {
     "from_folder": data_room.ImageDataset.from_folder,
     "MCQDataset.from_csv": data_room.MCQDataset.from_csv,
     "MCQDataset.from_jsonl": data_room.MCQDataset.from_jsonl,
+    "TableDataset.from_csv": data_room.TableDataset.from_csv,
     "TextDataset.from_csv": data_room.TextDataset.from_csv,
     "TextDataset.from_jsonl": data_room.TextDataset.from_jsonl,
 }
@@ -74,6 +77,7 @@ _MODELS: dict[str, Callable[..., Model]] = {
 }
 _OF_DATA = ("CausalLM.from_scratch", "SequenceClassifier.from_scratch")
 _SETTLED = ("training", "precision", "noise_draw")  # once for all, when a run is made
+_ENCODING = "encoding."
 _T = TypeVar("_T")
 _LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 
@@ -87,13 +91,28 @@ def describe_run(
     seed: int,
     precision: str | None = None,
 ) -> dict[str, Any]:
-    """The manifest of a run: hashes, seeds, versions, ids; never a sample."""
-    module_layers = _layer_names(model, data)
+    """Return the manifest of a run: hashes, seeds, versions and ids, but no sample."""
+    layers, about = _layer_names(model, data), model.describe(data)
+    return described(about, model.source, layers, data, design, held_out, settings, seed, precision)
+
+
+def described(
+    about_model: Mapping[str, Any],
+    model_source: Mapping[str, Any] | None,
+    layers: Sequence[str],
+    data: Dataset,
+    design: Design,
+    held_out: Dataset | None,
+    settings: Settings,
+    seed: int,
+    precision: str | None = None,
+) -> dict[str, Any]:
+    """The manifest of a run, for a model of which this is known."""
     return {
         "seed": seed,
-        "model": model.describe(data),
-        "model_source": model.source,
-        "layers": list(module_layers),
+        "model": dict(about_model),
+        "model_source": model_source,
+        "layers": list(layers),
         "training": settings.described(),
         **({} if precision is None else {"precision": precision}),
         **({"noise_draw": NOISE_DRAW} if settings.label_noise else {}),
@@ -120,12 +139,12 @@ def _library_versions() -> tuple[tuple[str, str], ...]:
 
 
 def held_out_digest(held_out: Dataset) -> str:
-    """What tells a held-out dataset from another."""
+    """Return a digest of a held-out dataset."""
     return content_digest(held_out.content_hashes())
 
 
 def run_digest(manifest: Mapping[str, Any]) -> str:
-    """What tells one target from any other: all that decides what it has learned."""
+    """Return a digest of everything that determines what a target has learned."""
     parts = ("model", "seed", "members", "content", "fork")
     kept = {part: manifest[part] for part in parts if manifest.get(part) is not None}
     kept["data"] = {key: manifest["data"][key] for key in ("labels", "class_names")}
@@ -136,7 +155,7 @@ def run_digest(manifest: Mapping[str, Any]) -> str:
 
 
 def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -> None:
-    """Refuse to mix two runs.
+    """Raise if two manifests describe different runs.
 
     Raises
     ------
@@ -157,14 +176,14 @@ def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -
 
 
 def continued(run: RunDirectory, manifest: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """The manifest of a run with what the run that a directory holds already has settled.
+    """Return a manifest with the settings that an existing run in the directory has fixed.
 
     Raises
     ------
     ValueError
-        If the directory holds another run; the message names the difference.
+        If the directory contains another run. The message names the difference.
     StoreError
-        If its manifest can't be read.
+        If its manifest cannot be read.
     """
     if run.is_empty:
         return dict(manifest)
@@ -178,18 +197,20 @@ def continued(run: RunDirectory, manifest: Mapping[str, Any], device: str) -> di
 def settle(
     run: RunDirectory, manifest: Mapping[str, Any], trained_on: Dataset, design: Design
 ) -> dict[str, Any]:
-    """Begin a run in an empty directory, or see that the directory holds this very run.
+    """Begin a run in an empty directory, or check that the directory contains this run.
 
-    Returns its manifest as it is on disk, which the directory is held to from now on.
+    Returns the manifest on disk. From now on the directory must keep this manifest.
 
     Raises
     ------
     ValueError
-        If it holds another one; the message names the difference.
+        If it contains another one. The message names the difference.
     """
     if run.is_empty:
         kept = Stamp("", arrays=_digests(_design_arrays(trained_on, design))).content
-        run.write_manifest({**manifest, "design": kept})  # first: another process may make it now
+        run.write_manifest(
+            {**manifest, "design": kept}
+        )  # first, because another process may do the same now
     stored = read_manifest(run)
     check_same(stored, manifest, str(run.path))
     run.hold(stored)
@@ -202,7 +223,7 @@ def settle(
 
 
 def _needs_design(run: RunDirectory, manifest: Mapping[str, Any]) -> bool:
-    """Whether the design is to be written (again): it follows from data, members and seed."""
+    """Return whether the design must be written. It follows from data, members and seed."""
     try:
         read_design(run, manifest)
     except StoreError as error:
@@ -215,7 +236,7 @@ def _needs_design(run: RunDirectory, manifest: Mapping[str, Any]) -> bool:
 def _trainings(
     stored: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings of two runs; "auto" stands for what the stored run has settled."""
+    """Return the settings of two runs, with "auto" replaced by the stored run's precision."""
     there, here = Settings.read(stored["training"]).described(), dict(given["training"])
     there["precision"] = stored.get("precision", there["precision"])
     if here["precision"] == "auto":
@@ -224,7 +245,7 @@ def _trainings(
 
 
 def write_design(run: RunDirectory, data: Dataset, design: Design) -> None:
-    """Keep who is a member, with which label."""
+    """Write the members, the pool, the held-out samples and the labels."""
     run.write_tensors("design", _design_arrays(data, design))
 
 
@@ -238,7 +259,8 @@ def _design_arrays(data: Dataset, design: Design) -> dict[str, NDArray[Any]]:
         "groups": design.groups,
         "all_members": np.array([design.all_members]),
     }
-    return tensors | ({} if canaries is None else {"canaries": canaries})
+    encoding = {_ENCODING + name: array for name, array in data.encoding.items()}
+    return tensors | encoding | ({} if canaries is None else {"canaries": canaries})
 
 
 def _digests(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
@@ -246,7 +268,7 @@ def _digests(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
 
 
 def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
-    """Who is a member, as `write_design` kept it.
+    """Read the design that `write_design` wrote.
 
     Raises
     ------
@@ -271,10 +293,20 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
     )
 
 
+def read_encoding(run: RunDirectory) -> dict[str, NDArray[Any]]:
+    """Return the encoding that all models of a run share; empty if its samples need none."""
+    kept = run.read_tensors("design")
+    names = [name for name in kept if name.startswith(_ENCODING)]
+    return {name.removeprefix(_ENCODING): np.array(kept[name]) for name in names}
+
+
 def _design_differences(
     manifest: Mapping[str, Any], file: Tensors, kept: Mapping[str, NDArray[Any]]
 ) -> list[str]:
-    """What of a design file is not as the manifest says; an old one has no digest of it all."""
+    """Return the parts of a design that differ from the manifest.
+
+    An old manifest has no digest of the whole design, so its parts are compared.
+    """
     if "design" in manifest:
         same_content = file.stamp is not None and file.stamp.content == manifest["design"]
         return [] if same_content else ["contents"]
@@ -297,7 +329,7 @@ def _design_differences(
 
 
 def read_data(run: RunDirectory, manifest: Mapping[str, Any]) -> WithheldDataset:
-    """The dataset as far as the run directory knows it."""
+    """Return the dataset without its samples, from the run directory."""
     kept = run.read_tensors("design")
     recording = manifest.get("recording")
     return WithheldDataset(
@@ -312,7 +344,7 @@ def read_data(run: RunDirectory, manifest: Mapping[str, Any]) -> WithheldDataset
 
 
 def _made_again(run: RunDirectory, manifest: Mapping[str, Any]) -> Dataset | None:
-    """The data from where they came; None for what only the user can give."""
+    """Load the data from their source again. None if only the user can provide them."""
     origin = _data_origin(run, manifest)
     if origin.path is not None or origin.arguments.get("n", len(manifest["ids"])) != len(
         manifest["ids"]
@@ -328,7 +360,7 @@ def _made_again(run: RunDirectory, manifest: Mapping[str, Any]) -> Dataset | Non
 def _model_again(
     run: RunDirectory, manifest: Mapping[str, Any], data: Dataset | None
 ) -> Model | None:
-    """The model as it was made; None for what only the user can give."""
+    """Create the model again. None if only the user can provide it."""
     origin = _model_origin(run, manifest)
     if origin.path is not None or (data is None and origin.maker in _OF_DATA):
         return None
@@ -338,13 +370,13 @@ def _model_again(
 
 
 def _loaded(run: RunDirectory, manifest: Mapping[str, Any], path: PathLike) -> Dataset | None:
-    """The data, from a path that the caller names."""
+    """Load the data from a path that the caller passed."""
     origin = _data_origin(run, manifest)
     return _called(run, _LOADERS, origin.maker, **origin.at(path))
 
 
 def _model_at(run: RunDirectory, manifest: Mapping[str, Any], path: PathLike) -> Model | None:
-    """The model, from a path that the caller names."""
+    """Load the model from a path that the caller passed."""
     origin = _model_origin(run, manifest)
     return _called(run, _MODELS, origin.maker, None, **origin.at(path))
 
@@ -352,12 +384,12 @@ def _model_at(run: RunDirectory, manifest: Mapping[str, Any], path: PathLike) ->
 def _called(
     run: RunDirectory, makers: Mapping[str, Callable[..., _T]], name: str, /, *data: Any, **how: Any
 ) -> _T | None:
-    """What a loader or model class gives for the arguments of a manifest; None where it has none.
+    """Call a loader or model class with the arguments of a manifest. None if it names none.
 
     Raises
     ------
     StoreError
-        If there is no such one, or it does not take these arguments.
+        If the name is unknown, or the arguments are wrong.
     """
     if not name:
         return None
@@ -383,13 +415,13 @@ def _model_origin(run: RunDirectory, manifest: Mapping[str, Any]) -> Origin:
 def _warn_of_paths(
     run: RunDirectory, manifest: Mapping[str, Any], *, data: bool, model: bool
 ) -> None:
-    """Say what is not at hand because only its path is known."""
+    """Warn about data or a model that is not loaded because only its path is known."""
     origins = [_data_origin(run, manifest)] * data + [_model_origin(run, manifest)] * model
     hints = [origin.hint for origin in origins if origin.path is not None]
     if hints:
         warnings.warn(
-            f"{run.path} names paths outside of itself, which are not read: pass "
-            f"{' and '.join(hints)} to Audit.open to have them",
+            f"{run.path} refers to paths outside of itself, which are not read. To load them, pass "
+            f"{' and '.join(hints)} to Audit.open",
             UserWarning,
             stacklevel=5,
         )
@@ -403,12 +435,12 @@ def reopened(
     model: Model | PathLike | None,
     held_out: Dataset | None,
 ) -> tuple[Dataset | None, Model | None]:
-    """Data and model of a run: those given, checked, or those made again, if they are the same.
+    """Return data and model of a run: the given ones after a check, or the same made again.
 
     Raises
     ------
     StoreError, ValueError
-        If what was given is not the run's.
+        If the given data or model is not the run's.
     """
     if isinstance(data, str | os.PathLike):
         data = _loaded(run, manifest, data)
@@ -418,8 +450,9 @@ def reopened(
         check_data(run, manifest, data)
     if held_out is not None and held_out_digest(held_out) != manifest["held_out"]:
         raise ValueError(f"these are not the held-out samples of {run.path}")
-    with without_the_hub():  # what a run names was asked for when it was made, if ever
+    with without_the_hub():  # opening a run sends no request
         data = _made_again(run, manifest) if data is None else data
+        data = None if data is None else _encoded(run, data)
         made = _model_again(run, manifest, data) if model is None else None
     candidate = model or made
     _warn_of_paths(run, manifest, data=data is None, model=candidate is None)
@@ -442,6 +475,13 @@ def reopened(
     return data, None if changed else made
 
 
+def _encoded(run: RunDirectory, data: Dataset) -> Dataset:
+    try:
+        return data.with_encoding(read_encoding(run))
+    except ValueError as error:
+        raise StoreError(f"{run.path / 'design.safetensors'} is broken: {error}") from None
+
+
 def _pretrained(**settings: Any) -> Model:
     name, length, cache = (settings.pop(k) for k in ("name_or_path", "max_length", "cache"))
     dtype = settings.pop("dtype", "auto")  # runs from before it was there lack it
@@ -454,7 +494,7 @@ def _classifier(lora: Mapping[str, Any] | None, **settings: Any) -> Model:
 
 
 def check_data(run: RunDirectory, manifest: Mapping[str, Any], data: Dataset) -> None:
-    """Refuse data that are not the run's.
+    """Raise if the data are not the run's.
 
     Raises
     ------
@@ -480,17 +520,22 @@ def _described(data: Dataset) -> dict[str, Any]:
 
 
 def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
-    """Refuse held-out samples that can't tell anything.
+    """Raise if held-out samples are unusable.
 
     Raises
     ------
     ValueError
-        If their classes are others, or a member is among them.
+        If their classes or columns differ from the data's, or a member is among them.
     """
     if held_out.class_names != data.class_names:
         raise ValueError(
             f"the held-out samples have the classes {listed(held_out.class_names)}; the data "
             f"have {listed(data.class_names)}"
+        )
+    if _columns(held_out) != _columns(data):
+        raise ValueError(
+            "the held-out samples have other columns, or columns of another kind, than the data: "
+            f"{listed(_columns(held_out))} there and {listed(_columns(data))} here"
         )
     hashes = data.content_hashes()
     members = {hashes[i] for i in design.members}
@@ -500,6 +545,13 @@ def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
             f"{len(shared)} held-out samples are members too, the first is "
             f"{quoted(held_out.ids[shared[0]])}: nothing would be held out"
         )
+
+
+def _columns(data: Dataset) -> list[str]:
+    """Names of a table's columns, with their kinds; empty for other data."""
+    columns: Mapping[str, NDArray[Any]] = getattr(data, "columns", {})
+    kinds = {True: "number", False: "category"}
+    return [f"{name} ({kinds[values.dtype.kind == 'f']})" for name, values in columns.items()]
 
 
 def _layer_names(model: Model, data: Dataset) -> tuple[str, ...]:
@@ -544,7 +596,7 @@ def _field_differences(what: str, stored: Mapping[str, Any], given: Mapping[str,
 
 
 def _model_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """As `_field_differences`; what runs did not note at first is not compared with theirs."""
+    """Return differences as `_field_differences` does, except for fields that old runs lack."""
     known = {key: value for key, value in given.items() if key not in _ORIGIN or key in stored}
     origin = [
         f"{_ORIGIN[key]} (digest {stored[key]} there and {known.get(key)} here)"

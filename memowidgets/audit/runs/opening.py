@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.origin import PathLike
+from memowidgets.audit.runs.pairs import pair_data
 from memowidgets.audit.runs.shapes import read_manifest
-from memowidgets.audit.sources.run import RunSource, device_of, noise_of
+from memowidgets.audit.sources.run import WATCHED, RunSource, device_of, noise_of
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.precision import resolve_precision
@@ -42,8 +44,10 @@ def begun_run(
     settings = (training or TrainingConfig()).resolved(model.training_defaults)
     design = draw_design(data, members, held_out, seed)
     aside = held_out if isinstance(held_out, Dataset) else None
+    data = data.fitted(design.pool)
     if aside is not None:
         identity.check_held_out(aside, data, design)
+        aside = aside.with_encoding(data.encoding)
     run = RunDirectory(path)
     device = device_of(model, device)
     precision = resolve_precision(torch_device(device), settings.precision)
@@ -81,12 +85,21 @@ def opened_run(
     """Open a run from its directory, as `Audit.open` describes."""
     manifest = read_manifest(run)
     run.hold(manifest)
+    if manifest.get("kind") == WATCHED and _are_pairs(data):
+        data = pair_data(data, manifest["data"]["class_names"], manifest["ids"])
     design = identity.read_design(run, manifest)
     found, made = identity.reopened(run, manifest, design, data, model, held_out)
+    if held_out is not None:
+        held_out = held_out.with_encoding(identity.read_encoding(run))
     if found is not None:
         found = noise_of(found, design, manifest).applied(found)
     known = found or identity.read_data(run, manifest)
     return RunSource(run, manifest, made, known, held_out, design, device)
+
+
+def _are_pairs(data: Any) -> bool:
+    """Return whether data are a user's own, not a dataset of memowidgets or a path."""
+    return data is not None and not isinstance(data, Dataset | str | os.PathLike)
 
 
 def checked_seed(seed: int) -> int:

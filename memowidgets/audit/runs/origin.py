@@ -25,6 +25,7 @@ _PATHS = {  # the argument of a loader or model that may name a path
     "from_folder": "path",
     "MCQDataset.from_csv": "path",
     "MCQDataset.from_jsonl": "path",
+    "TableDataset.from_csv": "path",
     "TextDataset.from_csv": "path",
     "TextDataset.from_jsonl": "path",
     "fetch_mcq": "source",

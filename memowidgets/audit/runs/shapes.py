@@ -1,4 +1,4 @@
-"""Whether files of a run have the shape that their readers count on; anybody may have made them."""
+"""Check the structure of a run's manifest and design, because the files may be untrusted."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ ARRAYS = "arrays"
 
 _MOST_CHECKPOINTS = 100_000
 _ALWAYS = ("epochs", "checkpoint_every", "batch_size", "lr", "optimizer", "schedule")
-_FUNCTIONS = ("optimizer", "schedule")  # a user's own is kept as a text that stands for it
+_FUNCTIONS = ("optimizer", "schedule")  # a user's own function is stored as a description
 
 _PLACES = ("pool", "members", "held_out")
-_LATER = ("fork", "recording")  # what not every run has
+_LATER = ("fork", "recording")  # optional parts
 
 Check = Callable[[Any], bool]
 
@@ -54,7 +54,7 @@ def _mapping(value: Any) -> bool:
 
 
 def _holds(**checks: Check) -> Check:
-    """A mapping in which each of these is right; one that is not there counts as None."""
+    """Return a check of a mapping's entries. A missing entry is checked as None."""
     return lambda value: (
         isinstance(value, dict) and all(fits(value.get(name)) for name, fits in checks.items())
     )
@@ -94,12 +94,12 @@ _SHAPE_OF_ARRAYS: dict[str, Check] = {
 
 
 def read_manifest(run: RunDirectory) -> dict[str, Any]:
-    """What a run is, of the shape that `describe_run` gives it.
+    """Return the manifest of a run of a model, with the structure that `describe_run` writes.
 
     Raises
     ------
     StoreError
-        If it has another; the message names the file and the part.
+        If the structure is wrong. The message names the file and the part.
     """
     manifest = run.read_manifest()
     if manifest.get("kind") == ARRAYS:
@@ -123,7 +123,7 @@ def read_arrays_manifest(run: RunDirectory) -> dict[str, Any]:
     Raises
     ------
     StoreError
-        If it has another shape; the message names the file and the part.
+        If the structure is wrong. The message names the file and the part.
     """
     manifest = run.read_manifest()
     _check_shape(run, manifest, _SHAPE_OF_ARRAYS)
@@ -133,23 +133,25 @@ def read_arrays_manifest(run: RunDirectory) -> dict[str, Any]:
 def _check_shape(run: RunDirectory, manifest: Mapping[str, Any], shape: dict[str, Check]) -> None:
     for name, fits in shape.items():
         if (name not in manifest and name not in _LATER) or not fits(manifest.get(name)):
-            raise _broken(run, f"it lacks a good {name!r}")
+            raise _broken(run, f"its {name!r} is missing or invalid")
     if len(manifest["ids"]) != len(manifest["content"]):
-        raise _broken(run, "it has other ids than contents")
+        raise _broken(run, "its numbers of ids and of contents differ")
 
 
 def _check_training(run: RunDirectory, training: Mapping[str, Any]) -> None:
     known = {k: v for k, v in training.items() if k in TrainingConfig.__dataclass_fields__}
     lacking = [name for name in _ALWAYS if name not in known]
     if lacking:
-        raise _broken(run, f"its training lacks {lacking[0]!r}")
+        raise _broken(run, f"its training has no {lacking[0]!r}")
     if not all(isinstance(known[name], str) for name in _FUNCTIONS):
-        raise _broken(run, "its training lacks a good optimizer or schedule")
+        raise _broken(run, "the optimizer or schedule of its training is not a text")
     try:
         config = TrainingConfig(**{k: v for k, v in known.items() if k not in _FUNCTIONS})
         checkpoints = math.ceil((config.epochs or 1) / (config.checkpoint_every or 1))
     except (ValueError, TypeError, ArithmeticError) as error:
-        raise _broken(run, f"its training is none: {visible(str(error), 200)}") from None
+        raise _broken(
+            run, f"its training settings are invalid: {visible(str(error), 200)}"
+        ) from None
     if checkpoints > _MOST_CHECKPOINTS:
         raise _broken(run, f"its training has {checkpoints} checkpoints")
 
@@ -161,12 +163,14 @@ def _broken(run: RunDirectory, why: str) -> StoreError:
 def checked_design(
     kept: Mapping[str, NDArray[Any]], path: str, n: int | None = None
 ) -> Mapping[str, NDArray[Any]]:
-    """The arrays of ``design.safetensors``, if they can be a design of n samples.
+    """Return the arrays of ``design.safetensors`` after checking that they are a design.
+
+    `n` is the expected number of samples, or None if it is unknown.
 
     Raises
     ------
     StoreError
-        If one is missing, of another kind or shape, or leads beyond the samples.
+        If an array is missing, has the wrong type or shape, or an index is out of range.
     """
     wrong = _kind_problem(kept) or _size_problem(kept, n) or _place_problem(kept)
     if wrong:
@@ -177,9 +181,9 @@ def checked_design(
 def _kind_problem(kept: Mapping[str, NDArray[Any]]) -> str:
     for name in ("labels", *_PLACES, "groups", "all_members"):
         if name not in kept:
-            return f"it lacks {name}"
+            return f"{name} is missing"
         if kept[name].ndim != 1 or kept[name].dtype.kind not in "bi":
-            return f"{name} is no list of whole numbers"
+            return f"{name} is not a list of integers"
     return ""
 
 
@@ -188,7 +192,7 @@ def _size_problem(kept: Mapping[str, NDArray[Any]], n: int | None) -> str:
     if n is not None and samples != n:
         return f"it has {samples} labels for {n} samples"
     if len(kept["all_members"]) != 1:
-        return "all_members is no single value"
+        return "all_members is not a single value"
     if "canaries" in kept and kept["canaries"].shape != (samples,):
         return f"it has {len(kept['canaries'])} canaries for {samples} samples"
     return ""
@@ -199,5 +203,5 @@ def _place_problem(kept: Mapping[str, NDArray[Any]]) -> str:
     for name in _PLACES:
         found = kept[name]
         if len(np.unique(found)) < len(found) or not ((found >= 0) & (found < samples)).all():
-            return f"{name} leads beyond the samples, or to one of them twice"
+            return f"{name} has an index that is out of range or repeated"
     return "" if np.isin(kept["members"], kept["pool"]).all() else "a member is not in the pool"

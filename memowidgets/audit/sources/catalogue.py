@@ -90,12 +90,12 @@ class Catalogue:
         last = max((record.step for record in found), default=-1)
         if course is None:
             names = [name_of(epoch) for step, epoch in self._plan.items() if step < last]
+            names += self._run.names("forward")
         else:
-            names = list(course.weights)
+            names = list(course.weights)  # written last: what is not there was never whole
         for name in self._run.names("checkpoints", ""):
             if self._run.has_file(f"checkpoints/{name}/resume.safetensors"):  # written after it
                 names.append(name)
-        names += self._run.names("forward")
         return [name for name in dict.fromkeys(names) if name not in known]
 
     def _warn_of_lost_rule(self) -> None:

@@ -1,4 +1,4 @@
-"""What a user brings to an audit of their own arrays, checked at the door."""
+"""Check the arrays that a user passes to `Audit.from_arrays`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit.sources.given_samples import dataset_of
+from memowidgets.checks import dense, numbered_labels
 from memowidgets.data import Dataset, MCQDataset
-from memowidgets.data.base import checked_ids, checked_labels
+from memowidgets.data.base import checked_class_names, checked_ids, checked_labels, warn_of_absent
 from memowidgets.memorization.gaps import checked_mask
 from memowidgets.metrics import logit_gap, loss
 from memowidgets.metrics.arrays import is_tensor, to_numpy
@@ -30,20 +31,20 @@ _ROWS_AT_ONCE = 4096
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Arrays of n samples that fit each other.
+    """Checked arrays of n samples.
 
     Attributes
     ----------
     data : Dataset
-        Ids, labels, class names, canaries; and the samples, where they were given.
+        Ids, labels, class names and canaries, with the samples if they were passed.
     layers : dict of array of shape (n, values)
         Representations by name, first layer to last; float32 or float64.
     logits : array of shape (n, n_classes), or None
-        −inf for options that a question lacks.
+        Logits, −inf for options that a question does not have.
     log_lira : array of shape (n,), float64, or None
-        NaN for a sample that has none.
+        Log-LiRA, NaN for a sample without a value.
     shadow_gaps, shadow_members : array of shape (n_shadows, n), or None
-        Logit gaps, and who trained on what.
+        Logit gaps of the shadow models, and which samples each was trained on.
     """
 
     data: Dataset
@@ -55,12 +56,12 @@ class Given:
 
     @cached_property
     def losses(self) -> NDArray[Any]:
-        """Cross-entropy of each label over the columns of the logits, (n,); where there are any."""
+        """Cross-entropy loss of each sample, (n,). Needs logits."""
         return -loss(cast("Numbers", self.logits), self.data.labels)
 
     @cached_property
     def gaps(self) -> NDArray[Any]:
-        """The logit gap of each label, (n,); where there are logits."""
+        """Logit gap of each sample, (n,). Needs logits."""
         return logit_gap(cast("Numbers", self.logits), self.data.labels)
 
 
@@ -76,7 +77,7 @@ def checked(
     shadow_gaps: Any,
     shadow_members: Any,
 ) -> Given:
-    """All of it, or an error that says which part does not fit, where, and what would.
+    """Return the checked arrays.
 
     Raises
     ------
@@ -84,13 +85,16 @@ def checked(
         As `Audit.from_arrays` says.
     """
     if representations is None and logits is None:
-        raise ValueError("give representations=, logits=, or both: there is nothing to score")
-    named = _labels(labels)
+        raise ValueError("there is nothing to score: pass representations=, logits=, or both")
+    named, class_names = _labels(labels, class_names, samples)
     n = len(named)
     outputs = None if logits is None else _logits(logits, n)
     if outputs is not None:
         _check_columns(named, outputs)
     names = _class_names(class_names, samples, outputs)
+    if outputs is None and not isinstance(samples, Dataset):
+        known = checked_class_names(names, named)
+        warn_of_absent(named, known, numbered=names is None)
     data = dataset_of(samples, named, _plain(ids, n), names, _canaries(canaries, n))
     if outputs is not None:
         outputs = _of_options(outputs, data)
@@ -106,7 +110,10 @@ def checked(
     )
 
 
-def _labels(labels: Any) -> NDArray[np.int64]:
+def _labels(
+    labels: Any, class_names: Sequence[str] | None, samples: Any
+) -> tuple[NDArray[np.int64], Sequence[str] | None]:
+    """Labels as numbers, and the names of their classes if they are strings."""
     array = _array("labels", labels, kinds=None)
     if array.dtype.kind == "f" and np.isnan(array).any():
         missing = np.isnan(array)
@@ -114,15 +121,17 @@ def _labels(labels: Any) -> NDArray[np.int64]:
             f"labels holds {int(missing.sum())} NaN, the first in row {int(missing.argmax())}: "
             "leave out samples without a label"
         )
-    return checked_labels(array, None)
+    known = samples.class_names if isinstance(samples, Dataset) else class_names
+    numbers, names = numbered_labels(labels if array.dtype.kind in "OUT" else array, known)
+    return checked_labels(numbers, None), class_names if isinstance(samples, Dataset) else names
 
 
 def _layers(representations: Any, n: int) -> dict[str, Numbers]:
-    """Representations by name, those with numbers for names in their order."""
+    """Return the representations by layer name. Layers with integer names are sorted."""
     if not isinstance(representations, Mapping):
         return {ONLY: _representation("representations", representations, n)}
     if not representations:
-        raise ValueError("representations is empty: give {layer: array}, or leave it out")
+        raise ValueError("representations is empty: pass {layer: array}, or leave it out")
     keys = list(representations)
     if all(isinstance(key, int | np.integer) for key in keys):
         keys = sorted(keys)
@@ -191,7 +200,7 @@ def _check_columns(labels: NDArray[np.int64], logits: Numbers) -> None:
 def _class_names(
     class_names: Sequence[str] | None, samples: Any, logits: Numbers | None
 ) -> Sequence[str] | None:
-    """Names of the classes: one for each column of the logits."""
+    """Return the class names, one for each column of the logits."""
     known = samples.class_names if isinstance(samples, Dataset) else None
     if class_names is not None and known is not None and tuple(class_names) != known:
         raise ValueError(
@@ -208,7 +217,7 @@ def _class_names(
 
 
 def _of_options(logits: Numbers, data: Dataset) -> Numbers:
-    """−inf for the options that a question lacks, whatever the model said of them."""
+    """Set the logits of options that a question does not have to −inf."""
     if not isinstance(data, MCQDataset):
         return logits
     if logits.shape[1] != len(data.class_names):
@@ -221,7 +230,7 @@ def _of_options(logits: Numbers, data: Dataset) -> Numbers:
 
 
 def _log_lira(values: Any, ids: NDArray[np.str_]) -> Floats:
-    """One value a sample; a Series of ids is put in order."""
+    """Return one value for each sample. A Series is sorted by id."""
     if isinstance(values, pd.Series):
         values = _by_id(values, ids.tolist())
     array = _array("log_lira", values).astype(np.float64)
@@ -234,7 +243,7 @@ def _log_lira(values: Any, ids: NDArray[np.str_]) -> Floats:
     if endless.any():
         raise ValueError(
             f"log_lira holds {int(endless.sum())} infinite values, the first in row "
-            f"{int(endless.argmax())}: compute it in log space; NaN is a sample that has none"
+            f"{int(endless.argmax())}: compute it in log space, with NaN for no value"
         )
     if np.isnan(array).all():
         raise ValueError("log_lira is NaN for every sample: leave it out")
@@ -242,7 +251,7 @@ def _log_lira(values: Any, ids: NDArray[np.str_]) -> Floats:
 
 
 def _by_id(values: pd.Series, ids: list[str]) -> Any:
-    """A series in the order of the ids; one that is only numbered stays as it is."""
+    """Return a series in the order of the ids. A series without ids keeps its order."""
     if isinstance(values.index, pd.RangeIndex):
         return values.to_numpy()
     names = [str(name) for name in values.index]
@@ -251,9 +260,8 @@ def _by_id(values: pd.Series, ids: list[str]) -> Any:
     if unknown or len(set(names)) < len(names):
         wrong = unknown[0] if unknown else next(n for n in names if names.count(n) > 1)
         raise ValueError(
-            f"log_lira is indexed by {quoted(wrong)}, which is no sample's id or stands there "
-            "twice: "
-            "give ids=, or an array in the order of the labels"
+            f"log_lira is indexed by {quoted(wrong)}, which is not a sample's id or occurs "
+            "twice. Pass ids=, or an array in the order of the labels"
         )
     return pd.Series(np.asarray(values, dtype=np.float64), names).reindex(ids).to_numpy()
 
@@ -274,7 +282,7 @@ def _shadows(
         return None, None
     if gaps is None or members is None:
         missing, there = ("shadow_gaps", "shadow_members")[:: 1 if gaps is None else -1]
-        raise ValueError(f"{there} says nothing without {missing}=: give both, (n_shadows, n)")
+        raise ValueError(f"{there} needs {missing}=: pass both, of shape (n_shadows, n)")
     table = _array("shadow_gaps", gaps)
     mask = checked_mask(_array("shadow_members", members, kinds=None), "shadow_members")
     for what, array in (("shadow_gaps", table), ("shadow_members", mask)):
@@ -294,11 +302,11 @@ def _shadows(
 
 
 def _array(what: str, values: Any, kinds: str | None = "biuf") -> Numbers:
-    """An array of numbers, wherever they were."""
+    """Return values as an array of real numbers on the CPU."""
     try:
-        array = to_numpy(values) if is_tensor(values) else np.asarray(values)
+        array = to_numpy(values) if is_tensor(values) else np.asarray(dense(values, what))
     except ValueError:
-        raise ValueError(f"{what} is no array: its rows have different lengths") from None
+        raise ValueError(f"{what} is not an array: its rows have different lengths") from None
     if kinds is not None and array.dtype.kind not in kinds:
         raise TypeError(f"{what} must hold real numbers, but has dtype {array.dtype}")
     return array
@@ -323,7 +331,7 @@ def _not_finite(values: Numbers) -> NDArray[np.bool_]:
 
 
 def _check_finite(what: str, table: Numbers, wrong: Any, row_name: str = "row") -> None:
-    """Refuse NaN and infinite values, and say how many there are and where."""
+    """Raise for NaN and infinite values. The message gives their number and the first one."""
     values = rows = 0
     first = ""
     for start in range(0, len(table), _ROWS_AT_ONCE):

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from memowidgets.data import Dataset, ImageDataset, MCQDataset, TextDataset, WithheldDataset
+from memowidgets.data import (
+    Dataset,
+    ImageDataset,
+    MCQDataset,
+    TableDataset,
+    TextDataset,
+    WithheldDataset,
+)
 from memowidgets.data.base import checked_class_names, checked_ids
+from memowidgets.data.kinds import kind_of, kind_of_sample, value_of
+from memowidgets.data.tables import columns_to_show
 from memowidgets.metrics.arrays import is_tensor, to_numpy
 
 __all__ = ["dataset_of"]
@@ -20,7 +31,7 @@ Mask = NDArray[np.bool_]
 Names = Sequence[str] | None
 _KINDS = (
     "a dataset, images as an array of shape (n, height, width[, channels]), a list of texts, or "
-    "of records with 'question' and 'choices', or with 'text'"
+    "of records with 'question' and 'choices', or with 'text', or a DataFrame of a table"
 )
 
 
@@ -77,18 +88,32 @@ def _wrapped(samples: Any, labels: Labels, ids: Names, class_names: Names) -> Da
     array = to_numpy(samples) if is_tensor(samples) else samples
     if isinstance(array, np.ndarray) and array.dtype.kind in "biuf":
         _check_count(len(array), len(labels))
-        return ImageDataset.from_arrays(array, labels, class_names, ids)
+        with warnings.catch_warnings():  # of absent classes the labels are told already
+            warnings.filterwarnings("ignore", ".*never occur in the labels")
+            return ImageDataset.from_arrays(array, labels, class_names, ids)
     rows = _rows(samples)
     _check_count(len(rows), len(labels))
-    if all(isinstance(row, str) for row in rows):
-        return TextDataset.from_texts([str(row) for row in rows], labels, class_names, ids)
-    if all(isinstance(row, Mapping) and "text" in row for row in rows):
-        named = ids or _own_ids(rows)
-        return TextDataset.from_texts([row["text"] for row in rows], labels, class_names, named)
-    if all(isinstance(row, Mapping) and {"question", "choices"} <= row.keys() for row in rows):
+    kind = kind_of(rows)
+    if isinstance(samples, pd.DataFrame) and kind in (None, "withheld"):
+        return _table(samples, labels, ids, class_names)
+    other = next((row for row in rows if kind_of_sample(row) != kind), None)
+    if kind not in ("text", "record", "question") or other is not None:
+        named = type(rows[0] if other is None else other).__name__
+        raise TypeError(f"samples holds {named}; give {_KINDS}")
+    if kind == "question":
         return _questions(rows, labels, ids, class_names)
-    other = next(type(row).__name__ for row in rows if not isinstance(row, str))
-    raise TypeError(f"samples holds {other}; give {_KINDS}")
+    texts = [row if kind == "text" else value_of(row, "text") for row in rows]
+    names = checked_class_names(class_names, labels)
+    own = None if kind == "text" else _own_ids(rows)
+    return TextDataset(tuple(texts), checked_ids(ids or own, len(texts)), labels, names)
+
+
+def _table(frame: pd.DataFrame, labels: Labels, ids: Names, class_names: Names) -> TableDataset:
+    """The rows of a DataFrame, to be shown."""
+    own = frame["id"].astype(str).tolist() if "id" in frame else None
+    columns = columns_to_show(frame)
+    names = checked_class_names(class_names, labels)
+    return TableDataset(columns, checked_ids(ids or own, len(frame)), labels, names)
 
 
 def _questions(rows: list[Any], labels: Labels, ids: Names, class_names: Names) -> MCQDataset:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -42,12 +42,24 @@ from memowidgets.training.made_in import precision_at
 from memowidgets.training.noise import LabelNoise, draw_noise
 from memowidgets.training.recorder import read_course
 from memowidgets.training.rho import Record
+from memowidgets.training.shadows import ShadowSet
 from memowidgets.training.target import TargetTraining
 
-__all__ = ["RunSource", "device_of", "noise_of", "run_behind"]
+__all__ = ["WATCHED", "RunSource", "device_of", "noise_of", "run_behind"]
+
+WATCHED = "watch"
 
 FEWEST_SHADOWS = 4  # two inside and two outside
 _CANNOT = {"canaries": "these data have no canaries: plant some with with_canaries"}
+_CANNOT_WATCHED = {  # what the run of a training loop of one's own cannot do
+    "train": "be trained by the audit",
+    "record": "be recorded by MemorizationCallback",
+    "run_shadows": "have shadow models",
+    "use_shadows": "have shadow models",
+    "fork": "be forked",
+    "compare_fork": "be compared with a fork",
+    "repeat": "make a pass over the samples again",
+}
 _COLUMNS = (
     "name",
     "epoch",
@@ -82,7 +94,6 @@ class RunSource:
     """
 
     given_log_lira: NDArray[np.float64] | None = None
-    makes_passes = True
 
     def __init__(
         self,
@@ -100,7 +111,11 @@ class RunSource:
         self.device = device_of(model, device)
         self.precision = settled_precision(run, manifest, self.device)
         self.names = Catalogue(run, manifest, len(design.members))
-        self.shadows = current_set(run, self.precision)
+        self.shadows = (
+            _NoShadows(run, self.cannot("run_shadows"))
+            if self.is_watched
+            else current_set(run, self.precision)
+        )
         self.decision_log = DecisionLog(RunKeeper(run), run.path, data.ids)
         self.cache, self.alone = Cache(), OneAtATime()
 
@@ -125,7 +140,14 @@ class RunSource:
         """How the target and its shadow models are trained, on any machine.
 
         `precision` is the one that ``"auto"`` meant where the run was made.
+
+        Raises
+        ------
+        NotGivenError
+            If a loop of its user's trained the target.
         """
+        if self.is_watched:
+            raise NotGivenError(f"{self.path} was recorded from a loop whose settings are unknown")
         return replace(Settings.read(self.manifest["training"]), precision=self.precision)
 
     @property
@@ -136,6 +158,12 @@ class RunSource:
 
     def cannot(self, work: str) -> str:
         """Why a run cannot do a kind of work, and what to do instead."""
+        if self.is_watched and work not in _CANNOT:
+            done = _CANNOT_WATCHED.get(work, f"do this ({work})")
+            return (
+                f"{self.path} was recorded by mw.watch, which keeps no model and no weights, so it "
+                f"cannot {done}. For that, make an audit with mw.Audit(model, data, path=…)"
+            )
         return _CANNOT.get(work, f"{self.path} does not know how to {work}")
 
     # samples
@@ -212,6 +240,16 @@ class RunSource:
         return logit_gap(logits, self.data.labels[rows]).astype(np.float32)
 
     @property
+    def is_watched(self) -> bool:
+        """Whether `mw.watch` recorded it from a training loop of its user."""
+        return self.manifest.get("kind") == WATCHED
+
+    @property
+    def makes_passes(self) -> bool:
+        """Whether a missing forward pass is made: not without the weights, which a user keeps."""
+        return not self.is_watched
+
+    @property
     def asks_model(self) -> bool:
         """Whether model and data are at hand, so that new numbers can be computed."""
         return self.model is not None and not isinstance(self.data, WithheldDataset)
@@ -241,6 +279,8 @@ class RunSource:
         StoreError
             If the model or the data are not at hand.
         """
+        if self.is_watched:
+            raise NotGivenError(self.cannot("repeat"))
         if self.model is None or not self.asks_model:
             raise StoreError(
                 f"this needs the model and the data of {self.path}: "
@@ -309,7 +349,7 @@ class RunSource:
         )
 
     def _noise_note(self) -> tuple[str, ...]:
-        share = self.training.label_noise
+        share = Settings.read(self.manifest["training"]).label_noise
         if not share:
             return ()
         note = f"label noise is on: {share:.1%} of the pool's labels were flipped at random"
@@ -332,6 +372,19 @@ class RunSource:
         return guard_warnings(record, len(self.data.class_names), self.held_out.labels)
 
 
+class _NoShadows(ShadowSet):
+    """The shadow models of a run that cannot have any."""
+
+    def __init__(self, run: RunDirectory, why: str) -> None:
+        super().__init__(run, "halves")
+        self._why = why
+
+    def read(self, checkpoint: str) -> NoReturn:
+        """Raise, and say why there are none."""
+        del checkpoint
+        raise NotGivenError(self._why)
+
+
 def run_behind(source: Source, work: str) -> RunSource:
     """Return the source as a run, for work that only a run can do.
 
@@ -340,7 +393,7 @@ def run_behind(source: Source, work: str) -> RunSource:
     NotGivenError
         If the source cannot do that work; the message says why, and what to do instead.
     """
-    if isinstance(source, RunSource):
+    if isinstance(source, RunSource) and not source.is_watched:
         return source
     raise NotGivenError(source.cannot(work))
 

@@ -115,10 +115,10 @@ def figures_by_setting(
 
 
 class _Drawn:
-    """Figures as they come about."""
+    """Collects figures, tables and reasons for missing figures."""
 
     def __init__(self, theme: str) -> None:
-        theme_named(theme)  # a wrong one is no reason to draw nothing
+        theme_named(theme)  # raises for an unknown theme
         self.theme = theme
         self.charts: dict[str, Any] = {}
         self.tables: dict[str, pd.DataFrame] = {}
@@ -134,7 +134,7 @@ class _Drawn:
         notes: Sequence[Reason],
         **options: Any,
     ) -> None:
-        """Draw one from tables, or say why there are none."""
+        """Draw a figure from tables, or record why it is missing."""
         filled = [table for table in tables if len(table)]
         if not filled:
             self.missing[name] = "; ".join(said(notes))
@@ -148,7 +148,7 @@ class _Drawn:
 
 
 class _Desk(_Drawn):
-    """Draws one audit's figures from what it has computed."""
+    """Draws the figures of one audit from its computed numbers."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class _Desk(_Drawn):
         self.tables["drops"] = self.checkpoints[columns]
 
     def draw(self, name: str, figure: Callable[[], None]) -> None:
-        """One figure, or the reason why not."""
+        """Draw one figure, or record why it is missing."""
         if not self.later:
             self.missing[name] = "the target is not trained yet: audit.train()"
             return
@@ -186,7 +186,7 @@ class _Desk(_Drawn):
             self.missing[name] = str(error)
 
     def _label(self, name: str) -> str:
-        """A checkpoint as a reader says it."""
+        """Return the label of a checkpoint."""
         epoch = self._epochs[name]
         label = name if math.isnan(epoch) else f"epoch {epoch:g}"
         chosen = len(self.names) > 1 and name == self.numbers.name("prediction")
@@ -197,9 +197,11 @@ class _Desk(_Drawn):
     def training(self) -> None:
         """Loss and accuracy over training."""
         if len(self.checkpoints) < _FEWEST:
-            raise NotThereError("there is one checkpoint only: nothing is known of the training")
+            raise NotThereError(
+                "there is only one checkpoint, so there are no curves of the training"
+            )
         held_out = self.checkpoints["test_loss"].notna().any()
-        notes = [] if held_out else ["nothing was held out: there are no held-out curves"]
+        notes = [] if held_out else ["there are no held-out samples, and so no held-out curves"]
         self.add("training", charts.loss_and_accuracy, [self.checkpoints.reset_index()], notes)
 
     def roc(self) -> None:
@@ -208,7 +210,9 @@ class _Desk(_Drawn):
         found, why = self.numbers.evaluations(EARLY if at_end else _ALL_SCORES)
         notes: list[Reason] = [note for result in found.values() for note in result.warnings]
         if at_end and found:
-            notes.append("the baseline is left out: at the last checkpoint it is the truth itself")
+            notes.append(
+                "the baseline is left out, because at the last checkpoint it is the ground truth"
+            )
         curves = [charts.roc_table(found)] if found else []
         self.add("roc", charts.roc_curves, curves, [*notes, *why])
 
@@ -229,7 +233,7 @@ class _Desk(_Drawn):
                 curves.append(charts.roc_table(found, panel=self._label(name)))
         if len(curves) == 1:
             raise NotThereError(
-                'there are scores at one checkpoint only: audit.compare(checkpoints="all") '
+                'there are scores at only one checkpoint: audit.compare(checkpoints="all") '
                 f"computes the others; {'; '.join(said(notes))}"
             )
         if len(names) < len(self.later):
@@ -237,7 +241,7 @@ class _Desk(_Drawn):
         self.add("roc_by_checkpoint", charts.roc_panels, curves, notes)
 
     def _some(self, names: list[str]) -> list[str]:
-        """As many as panels fit on a page: evenly spread, with the prediction and the last."""
+        """Select evenly spaced checkpoints, with the prediction checkpoint and the last."""
         if len(names) <= _MOST_PANELS:
             return names
         spread = np.linspace(0, len(names) - 1, _MOST_PANELS - 1).round().astype(int)
@@ -295,7 +299,7 @@ class _Desk(_Drawn):
         """PSMI and Mahalanobis at each layer, at the prediction checkpoint."""
         layers = self.source.names.layer_names
         if len(layers) < _FEWEST:
-            raise NotThereError(f"there is one layer only, {', '.join(layers)}")
+            raise NotThereError(f"there is only one layer, {', '.join(layers)}")
         rows = []
         notes: list[Reason] = []
         for layer in layers:
@@ -304,7 +308,7 @@ class _Desk(_Drawn):
             notes += why
         if sum(len(table) > 0 for table in rows) == 1:
             raise NotThereError(
-                'one layer only is computed: figures(compute=True), or audit.compare(layers="all")'
+                'only one layer is computed: figures(compute=True), or audit.compare(layers="all")'
             )
         self.add("auc_by_layer", charts.auc_by_layer, rows, notes)
 
@@ -334,7 +338,7 @@ class _Desk(_Drawn):
     def _by_eta(
         self, etas: Sequence[float], table: Callable[[Mapping[str, Evaluation], float], Any]
     ) -> tuple[list[pd.DataFrame], list[Reason]]:
-        """A table for each η at which there are samples of both kinds."""
+        """Return a table for each η at which there are memorised and other samples."""
         reason = self._why_no_lira()
         if reason:
             return [], [reason]
@@ -352,7 +356,9 @@ class _Desk(_Drawn):
             if found:
                 rows.append(table(found, eta))
         if too_few:
-            notes.append(f"at η = {named(too_few)} fewer than two members, or others, are left")
+            notes.append(
+                f"at η = {named(too_few)} fewer than two members are memorised, or not memorised"
+            )
         return rows, notes
 
     def _why_no_lira(self) -> str | None:
@@ -363,7 +369,7 @@ class _Desk(_Drawn):
         return None
 
     def _of_canaries(self) -> dict[str, Evaluation]:
-        """The scores held against the planted samples."""
+        """Evaluate the scores with the canaries as truth."""
         if not self.numbers.canaries():
             return {}
         return self._evaluations(eta=self.eta, truth="canaries")[0]
@@ -371,7 +377,7 @@ class _Desk(_Drawn):
     def _evaluations(
         self, eta: float, truth: str
     ) -> tuple[dict[str, Evaluation], Sequence[Reason]]:
-        """Of the audit's own target, or of all shadow models in their turn."""
+        """Evaluate the audit's target, or pool all shadow models as targets."""
         if self.pooled:
             return self.numbers.pooled(_PREDICTORS, eta, truth)
         return self.numbers.evaluations(_PREDICTORS, eta=eta, truth=truth)
@@ -394,7 +400,7 @@ class _Desk(_Drawn):
         self.add("lira_over_training", charts.histograms_of_log_lira, tables, notes, eta=self.eta)
 
     def definitions(self) -> None:
-        """LiRA against counterfactual memorisation."""
+        """Log-LiRA against counterfactual memorisation."""
         reason = self._why_no_lira()
         if reason:
             raise NotThereError(reason)

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from html import escape
-
 from memowidgets.audit.numbers.scores import metrics_of
 from memowidgets.audit.source import Source
-from memowidgets.visible import listed, visible
+from memowidgets.visible import listed
+from memowidgets.widgets.standin import table
 
 __all__ = ["summary_html"]
 
-_MOST = 1000  # characters of a value
-
 
 def summary_html(source: Source) -> str:
-    """Return what is there, as a small table of escaped text."""
-    of_arrays = source.checkpoints["step"].isna().any()  # nobody knows how they were trained
+    """Return the main facts of an audit as a small HTML table of escaped text."""
+    of_arrays = source.checkpoints["step"].isna().any()  # the training is unknown
     facts = _facts_of_arrays(source) if of_arrays else _facts_of_run(source)
-    return _table(f"Audit of {source.path}", facts)
-
-
-def _table(caption: str, facts: Iterable[tuple[str, str]]) -> str:
-    rows = "".join(
-        f'<tr><th style="text-align:left">{escape(visible(what))}</th>'
-        f'<td style="text-align:left">{escape(visible(value, _MOST))}</td></tr>'
-        for what, value in facts
-    )
-    return f"<table><caption>{escape(visible(caption))}</caption><tbody>{rows}</tbody></table>"
+    return table(f"Audit of {source.path}", facts)
 
 
 def _facts_of_arrays(source: Source) -> list[tuple[str, str]]:
@@ -51,7 +38,7 @@ def _facts_of_run(source: Source) -> list[tuple[str, str]]:
     ]
     if fork is not None:
         facts.append(("fork", f"of another run, from {fork['checkpoint'] or 'scratch'}"))
-    noise = source.training.label_noise
+    noise = source.manifest["training"].get("label_noise")
     if noise:
         facts.append(("label noise", f"{noise:.1%} of the pool's labels"))
     if n_checkpoints > 1:

@@ -141,7 +141,9 @@ export class Answers {
   textOf(row) {
     const item = this.wire.items?.[row];
     if (!item) return this.nameOf(row);
-    const words = [item.id ?? "", item.text ?? "", ...(item.options ?? []).map(({ text }) => text)];
+    const options = (item.options ?? []).map(({ text }) => text);
+    const values = (item.values ?? []).map(({ name, value }) => `${name}: ${value}`);
+    const words = [item.id ?? "", item.text ?? "", ...options, ...values];
     return words.join("\n").toLowerCase();
   }
 

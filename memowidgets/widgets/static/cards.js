@@ -22,7 +22,17 @@ import { fixed, whole } from "./maths.js";
  * @property {string} [text]
  * @property {number} [hidden]  characters of the text that were not sent
  * @property {{text: string, hidden: number, label: boolean, probability: number | null}[]} [options]
+ * @property {Value[]} [values]  of a table's row, the most unusual first
+ * @property {number} [hiddenValues]  values that were not sent
+ * @property {{name: string, label: boolean, probability: number}[]} [likeliest]  the model's classes
  * @property {Image} [image]
+ */
+
+/**
+ * @typedef {object} Value  one value of a table's row
+ * @property {string} name  its column
+ * @property {string} value  "" if it is missing
+ * @property {string} usual  median of the row's class, or its most frequent category
  */
 
 /** @typedef {import("./bitmap.js").Image} Image */
@@ -118,7 +128,7 @@ export function tags(item) {
 export function labels(item) {
   const lines = html("div", { class: "mw-labels" });
   if (item.label !== "") lines.append(html("div", {}, "label ", strong(item.label)));
-  if (item.guess === "") return lines;
+  if (item.guess === "" || item.likeliest) return lines;
   const probability = item.guessProbability === null ? "" : ` (${item.guessProbability.toFixed(2)})`;
   const guess = html("div", { class: item.guess === item.label ? "mw-agrees" : "mw-differs" });
   guess.append("model ", strong(item.guess), probability);
@@ -165,6 +175,68 @@ function cut(hidden) {
   return html("span", { class: "mw-cut" }, ` … ${whole(hidden)} more characters`);
 }
 
+/**
+ * What a sample that is no image is, how it is labelled, and what the model says of it.
+ * @param {Item} item
+ */
+export function body(item) {
+  const shown = item.values ? [values(item)] : item.text ? [prose(item)] : [];
+  if (item.options) return [...shown, options(item)];
+  return [...shown, labels(item), ...(item.likeliest ? [likeliest(item.likeliest)] : [])];
+}
+
+/** @param {Item} item */
+function values(item) {
+  const list = html("ul", { class: "mw-values", "aria-label": "values" });
+  for (const { name, value, usual } of item.values ?? []) {
+    const shown = value === "" ? html("span", { class: "mw-cut" }, "missing") : plain("bdi", value);
+    const usually = html("span", { class: "mw-usual" }, " (usually ", plain("bdi", usual), ")");
+    const label = html("span", { class: "mw-value-name" }, plain("bdi", name));
+    list.append(html("li", {}, label, html("span", {}, shown, usually)));
+  }
+  if (item.hiddenValues) list.append(html("li", { class: "mw-cut" }, `… ${whole(item.hiddenValues)} more`));
+  return list;
+}
+
+/**
+ * A table's row in one line.
+ * @param {Value[]} found
+ */
+export function valuesText(found) {
+  return nameText(found.map(({ name, value }) => `${name} ${value === "" ? "missing" : value}`).join(", "));
+}
+
+/**
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {string} text
+ */
+function plain(tag, text) {
+  const element = html(tag, { dir: "auto" });
+  element.textContent = nameText(text);
+  return element;
+}
+
+/** @param {NonNullable<Item["likeliest"]>} classes */
+function likeliest(classes) {
+  const list = html("ul", { class: "mw-options", "aria-label": "likeliest classes" });
+  for (const { name, label, probability } of classes) {
+    const row = html("li", { class: "mw-option" });
+    const text = html("span", { class: "mw-option-text" }, label ? strong(name) : plain("bdi", name));
+    if (label) text.append(" (label)");
+    row.append(text, gauge(probability));
+    list.append(row);
+  }
+  return list;
+}
+
+/** @param {number} probability */
+function gauge(probability) {
+  const shown = html("span", { class: "mw-probability" }, probability.toFixed(2));
+  shown.style.setProperty("--mw-share", probability.toFixed(3));
+  return shown;
+}
+
 /** @param {Item} item */
 export function options(item) {
   const list = html("div", { class: "mw-options" });
@@ -180,12 +252,7 @@ export function options(item) {
     text.textContent = proseText(option.text);
     if (option.hidden) text.append(cut(option.hidden));
     row.append(letter, text);
-    if (option.probability !== null) {
-      const fill = html("span", { class: "mw-fill" });
-      fill.style.width = `${(100 * option.probability).toFixed(1)}%`;
-      row.append(html("span", { class: "mw-gauge", "aria-hidden": "true" }, fill));
-      row.append(html("span", { class: "mw-probability" }, option.probability.toFixed(2)));
-    }
+    if (option.probability !== null) row.append(gauge(option.probability));
     list.append(row);
   });
   return list;

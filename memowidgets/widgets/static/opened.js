@@ -2,7 +2,8 @@
 
 import { alone } from "./bitmap.js";
 import {
-  chip, enlargement, labels, letterOf, nameText, options, picture, prose, proseText, scoreLine, strong, tags,
+  body, chip, enlargement, labels, letterOf, nameText, picture, proseText, scoreLine, strong, tags,
+  valuesText,
 } from "./cards.js";
 import { decisionButtons } from "./decide.js";
 import { bytesOf, focused, html } from "./dom.js";
@@ -53,6 +54,7 @@ import { fixed, whole } from "./maths.js";
  * @property {number} distance
  * @property {string} [text]
  * @property {number} [hidden]
+ * @property {import("./cards.js").Value[]} [values]
  * @property {Item["image"]} [image]
  */
 
@@ -397,7 +399,7 @@ function sampleWhole(reply, bytes) {
   const id = html("p", { class: "mw-whole-id" }, "id ", strong(item.id));
   if (item.image) return [sharp(item, item.image, bytes, ROOM), head, labels(item), id];
   const edited = reply.edit.edited ? [html("p", { class: "mw-remark" }, "There is an edited text; this is the original.")] : [];
-  return [head, prose(item), item.options ? options(item) : labels(item), ...edited, id];
+  return [head, ...body(item), ...edited, id];
 }
 
 /**
@@ -424,7 +426,10 @@ function neighbours(found, bytes, go) {
     const label = html("span", { class: "mw-near-label" });
     if (near.label !== "") label.append("label ", strong(near.label));
     if (near.image) button.append(sharp(near, near.image, bytes, 64));
-    else button.append(html("bdi", { class: "mw-near-text", dir: "auto" }, proseText(near.text ?? "")));
+    else {
+      const text = near.values ? valuesText(near.values) : proseText(near.text ?? "");
+      button.append(html("bdi", { class: "mw-near-text", dir: "auto" }, text));
+    }
     const answer = near.options[near.answer];
     if (answer !== undefined) label.append(" · ", html("bdi", {}, proseText(answer)));
     button.append(label, html("span", { class: "mw-distance" }, `distance ${near.distance.toPrecision(3)}`));

@@ -1,0 +1,156 @@
+"""Beginning, or going on with, the run of a training loop that `mw.watch` watches."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from memowidgets.audit.console import shown
+from memowidgets.audit.runs import identity
+from memowidgets.audit.runs.opening import checked_seed
+from memowidgets.audit.runs.pairs import read_pairs
+from memowidgets.audit.sources.run import WATCHED, RunSource
+from memowidgets.data import Dataset, WithheldDataset
+from memowidgets.data.pairs import PairDataset
+from memowidgets.store import MANIFEST, RunDirectory
+from memowidgets.training import TrainingConfig
+from memowidgets.training.design import draw_design
+from memowidgets.training.loop.inputs import Batches, Pairs, pairs_of
+from memowidgets.training.loop.passes import Looker, default_forward, tried
+from memowidgets.training.loop.plan import CheckpointPlan
+from memowidgets.training.loop.recorder import LoopRecorder
+from memowidgets.training.loop.untouched import unwrapped
+from memowidgets.training.rho import StopRule
+from memowidgets.visible import listed
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["begun_loop"]
+
+
+def begun_loop(
+    module: Any,
+    data: Any,
+    path: str | os.PathLike[str],
+    plan: CheckpointPlan,
+    forward: Callable[[Any, Any], Any] | None,
+    layers: str | Sequence[str],
+    stop: StopRule | None,
+    batch_size: int | None,
+    class_names: Sequence[str] | None,
+    ids: Sequence[str] | None,
+    seed: int,
+) -> tuple[RunSource, LoopRecorder]:
+    """Begin the run that `watch` describes, or find it in the directory."""
+    _check_given(module, forward, data, class_names, ids)
+    _check_batch_size(batch_size)
+    seed = checked_seed(seed)
+    samples, pairs = _samples(data, class_names, ids)
+    forward = forward or default_forward
+    batches = Batches(samples, pairs, batch_size)
+    n_classes, chosen, head = tried(module, batches, forward, layers)
+    samples = _with_classes(samples, n_classes, named=class_names is not None)
+    looker = Looker(batches, samples.labels, forward, chosen, head)
+    source = _source(module, samples, looker, path, plan, seed)
+    if stop is not None:
+        source.names.stop = stop
+    return source, LoopRecorder(source.run, looker, plan, shown)
+
+
+def _check_given(module: Any, forward: Any, data: Any, class_names: Any, ids: Any) -> None:
+    from torch import nn
+
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}")
+    if forward is not None and not callable(forward):
+        raise TypeError(
+            "forward must be a function of (module, inputs) that returns logits, not "
+            f"{type(forward).__name__}"
+        )
+    if isinstance(data, Dataset) and (class_names is not None or ids is not None):
+        raise ValueError(
+            f"{type(data).__name__} has its own class names and ids; leave class_names= and ids= "
+            "out"
+        )
+    if isinstance(data, WithheldDataset):
+        raise TypeError("the samples of data are not at hand, only their ids; pass the dataset")
+
+
+def _check_batch_size(size: Any) -> None:
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+        raise ValueError(f"batch_size must be a whole number from 1, not {size!r}")
+
+
+def _samples(
+    data: Any, class_names: Sequence[str] | None, ids: Sequence[str] | None
+) -> tuple[Dataset, Pairs | None]:
+    if isinstance(data, PairDataset):  # such as audit.kept()
+        return data, Pairs(data.as_pairs())
+    if isinstance(data, Dataset):
+        return data, None
+    pairs = pairs_of(data)
+    return read_pairs(pairs, class_names, ids), pairs
+
+
+def _with_classes(data: Dataset, n_classes: int, *, named: bool) -> Dataset:
+    """Return the data with a class for each column of the logits.
+
+    Raises
+    ------
+    ValueError
+        If the logits do not have one column for each class.
+    """
+    n = len(data.class_names)
+    if n == n_classes:
+        return data
+    numbered = not named and data.class_names == tuple(map(str, range(n)))
+    if isinstance(data, PairDataset) and numbered and n < n_classes:
+        return dataclasses.replace(data, class_names=tuple(map(str, range(n_classes))))
+    raise ValueError(
+        f"the module returns logits for {n_classes} classes, but the data have {n} "
+        f"({listed(data.class_names, 5)}); they must have the same"
+    )
+
+
+def _source(
+    module: nn.Module,
+    data: Dataset,
+    looker: Looker,
+    path: str | os.PathLike[str],
+    plan: CheckpointPlan,
+    seed: int,
+) -> RunSource:
+    run = RunDirectory(path)
+    _check_kind(run)
+    design = draw_design(data, "all", None, seed)
+    settings = TrainingConfig(checkpoint_every=plan.every).resolved({})
+    about = {
+        "class": type(unwrapped(module)).__name__,
+        "settings": json.dumps({"layers": list(looker.layer_names)}),
+        "source": "",
+        "parameters": _shapes_digest(unwrapped(module)),
+    }
+    manifest = {
+        "kind": WATCHED,
+        **identity.described(about, None, looker.layer_names, data, design, None, settings, seed),
+    }
+    manifest = identity.continued(run, manifest, "cpu")
+    manifest = identity.settle(run, manifest, data, design)
+    return RunSource(run, manifest, None, data, None, design, "cpu")
+
+
+def _check_kind(run: RunDirectory) -> None:
+    if run.has_file(MANIFEST) and run.read_manifest().get("kind") != WATCHED:
+        raise ValueError(
+            f"{run.path} holds another run, which mw.watch did not record; choose another path"
+        )
+
+
+def _shapes_digest(module: nn.Module) -> str:
+    shapes = {name: list(tensor.shape) for name, tensor in module.state_dict().items()}
+    return hashlib.sha256(json.dumps(shapes).encode()).hexdigest()[:16]

@@ -1,0 +1,250 @@
+"""Watching of a training loop of one's own: an audit without ground truth, made along the way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from memowidgets.audit.audit import Audit
+from memowidgets.audit.runs.loop import begun_loop
+from memowidgets.training.loop.plan import CheckpointPlan
+from memowidgets.training.loop.processes import in_the_first_process
+from memowidgets.training.rho import Prediction, StopRule
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from memowidgets.training.loop.recorder import LoopRecorder
+
+__all__ = ["Watch", "watch"]
+
+
+def watch(
+    module: nn.Module,
+    data: Any,
+    path: str | os.PathLike[str],
+    steps_per_epoch: int | None = None,
+    forward: Callable[[Any, Any], Any] | None = None,
+    layers: str | Sequence[str] = "auto",
+    checkpoint_every: float = 0.2,
+    stop_at_drop: float | None = 0.95,
+    *,
+    over_last: int = 1,
+    batch_size: int | None = None,
+    class_names: Sequence[str] | None = None,
+    ids: Sequence[str] | None = None,
+    steps_done: int | None = None,
+    overwrite: bool = False,
+    seed: int = 0,
+) -> Watch:
+    """Watch a PyTorch training loop of your own, whatever the module and the data are.
+
+    Call it before the loop, when the module is on its device. It makes a pass over the data, and
+    another every `checkpoint_every` epochs. A pass stores the logits and the representations of
+    every sample. It leaves the module, its mode, gradients, optimizer and all random states as
+    they were, bit for bit: the loop ends with the weights that it would end with unwatched.
+
+    Parameters
+    ----------
+    module : Module
+        The module that the loop trains. Wrappers such as `DistributedDataParallel` may be left on.
+    data : Dataset, torch dataset or DataLoader
+        The samples that the loop trains on, in any order, as a dataset of ``mw.data``, or as a
+        torch dataset (or a loader that does not shuffle) of ``(inputs, label)`` pairs without
+        random augmentation. Inputs are a tensor, or a tuple or mapping of tensors. Labels are
+        integers from 0, or strings.
+    path : path-like
+        Run directory. See the notes on calling again with the same one.
+    steps_per_epoch : int
+        Number of optimizer steps in an epoch, ``len(loader)`` without gradient accumulation.
+    forward : callable, optional
+        Function ``forward(module, inputs)`` that gives logits of shape (batch, classes). By
+        default the module is called with the inputs: a mapping by name, a tuple one by one. For a
+        `TextDataset` or `MCQDataset`, inputs are a list of texts or prompts; for an
+        `ImageDataset`, images of shape (batch, channels, height, width), scaled as
+        (value / 255 − 0.5) / 0.25; for a `TableDataset`, the rows of its `encoded`.
+    layers : "auto" or sequence of str
+        Parts of the module whose output is a representation, first to last, as in
+        ``module.named_modules()``; a name that ends in ``.input`` is what goes into a part.
+        ``"auto"`` takes what goes into the last linear layer, and, before it, the outputs of up to
+        three parts with weights, evenly spread (children of the module; elements of its sequences).
+    checkpoint_every : float
+        Epochs between two passes.
+    stop_at_drop : float or None
+        ρ: `Watch.step` says True at the first checkpoint where the median loss of the samples has
+        dropped by this share (paper, Section 4.3). None never does.
+    over_last : int
+        Number of evaluations after step 0 in the running median of the loss. Use 3 or so when the
+        loss is noisy.
+    batch_size : int, optional
+        Number of samples in a batch of a pass. Default: the loader's, or 64.
+    class_names : sequence of str, optional
+        Names of the classes, for pairs. Default: the labels, or their numbers.
+    ids : sequence of str, optional
+        Unique names of the samples, for pairs. Default: their positions.
+    steps_done : int, optional
+        Number of steps that the training has taken already, if it goes on from weights that are
+        those of no recorded checkpoint.
+    overwrite : bool
+        Whether to replace the recording of another training on the same data.
+    seed : int
+        Seed of PSMI's directions.
+
+    Returns
+    -------
+    Watch
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a loader shuffles, rows differ each time that they are read, labels are not one class
+        each, logits do not fit them, a layer does not exist, `steps_per_epoch` is missing, or the
+        path has another run.
+    FloatingPointError
+        If a loss is not finite.
+
+    Notes
+    -----
+    An activation with two axes is taken as it is. Of an activation (batch, tokens, width), the
+    token is taken at which the last linear layer reads the logits, else the mean over the tokens
+    of the inputs' ``attention_mask``, else (for ``"auto"``, or above 8192 values) over all.
+    Images' activations above 8192 values are average-pooled to 4×4. Losses are the cross-entropy
+    of the labels, whatever the loop minimises.
+
+    If the path has a recording of the same data and module, the weights decide. Weights of a
+    recorded checkpoint, step 0 included, go on from there: passes with the same weights are kept,
+    and others are replaced as the training comes by. Other weights are an error, unless
+    `overwrite` or `steps_done` says what they are.
+
+    In several data-parallel processes, call it in each. The first one records, the others wait.
+
+    Examples
+    --------
+    >>> import tempfile, torch
+    >>> from torch import nn
+    >>> import memowidgets as mw
+    >>> x, y = torch.randn(64, 8), torch.arange(64) % 2
+    >>> data = torch.utils.data.TensorDataset(x + 2 * y[:, None], y)
+    >>> loader = torch.utils.data.DataLoader(data, batch_size=8, shuffle=True)
+    >>> module = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+    >>> optimizer = torch.optim.AdamW(module.parameters(), lr=0.01)
+    >>> watch = mw.watch(module, data, path=tempfile.mkdtemp(), steps_per_epoch=len(loader))
+    >>> for inputs, labels in loader:
+    ...     nn.functional.cross_entropy(module(inputs), labels).backward()
+    ...     optimizer.step()
+    ...     optimizer.zero_grad()
+    ...     if watch.step():
+    ...         break
+    >>> watch.audit.checkpoints.index[:2].tolist()
+    ['epoch-0', 'epoch-0.2']
+    """
+    plan = CheckpointPlan(steps_per_epoch, checkpoint_every)
+    stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
+
+    def begin() -> tuple[Audit, LoopRecorder, int]:
+        source, recorder = begun_loop(
+            module, data, path, plan, forward, layers, stop, batch_size, class_names, ids, seed
+        )
+        step = recorder.begin(module, steps_done, overwrite=overwrite)
+        return Audit.from_source(source), recorder, step
+
+    return Watch(module, stop, path, plan, begin)
+
+
+class Watch:
+    """A watched training loop; created by `watch`.
+
+    Attributes
+    ----------
+    steps : int
+        Optimizer steps so far.
+    reached : bool
+        Whether a checkpoint so far has reached ρ.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        stop: StopRule | None,
+        path: str | os.PathLike[str],
+        plan: CheckpointPlan,
+        begin: Callable[[], tuple[Audit, LoopRecorder, int]],
+    ) -> None:
+        self._module, self._stop, self._path, self._plan = module, stop, path, plan
+        self._recorder: LoopRecorder | None = None
+
+        def begun() -> tuple[int, bool]:
+            audit, self._recorder, step = begin()
+            self.__dict__["audit"] = audit
+            return step, self._has_reached(step)
+
+        self.steps, self.reached = in_the_first_process(begun, (0, False))
+
+    def __repr__(self) -> str:
+        return f"Watch({str(self._path)!r}, {self.steps} steps, reached={self.reached})"
+
+    @cached_property
+    def audit(self) -> Audit:
+        """The audit of what was recorded so far; it has no ground truth."""
+        return Audit.open(self._path)  # in other processes than the first
+
+    def step(self) -> bool:
+        """Count an optimizer step, and record a checkpoint if one is due.
+
+        Returns
+        -------
+        bool
+            True at the checkpoint that reaches ρ, and False at every other step.
+
+        Raises
+        ------
+        FloatingPointError
+            If a loss is not finite. Earlier checkpoints are kept.
+        """
+        self.steps += 1
+        if self._plan.epoch_at(self.steps) is None:
+            return False
+        before = self.reached
+        self.reached = in_the_first_process(self._recorded, before)
+        if self.reached and not before and self._recorder is not None:
+            self._say()
+        return self.reached and not before
+
+    def end(self) -> None:
+        """Record the last step, if no checkpoint was due there.
+
+        Without this call, ``"final"`` is the last checkpoint that was due.
+        """
+        self.reached = in_the_first_process(self._recorded, self.reached)
+
+    def continue_at(self, steps_done: int) -> None:
+        """Go on after this number of steps, because the training was resumed there."""
+        self.steps = steps_done
+        self.reached = in_the_first_process(lambda: self._has_reached(steps_done), self.reached)
+
+    def _recorded(self) -> bool:
+        """Record the present step, and return whether ρ is reached."""
+        if self._recorder is not None:
+            self._recorder.record(self._module, self.steps)
+        return self._has_reached(self.steps)
+
+    def _has_reached(self, step: int) -> bool:
+        chosen = self._prediction(step)
+        return chosen is not None and chosen.reached
+
+    def _prediction(self, step: int) -> Prediction | None:
+        if self._stop is None or self._recorder is None:
+            return None
+        return self._recorder.prediction(self._stop, step)
+
+    def _say(self) -> None:
+        from tqdm.auto import tqdm
+
+        chosen = self._prediction(self.steps)
+        if chosen is not None:
+            tqdm.write(
+                f"memowidgets: the median loss has dropped by {chosen.drop:.1%} at "
+                f"{chosen.record.name} (step {self.steps})"
+            )

@@ -1,0 +1,294 @@
+"""Samples of a torch dataset of (inputs, label) pairs, read when they are needed."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memowidgets.data.base import (
+    BoolArray,
+    Dataset,
+    IntArray,
+    checked_class_names,
+    checked_ids,
+    checked_labels,
+)
+from memowidgets.data.images import ImageSample
+from memowidgets.data.withheld import WithheldSample
+from memowidgets.visible import listed, quoted
+
+__all__ = ["PairDataset", "split_pair"]
+
+_LABELS = ("labels", "label")
+_SMALLEST_SIDE = 4  # pixels of an image
+_READ_TWICE = 16  # rows; each random draw that they survive halves the doubt at least
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PairDataset(Dataset):
+    """Samples of a torch dataset, or any sequence, of (inputs, label) pairs.
+
+    It holds labels and content hashes; inputs are read from the sequence when they are needed.
+
+    Attributes
+    ----------
+    pairs : sequence of (inputs, label)
+        The sequence. A pair may also be a mapping that has ``label`` or ``labels``.
+    rows : array of shape (n,), int64
+        Position of each sample in `pairs`.
+    hashes : tuple of str
+        Hash of each sample's inputs.
+    are_images : bool
+        Whether inputs are plainly images: tensors of shape (1 or 3, height, width).
+    ids, labels, class_names, canaries, source
+        As in `Dataset`.
+
+    Examples
+    --------
+    >>> pairs = [(np.zeros(3), 0), (np.ones(3), 1), (np.ones(3), 1)]
+    >>> data = PairDataset.from_pairs(pairs)
+    >>> data, data.labels.tolist()
+    (PairDataset(3 pairs, 2 classes), [0, 1, 1])
+    """
+
+    pairs: Any = field(repr=False)
+    rows: IntArray
+    ids: NDArray[np.str_]
+    labels: IntArray
+    class_names: tuple[str, ...]
+    hashes: tuple[str, ...]
+    are_images: bool = False
+    canaries: BoolArray | None = None
+    source: dict[str, Any] | None = None
+
+    @classmethod
+    def from_pairs(
+        cls,
+        pairs: Any,
+        class_names: Sequence[str] | None = None,
+        ids: Sequence[str] | None = None,
+        report: Callable[[int, int], None] = lambda _done, _all: None,
+    ) -> Self:
+        """Read every pair once, for its label and its hash.
+
+        Parameters
+        ----------
+        pairs : sequence of (inputs, label)
+            As in `PairDataset`. Labels are integers from 0, or strings, which are sorted into
+            classes.
+        class_names : sequence of str, optional
+            Names of the classes. By default the labels that occur.
+        ids : sequence of str, optional
+            Unique names of the samples. By default their positions.
+        report : callable, optional
+            Function that is called with the number of pairs that were read, and of all.
+
+        Raises
+        ------
+        TypeError
+            If it is not a sequence of pairs.
+        ValueError
+            If a label is missing or is not one class, or a row differs when it is read again. The
+            message names the row.
+        """
+        if not hasattr(pairs, "__len__") or not hasattr(pairs, "__getitem__"):
+            raise TypeError(
+                "data must be a dataset with a length, whose item i is a pair (inputs, label); "
+                f"{type(pairs).__name__} has no order to read it in again"
+            )
+        hashes, found, images = [], [], True
+        for row in range(len(pairs)):
+            report(row, len(pairs))
+            inputs, label = split_pair(pairs[row], f"row {row} of the data")
+            hashes.append(_hash(inputs))
+            found.append(_label(label, row))
+            images = images and _is_image(inputs)
+        _check_steady(pairs, hashes)
+        labels, names = _classes(found, class_names)
+        return cls(
+            pairs,
+            np.arange(len(pairs)),
+            checked_ids(ids, len(pairs)),
+            labels,
+            checked_class_names(names, labels),
+            tuple(hashes),
+            images,
+        )
+
+    def __repr__(self) -> str:
+        return f"PairDataset({len(self)} pairs, {len(self.class_names)} classes)"
+
+    def __getitem__(self, index: int) -> ImageSample | WithheldSample:
+        name, label = str(self.ids[index]), int(self.labels[index])
+        if not self.are_images:
+            return WithheldSample(name, label)
+        inputs, _ = split_pair(self.pairs[int(self.rows[index])], name)
+        return ImageSample(name, _pixels(inputs), label)
+
+    def take(self, indices: ArrayLike) -> Self:
+        """Return the samples at these positions, in this order, as a dataset."""
+        chosen = np.asarray(indices)
+        return replace(
+            self,
+            rows=self.rows[chosen],
+            ids=self.ids[chosen],
+            labels=self.labels[chosen],
+            hashes=tuple(self.hashes[i] for i in chosen),
+            canaries=None if self.canaries is None else self.canaries[chosen],
+        )
+
+    def as_pairs(self) -> Any:
+        """Return the samples' pairs as a torch dataset, to train on."""
+        from torch.utils.data import Subset
+
+        return Subset(self.pairs, self.rows.tolist())
+
+    def content_hashes(self) -> list[str]:
+        """Return the SHA-256 of each sample's inputs, 16 hexadecimal digits."""
+        return list(self.hashes)
+
+
+def split_pair(pair: Any, where: str) -> tuple[Any, Any]:
+    """Return inputs and label of a pair, or of a mapping that has ``label`` or ``labels``.
+
+    Raises
+    ------
+    TypeError
+        If it is neither; the message begins with `where`.
+    """
+    if isinstance(pair, Mapping):
+        key = next((name for name in _LABELS if name in pair), None)
+        if key is not None:
+            return {name: value for name, value in pair.items() if name != key}, pair[key]
+        raise TypeError(f"{where} must have 'label' or 'labels'; it has {listed(pair)}")
+    if isinstance(pair, tuple | list) and len(pair) == 2:
+        return pair[0], pair[1]
+    parts = f" of {len(pair)}" if isinstance(pair, tuple | list) else ""
+    raise TypeError(
+        f"{where} must be a pair (inputs, label), not a {type(pair).__name__}{parts}; put several "
+        "inputs into one tuple: ((a, b), label)"
+    )
+
+
+def _leaves(inputs: Any) -> Iterator[Any]:
+    if isinstance(inputs, Mapping):
+        for name in sorted(inputs, key=str):
+            yield str(name)
+            yield from _leaves(inputs[name])
+    elif isinstance(inputs, tuple | list):
+        yield len(inputs)
+        for part in inputs:
+            yield from _leaves(part)
+    else:
+        yield inputs
+
+
+def _hash(inputs: Any) -> str:
+    digest = hashlib.sha256()
+    for leaf in _leaves(inputs):
+        if hasattr(leaf, "detach"):
+            leaf = _array(leaf)  # noqa: PLW2901 - its values
+        elif not isinstance(leaf, str | bytes | int | float | None):
+            leaf = np.asarray(leaf)  # noqa: PLW2901 - arrays and pictures
+        if isinstance(leaf, np.ndarray):
+            digest.update(f"{leaf.dtype}{leaf.shape}".encode())
+            digest.update(np.ascontiguousarray(leaf).tobytes())
+        else:
+            digest.update(f"{type(leaf).__name__} {leaf!r}".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()[:16]
+
+
+def _array(tensor: Any) -> NDArray[Any]:
+    tensor = tensor.detach().cpu()
+    exact = tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
+    array: NDArray[Any] = exact.numpy()
+    return array
+
+
+def _check_steady(pairs: Any, hashes: Sequence[str]) -> None:
+    for row in range(min(_READ_TWICE, len(hashes))):
+        if _hash(split_pair(pairs[row], f"row {row} of the data")[0]) != hashes[row]:
+            raise ValueError(
+                f"row {row} of the data differs each time that it is read; pass the training "
+                "samples without random augmentation, in a dataset of their own"
+            )
+
+
+def _label(label: Any, row: int) -> int | str:
+    where = f"the label of row {row} of the data"
+    if hasattr(label, "detach") or isinstance(label, np.ndarray):
+        values = _array(label) if hasattr(label, "detach") else label
+        if values.size != 1:
+            raise ValueError(
+                f"{where} has {values.size} values, so each sample has several labels or none; "
+                "memowidgets audits classifiers with one class for each sample"
+            )
+        label = values.reshape(())[()]
+    if isinstance(label, str):
+        return str(label)
+    if label is None or not isinstance(label, int | float | np.number | np.bool_):
+        raise ValueError(f"{where} is {quoted(label)}; it must be a class, from 0, or its name")
+    number = float(label)
+    if math.isnan(number):
+        raise ValueError(f"{where} is NaN; leave out the samples without a label")
+    if number != math.floor(number) or math.isinf(number):
+        raise ValueError(
+            f"{where} is {number:g}, which is not a class; memowidgets audits classifiers, not "
+            "regressions"
+        )
+    return int(number)
+
+
+def _classes(
+    found: Sequence[int | str], class_names: Sequence[str] | None
+) -> tuple[IntArray, Sequence[str] | None]:
+    """Return labels from 0, and the names of the classes."""
+    named = [isinstance(label, str) for label in found]
+    if not any(named):
+        return checked_labels(found, class_names), class_names
+    if not all(named):
+        row = named.index(not named[0])
+        raise ValueError(
+            f"the label of row {row} of the data is {quoted(found[row])}, and that of row 0 is "
+            f"{quoted(found[0])}; use numbers or names, not both"
+        )
+    names = sorted({str(label) for label in found}) if class_names is None else list(class_names)
+    number = {name: i for i, name in enumerate(names)}
+    for row, label in enumerate(found):
+        if label not in number:
+            raise ValueError(
+                f"the label of row {row} of the data is {quoted(label)}; class_names has "
+                f"{listed(names)}"
+            )
+    return np.array([number[str(label)] for label in found]), names
+
+
+def _is_image(inputs: Any) -> bool:
+    shape: Sequence[int] = getattr(inputs, "shape", ())
+    if len(shape) != 3 or shape[0] not in (1, 3) or min(shape[1:]) < _SMALLEST_SIDE:
+        return False
+    return hasattr(inputs, "detach") and str(inputs.dtype) in (
+        "torch.uint8",
+        "torch.float32",
+        "torch.float16",
+        "torch.bfloat16",
+        "torch.float64",
+    )
+
+
+def _pixels(image: Any) -> NDArray[np.uint8]:
+    """Return a tensor of an image as bytes; one that was normalised is stretched to 0 to 255."""
+    array = np.moveaxis(_array(image), 0, -1)
+    if array.dtype == np.uint8:
+        return np.ascontiguousarray(array)
+    values = np.nan_to_num(array.astype(np.float64))
+    low, high = float(values.min()), float(values.max())
+    if low < 0 or high > 1:
+        values = (values - low) / max(high - low, np.finfo(float).tiny)
+    return np.rint(255 * values).astype(np.uint8)

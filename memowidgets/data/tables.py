@@ -1,0 +1,507 @@
+"""Tables: a row is a sample, with numbers and categories."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memowidgets.checks import is_missing
+from memowidgets.data.base import BoolArray, Dataset, IntArray, checked_classes, checked_ids
+from memowidgets.data.columns import known_columns
+from memowidgets.data.encoding import check_encoding, encoded, fitted_encoding
+from memowidgets.data.labelled import file_source, read_csv_labelled
+from memowidgets.data.planted import with_wrong_labels
+from memowidgets.visible import listed, quoted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ID = "id"
+_MOST_CATEGORIES = 1000
+_FEW_ROWS = 20
+_NO_NUMBER = (None, "NA", "N/A", "null", "NULL", "None")  # in a column of numbers
+
+
+@dataclass(frozen=True)
+class TableSample:
+    """One row of a `TableDataset`.
+
+    Attributes
+    ----------
+    id : str
+        Id of the sample.
+    values : dict
+        Value of each column: a number, a category as text, or None if it is missing.
+    label : int
+        Label that it is trained on.
+    canary : bool
+        Whether it is a canary.
+    """
+
+    id: str
+    values: dict[str, float | str | None]
+    label: int
+    canary: bool = False
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TableDataset(Dataset):
+    """Labelled rows of a table; created by `from_frame` or `from_csv`.
+
+    A model reads encoded rows: numbers are scaled to mean 0 and standard deviation 1, a missing
+    number becomes the column's median, and one more feature says where it was missing. A category
+    becomes one feature for each category, and a missing one is a category of its own. These are
+    the features of scikit-learn's ``ColumnTransformer`` with ``SimpleImputer("median")`` and
+    ``StandardScaler``, ``MissingIndicator`` and ``OneHotEncoder(handle_unknown="ignore")``.
+
+    An `Audit` fits the encoding on its pool, so held-out rows have no part in it. All of its models
+    use this encoding, and the run directory keeps its numbers. Of categories it keeps hashes.
+
+    Equal rows stay on one side of every split.
+
+    Attributes
+    ----------
+    columns : dict of str to array of shape (n,)
+        Values of each column: float64 with NaN if missing, or texts with None if missing.
+    ids, labels, class_names, canaries, source
+        As in `Dataset`.
+    encoding : dict of str to array
+        Numbers of the fitted encoding. Empty before `fitted`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame(
+    ...     {"age": [31, 45, 62, 28], "ward": ["A", "B", "A", "B"], "outcome": ["ill", "well"] * 2}
+    ... )
+    >>> data = TableDataset.from_frame(frame, label="outcome")
+    >>> data
+    TableDataset(4 rows of 1 number and 1 category, 2 classes)
+    >>> data[1].values
+    {'age': 45.0, 'ward': 'B'}
+    >>> data.fitted(range(4)).encoded().shape
+    (4, 3)
+    """
+
+    columns: dict[str, NDArray[Any]]
+    ids: NDArray[np.str_]
+    labels: IntArray
+    class_names: tuple[str, ...]
+    canaries: BoolArray | None = None
+    source: dict[str, Any] | None = None
+    encoding: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        label: str = "label",
+        class_names: Sequence[str] | None = None,
+        ids: str | None = None,
+        categorical: Sequence[str] = (),
+    ) -> Self:
+        """Create a dataset from a pandas DataFrame.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            One row for each sample. A column of numbers or truth values is numeric. A column of
+            texts, or of pandas' category type, is categorical.
+        label : str
+            Column of the labels: names of classes, or integers from 0.
+        class_names : sequence of str, optional
+            Names of the classes. By default the numbers, or the strings that occur, sorted.
+        ids : str, optional
+            Column of unique names of the samples. By default ``id`` if there is such a column, else
+            positions.
+        categorical : sequence of str
+            Columns whose numbers are codes, and so are categories.
+
+        Returns
+        -------
+        TableDataset
+
+        Raises
+        ------
+        ValueError
+            If a column is missing, a label is missing or is not a class, a number is infinite, a
+            column has dates or other objects, nothing but missing values, or a text that is
+            different in every row, there is only one class, or ids repeat. The message names column
+            and row.
+        TypeError
+            If this is not a DataFrame.
+
+        Warns
+        -----
+        UserWarning
+            If values are missing, a column has a single value, or a class never occurs.
+        """
+        if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
+            raise TypeError(f"frame must be a pandas DataFrame, not {type(frame).__name__}")
+        names = [str(name) for name in frame.columns]
+        _check_names(names, label=label, ids=ids, categorical=categorical)
+        if not len(frame):
+            raise ValueError("the table is empty: it has no row")
+        found = dict(zip(names, (frame.iloc[:, i] for i in range(len(names))), strict=True))
+        name = _ID if ids is None and _ID in found and label != _ID else ids
+        classes = checked_classes(found.pop(label).to_numpy(dtype=object), class_names)
+        named = None if name is None else _names(found.pop(name).tolist(), name)
+        columns = {
+            key: _column(key, values.tolist(), key in categorical or values.dtype == "category")
+            for key, values in found.items()
+        }
+        return cls._made(columns, *classes, named)
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | Path,
+        label: str = "label",
+        class_names: Sequence[str] | None = None,
+        ids: str | None = None,
+        categorical: Sequence[str] = (),
+    ) -> Self:
+        r"""Read a CSV file in UTF-8 with commas and a header. An empty cell is a missing value.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. A column is numeric if all of its cells are numbers.
+        label, class_names, ids, categorical
+            As in `from_frame`.
+
+        Returns
+        -------
+        TableDataset
+            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
+
+        Raises
+        ------
+        ValueError
+            As in `from_frame`, and if a line has another number of cells than the header. The
+            message names file and line.
+        FileNotFoundError
+            If the file does not exist.
+
+        Warns
+        -----
+        UserWarning
+            As in `from_frame`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> lines = "age,ward,outcome\n31,A,ill\n45,B,well\n62,A,ill\n"
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "patients.csv"
+        ...     _ = path.write_text(lines, encoding="utf-8")
+        ...     TableDataset.from_csv(path, label="outcome")
+        TableDataset(3 rows of 1 number and 1 category, 2 classes)
+        """
+        found = read_csv_labelled(path, label, class_names, ids)
+        names = list(found.rows[0].fields)
+        _check_names(names, label=label, ids=ids, categorical=categorical)
+        used = _ID if ids is None and found.ids is not None else ids
+        columns = {
+            name: _column(
+                name, _parsed([row.fields[name] for row in found.rows]), name in categorical
+            )
+            for name in names
+            if name not in (label, used)
+        }
+        classes = checked_classes(found.labels, class_names, found.where)
+        how = {
+            "label": label,
+            "class_names": class_names,
+            "ids": ids,
+            "categorical": list(categorical),
+        }
+        source = file_source("TableDataset.from_csv", path, how)
+        return replace(cls._made(columns, *classes, found.ids), source=source)
+
+    @classmethod
+    def _made(
+        cls,
+        columns: dict[str, NDArray[Any]],
+        labels: IntArray,
+        class_names: tuple[str, ...],
+        ids: Sequence[str] | None,
+    ) -> Self:
+        if not columns:
+            raise ValueError(
+                "the table has no column besides the label; a model has nothing to read"
+            )
+        single = [name for name, values in columns.items() if _n_values(values) < 2]
+        if len(single) == len(columns):
+            raise ValueError(
+                f"every column of the table holds one value ({listed(single, 5)}), so all rows are "
+                "equal"
+            )
+        if single:
+            _warn(
+                f"{_several(len(single), 'column holds', 'columns hold')} one value, from which "
+                f"nothing can be learned: {listed(map(quoted, single), 5)}; leave them out"
+            )
+        data = cls(columns, checked_ids(ids, len(labels)), labels, class_names)
+        gaps = data.missing()
+        if gaps:
+            shown = (f"{quoted(name)} ({count})" for name, count in gaps.items())
+            _warn(
+                f"{_several(sum(gaps.values()), 'value is', 'values are')} missing, in "
+                f"{listed(shown, 5, 60)}; a missing number is encoded as the column's "
+                "median and marked, a missing category as a category of its own. Fill them in to "
+                "choose otherwise"
+            )
+        return data
+
+    def __repr__(self) -> str:
+        numbers = sum(_is_numeric(values) for values in self.columns.values())
+        kinds = " and ".join(
+            _several(count, one, more)
+            for count, one, more in (
+                (numbers, "number", "numbers"),
+                (len(self.columns) - numbers, "category", "categories"),
+            )
+            if count
+        )
+        gaps = sum(self.missing().values())
+        holes = f", {_several(gaps, 'missing value', 'missing values')}" if gaps else ""
+        repeated = len(self) - len(set(self.content_hashes()))
+        twice = f", {repeated} duplicate{'s' if repeated > 1 else ''}" if repeated else ""
+        planted = "" if self.canaries is None else f", {int(self.canaries.sum())} canaries"
+        classes = f"{len(self.class_names)} classes"
+        return f"TableDataset({len(self)} rows of {kinds}, {classes}{holes}{twice}{planted})"
+
+    def __getitem__(self, index: int) -> TableSample:
+        return TableSample(
+            str(self.ids[index]),
+            {name: _value(values[index]) for name, values in self.columns.items()},
+            int(self.labels[index]),
+            self.canaries is not None and bool(self.canaries[index]),
+        )
+
+    def missing(self) -> dict[str, int]:
+        """Return the number of missing values of each column that has some.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"age": [31, 45, 62], "label": [0, 1, 0]})
+        >>> TableDataset.from_frame(frame).missing()
+        {}
+        """
+        counts = {name: int(_lacking(values).sum()) for name, values in self.columns.items()}
+        return {name: count for name, count in counts.items() if count}
+
+    def take(self, indices: ArrayLike) -> Self:
+        """Return the rows at these positions, in this order, as a dataset."""
+        chosen = np.asarray(indices)
+        return replace(
+            self,
+            columns={name: values[chosen] for name, values in self.columns.items()},
+            ids=self.ids[chosen],
+            labels=self.labels[chosen],
+            canaries=None if self.canaries is None else self.canaries[chosen],
+            source=None,
+        )
+
+    def with_canaries(self, n: int, kind: str = "mislabelled", seed: int = 0) -> Self:
+        """Plant canaries: rows that a model can only fit by memorising them.
+
+        Parameters
+        ----------
+        n : int
+            Number of canaries.
+        kind : {"mislabelled"}
+            ``"mislabelled"`` gives `n` rows a wrong label, drawn evenly.
+        seed : int
+            Seed for the choice of rows and labels.
+
+        Returns
+        -------
+        TableDataset
+            The same rows, ids and order. `canaries` marks the planted ones. A row that is a canary
+            already is not chosen again.
+
+        Raises
+        ------
+        ValueError
+            If there are more canaries than rows, or the kind is unknown.
+        """
+        return with_wrong_labels(self, n, kind, seed)
+
+    def content_hashes(self) -> list[str]:
+        """Return the SHA-256 of each row's values and their columns, 16 hexadecimal digits."""
+        names = json.dumps(list(self.columns)).encode()
+        rows = zip(*(map(_value, values) for values in self.columns.values()), strict=True)
+        return [hashlib.sha256(names + json.dumps(row).encode()).hexdigest()[:16] for row in rows]
+
+    def fitted(self, rows: ArrayLike) -> Self:
+        """Return the same rows with an encoding that is fitted on some of them.
+
+        Parameters
+        ----------
+        rows : array-like of shape (n_fitted,), int
+            Positions of the rows to fit on, such as an audit's pool.
+
+        Returns
+        -------
+        TableDataset
+        """
+        chosen = np.asarray(rows, dtype=np.int64)
+        return replace(self, encoding=fitted_encoding(self.take(chosen).columns))
+
+    def with_encoding(self, encoding: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the same rows with the encoding of another dataset with the same columns.
+
+        Raises
+        ------
+        ValueError
+            If the encoding has another number of numeric or categorical columns.
+        """
+        check_encoding(encoding, self.columns)
+        return replace(self, encoding=dict(encoding))
+
+    def encoded(self) -> NDArray[np.float32]:
+        """Return the features that a model reads, (n, n_features).
+
+        Raises
+        ------
+        ValueError
+            If no encoding is fitted.
+        """
+        if not self.encoding:
+            raise ValueError(
+                "this table has no encoding yet: an Audit fits it on its pool; to fit one yourself "
+                "call data.fitted(rows) with the training rows"
+            )
+        return encoded(self.columns, self.encoding)
+
+
+def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
+    """Return the columns of a frame that is shown and not trained on: anything is a text.
+
+    Columns ``id`` and ``label`` are left out, because a sample has them anyway.
+    """
+    found = {}
+    frame = frame.drop(columns=[_ID, "label"], errors="ignore")
+    for i, name in enumerate(map(str, frame.columns)):
+        values = frame.iloc[:, i]
+        if values.dtype.kind in "biuf":
+            found[name] = values.to_numpy(dtype=np.float64)
+        else:
+            words = [None if is_missing(value) else str(value) for value in values.tolist()]
+            found[name] = np.array(words, dtype=object)
+    return found
+
+
+def _check_names(
+    names: Sequence[str], *, label: str, ids: str | None, categorical: Sequence[str]
+) -> None:
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"two columns have the name {quoted(twice[0])}; rename one of them")
+    wanted = {"label": [label], "ids": [] if ids is None else [ids], "categorical": categorical}
+    for argument, columns in wanted.items():
+        for name in columns:
+            if name not in names:
+                raise ValueError(
+                    f"the table has no column {quoted(name)}; its columns: {known_columns(names)}. "
+                    f"Name another one with {argument}="
+                )
+
+
+def _names(values: list[Any], column: str) -> list[str]:
+    for row, value in enumerate(values):
+        if is_missing(value):
+            raise ValueError(
+                f"row {row}: the id is missing; give each row one, or rename the column "
+                f"{quoted(column)}"
+            )
+    return list(map(_as_text, values))
+
+
+def _column(name: str, values: list[Any], is_category: bool) -> NDArray[Any]:
+    """Return a column as real numbers, or as texts, or raise an error that names it."""
+    gaps = [is_missing(value) for value in values]
+    if all(gaps):
+        raise ValueError(f"the column {quoted(name)} has no value; leave it out")
+    there = [value for value, gap in zip(values, gaps, strict=True) if not gap]
+    if not is_category and all(isinstance(v, int | float | np.number | np.bool_) for v in there):
+        pairs = zip(values, gaps, strict=True)
+        numbers = np.array([np.nan if gap else float(v) for v, gap in pairs], dtype=np.float64)
+        if np.isinf(numbers).any():
+            row = int(np.isinf(numbers).argmax())
+            raise ValueError(
+                f"the column {quoted(name)} is infinite in row {row}; correct it or leave it empty"
+            )
+        return numbers
+    _check_categories(name, there, len(values), is_category)
+    words = [None if gap else _as_text(v) for v, gap in zip(values, gaps, strict=True)]
+    return np.array(words, dtype=object)
+
+
+def _check_categories(name: str, there: list[Any], n: int, is_category: bool) -> None:
+    allowed = str | int | float | np.number | np.bool_ if is_category else str
+    other = [value for value in there if not isinstance(value, allowed)]
+    if other:
+        raise ValueError(
+            f"the column {quoted(name)} has a value of type {type(other[0]).__name__}; make all of "
+            "them numbers, or all of them texts"
+        )
+    different = len(set(map(_as_text, there)))
+    if different > _MOST_CATEGORIES or (different == n and n > _FEW_ROWS):
+        raise ValueError(
+            f"the column {quoted(name)} has {different} different texts in {n} rows, too many for "
+            "categories; leave it out, or name it as ids= if it names the rows"
+        )
+
+
+def _as_text(value: Any) -> str:
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value)
+
+
+def _parsed(cells: list[str | None]) -> list[Any]:
+    """Return the cells of a CSV column as numbers if all are, but for those that stand for none."""
+    try:
+        return [None if cell in _NO_NUMBER else float(str(cell)) for cell in cells]
+    except ValueError:
+        return list(cells)
+
+
+def _is_numeric(values: NDArray[Any]) -> bool:
+    return values.dtype.kind == "f"
+
+
+def _lacking(values: NDArray[Any]) -> NDArray[np.bool_]:
+    if _is_numeric(values):
+        gaps: NDArray[np.bool_] = np.isnan(values)
+        return gaps
+    return np.array([value is None for value in values], dtype=np.bool_)
+
+
+def _n_values(values: NDArray[Any]) -> int:
+    return len({_value(value) for value in values})
+
+
+def _value(value: Any) -> float | str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return None if np.isnan(value) else float(value)
+
+
+def _several(count: int, one: str, more: str) -> str:
+    return f"{count} {one if count == 1 else more}"
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, UserWarning, stacklevel=4)

@@ -1,0 +1,102 @@
+"""Callback for Lightning's Trainer that watches its training."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+_MISSING = "LightningCallback needs Lightning; install it with pip install lightning"
+
+
+def _base() -> tuple[type, bool]:
+    """Return Lightning's class of callbacks, and whether Lightning is there."""
+    later = "pytorch_lightning" in sys.modules and "lightning" not in sys.modules
+    names = ("lightning.pytorch", "pytorch_lightning")
+    for name in reversed(names) if later else names:
+        with suppress(ModuleNotFoundError):
+            return import_module(name).Callback, True
+    return object, False
+
+
+if TYPE_CHECKING:
+    Callback = object
+    _IS_THERE = True
+else:
+    Callback, _IS_THERE = _base()
+
+__all__ = ["LightningCallback"]
+
+
+class _Watched(Protocol):
+    steps: int
+
+    def step(self) -> bool: ...
+
+    def end(self) -> None: ...
+
+    def continue_at(self, steps_done: int) -> None: ...
+
+
+class LightningCallback(Callback):
+    """Callback that counts the optimizer steps of Lightning's Trainer for `mw.watch`.
+
+    It works with ``lightning.Trainer`` and ``pytorch_lightning.Trainer``. With gradient
+    accumulation, a step is one of the optimizer, not a batch. The last step is recorded too.
+
+    Parameters
+    ----------
+    watch : Watch
+        Made by ``mw.watch`` before ``trainer.fit``, of the module that the Trainer trains.
+    stop : bool
+        Whether to stop the Trainer at ρ.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If Lightning is not installed.
+    TypeError
+        If `watch` is not a watched loop.
+
+    Notes
+    -----
+    A Trainer that resumes (``ckpt_path=``) continues the recording at its own step. The pass runs
+    outside of the Trainer's precision plugin: use ``forward=`` of ``mw.watch`` for mixed precision.
+    Weights that are spread over processes (FSDP, DeepSpeed's stage 3) are an error.
+
+    Examples
+    --------
+    ::
+
+        watch = mw.watch(module, train_set, path="runs/mine", steps_per_epoch=len(loader))
+        trainer = lightning.Trainer(callbacks=[mw.training.LightningCallback(watch)])
+        trainer.fit(module, loader)
+        watch.audit.dashboard()
+    """
+
+    def __init__(self, watch: _Watched, stop: bool = True) -> None:
+        if not _IS_THERE:
+            raise ModuleNotFoundError(_MISSING)
+        if not hasattr(watch, "step") or not hasattr(watch, "continue_at"):
+            raise TypeError(f"watch must be what mw.watch returns, not {type(watch).__name__}")
+        self._watch, self._stop = watch, stop
+        self._seen = 0
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - the hook's
+        """Go on at the Trainer's step if it resumes."""
+        self._seen = trainer.global_step
+        if self._seen and self._watch.steps != self._seen:
+            self._watch.continue_at(self._seen)
+
+    def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
+        """Count the optimizer steps of a batch, and stop at ρ."""
+        while self._seen < trainer.global_step:
+            self._seen += 1
+            if self._watch.step() and self._stop:
+                trainer.should_stop = True
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - the hook's
+        """Record the last step."""
+        if self._watch.steps:
+            self._watch.end()

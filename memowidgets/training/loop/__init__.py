@@ -1,0 +1,1 @@
+"""What a user's own training loop is watched with."""

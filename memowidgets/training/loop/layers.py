@@ -1,0 +1,353 @@
+"""Which layers of a user's module are captured, and how an activation becomes a row of values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from memowidgets.visible import listed, quoted
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+__all__ = ["Captured", "Layer", "auto_layers", "captured", "named_layers", "weighty"]
+
+INPUT = ".input"
+_MOST_BEFORE = 3
+_LARGEST = 8192
+_SIDES = (4, 2, 1)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What is captured of a part of a module.
+
+    Attributes
+    ----------
+    name : str
+        Name of the layer: the part's, with ``.input`` for what goes into it.
+    part : str
+        Name of the part, as in ``module.named_modules()``.
+    is_input : bool
+        Whether it is what goes into the part, not what comes out of it.
+    averages : bool
+        Whether the positions of a sequence are always averaged.
+    """
+
+    name: str
+    part: str
+    is_input: bool = False
+    averages: bool = False
+
+
+@dataclass
+class Captured:
+    """Activations of one batch.
+
+    Attributes
+    ----------
+    raw : dict of str to Tensor
+        Activations by layer.
+    head : Tensor or None
+        What came out of the part that `auto_layers` takes for the last linear layer.
+    """
+
+    raw: dict[str, Tensor] = field(default_factory=dict)
+    head: Tensor | None = None
+
+    def rows(
+        self, layers: Sequence[Layer], logits: Tensor, inputs: Any, module: nn.Module
+    ) -> dict[str, Tensor]:
+        """Return the values of each sample at each layer, (batch, values).
+
+        Raises
+        ------
+        ValueError
+            If the forward pass leaves out a layer, or its first axis is not the batch.
+        """
+        silent = [layer.name for layer in layers if layer.name not in self.raw]
+        if silent:
+            raise ValueError(
+                f"the forward pass does not run {listed(map(quoted, silent))}, or they return no "
+                "tensor; with layers=, choose others of module.named_modules()"
+            )
+        read_at = _read_at(self.head, logits)
+        mask = _mask_of(inputs)
+        found = {}
+        for layer in layers:
+            values = self.raw[layer.name]
+            if values.ndim == 0 or len(values) != len(logits):
+                raise ValueError(
+                    f"layer {quoted(layer.name)} has the shape {tuple(values.shape)} for "
+                    f"{len(logits)} samples, so its first axis is not the batch "
+                    "(batch_first=True?); choose other layers with layers="
+                )
+            found[layer.name] = _row(layer, values, read_at, mask, module).float()
+        return found
+
+
+@contextmanager
+def captured(
+    module: nn.Module, layers: Sequence[Layer], head: str | None
+) -> Iterator[list[Captured]]:
+    """Within this context, the last element of the list has the activations of a pass.
+
+    Append a new `Captured` before each pass.
+    """
+    kept: list[Captured] = []
+
+    def keep(layer: Layer, values: Any) -> None:
+        tensor = _tensor(values)
+        if kept and tensor is not None:
+            small = _pooled(layer, tensor.detach())
+            of_module = small.data_ptr() == tensor.data_ptr()  # the next part may work in place
+            kept[-1].raw[layer.name] = small.clone() if of_module else small
+
+    def keep_head(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        if kept:
+            kept[-1].head = _tensor(output)
+
+    hooks = []
+    try:
+        for layer in layers:
+            part = module.get_submodule(layer.part)
+            if layer.is_input:
+                before = partial(_before, keep, layer)
+                hooks.append(part.register_forward_pre_hook(before, with_kwargs=True))
+            else:
+                hooks.append(part.register_forward_hook(partial(_after, keep, layer)))
+        if head is not None:
+            hooks.append(module.get_submodule(head).register_forward_hook(keep_head))
+        yield kept
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def named_layers(module: nn.Module, names: Sequence[str] | str) -> tuple[Layer, ...]:
+    """Return the layers that a user names.
+
+    Raises
+    ------
+    ValueError
+        If the module has no such part; the message lists those that it has.
+    """
+    asked = [names] if isinstance(names, str) else list(names)
+    known = dict(module.named_modules())
+    known.pop("")
+    if not asked:
+        raise ValueError('layers is empty; name parts of the module, or use "auto"')
+    if len(set(asked)) < len(asked):
+        twice = next(name for name in asked if asked.count(name) > 1)
+        raise ValueError(f"layers names {quoted(twice)} twice")
+    found = []
+    for name in asked:
+        part = str(name).removesuffix(INPUT)
+        if name in known:
+            found.append(Layer(str(name), str(name)))
+        elif part in known:
+            found.append(Layer(str(name), part, is_input=True))
+        else:
+            raise ValueError(
+                f"the module has no layer {quoted(name)}; it has {listed(known)}, and "
+                f"'{next(iter(known), 'name')}{INPUT}' is what goes into one"
+            )
+    return tuple(found)
+
+
+def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
+    """Choose layers: what goes into the last linear layer, and up to three parts before it.
+
+    Parameters
+    ----------
+    module : Module
+        The module.
+    run : callable
+        Function that runs it on two samples.
+
+    Returns
+    -------
+    tuple of Layer
+        First to last.
+    str
+        Name of the last linear layer that runs.
+
+    Raises
+    ------
+    ValueError
+        If no linear layer runs.
+    """
+    order: list[str] = []
+    took: dict[str, Tensor | None] = {}
+    gave: dict[str, Tensor | None] = {}
+
+    def note(name: str, _part: nn.Module, inputs: Any, output: Any) -> None:
+        if name in order:
+            order.remove(name)
+        order.append(name)
+        took[name], gave[name] = _tensor(inputs), _tensor(output)
+
+    parts = [(name, part) for name, part in module.named_modules() if name]
+    hooks = [part.register_forward_hook(partial(note, name)) for name, part in parts]
+    try:
+        n = len(run())
+    finally:
+        for hook in hooks:
+            hook.remove()
+    head = _last_linear(module, order)
+    before = order[: order.index(head)]
+
+    def is_layer(name: str) -> bool:
+        values, last = gave.get(name), took[head]
+        if name not in before or values is None or values.ndim < 2 or len(values) != n:
+            return False
+        return last is None or values.shape != last.shape or not bool((values == last).all())
+
+    found = sorted(filter(is_layer, weighty(module, head)), key=before.index)
+    layers = [Layer(found[i], found[i], averages=True) for i in evenly(len(found), _MOST_BEFORE)]
+    return (*layers, Layer(head + INPUT, head, is_input=True, averages=True)), head
+
+
+def _last_linear(module: nn.Module, order: Sequence[str]) -> str:
+    """Return the name of the linear layer that ran last; those of adapters do not count."""
+    from torch import nn
+
+    linear = [
+        name
+        for name in order
+        if isinstance(module.get_submodule(name), nn.Linear) and ".lora_" not in name
+    ]
+    if linear:
+        return linear[-1]
+    if isinstance(module, nn.Linear):
+        raise ValueError(  # noqa: TRY004 - its type is right
+            "the module is a single linear layer, so no layer comes before its logits; audit its "
+            "inputs with Audit.from_arrays(labels=, representations=, logits=)"
+        )
+    raise ValueError(
+        "the forward pass runs no linear layer, before which layers='auto' looks; name layers with "
+        f"layers=, such as {listed(order, 5)}"
+    )
+
+
+def weighty(module: nn.Module, head: str) -> list[str]:
+    """Return the parts with weights: the elements of sequences, else children.
+
+    Parts with an embedding, and those that contain the head, are left out; of the latter the parts
+    are taken instead.
+    """
+    from torch import nn
+
+    found: list[str] = []
+
+    def collect(inside: nn.Module, prefix: str) -> None:
+        for child, part in inside.named_children():
+            name = prefix + child
+            if name == head or not any(True for _ in part.parameters()):
+                continue
+            is_element = isinstance(inside, nn.ModuleList | nn.Sequential)
+            opened = head.startswith(f"{name}.") or _is_sequence(part)
+            if opened or (not is_element and any(map(_is_sequence, part.modules()))):
+                collect(part, f"{name}.")
+            elif not any(isinstance(p, nn.Embedding | nn.EmbeddingBag) for p in part.modules()):
+                found.append(name)
+
+    collect(module, "")
+    return found
+
+
+def _is_sequence(part: nn.Module) -> bool:
+    from torch import nn
+
+    return isinstance(part, nn.ModuleList | nn.Sequential) and len(part) > 1
+
+
+def _before(keep: Any, layer: Layer, _part: nn.Module, inputs: Any, named: Any) -> None:
+    keep(layer, inputs or named)
+
+
+def _after(keep: Any, layer: Layer, _part: nn.Module, _inputs: Any, output: Any) -> None:
+    keep(layer, output)
+
+
+def _tensor(values: Any) -> Tensor | None:
+    """Return the tensor in what a part takes or returns: the first of several."""
+    import torch
+
+    if isinstance(values, torch.Tensor):
+        return values
+    if isinstance(values, Mapping):
+        values = tuple(values.values())
+    if isinstance(values, tuple | list) and values:
+        return _tensor(values[0])
+    return None
+
+
+def _read_at(head: Tensor | None, logits: Tensor) -> Tensor | None:
+    """Return the position of each sample's sequence at which the logits are read, (batch,).
+
+    A head over all tokens gives the returned logits at one of them, exactly.
+    """
+    if head is None or head.ndim != 3 or len(head) != len(logits):
+        return None
+    if head.shape[2] != logits.shape[1]:
+        return None
+    same = (head.float() == logits.float()[:, None]).all(dim=2)
+    return same.int().argmax(dim=1) if bool(same.any(dim=1).all()) else None
+
+
+def _mask_of(inputs: Any) -> Tensor | None:
+    found = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+    return found if getattr(found, "ndim", 0) == 2 else None
+
+
+def _row(
+    layer: Layer, values: Tensor, read_at: Tensor | None, mask: Tensor | None, module: nn.Module
+) -> Tensor:
+    """Return an activation as (batch, values)."""
+    import torch
+
+    if values.ndim == 3:
+        n, length = values.shape[:2]
+        if read_at is not None and int(read_at.max()) < length:
+            return values[torch.arange(n, device=values.device), read_at]
+        if mask is not None and mask.shape == (n, length):
+            weight = mask.to(values.dtype)[..., None]
+            return (values * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1)
+        if layer.averages or values[0].numel() > _LARGEST:
+            return values.mean(dim=2 if _is_channels_first(module, layer) else 1)
+    return values.reshape(len(values), -1)
+
+
+def _pooled(layer: Layer, values: Tensor) -> Tensor:
+    """Return an activation of images with at most 4×4 places, if it is large."""
+    from torch.nn.functional import adaptive_avg_pool2d
+
+    if values.ndim != 4 or values[0].numel() <= _LARGEST:
+        return values
+    side = _SIDES[0]
+    if layer.averages:
+        side = next((s for s in _SIDES if values.shape[1] * s * s <= _LARGEST), _SIDES[-1])
+    return adaptive_avg_pool2d(values, side) if max(values.shape[2:]) > side else values
+
+
+def _is_channels_first(module: nn.Module, layer: Layer) -> bool:
+    from torch import nn
+
+    return any(isinstance(p, nn.Conv1d) for p in module.get_submodule(layer.part).modules())
+
+
+def evenly(n: int, most: int) -> list[int]:
+    """Return up to `most` of n positions, evenly spread, the last among them.
+
+    Examples
+    --------
+    >>> evenly(12, 3), evenly(2, 3)
+    ([3, 7, 11], [0, 1])
+    """
+    few = min(most, n)
+    return [math.ceil((k + 1) * n / few) - 1 for k in range(few)]

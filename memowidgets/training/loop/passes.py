@@ -1,0 +1,226 @@
+"""One pass of a user's module over their data: logits, losses and representations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.progress import Progress
+from memowidgets.training.forward import FloatArray, Forward, Shapes, check_finite
+from memowidgets.training.loop.inputs import Batches, called, moved
+from memowidgets.training.loop.layers import (
+    Captured,
+    Layer,
+    auto_layers,
+    captured,
+    named_layers,
+)
+from memowidgets.training.loop.untouched import device_of, untouched, unwrapped
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+__all__ = ["Looker", "ask", "default_forward", "tried"]
+
+_LAYER = "layer."
+Allocate = Callable[[Shapes, str], Mapping[str, FloatArray]]
+_TRIED = 2  # samples
+
+
+@dataclass(frozen=True)
+class Looker:
+    """What it takes to look at a module that someone else trains.
+
+    Attributes
+    ----------
+    batches : Batches
+        Its inputs.
+    labels : array of shape (n,), int64
+        Label of each sample.
+    forward : callable
+        Function of module and inputs that gives logits.
+    layers : tuple of Layer
+        Layers to capture, first to last.
+    head : str or None
+        Name of the last linear layer, if the layers were chosen automatically.
+    """
+
+    batches: Batches
+    labels: NDArray[np.int64]
+    forward: Callable[[Any, Any], Any]
+    layers: tuple[Layer, ...]
+    head: str | None
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """Names of the layers, first to last."""
+        return tuple(layer.name for layer in self.layers)
+
+    def look(self, module: nn.Module, progress: Progress, allocate: Allocate) -> Forward:
+        """Run the module over all samples, and leave it and all random states as they were.
+
+        `allocate` creates the arrays that the pass fills, from their shapes by name and from the
+        precision of the pass.
+
+        Raises
+        ------
+        ValueError
+            If the logits do not fit the labels, or a layer has another width in each batch.
+        FloatingPointError
+            If a loss is not finite.
+        MemoryError
+            If a batch does not fit into the GPU's memory.
+        """
+        import torch
+
+        module = unwrapped(module)
+        device = device_of(module)
+        filled: dict[str, NDArray[np.float32]] = {}
+        used = []
+        with untouched(module), captured(module, self.layers, self.head) as kept:
+            note = module.register_forward_pre_hook(
+                lambda *_: used.append(_precision(module, device))
+            )
+            try:
+                for done, (place, inputs) in enumerate(self.batches):
+                    progress.report(done, len(self.batches), "recording a checkpoint")
+                    kept[:] = [Captured()]
+                    outputs = self._outputs(module, moved(inputs, device), place, device, kept[0])
+                    if not filled:
+                        shapes = {k: (len(self.labels), *v.shape[1:]) for k, v in outputs.items()}
+                        filled = dict(
+                            allocate(shapes, used[-1] if used else _precision(module, device))
+                        )
+                    self._fill(filled, outputs, place)
+            except torch.OutOfMemoryError as error:
+                raise MemoryError(
+                    f"the GPU's memory does not hold a pass of {self.batches.size} samples beside "
+                    "your training; pass a smaller batch_size="
+                ) from error
+            finally:
+                note.remove()
+        check_finite(filled["losses"])
+        layers = {k.removeprefix(_LAYER): v for k, v in filled.items() if k.startswith(_LAYER)}
+        precision = used[-1] if used else _precision(module, device)
+        return Forward(filled["logits"], filled["losses"], layers, precision)
+
+    def _outputs(
+        self,
+        module: nn.Module,
+        inputs: Any,
+        place: NDArray[np.int64],
+        device: torch.device,
+        kept: Captured,
+    ) -> dict[str, Tensor]:
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        logits = ask(self.forward, module, inputs, len(place))
+        rows = kept.rows(self.layers, logits, inputs, module)
+        labels = torch.from_numpy(self.labels[place]).to(device)
+        logits = logits.float()
+        losses = cross_entropy(logits, labels.to(logits.device), reduction="none")
+        return {
+            "logits": logits,
+            "losses": losses,
+            **{_LAYER + name: values for name, values in rows.items()},
+        }
+
+    def _fill(
+        self,
+        filled: dict[str, NDArray[np.float32]],
+        outputs: dict[str, Tensor],
+        place: NDArray[np.int64],
+    ) -> None:
+        for name, values in outputs.items():
+            if filled[name].shape[1:] != tuple(values.shape[1:]):
+                layer = name.removeprefix(_LAYER)
+                raise ValueError(
+                    f"layer {layer!r} has {values.shape[1]} values in one batch and "
+                    f"{filled[name].shape[1]} in another, because its inputs are padded to "
+                    "different lengths; choose other layers with layers=, or pad to one length"
+                )
+            filled[name][place] = values.cpu().numpy()
+
+
+def tried(
+    module: nn.Module,
+    batches: Batches,
+    forward: Callable[[Any, Any], Any],
+    layers: str | Sequence[str],
+) -> tuple[int, tuple[Layer, ...], str | None]:
+    """Run a module on two samples, and return its number of classes, its layers and its head.
+
+    Raises
+    ------
+    ValueError
+        If it does not give logits, or lacks a layer.
+    """
+    module = unwrapped(module)
+    with untouched(module):
+        inputs = moved(batches.first(_TRIED), device_of(module))
+
+        def run() -> Tensor:
+            return ask(forward, module, inputs, _TRIED)
+
+        n_classes = run().shape[1]
+        if isinstance(layers, str) and layers == "auto":
+            return n_classes, *auto_layers(module, run)
+        return n_classes, named_layers(module, layers), None
+
+
+def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: int) -> Tensor:
+    """Return the logits of a batch of n samples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If what the forward returns is not a column of logits for each class.
+    """
+    import torch
+
+    output = forward(module, inputs)
+    found = output.get("logits") if isinstance(output, dict) else None
+    found = getattr(output, "logits", output) if found is None else found
+    if isinstance(found, tuple | list) and found:
+        found = found[0]
+    advice = "pass forward=, a function of (module, inputs) that returns such logits"
+    if not isinstance(found, torch.Tensor):
+        raise TypeError(
+            f"the module returns {type(output).__name__}, not logits of shape (batch, classes); "
+            f"{advice}"
+        )
+    if found.ndim != 2 or len(found) != n:
+        raise ValueError(
+            f"the module returns logits of shape {tuple(found.shape)} for {n} samples, not "
+            f"(batch, classes); {advice}"
+        )
+    if found.shape[1] < 2:
+        raise ValueError(
+            "the module returns one value for each sample, as regressions and single-logit "
+            "classifiers do, not a logit for each class; for a single logit z of two classes pass "
+            "forward=, a function that returns torch.cat([0 * z, z], dim=1)"
+        )
+    return found
+
+
+def default_forward(module: Any, inputs: Any) -> Any:
+    """Call the module with its inputs."""
+    return called(module, inputs)
+
+
+def _precision(module: nn.Module, device: torch.device) -> str:
+    """Return the dtype of an active autocast, else of most weights."""
+    import torch
+
+    kind = device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return str(torch.get_autocast_dtype(kind)).removeprefix("torch.")
+    dtypes = [p.dtype for p in module.parameters() if p.is_floating_point()]
+    most = max(dtypes, key=dtypes.count) if dtypes else torch.float32
+    return str(most).removeprefix("torch.")

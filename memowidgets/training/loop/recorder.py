@@ -1,0 +1,171 @@
+"""Checkpoints of a module that a user's own loop trains, in a run directory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING
+
+from memowidgets.progress import Progress
+from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.course import COURSE, Course, read_course
+from memowidgets.training.forward import FloatArray, Shapes
+from memowidgets.training.loop.passes import Looker
+from memowidgets.training.loop.plan import CheckpointPlan
+from memowidgets.training.loop.untouched import unwrapped
+from memowidgets.training.recorder import check_whole, digest_of, trained_weights
+from memowidgets.training.rho import Prediction, Record, StopRule
+from memowidgets.training.target import name_of, read_records, record_file, record_of
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["LoopRecorder"]
+
+
+class LoopRecorder:
+    """Recorder of checkpoints of a module that a user's own loop trains.
+
+    A checkpoint is one pass over the data: logits, losses and representations. The weights stay
+    with the user; a digest of them tells one training from another.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        Run directory for the checkpoints.
+    looker : Looker
+        What looks at the module.
+    plan : CheckpointPlan
+        When checkpoints are due.
+    shown : callable
+        Context that shows the progress of a pass.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        looker: Looker,
+        plan: CheckpointPlan,
+        shown: Callable[[Progress | None], AbstractContextManager[Progress]],
+    ) -> None:
+        self._run, self._looker, self._plan, self._shown = run, looker, plan, shown
+        self._steps_per_epoch = plan.steps_per_epoch
+
+    def begin(self, module: nn.Module, steps_done: int | None, *, overwrite: bool) -> int:
+        """Record step 0, or find out where a recorded training goes on.
+
+        Returns
+        -------
+        int
+            The step at which the training is.
+
+        Raises
+        ------
+        ValueError
+            If the run directory has another training.
+        """
+        check_whole(module)
+        module = unwrapped(module)
+        with self._run.lock("checkpoints"):
+            records = read_records(self._run)
+            if records and overwrite:
+                self._forget(records)
+                self._run.place(COURSE).unlink(missing_ok=True)
+                records = []
+            step = self._resumed_at(module, records, steps_done) if records else 0
+            if not records and steps_done:
+                raise ValueError(
+                    f"steps_done is {steps_done}, but {self._run.path} lacks step 0, to which "
+                    "every drop refers; watch a training from its start"
+                )
+            if read_course(self._run) is None:
+                self._write(Course(self._steps_per_epoch, 1))
+        if self._plan.epoch_at(step) is not None:
+            self.record(module, step)
+        return step
+
+    def record(self, module: nn.Module, step: int) -> Record:
+        """Record a checkpoint, unless it exists with the same weights."""
+        module = unwrapped(module)
+        digest = digest_of(trained_weights(module))
+        with self._run.lock("checkpoints"):
+            records = read_records(self._run)
+            known = next((record for record in records if record.step == step), None)
+            if known is not None:
+                if known.weights == digest and self._run.has(f"forward/{known.name}", digest):
+                    return known
+                self._forget([record for record in records if record.step >= step])
+            epoch = self._plan.epoch_at(step)
+            if epoch is None:
+                epoch = round(step / self._steps_per_epoch, 9)
+            record = self._looked_at(module, step, epoch, digest)
+            self._run.write_note(record_file(record.name), dataclasses.asdict(record))
+            self._note(record)
+        return record
+
+    def prediction(self, stop: StopRule, step: int) -> Prediction | None:
+        """Return the choice of the ρ rule up to a step, or None before the second checkpoint."""
+        records = [record for record in read_records(self._run) if record.step <= step]
+        return stop.prediction(records) if len(records) > 1 else None
+
+    def _resumed_at(
+        self, module: nn.Module, records: Sequence[Record], steps_done: int | None
+    ) -> int:
+        course = self._course()
+        if course.steps_per_epoch != self._steps_per_epoch:
+            raise ValueError(
+                f"{self._run.path} has a training with {course.steps_per_epoch} steps an epoch, "
+                f"this one has {self._steps_per_epoch}; choose another path, or pass "
+                "overwrite=True to replace it"
+            )
+        if steps_done is not None:
+            return steps_done
+        digest = digest_of(trained_weights(module))
+        for record in records:
+            if record.weights == digest:
+                return record.step
+        raise ValueError(
+            f"{self._run.path} has a training whose weights differ from these at each of its "
+            f"{len(records)} checkpoints; choose another path, pass overwrite=True to replace it, "
+            "or steps_done= to go on after this number of steps"
+        )
+
+    def _looked_at(self, module: nn.Module, step: int, epoch: float, digest: str) -> Record:
+        place = f"forward/{name_of(epoch)}"
+        self._run.forget(place, f"scores/{name_of(epoch)}")
+        with ExitStack() as stack:
+
+            def allocate(shapes: Shapes, precision: str) -> Mapping[str, FloatArray]:
+                made_in = {"precision": precision}
+                return stack.enter_context(self._run.new_tensors(place, shapes, made_in, digest))
+
+            report = stack.enter_context(self._shown(None))
+            seen = self._looker.look(module, report, allocate)
+            record = record_of(step, epoch, seen, self._looker.labels, None)
+        return dataclasses.replace(record, weights=digest)
+
+    def _note(self, record: Record) -> None:
+        """Write the course, in which the last checkpoint so far is the end."""
+        known = {r.name: r.weights for r in read_records(self._run)}
+        last = max(r.step for r in read_records(self._run))
+        self._write(Course(self._steps_per_epoch, max(1, last, record.step), known))
+
+    def _forget(self, records: Sequence[Record]) -> None:
+        """Delete checkpoints, the last one first: step 0 is there as long as any other is."""
+        gone = {record.name for record in records}
+        course = self._course()
+        left = {name: of for name, of in course.weights.items() if name not in gone}
+        self._write(dataclasses.replace(course, weights=left))
+        for record in reversed(records):
+            name = record.name
+            self._run.forget(f"checkpoints/{name}", f"forward/{name}", f"scores/{name}")
+
+    def _course(self) -> Course:
+        course = read_course(self._run)
+        if course is None:
+            raise StoreError(f"{self._run.path} has lost its {COURSE} while it was recorded")
+        return course
+
+    def _write(self, course: Course) -> None:
+        self._run.write_note(COURSE, dataclasses.asdict(course))

@@ -1,0 +1,178 @@
+"""A table from its rows to the flagged ones: breast cancer data and a small network."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer
+from torch import nn
+
+import memowidgets as mw
+from memowidgets.audit.runs.identity import read_encoding
+from tests.training.small import Inline
+
+TRAINING = mw.TrainingConfig(epochs=30, checkpoint_every=5, lr=1e-2, precision="float32")
+
+
+def network(n_classes, n_features):
+    return nn.Sequential(nn.Linear(n_features, 16), nn.ReLU(), nn.Linear(16, n_classes))
+
+
+def frame():
+    found = load_breast_cancer(as_frame=True)
+    table = found.data.iloc[:300, :10].assign(outcome=found.target_names[found.target[:300]])
+    worst = table["mean radius"] > table["mean radius"].median()
+    table["size"] = np.where(worst, "large", "small")
+    table["id"] = [f"p{i:03d}" for i in range(len(table))]
+    table.loc[:4, "size"] = [f"rare {i}" for i in range(5)]
+    table.loc[5:20, "mean texture"] = np.nan
+    return table
+
+
+def audited(path, data, **changes):
+    model = mw.models.TorchClassifier(network, version="1")
+    settings = {"training": TRAINING, "seed": 0, "device": "cpu"} | changes
+    return mw.Audit(model, data, path=path, **settings)
+
+
+@pytest.fixture(scope="module")
+def data():
+    with pytest.warns(UserWarning, match="16 values are missing, in 'mean texture'"):
+        return mw.data.TableDataset.from_frame(frame(), "outcome").with_canaries(20, seed=0)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, data):
+    audit = audited(tmp_path_factory.mktemp("table") / "run", data)
+    audit.train()
+    audit.run_shadows(8, Inline(), keep_forward=True)
+    return audit
+
+
+def test_the_flagged_rows_are_those_with_a_wrong_label(finished):
+    found = finished.evaluate("psmi", truth="canaries")
+    assert found.auc > 0.8
+    assert finished.evaluate("loss").n_memorized > 0
+    assert set(finished.members) <= set(finished.data.ids)
+
+
+def test_held_out_rows_have_no_part_in_the_encoding(finished, data):
+    design = finished.source.design
+    assert len(design.held_out) > 20
+    expected = data.fitted(design.pool).encoding
+    everything = data.fitted(range(len(data))).encoding
+    for name, array in finished.data.encoding.items():
+        np.testing.assert_array_equal(array, expected[name])
+    assert (everything["means"] != expected["means"]).any()
+
+
+def test_it_opens_again_with_the_same_numbers(finished, data):
+    again = mw.Audit.open(finished.path, data=data, model=finished.source.model)
+    np.testing.assert_array_equal(again.data.encoded(), finished.data.encoded())
+    pd.testing.assert_series_equal(again.score("psmi"), finished.score("psmi"))
+    pd.testing.assert_series_equal(again.log_lira(), finished.log_lira())
+    as_shadow = again.as_target(3)
+    assert len(as_shadow.score("loss")) == len(as_shadow.members)
+
+
+def test_the_run_directory_has_no_text_of_a_row(finished):
+    stored = [path.read_bytes() for path in Path(finished.path).rglob("*") if path.is_file()]
+    for text in (b"rare 1", b"large", b"mean texture"):
+        assert not any(text in content for content in stored)
+    assert set(read_encoding(finished.source.run)) == set(finished.data.encoding)
+
+
+def test_a_csv_file_is_read_again_by_its_path(tmp_path):
+    path = tmp_path / "patients.csv"
+    frame().dropna().to_csv(path, index=False)
+    data = mw.data.TableDataset.from_csv(path, label="outcome")
+    audit = audited(
+        tmp_path / "run", data, training=mw.TrainingConfig(epochs=1, precision="float32")
+    )
+    audit.train()
+    assert (
+        json.loads((Path(audit.path) / "manifest.json").read_text())["data"]["source"]
+        == data.source
+    )
+    moved = shutil.move(path, tmp_path / "elsewhere.csv")
+    again = mw.Audit.open(audit.path, data=moved, model=audit.source.model)
+    np.testing.assert_array_equal(again.data.encoded(), audit.data.encoded())
+
+
+def test_a_fork_that_goes_on_keeps_the_encoding_and_a_fresh_one_fits_its_own(finished, tmp_path):
+    rare = [f"p{i:03d}" for i in range(5)]
+    kept = finished.data.take(np.flatnonzero(~np.isin(finished.data.ids, rare)))
+    with pytest.warns(UserWarning, match="its weights have already seen"):
+        fork = finished.fork(tmp_path / "on", data=kept, start="prediction")
+    for name, array in finished.data.encoding.items():
+        np.testing.assert_array_equal(array, fork.data.encoding[name])
+    fork.train()
+    fresh = finished.fork(tmp_path / "fresh", data=kept, start="scratch")
+    gone = finished.data.encoded().shape[1] - fresh.data.encoded().shape[1]
+    assert gone == np.isin(rare, finished.data.ids[finished.source.design.pool]).sum()
+    again = mw.Audit.open(fork.path, data=kept, model=finished.source.model)
+    pd.testing.assert_series_equal(again.score("loss"), fork.score("loss"))
+
+
+def test_a_held_out_table_gets_the_same_encoding_and_must_have_the_same_columns(data, tmp_path):
+    pool, aside = data.take(range(200)), data.take(range(200, 300))
+    short = mw.TrainingConfig(epochs=1, precision="float32")
+    audit = audited(tmp_path / "run", pool, held_out=aside, training=short)
+    audit.train()
+    assert np.isfinite(audit.checkpoints["test_loss"]).all()
+    np.testing.assert_array_equal(
+        audit.source.held_out.encoding["means"], audit.data.encoding["means"]
+    )
+    fewer = {name: aside.columns[name] for name in list(aside.columns)[1:]}
+    other = mw.data.TableDataset(fewer, aside.ids, aside.labels, aside.class_names)
+    with pytest.raises(ValueError, match="held-out samples have other columns"):
+        audited(tmp_path / "other", pool, held_out=other, training=short)
+
+
+def test_a_lazy_layer_finds_the_number_of_features(data, tmp_path):
+    def lazy(n_classes):
+        return nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, n_classes))
+
+    model = mw.models.TorchClassifier(lazy, version="1")
+    module = model.build(data.fitted(range(300)))
+    assert module[0].in_features == data.fitted(range(300)).encoded().shape[1]
+    model.describe(data.fitted(range(300)))
+
+
+def test_what_does_not_fit_a_table_is_said(data):
+    model = mw.models.TorchClassifier(network, version="1")
+    texts = mw.data.TextDataset.from_texts(["a", "b"], [0, 1])
+    with pytest.raises(TypeError, match="TextDataset has none; pass an ImageDataset or a TableD"):
+        model.check_data(texts)
+    wrong = mw.models.TorchClassifier(lambda n: nn.Linear(7, n), version="1")
+    with pytest.raises(ValueError, match=r"cannot take a row of shape \(1\d,\)"):
+        wrong.build(data.fitted(range(300)))
+    with pytest.raises(ValueError, match="rows of a table cannot be augmented"):
+        model.augmented(nn.Linear(2, 2).weight, "flip")
+
+
+def test_a_loop_of_ones_own_is_watched_on_encoded_rows(data, tmp_path):
+    table = data.fitted(range(len(data)))
+    features, labels = torch.from_numpy(table.encoded()), torch.from_numpy(table.labels)
+    module = network(2, features.shape[1])
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-2)
+    watch = mw.watch(module, table, path=tmp_path / "run", steps_per_epoch=5, stop_at_drop=None)
+    for _ in range(5):
+        nn.functional.cross_entropy(module(features), labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        watch.step()
+    with torch.no_grad():
+        losses = nn.functional.cross_entropy(module(features), labels, reduction="none").numpy()
+    found = watch.audit.score("loss", checkpoint="final")
+    np.testing.assert_allclose(-found.loc[data.ids], losses, rtol=1e-4, atol=1e-5)
+    again = mw.Audit.open(tmp_path / "run", data=data)
+    np.testing.assert_array_equal(again.data.encoded(), table.encoded())
+    with pytest.raises(ValueError, match="this table has no encoding yet"):
+        mw.watch(module, data, path=tmp_path / "other", steps_per_epoch=5)

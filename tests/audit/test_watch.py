@@ -1,0 +1,741 @@
+"""A training loop of one's own, watched: an audit beside it, and nothing of it is changed."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+import memowidgets as mw
+from memowidgets.audit.source import NotGivenError
+from memowidgets.store import RunDirectory, StoreError
+
+ROOT = Path(__file__).parents[2]
+N, WIDTH, CLASSES, BATCH = 48, 6, 3, 8
+STEPS = N // BATCH
+
+
+def samples(seed=0):
+    rng = np.random.default_rng(seed)
+    labels = np.arange(N) % CLASSES
+    x = rng.normal(size=(N, WIDTH)) + 3 * np.eye(CLASSES, WIDTH)[labels]
+    return TensorDataset(torch.tensor(x, dtype=torch.float32), torch.tensor(labels))
+
+
+def mlp(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Linear(WIDTH, 16),
+        nn.BatchNorm1d(16),
+        nn.ReLU(),
+        nn.Dropout(0.3),
+        nn.Linear(16, 8),
+        nn.ReLU(),
+        nn.Linear(8, CLASSES),
+    )
+
+
+def trained(module, data, epochs=3, watch=None, start=0, until=None, lr=0.02):
+    """Train as anyone would; the order, dropout and noise draw from the global generators."""
+    optimizer = torch.optim.AdamW(module.parameters(), lr=lr)
+    loader = DataLoader(data, batch_size=BATCH, shuffle=True)
+    for _ in range(epochs):
+        for x, y in loader:
+            noise = torch.randn_like(x) * (0.01 + random.random() * 0.01 + np.random.rand() * 0.01)
+            cross_entropy(module(x + noise), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            start += 1
+            stop = watch is not None and watch.step()
+            if start == until or (stop and until == "rho"):
+                return optimizer
+    return optimizer
+
+
+def seeded(seed=1):
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+
+
+def everything(module, optimizer):
+    """All that a loop depends on, as comparable values."""
+    states = torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate()
+    kept = [v for entry in optimizer.state_dict()["state"].values() for v in entry.values()]
+    tensors = [*module.state_dict().values(), *(torch.as_tensor(v) for v in kept)]
+    return [t.tolist() for t in tensors], states, [part.training for part in module.modules()]
+
+
+@pytest.fixture(scope="module")
+def data():
+    return samples()
+
+
+@pytest.fixture(scope="module")
+def watched(data, tmp_path_factory):
+    """A run of three epochs; tests only read it."""
+    module = mlp()
+    path = tmp_path_factory.mktemp("watched") / "run"
+    watch = mw.watch(module, data, path, STEPS, checkpoint_every=0.5, stop_at_drop=0.5)
+    seeded()
+    trained(module, data, watch=watch)
+    return watch, module
+
+
+# The loop stays as it is
+
+
+def test_a_watched_loop_ends_where_the_same_loop_ends_unwatched(data, tmp_path):
+    plain, module = mlp(), mlp()
+    plain[4].eval()  # a part that the loop keeps frozen
+    module[4].eval()
+    watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=0.3)
+    results = []
+    for each, listening in ((plain, None), (module, watch)):
+        seeded()
+        results.append(everything(each, trained(each, data, watch=listening)))
+    assert results[0] == results[1]
+    assert len(watch.audit.checkpoints) == 11
+
+
+def test_gradients_hooks_modes_and_buffers_stay(data, tmp_path):
+    class Counting(nn.Module):
+        """Changes a buffer in each forward pass, and draws random numbers in eval mode."""
+
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(1))
+            self.body = mlp()
+
+        def forward(self, x):
+            self.calls += 1
+            return self.body(x + 0 * torch.randn(1) * random.random() * np.random.rand())
+
+    module = Counting()
+    module.body[1].eval()
+    module.body[0].weight.grad = torch.ones_like(module.body[0].weight)
+    x, y = data[:BATCH]
+    loss = cross_entropy(module(x), y)  # its graph needs every buffer as it is
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    buffers = dict(module.named_buffers())
+    modes = [part.training for part in module.modules()]
+    seeded()
+    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=1 / STEPS)
+    watch.step()
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert (np.random.get_state()[1] == states[1]).all()
+    assert random.getstate() == states[2]
+    assert [part.training for part in module.modules()] == modes
+    assert all(torch.equal(before[k], v) for k, v in module.state_dict().items())
+    assert all(buffers[name] is tensor for name, tensor in module.named_buffers())
+    assert (module.body[0].weight.grad == 1).all()
+    hooks = [part._forward_hooks or part._forward_pre_hooks for part in module.modules()]
+    assert not any(hooks)
+    loss.backward()
+
+
+def test_gradients_flow_after_a_step_inside_autocast(data, tmp_path):
+    """Casts that autocast remembers must not come from a pass without gradients."""
+    module = mlp()
+    watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=1 / STEPS)
+    x, y = data[:BATCH]
+    with torch.autocast("cpu", torch.bfloat16):
+        watch.step()
+        cross_entropy(module(x), y).backward()
+    assert all(p.grad is not None for p in module.parameters())
+    final = watch.audit.source.kept_forward(watch.audit.source.names.records()[-1])
+    assert final._tensors().metadata["precision"] == "bfloat16"
+
+
+def test_a_failing_pass_leaves_the_module_as_it_was(data, tmp_path):
+    module = mlp()
+    watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=1 / STEPS)
+    with torch.no_grad():
+        module[6].bias[0] = torch.nan
+    with pytest.raises(FloatingPointError, match="48 of 48 samples is not finite"):
+        watch.step()
+    assert all(part.training for part in module.modules())
+    assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+    assert watch.audit.checkpoints.index.tolist() == ["epoch-0"]
+
+
+# What is recorded
+
+
+def by_hand(module, data, part, *, of_input):
+    """Hidden states as anyone would capture them."""
+    kept = []
+    hook = (
+        part.register_forward_pre_hook(lambda _m, inputs: kept.append(inputs[0]))
+        if of_input
+        else part.register_forward_hook(lambda _m, _i, output: kept.append(output))
+    )
+    modes = [(m, m.training) for m in module.modules()]
+    with torch.no_grad():
+        logits = module.eval()(data.tensors[0])
+    hook.remove()
+    for m, mode in modes:
+        m.training = mode
+    return kept[0].numpy(), logits.numpy()
+
+
+def test_scores_are_those_of_hidden_states_captured_by_hand(watched, data):
+    watch, module = watched
+    audit, labels = watch.audit, data.tensors[1].numpy()
+    for layer, part, of_input in (("last", module[6], True), ("4", module[4], False)):
+        states, logits = by_hand(module, data, part, of_input=of_input)
+        expected = mw.Audit.from_arrays(labels, states, logits)
+        np.testing.assert_allclose(
+            audit.score("psmi", layer, "final"), expected.score("psmi"), rtol=1e-5, atol=1e-6
+        )
+        for metric in ("loss", "logit_gap", "mahalanobis"):
+            np.testing.assert_allclose(
+                audit.score(metric, layer, "final"), expected.score(metric), rtol=1e-4, atol=1e-5
+            )
+    loss = np.median(cross_entropy(torch.tensor(logits), data.tensors[1], reduction="none"))
+    assert audit.checkpoints["median_loss"].iloc[-1] == pytest.approx(loss, rel=1e-6)
+
+
+def test_checkpoints_are_those_of_the_plan_and_of_the_end(watched, data, tmp_path):
+    table = watched[0].audit.checkpoints
+    assert table["step"].tolist() == [0, 3, 6, 9, 12, 15, 18]
+    assert table["epoch"].tolist() == [0, 0.5, 1, 1.5, 2, 2.5, 3]
+    assert table.index[-1] == "epoch-3"
+    assert watched[0].audit.source.names.record("final").step == 18
+    module = mlp()
+    watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=0.5)
+    trained(module, data, watch=watch, until=5)
+    watch.end()
+    watch.end()
+    assert watch.audit.checkpoints["step"].tolist() == [0, 3, 5]
+    assert watch.audit.source.names.record("final").step == 5
+
+
+def test_step_is_true_where_rho_is_reached_and_only_there(data, tmp_path):
+    module = mlp()
+    watch = mw.watch(
+        module, data, tmp_path / "run", STEPS, checkpoint_every=1 / 3, stop_at_drop=0.6
+    )
+    optimizer, said = torch.optim.AdamW(module.parameters(), lr=0.03), []
+    for _ in range(8 * STEPS):
+        x, y = data[torch.randperm(N)[:BATCH]]
+        cross_entropy(module(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        said.append(watch.step())
+    assert said.count(True) == 1
+    assert watch.reached
+    step = said.index(True) + 1
+    assert watch.audit.prediction.record.step == step
+    drops = watch.audit.checkpoints.set_index("step")["drop"]
+    assert drops[step] >= 0.6
+    assert (drops[drops.index < step] < 0.6).all()
+
+
+def test_the_audit_is_one_without_ground_truth(watched, data, tmp_path):
+    audit = watched[0].audit
+    assert not audit.has_ground_truth
+    assert audit.layers == ("0", "1", "4", "6.input")
+    assert len(audit.flagged(tau=np.inf)) == N
+    assert {"guess", "p_label"} <= set(audit.flagged(tau=np.inf))
+    dashboard = audit.dashboard()
+    assert dashboard.state["metric"] == "psmi"
+    dashboard.close()
+    page = audit.report(tmp_path / "audit.html")
+    assert page.exists()
+    assert "mw.watch" not in repr(audit)
+    assert "<table>" in audit._repr_html_()
+    for refused in (
+        lambda: audit.run_shadows(2),
+        audit.train,
+        lambda: audit.fork(tmp_path / "fork", data=audit.data),
+        lambda: mw.training.MemorizationCallback(audit),
+        audit.log_lira,
+    ):
+        with pytest.raises(NotGivenError, match=r"was recorded by mw\.watch"):
+            refused()
+
+
+def test_it_opens_again_with_and_without_the_samples(watched, data):
+    audit = watched[0].audit
+    again = mw.Audit.open(audit.path)
+    for checkpoint in again.checkpoints.index:
+        for layer in again.layers:
+            assert again.score("psmi", layer, checkpoint).equals(
+                audit.score("psmi", layer, checkpoint)
+            )
+    assert len(mw.Audit.open(audit.path, data=data).kept()) == N
+    with pytest.raises(StoreError, match="not the data of"):
+        mw.Audit.open(audit.path, data=samples(seed=5))
+
+
+def test_no_sample_and_no_weight_is_in_the_directory(watched, data):
+    folder = Path(watched[0].audit.path)
+    files = {str(f.relative_to(folder)) for f in folder.rglob("*") if f.is_file()}
+    assert not [name for name in files if "weights" in name or name.endswith((".pt", ".pkl"))]
+    assert (folder.stat().st_mode & 0o077) == 0
+    raw = data.tensors[0][0].numpy().tobytes()
+    assert not [name for name in files if raw in (folder / name).read_bytes()]
+
+
+# Kinds of data and modules
+
+
+def test_our_images_and_texts_are_watched_and_shown(tmp_path):
+    digits = mw.data.load_digits().take(range(40))
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
+    watch = mw.watch(module, digits, tmp_path / "digits", 5)
+    assert watch.audit.data is digits
+    again = mw.Audit.open(tmp_path / "digits", data=digits)
+    assert again.data[3].image.shape == (8, 8, 1)
+    feed = mw.models.ConvNet().feeder(digits, torch.device("cpu"))
+    logits = module(feed(np.arange(40))).detach().numpy()
+    np.testing.assert_allclose(
+        watch.audit.source.forward(watch.audit.source.names.records()[0]).logits(),
+        logits,
+        atol=1e-5,
+    )
+
+    class Bag(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.EmbeddingBag(50, 8)
+            self.head = nn.Linear(8, 2)
+
+        def forward(self, ids, offsets):
+            return self.head(self.words(ids, offsets))
+
+    def read(module, texts):
+        ids = [[len(word) for word in text.split()] for text in texts]
+        starts = np.cumsum([0, *map(len, ids[:-1])])
+        return module(torch.tensor([token for text in ids for token in text]), torch.tensor(starts))
+
+    texts = ["one two three" + " four" * (i % 7) for i in range(30)]
+    labels = [i % 2 for i in range(30)]
+    data = mw.data.TextDataset.from_texts(texts, labels, ["odd", "even"])
+    bag = Bag()
+    watch = mw.watch(bag, data, tmp_path / "texts", 4, forward=read)
+    assert watch.audit.layers == ("head.input",)
+    expected = read(bag, texts).detach().numpy()
+    found = watch.audit.source.forward(watch.audit.source.names.records()[0])
+    np.testing.assert_allclose(found.logits(), expected, atol=1e-6)
+
+
+class Rows(Dataset):
+    """A dataset of anything."""
+
+    def __init__(self, inputs, labels):
+        self.inputs, self.labels = inputs, labels
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, i):
+        return self.inputs(i), self.labels[i]
+
+
+class Named(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.body, self.head = nn.Linear(WIDTH, width), nn.Linear(width, CLASSES)
+
+    def forward(self, values, scale):
+        return self.head(torch.relu(self.body(values * scale)))
+
+
+class Other(Named):
+    def forward(self, values):
+        return super().forward(values, 1)
+
+
+@pytest.mark.parametrize("kind", ["mapping", "tuple", "row that is a mapping"])
+def test_inputs_may_be_several_tensors(kind, data, tmp_path):
+    x, y = data.tensors
+    if kind == "mapping":
+        rows = Rows(lambda i: {"values": x[i], "scale": torch.ones(1)}, y)
+    elif kind == "tuple":
+        rows = Rows(lambda i: (x[i], torch.ones(1)), y)
+    else:
+        rows = [{"values": x[i], "scale": torch.ones(1), "labels": y[i]} for i in range(N)]
+    module = Named()
+    watch = mw.watch(module, rows, tmp_path / "run", STEPS, batch_size=7)
+    with torch.no_grad():
+        expected = module(x, torch.ones(1)).numpy()
+    found = watch.audit.source.forward(watch.audit.source.names.records()[0])
+    np.testing.assert_allclose(found.logits(), expected, atol=1e-6)
+    assert watch.audit.labels.tolist() == y.tolist()
+
+
+def test_names_as_labels_are_sorted_into_classes(data, tmp_path):
+    names = ["cat", "ant", "bee"]
+    rows = Rows(lambda i: data.tensors[0][i], [names[i % 3] for i in range(N)])
+    watch = mw.watch(mlp(), rows, tmp_path / "run", STEPS)
+    assert watch.audit.data.class_names == ("ant", "bee", "cat")
+    assert watch.audit.labels[:3].tolist() == [2, 0, 1]
+
+
+def test_image_tensors_are_shown(tmp_path):
+    torch.manual_seed(0)
+    images = torch.rand(12, 3, 6, 5)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(48, 2))
+    for name, shown in (("plain", images), ("normalised", (images - 0.5) / 0.25)):
+        pairs = TensorDataset(shown, torch.arange(12) % 2)
+        audit = mw.watch(module, pairs, tmp_path / name, 3).audit
+        image = audit.data[2].image
+        assert image.shape == (6, 5, 3)
+        assert image.dtype == np.uint8
+        if name == "plain":
+            np.testing.assert_array_equal(image, np.rint(255 * images[2].permute(1, 2, 0).numpy()))
+    kept = audit.kept().take([3, 1]).as_pairs()
+    assert torch.equal(kept[0][0], pairs[3][0])
+
+
+class Tagger(nn.Module):
+    """A tiny transformer; how it reads its tokens is a parameter."""
+
+    def __init__(self, reads):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = nn.Embedding(20, 16, padding_idx=0)
+        block = nn.TransformerEncoderLayer(16, 2, 16, 0.0, batch_first=True)
+        other = nn.TransformerEncoderLayer(16, 2, 16, 0.0, batch_first=True)
+        self.blocks = nn.ModuleList([block, other])
+        self.score, self.reads = nn.Linear(16, 3), reads
+
+    def forward(self, input_ids, attention_mask):
+        hidden = self.words(input_ids)
+        for block in self.blocks:
+            hidden = block(hidden, src_key_padding_mask=attention_mask == 0)
+        at = attention_mask.sum(dim=1) - 1
+        if self.reads == "last":
+            return self.score(hidden)[torch.arange(len(hidden), device=at.device), at]
+        return self.score(hidden[:, 0])
+
+
+def tokens():
+    rng = np.random.default_rng(0)
+    rows = [rng.integers(1, 20, size=3 + i % 5) for i in range(24)]
+    return [{"input_ids": torch.tensor(ids), "label": i % 3} for i, ids in enumerate(rows)]
+
+
+def padded(rows):
+    width = max(len(row["input_ids"]) for row in rows)
+    ids = torch.zeros(len(rows), width, dtype=torch.long)
+    for i, row in enumerate(rows):
+        ids[i, : len(row["input_ids"])] = row["input_ids"]
+    labels = torch.tensor([row["label"] for row in rows])
+    return {"input_ids": ids, "attention_mask": (ids > 0).long(), "labels": labels}
+
+
+@pytest.mark.parametrize("reads", ["last", "first"])
+@pytest.mark.filterwarnings("ignore:.*nested tensor:UserWarning")
+def test_batches_of_different_lengths_equal_one_text_at_a_time(reads, tmp_path):
+    rows, module = tokens(), Tagger(reads)
+    audits = []
+    for size in (1, 7):
+        loader = DataLoader(rows, batch_size=size, collate_fn=padded)
+        audits.append(mw.watch(module, loader, tmp_path / str(size), 3).audit)
+    before = ("blocks.0",) if reads == "last" else ("blocks.0", "blocks.1")
+    assert audits[0].layers == (*before, "score.input")  # what goes into it is not taken twice
+    records = [audit.source.names.records()[0] for audit in audits]
+    one, several = (a.source.forward(r) for a, r in zip(audits, records, strict=True))
+    np.testing.assert_allclose(one.logits(), several.logits(), atol=1e-5)
+    for layer in audits[0].layers:
+        np.testing.assert_allclose(
+            one.representation(layer), several.representation(layer), atol=1e-5
+        )
+    module.eval()
+    with torch.no_grad():
+        hidden = module.words(rows[5]["input_ids"][None])
+        for block in module.blocks:
+            hidden = block(hidden)
+    token = hidden[0, -1 if reads == "last" else 0].numpy()
+    np.testing.assert_allclose(one.representation("score.input")[5], token, atol=1e-5)
+
+
+def test_layers_before_the_last_linear_one_are_spread_evenly(tmp_path):
+    class Deep(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Sequential(nn.Linear(WIDTH, 8), nn.ReLU())
+            self.blocks = nn.ModuleList([nn.Linear(8, 8) for _ in range(9)])
+            self.first, self.unused = nn.Linear(8, CLASSES), nn.Linear(8, CLASSES)
+
+        def forward(self, x):
+            x = self.stem(x)
+            for block in self.blocks:
+                x = torch.relu(block(x))
+            return self.first(x)
+
+    watch = mw.watch(Deep(), samples(), tmp_path / "run", STEPS)
+    assert watch.audit.layers == ("blocks.2", "blocks.5", "blocks.8", "first.input")
+
+
+def test_a_large_activation_of_images_is_pooled(tmp_path):
+    module = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 2)
+    )
+    pairs = TensorDataset(torch.rand(6, 3, 24, 24), torch.arange(6) % 2)
+    audit = mw.watch(module, pairs, tmp_path / "run", 3).audit
+    made = audit.source.forward(audit.source.names.records()[0])
+    assert made.representation("0").shape == (6, 16 * 4 * 4)
+    with torch.no_grad():
+        pooled = nn.functional.adaptive_avg_pool2d(module[0](pairs.tensors[0]), 4).flatten(1)
+    np.testing.assert_allclose(made.representation("0"), pooled, atol=1e-6)
+
+
+# Again, and after an end
+
+
+def test_the_same_training_again_keeps_its_passes(data, tmp_path):
+    def run(until=None, **changes):
+        module = mlp()
+        watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=0.5, **changes)
+        seeded()
+        trained(module, data, watch=watch, until=until)
+        return watch
+
+    def stamps():
+        files = (tmp_path / "run/forward").glob("*.safetensors")
+        return {file.name: file.stat().st_mtime_ns for file in files}
+
+    first = run(until=10)
+    before, losses = stamps(), first.audit.checkpoints["median_loss"]
+    again = run()
+    assert {name: stamps()[name] for name in before} == before
+    assert again.audit.checkpoints["step"].tolist() == [0, 3, 6, 9, 12, 15, 18]
+    assert again.audit.checkpoints["median_loss"][losses.index].equals(losses)
+
+
+def test_it_goes_on_from_the_weights_of_a_checkpoint_or_after_the_steps_that_are_named(
+    data, tmp_path
+):
+    module = mlp()
+    watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=0.5)
+    trained(module, data, watch=watch, until=9)
+    at_nine = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    trained(module, data, watch=watch, until=2)  # two steps that no checkpoint saw
+    resumed = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=0.5, steps_done=11)
+    trained(module, data, watch=resumed, until=1)
+    assert resumed.audit.checkpoints["step"].tolist() == [0, 3, 6, 9, 12]
+    later = resumed.audit.checkpoints["median_loss"].iloc[-1]
+    module.load_state_dict(at_nine)
+    resumed = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=0.5)
+    assert resumed.steps == 9
+    trained(module, data, watch=resumed, until=3, lr=0.1)
+    assert resumed.audit.checkpoints["step"].tolist() == [0, 3, 6, 9, 12]
+    assert resumed.audit.checkpoints["median_loss"].iloc[-1] != later
+
+
+def test_another_training_replaces_a_run_only_when_asked(data, tmp_path):
+    module = mlp()
+    watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=0.5)
+    trained(module, data, watch=watch, epochs=1)
+    before = watch.audit.checkpoints
+    again = {"path": tmp_path / "run", "checkpoint_every": 0.5}
+    with pytest.raises(ValueError, match=r"differ from these at each of its 3 .*overwrite=True"):
+        mw.watch(mlp(seed=3), data, steps_per_epoch=STEPS, **again)
+    with pytest.raises(ValueError, match="6 steps an epoch, this one has 5"):
+        mw.watch(mlp(), data, steps_per_epoch=5, **again)
+    with pytest.raises(ValueError, match="holds another run: 48 samples have another content"):
+        mw.watch(mlp(), samples(seed=9), steps_per_epoch=STEPS, **again)
+    with pytest.raises(ValueError, match="holds another run: model class is Sequential there"):
+        mw.watch(Other(), data, steps_per_epoch=STEPS, **again)
+    assert mw.Audit.open(tmp_path / "run").checkpoints.equals(before)
+    fresh = mw.watch(mlp(seed=3), data, steps_per_epoch=STEPS, overwrite=True, **again)
+    assert fresh.audit.checkpoints["step"].tolist() == [0]
+
+
+def test_a_run_of_another_kind_is_refused(data, tmp_path):
+    digits = mw.data.load_digits().take(range(60))
+    mw.Audit(mw.models.ConvNet(), digits, path=tmp_path / "run")
+    with pytest.raises(ValueError, match=r"holds another run, which mw\.watch did not record"):
+        mw.watch(mlp(), data, tmp_path / "run", STEPS)
+    watch = mw.watch(mlp(), data, tmp_path / "watched", STEPS)
+    with pytest.raises(ValueError, match=r"another run"):
+        mw.Audit(mw.models.ConvNet(), digits, path=watch.audit.path)
+
+
+KILLED = """
+import os, signal, sys
+from memowidgets.store import RunDirectory
+from tests.audit.test_watch import STEPS, mlp, samples, seeded, trained
+import memowidgets as mw
+
+module, data = mlp(), samples()
+watch = mw.watch(module, data, sys.argv[1], STEPS, checkpoint_every=0.5)
+write = RunDirectory._write
+
+def killed(self, name, content):
+    if name == "checkpoints/epoch-1/record.json":
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(self, name, content)
+
+RunDirectory._write = killed
+seeded()
+trained(module, data, watch=watch)
+"""
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing of the package may catch it."""
+
+
+def killed_at(place, path, data, monkeypatch):
+    write = RunDirectory._write
+
+    def writing(self, name, content):
+        if name.startswith(place) and "trainer.json" in written:
+            raise Killed
+        written.append(name)
+        write(self, name, content)
+
+    module, written = mlp(), []
+    watch = mw.watch(module, data, path, STEPS, checkpoint_every=0.5)
+    seeded()
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDirectory, "_write", writing)
+        with pytest.raises(Killed):
+            trained(module, data, watch=watch)
+
+
+@pytest.mark.parametrize(
+    ("place", "left"),
+    [
+        pytest.param("SIGKILL", 2, marks=pytest.mark.slow),
+        ("checkpoints/epoch-1/", 2),
+        ("trainer.json", 3),
+    ],
+)
+def test_killed_it_keeps_what_was_finished_and_ends_the_same(
+    place, left, watched, data, tmp_path, monkeypatch
+):
+    """Before the record of a pass is written, and between the record and the course."""
+    if place == "SIGKILL":
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED, str(tmp_path / "run")],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    else:
+        killed_at(place, tmp_path / "run", data, monkeypatch)
+    audit = mw.Audit.open(tmp_path / "run")
+    assert len(audit.checkpoints) == left
+    assert np.isfinite(audit.score("loss", checkpoint=audit.checkpoints.index[-1])).all()
+    module = mlp()
+    again = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=0.5)
+    seeded()
+    trained(module, data, watch=again)
+    expected = watched[0].audit.checkpoints
+    assert again.audit.checkpoints["median_loss"].equals(expected["median_loss"])
+
+
+# What is refused
+
+
+class Augmented(Rows):
+    def __getitem__(self, i):
+        x, y = super().__getitem__(i)
+        return x + 0.1 * torch.randn_like(x), y
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(samples())
+
+
+def rows_with(label):
+    labels = [i % CLASSES for i in range(N)]
+    labels[7] = label
+    return Rows(lambda i: samples().tensors[0][i] * 0 + i, labels)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (lambda d: DataLoader(d, shuffle=True), ValueError, r"shuffles .* pass loader\.dataset"),
+        (lambda d: Stream(), TypeError, "stream .* a dataset with a length"),
+        (lambda d: DataLoader(Stream()), TypeError, "stream .* a dataset with a length"),
+        (iter, TypeError, "must be a dataset with a length"),
+        (lambda d: Augmented(lambda i: d[i][0], d.tensors[1]), ValueError,
+         "row 0 of the data differs .* without random augmentation"),
+        (lambda d: TensorDataset(*d.tensors, d.tensors[1]), TypeError, "pair .* tuple of 3"),
+        (lambda d: [{"x": 1}] * 4, TypeError, "row 0 of the data must have 'label'"),
+        (lambda d: rows_with(float("nan")), ValueError, "label of row 7 of the data is NaN"),
+        (lambda d: rows_with(None), ValueError, "label of row 7 of the data is 'None'"),
+        (lambda d: rows_with(0.5), ValueError, "row 7 of the data is 0.5, .* not regressions"),
+        (lambda d: rows_with(torch.tensor([0, 1])), ValueError, "row 7 .* has 2 values"),
+        (lambda d: rows_with("cat"), ValueError, "row 7 .* is 'cat', .* not both"),
+        (lambda d: rows_with(3), ValueError, "for 3 classes, but the data have 4"),
+        (lambda d: rows_with(-1), ValueError, "row 7 is -1"),
+        (lambda d: Rows(lambda i: torch.zeros(i % 2 + 6), d.tensors[1]), ValueError,
+         "different sizes, .* collate_fn"),
+    ],
+)  # fmt: skip
+def test_data_that_can_not_be_watched_are_named(given, error, message, data, tmp_path):
+    with pytest.raises(error, match=message):
+        mw.watch(mlp(), given(data), tmp_path / "run", STEPS)
+    assert not (tmp_path / "run").exists()
+
+
+def single(module, inputs):
+    return module(inputs)[:, :1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"steps_per_epoch": None}, ValueError, r"steps_per_epoch is missing, .* len\(loader\)"),
+        ({"steps_per_epoch": 0}, ValueError, "a whole number from 1, not 0"),
+        ({"steps_per_epoch": float("inf")}, ValueError, "a whole number from 1, not inf"),
+        ({"checkpoint_every": 0}, ValueError, "a positive number of epochs, such as 0.2, not 0"),
+        ({"stop_at_drop": 95}, ValueError, "a share between 0 and 1"),
+        ({"layers": ["0", "nowhere"]}, ValueError, "no layer 'nowhere'; it has 0, 1, 2"),
+        ({"layers": []}, ValueError, "layers is empty"),
+        ({"forward": single}, ValueError, "one value for each sample, as regressions"),
+        ({"forward": lambda m, x: m(x).sum()}, ValueError, r"of shape \(\) for 2 samples"),
+        ({"forward": lambda m, x: m(x)[:, :2]}, ValueError, "for 2 classes, but the data have 3"),
+        ({"forward": lambda m, x: "logits"}, TypeError, "returns str, not logits"),
+        ({"forward": 3}, TypeError, "forward must be a function"),
+        ({"batch_size": 0}, ValueError, "batch_size must be"),
+        ({"module": "mlp"}, TypeError, "must be a torch.nn.Module, not str"),
+        ({"module": nn.Linear(WIDTH, CLASSES)}, ValueError, "single linear layer"),
+        ({"steps_done": 4}, ValueError, "lacks step 0"),
+        ({"class_names": ["a", "b"]}, ValueError, "must lie between 0 and 1"),
+    ],
+)  # fmt: skip
+def test_arguments_that_can_not_be_meant_are_named(changes, error, message, data, tmp_path):
+    given = {"module": mlp(), "steps_per_epoch": STEPS} | changes
+    with pytest.raises(error, match=message):
+        mw.watch(data=data, path=tmp_path / "run", **given)
+    assert not list((tmp_path / "run").glob("forward/*"))
+
+
+def test_a_layer_that_does_not_run_or_has_no_batch_is_named(data, tmp_path):
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.idle = mlp(), nn.Linear(2, 2)
+            self.turned = nn.Identity()
+
+        def forward(self, x):
+            self.turned(x.T)
+            return self.body(x)
+
+    with pytest.raises(ValueError, match="does not run 'idle'"):
+        mw.watch(Odd(), data, tmp_path / "a", STEPS, layers=["idle", "body"])
+    with pytest.raises(ValueError, match=r"'turned' has the shape \(6, 48\) for 48 samples"):
+        mw.watch(Odd(), data, tmp_path / "b", STEPS, layers=["turned"])

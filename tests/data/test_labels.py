@@ -1,0 +1,110 @@
+"""Labels as strings, sparse features and absent classes, wherever they go in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+import memowidgets as mw
+from memowidgets.checks import dense
+from memowidgets.metrics import PSMI, Mahalanobis, logit_gap, loss
+
+N = 90
+NUMBERS = np.arange(N) % 3
+WORDS = np.array(["loan", "card", "cash"])[NUMBERS]  # sorted: card, cash, loan
+CODES = np.array([2, 0, 1])[NUMBERS]
+X = np.random.default_rng(0).normal(size=(N, 6)) + CODES[:, None]
+LOGITS = np.random.default_rng(1).normal(size=(N, 3))
+FORMS = [WORDS, WORDS.tolist(), pd.Series(WORDS), pd.Series(WORDS, dtype="category"),
+         pd.Series(WORDS, dtype="string"), WORDS.astype(object)]  # fmt: skip
+
+
+@pytest.mark.parametrize("labels", FORMS, ids=lambda form: str(getattr(form, "dtype", "list")))
+def test_strings_in_any_form_are_the_sorted_classes(labels):
+    scores = PSMI(64, random_state=0).fit(X, CODES).score_samples(X, CODES)
+    fitted = PSMI(64, random_state=0).fit(X, labels)
+    np.testing.assert_array_equal(fitted.score_samples(X, labels), scores)
+    assert fitted.classes_.tolist() == ["card", "cash", "loan"]
+    np.testing.assert_array_equal(loss(LOGITS, labels), loss(LOGITS, CODES))
+    np.testing.assert_array_equal(logit_gap(LOGITS, labels), logit_gap(LOGITS, CODES))
+    audit = mw.Audit.from_arrays(labels, representations=X, logits=LOGITS)
+    assert audit.data.class_names == ("card", "cash", "loan")
+    np.testing.assert_array_equal(audit.labels, CODES)
+    data = mw.data.ImageDataset.from_arrays(np.zeros((N, 8, 8)), labels)
+    np.testing.assert_array_equal(data.labels, CODES)
+    assert data.class_names == ("card", "cash", "loan")
+    np.testing.assert_array_equal(data.with_labels(labels).labels, CODES)
+
+
+def test_class_names_say_which_column_is_whose():
+    names = ["loan", "card", "cash"]
+    audit = mw.Audit.from_arrays(WORDS, logits=LOGITS, class_names=names)
+    np.testing.assert_array_equal(audit.labels, NUMBERS)
+    texts = mw.data.TextDataset.from_texts([f"{i}" for i in range(N)], WORDS, names)
+    given = mw.Audit.from_arrays(WORDS, logits=LOGITS, samples=texts)
+    np.testing.assert_array_equal(given.labels, NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: loss(LOGITS[:, :2], WORDS), "3 different strings for 2 columns"),
+        (lambda: PSMI().fit(X, [*WORDS[:-1], None]), "1 of 90 labels are missing, .* row 89"),
+        (lambda: PSMI().fit(X, WORDS).score_samples(X, ["x", *WORDS[1:]]), "row 0, 'x', is not"),
+        (lambda: mw.Audit.from_arrays([*WORDS[:-1], None], X), "1 of 90 labels are missing"),
+        (
+            lambda: mw.Audit.from_arrays(WORDS, logits=LOGITS[:, :2]),
+            "2 columns|no column in logits",
+        ),
+        (lambda: mw.Audit.from_arrays(WORDS, X, class_names=["card", "cash"]), "not one of the 2"),
+        (lambda: mw.widgets.SampleInspector(["a", "b"], labels=["x", None]), "labels are missing"),
+    ],
+)
+def test_what_strings_do_not_say_is_an_error(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("make", [sparse.csr_matrix, sparse.coo_array, sparse.csc_array])
+def test_sparse_features_are_made_dense_and_their_size_is_said(make):
+    thin = make(X)
+    size = r"sparse and is made dense, which takes 0\.0 MB of memory.*TruncatedSVD"
+    with pytest.warns(UserWarning, match=size):
+        fitted = PSMI(64, random_state=0).fit(thin, CODES)
+    scores = PSMI(64, random_state=0).fit(X, CODES).score_samples(X, CODES)
+    with pytest.warns(UserWarning, match=size):
+        np.testing.assert_array_equal(fitted.score_samples(thin, CODES), scores)
+    with pytest.warns(UserWarning, match=size):
+        Mahalanobis(3).fit(thin)
+    with pytest.warns(UserWarning, match=r"representations is sparse.*0\.0 MB") as said:
+        audit = mw.Audit.from_arrays(CODES, representations=thin)
+    assert len(said) == 1
+    whole = mw.Audit.from_arrays(CODES, representations=X)
+    pd.testing.assert_series_equal(audit.score("psmi"), whole.score("psmi"))
+
+
+def test_a_large_sparse_matrix_is_counted_in_gigabytes():
+    class Large:
+        shape, dtype, nnz = (20_000, 50_000), np.dtype(np.float64), 3
+
+        def toarray(self):
+            return np.zeros((2, 2))
+
+    with pytest.warns(UserWarning, match=r"which takes 8\.0 GB"):
+        dense(Large(), "X")
+
+
+@pytest.mark.parametrize("samples", [None, [f"{i}" for i in range(N)], np.zeros((N, 4, 4))])
+def test_a_class_that_never_occurs_is_said_once(samples):
+    with pytest.warns(
+        UserWarning, match="1 of 4 classes never occur in the labels: 0; number"
+    ) as w:
+        mw.Audit.from_arrays(CODES + 1, representations=X, samples=samples)
+    assert len(w) == 1
+
+
+def test_a_column_of_logits_without_a_label_is_no_reason_to_warn():
+    wide = np.column_stack([LOGITS, LOGITS[:, 0]])
+    assert len(mw.Audit.from_arrays(CODES, logits=wide).data.class_names) == 4

@@ -1,0 +1,201 @@
+"""Rows of a table as data: kinds of columns, missing values, and scikit-learn's features."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from memowidgets.data import TableDataset
+from memowidgets.training.design import draw_design
+
+HOLES = "ignore:.*values are missing:UserWarning"
+
+
+def frame(n=60, holes=True):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "age": rng.integers(20, 80, n),
+            "ward": rng.choice(["A", "B", "C"], n),
+            "pressure": rng.normal(120, 15, n),
+            "sex": rng.choice(["f", "m"], n),
+            "insured": rng.random(n) < 0.7,
+            "outcome": rng.choice(["ill", "well"], n),
+        }
+    )
+    if holes:
+        table.loc[[3, 7], "pressure"] = np.nan
+        table.loc[[5], "ward"] = None
+    return table
+
+
+def reference(numeric, texts):
+    """The encoding that the documentation names, by scikit-learn."""
+    return ColumnTransformer(
+        [
+            ("numbers", make_pipeline(SimpleImputer(strategy="median"), StandardScaler()), numeric),
+            ("missing", MissingIndicator(error_on_new=False), numeric),
+            ("categories", OneHotEncoder(handle_unknown="ignore", sparse_output=False), texts),
+        ]
+    )
+
+
+@pytest.mark.filterwarnings(HOLES)
+def test_features_are_scikit_learns():
+    table, rows = frame(), np.arange(0, 60, 2)
+    data = TableDataset.from_frame(table, "outcome").fitted(rows)
+    theirs = reference(["age", "pressure", "insured"], ["ward", "sex"])
+    numbers = table.astype({"insured": float})
+    theirs.fit(numbers.iloc[rows])
+    expected = theirs.transform(numbers)
+    ours = data.encoded()
+    width = 3 + int(table["pressure"].iloc[rows].isna().any())
+    np.testing.assert_allclose(ours[:, :width], expected[:, :width], rtol=1e-5, atol=1e-6)
+    # the order of a column's categories is free
+    np.testing.assert_array_equal(sorted(map(tuple, ours[:, width:].T)),
+                                  sorted(map(tuple, expected[:, width:].T)))  # fmt: skip
+
+
+def test_rows_that_it_is_not_fitted_on_change_nothing():
+    table, rows = frame(holes=False), np.arange(40)
+    other = table.copy()
+    other.loc[45, ["age", "pressure"]] = [1_000, 9e9]
+    other.loc[46, "ward"] = "Z"
+    before, after = (TableDataset.from_frame(t, "outcome").fitted(rows) for t in (table, other))
+    for name, array in before.encoding.items():
+        np.testing.assert_array_equal(array, after.encoding[name])
+    np.testing.assert_array_equal(before.encoded()[:45], after.encoded()[:45])
+    unknown = after.encoded()[46]
+    assert unknown.sum() != before.encoded()[46].sum()
+    wards = slice(3, 6)  # a category that was not fitted is none of the known ones
+    assert unknown[wards].sum() == 0
+
+
+def test_values_keep_their_kinds():
+    data = TableDataset.from_frame(frame(holes=False), "outcome", categorical=["age"])
+    sample = data[4]
+    row = frame(holes=False).iloc[4]
+    assert sample.values == {
+        "age": str(row["age"]), "ward": row["ward"], "pressure": row["pressure"],
+        "sex": row["sex"], "insured": float(row["insured"]),
+    }  # fmt: skip
+    assert data.class_names == ("ill", "well")
+    assert repr(data) == "TableDataset(60 rows of 2 numbers and 3 categories, 2 classes)"
+
+
+def test_a_column_of_pandas_category_type_is_categorical():
+    table = frame(holes=False).astype({"age": "category"})
+    as_category = TableDataset.from_frame(table, "outcome")
+    named = TableDataset.from_frame(frame(holes=False), "outcome", categorical=["age"])
+    assert as_category.content_hashes() == named.content_hashes()
+
+
+def test_missing_values_are_said_and_shown():
+    with pytest.warns(
+        UserWarning, match=r"3 values are missing, in 'ward' \(1\), 'pressure' \(2\)"
+    ):
+        data = TableDataset.from_frame(frame(), "outcome")
+    assert data.missing() == {"ward": 1, "pressure": 2}
+    assert data[5].values["ward"] is None
+    assert data[3].values["pressure"] is None
+    assert "3 missing values" in repr(data)
+
+
+def test_duplicates_stay_on_one_side_and_ids_do_not_count():
+    table = pd.concat([frame(30, holes=False)] * 2)
+    table["id"] = [f"r{i}" for i in range(60)]
+    data = TableDataset.from_frame(table, "outcome")
+    assert data.ids[31] == "r31"
+    assert "30 duplicates" in repr(data)
+    design = draw_design(data, "half", 0.2, seed=0)
+    for side in (design.members, design.held_out):
+        assert set(np.bincount(side % 30, minlength=30).tolist()) == {0, 2}
+
+
+def test_take_and_canaries_keep_everything_in_step():
+    data = TableDataset.from_frame(frame(holes=False), "outcome")
+    planted = data.with_canaries(20, seed=1)
+    np.testing.assert_array_equal(planted.labels != data.labels, planted.canaries)
+    part = planted.fitted(range(60)).take([5, 3])
+    assert part[1] == planted[3]
+    np.testing.assert_array_equal(part.encoded()[1], planted.fitted(range(60)).encoded()[3])
+    assert part.content_hashes() == [data.content_hashes()[i] for i in (5, 3)]
+
+
+@pytest.mark.filterwarnings(HOLES)
+def test_a_csv_file_is_the_frame_that_pandas_reads(tmp_path):
+    path = tmp_path / "patients.csv"
+    frame().astype({"insured": int}).to_csv(path, index=False)
+    data = TableDataset.from_csv(path, label="outcome")
+    same = TableDataset.from_frame(pd.read_csv(path), label="outcome")
+    assert data.content_hashes() == same.content_hashes()
+    np.testing.assert_array_equal(data.labels, same.labels)
+    assert json.loads(json.dumps(data.source)) == data.source
+    again = TableDataset.from_csv(**data.source["arguments"])
+    assert again.content_hashes() == data.content_hashes()
+
+
+def test_a_word_for_no_number_is_a_missing_number(tmp_path):
+    path = tmp_path / "patients.csv"
+    path.write_text("age,label\n31,0\nNA,1\n45,0\n")
+    with pytest.warns(UserWarning, match="1 value is missing"):
+        data = TableDataset.from_csv(path)
+    assert data[1].values == {"age": None}
+
+
+def changed(**columns):
+    return frame(6, holes=False).assign(**columns)
+
+
+@pytest.mark.parametrize(
+    ("table", "arguments", "message"),
+    [
+        (frame(), {"label": "label"}, "no column 'label'; its columns: 'age', .*label="),
+        (frame(), {"ids": "name"}, "no column 'name'.*ids="),
+        (frame(), {"categorical": ["code"]}, "no column 'code'.*categorical="),
+        (changed(outcome=["x", None] * 3), {}, "3 of 6 labels are missing, the first in row 1"),
+        (changed(outcome=[1.0, np.nan] * 3), {}, "3 of 6 labels are missing, the first in row 1"),
+        (changed(outcome="x"), {}, "all 6 samples have the label 0"),
+        (changed(), {"class_names": ["ill", "dead"]}, "'well', which is not one of the 2"),
+        (changed(age=[1, 2, np.inf, 4, 5, 6]), {}, "'age' is infinite in row 2"),
+        (changed(age=None), {}, "the column 'age' has no value"),
+        (changed(age=pd.Timestamp(0)), {}, "'age' has a value of type Timestamp"),
+        (changed(age=[1, "a"] * 3), {}, "'age' has a value of type int"),
+        (frame().assign(name=[f"n{i}" for i in range(60)]), {}, "'name' has 60 different texts"),
+        (frame()[["outcome"]], {}, "no column besides the label"),
+        (frame().iloc[:0], {}, "the table is empty"),
+        (changed(id=[1, 1, 2, 3, 4, 5]), {}, "ids must be unique; '1'"),
+        (changed(id=["a", None, "b", "c", "d", "e"]), {}, "row 1: the id is missing"),
+        (frame()[["outcome", "sex"]].assign(sex="f"), {}, "every column of the table holds one"),
+    ],
+)  # fmt: skip
+def test_bad_input_gets_one_clear_sentence(table, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        TableDataset.from_frame(table, **{"label": "outcome"} | arguments)
+
+
+def test_a_column_of_one_value_is_said():
+    with pytest.warns(UserWarning, match=r"1 column holds one value.*'sex'; leave them out"):
+        data = TableDataset.from_frame(changed(sex="f", age=3.5)[["age", "sex", "ward", "outcome"]]
+                                       .assign(age=range(6)), "outcome")  # fmt: skip
+    assert np.isfinite(data.fitted(range(6)).encoded()).all()
+
+
+def test_what_is_no_frame_and_what_is_not_fitted_is_refused():
+    with pytest.raises(TypeError, match="must be a pandas DataFrame, not list"):
+        TableDataset.from_frame([{"age": 3}])
+    data = TableDataset.from_frame(frame(holes=False), "outcome")
+    with pytest.raises(ValueError, match=r"data\.fitted\(rows\)"):
+        data.encoded()
+    other = TableDataset.from_frame(frame(holes=False)[["age", "ward", "outcome"]], "outcome")
+    with pytest.raises(
+        ValueError, match=r"for 3 numeric and 2 categorical columns, but .* 1 and 1"
+    ):
+        other.with_encoding(data.fitted(range(60)).encoding)

@@ -1,0 +1,136 @@
+"""The page on training loops: each of its fragments, in a script that it could be from."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+import memowidgets as mw
+from memowidgets.data import TextDataset
+from tests.house.test_docs import ROOT, blocks
+
+LOOP, WITH_FORWARD, LIGHTNING, TRAINER = blocks(ROOT / "docs/your_training_loop.md", "python")
+N = 60
+
+
+def pairs():
+    torch.manual_seed(0)
+    labels = torch.arange(N) % 2
+    return TensorDataset(torch.randn(N, 4) + 3 * labels[:, None], labels)
+
+
+def net():
+    return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+
+
+def texts():
+    words = [["good", "fine"], ["bad", "poor"]]
+    told = [f"a {words[i % 2][i % 3 % 2]} day {'indeed ' * (i % 4)}" for i in range(N)]
+    return TextDataset.from_texts(told, np.arange(N) % 2, ["LABEL_0", "LABEL_1"])
+
+
+def run(text, **names):
+    exec(text, names)
+    return names
+
+
+@pytest.fixture(autouse=True)
+def _folder_and_closed_widgets(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    opened, dashboard = [], mw.Audit.dashboard
+    monkeypatch.setattr(mw.Audit, "dashboard", lambda self: opened.append(dashboard(self)))
+    yield
+    for widget in opened:
+        widget.close()
+
+
+def test_the_loop_stops_and_shows_what_is_flagged():
+    data, module = pairs(), net()
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.05)
+    loader = DataLoader(data, batch_size=6, shuffle=True)
+    names = run(LOOP, train_set=data, loader=loader, module=module, optimizer=optimizer,
+                cross_entropy=cross_entropy)  # fmt: skip
+    assert names["watch"].reached
+    assert names["watch"].audit.prediction.record.step == names["watch"].steps
+
+
+@pytest.mark.slow
+def test_the_loop_with_a_forward_watches_texts():
+    from memowidgets.models.scratch import tokenizer_of_words
+
+    data = texts()
+    words = tokenizer_of_words(data.texts)
+    module = mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16).build(data)
+
+    def tokenizer(batch, **options):
+        return words(batch, padding=True, return_token_type_ids=False, **options)
+
+    names = run(WITH_FORWARD, mw=mw, texts=data, loader=range(6), module=module,
+                tokenizer=tokenizer)  # fmt: skip
+    assert names["watch"].audit.layers[-1] == "score.input"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Lightning warns of much that is fine here
+@pytest.mark.skipif(not importlib.util.find_spec("lightning"), reason="no Lightning")
+def test_lightning_stops_too(monkeypatch):
+    import lightning
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = net()
+
+        def forward(self, x):
+            return self.net(x)
+
+        def training_step(self, batch, _index):
+            return cross_entropy(self(batch[0]), batch[1])
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), lr=0.05)
+
+    data = pairs()
+    loader = DataLoader(data, batch_size=6, shuffle=True)
+    names = run(LIGHTNING, train_set=data, loader=loader, module=Module())
+    assert names["watch"].reached
+    assert names["trainer"].global_step == names["watch"].steps < 200
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*(no checkpoint reached|the drop jumped).*:UserWarning")
+def test_transformers_trainer_stops_and_goes_on():
+    import transformers
+
+    from memowidgets.models import SequenceClassifier
+    from memowidgets.models.scratch import tokenizer_of_words
+
+    data = texts()
+    tokenizer = tokenizer_of_words(data.texts)
+    torch.manual_seed(0)
+    model = SequenceClassifier.from_scratch(data, layers=1, width=16).build(data)
+    rows = [
+        {**tokenizer(text, return_token_type_ids=False), "label": int(label)}
+        for text, label in zip(data.texts, data.labels, strict=True)
+    ]
+    arguments = transformers.TrainingArguments(
+        "out", num_train_epochs=15, learning_rate=2e-2, report_to=[], use_cpu=True,
+        disable_tqdm=True, dataloader_pin_memory=False,
+    )  # fmt: skip
+
+    def trainer(_given, **more):
+        collator = transformers.DataCollatorWithPadding(tokenizer)
+        return transformers.Trainer(
+            args=arguments, train_dataset=rows, data_collator=collator, **more
+        )
+
+    names = run(TRAINER, Trainer=trainer, model=model, tokenizer=tokenizer,
+                texts=list(data.texts), labels=data.labels)  # fmt: skip
+    assert names["audit"].prediction.reached
+    assert names["audit"].source.names.final() is not None

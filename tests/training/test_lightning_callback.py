@@ -1,0 +1,118 @@
+"""Lightning's own Trainer on a tiny module, watched."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+import memowidgets as mw
+
+lightning = pytest.importorskip("lightning.pytorch", reason="no Lightning: pip install lightning")
+pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning warns of much that is fine here
+
+N, BATCH = 40, 8
+
+
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(
+            nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 2)
+        )
+
+    def forward(self, x):
+        return self.net(x)
+
+    def training_step(self, batch, _index):
+        return cross_entropy(self(batch[0]), batch[1])
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=0.05)
+
+
+@pytest.fixture(scope="module")
+def data():
+    torch.manual_seed(3)
+    labels = torch.arange(N) % 2
+    return TensorDataset(torch.randn(N, 4) + 2 * labels[:, None], labels)
+
+
+def fitted(module, data, folder, *callbacks, epochs=3, resume=None, **changes):
+    trainer = lightning.Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+        callbacks=list(callbacks),
+        **{"enable_checkpointing": False, **changes},
+    )
+    torch.manual_seed(1)
+    trainer.fit(module, DataLoader(data, batch_size=BATCH, shuffle=True), ckpt_path=resume)
+    return trainer
+
+
+def test_steps_are_those_of_the_optimizer_and_the_weights_those_without_it(data, tmp_path):
+    plain, module = Module(), Module()
+    course = {"accumulate_grad_batches": 2}  # three steps an epoch: two batches, two, one
+    fitted(plain, data, tmp_path, **course)
+    watch = mw.watch(
+        module, data, tmp_path / "run", steps_per_epoch=3, checkpoint_every=1, stop_at_drop=None
+    )
+    trainer = fitted(module, data, tmp_path, mw.training.LightningCallback(watch), **course)
+    assert trainer.global_step == watch.steps == 9
+    assert watch.audit.checkpoints["step"].tolist() == [0, 3, 6, 9]
+    for name, tensor in plain.state_dict().items():
+        assert torch.equal(tensor, module.state_dict()[name])
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_the_trainer_stops_at_rho_when_asked(stop, data, tmp_path):
+    module = Module()
+    watch = mw.watch(
+        module, data, tmp_path / "run", steps_per_epoch=5, checkpoint_every=0.4, stop_at_drop=0.5
+    )
+    callback = mw.training.LightningCallback(watch, stop=stop)
+    trainer = fitted(module, data, tmp_path, callback, epochs=7)
+    at = watch.audit.prediction.record.step
+    assert watch.reached
+    assert trainer.global_step == (at if stop else 35)
+    assert watch.audit.checkpoints["step"].iloc[-1] == trainer.global_step
+    assert len(watch.audit.score("psmi")) == N
+
+
+def test_a_trainer_that_resumes_continues_the_recording(data, tmp_path):
+    def watched():
+        module = Module()
+        watch = mw.watch(
+            module, data, tmp_path / "run", steps_per_epoch=5, checkpoint_every=1, stop_at_drop=None
+        )
+        return module, mw.training.LightningCallback(watch), watch
+
+    module, callback, _ = watched()
+    first = fitted(module, data, tmp_path, callback, epochs=2, enable_checkpointing=True)
+    first.save_checkpoint(tmp_path / "state.ckpt")
+    module, callback, watch = watched()
+    resume = tmp_path / "state.ckpt"
+    trainer = fitted(module, data, tmp_path, callback, epochs=4, resume=resume)
+    assert trainer.global_step == watch.steps == 20
+    assert watch.audit.checkpoints["step"].tolist() == [0, 5, 10, 15, 20]
+
+
+def test_what_is_not_a_watch_is_refused():
+    with pytest.raises(TypeError, match=r"must be what mw\.watch returns, not Module"):
+        mw.training.LightningCallback(Module())
+
+
+def test_lightning_is_imported_when_the_callback_is_used():
+    code = "import sys, memowidgets.training, memowidgets.audit; print('lightning' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,96 @@
+"""TRL's SFTTrainer with the callback, and a loop with accelerate in two processes, watched."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import memowidgets as mw
+from memowidgets.models.scratch import word_tokenizer
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.slow  # importing trl, and starting two processes, take half a minute
+
+
+@pytest.mark.filterwarnings("ignore")  # TRL warns of much that is fine here
+def test_the_trainer_of_trl_is_recorded(tmp_path):
+    pytest.importorskip("trl", reason="no TRL: pip install trl")
+    from datasets import Dataset
+    from trl import SFTConfig, SFTTrainer
+
+    from tests.training.test_trainer_callback import QUIET, N, make_audit, tiny
+
+    data = mw.data.make_mcqs(n=N, seed=0)
+    tokenizer = word_tokenizer(data)
+    tokenizer.add_special_tokens({"eos_token": "<end>"})
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run")
+    callback = mw.training.MemorizationCallback(audit, stop_at_drop=None)
+    rows = [
+        {"prompt": data.prompt(i), "completion": data.label_texts[label]}
+        for i, label in enumerate(data.labels)
+    ]
+    arguments = SFTConfig(
+        output_dir=str(tmp_path / "out"),
+        num_train_epochs=2,
+        per_device_train_batch_size=4,
+        logging_strategy="no",
+        save_strategy="no",
+        bf16=False,
+        max_length=None,
+        **QUIET,
+    )
+    trainer = SFTTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=Dataset.from_list(rows[::-1]),
+        processing_class=tokenizer,
+        callbacks=[callback],
+    )
+    trainer.train()
+    assert audit.checkpoints["step"].tolist() == [0, 9, 18]
+    drop = audit.checkpoints["drop"].iloc[-1]
+    assert drop > 0
+    assert np.isfinite(audit.score("psmi")).all()
+    rows[5]["completion"] = rows[6]["prompt"]
+    other = make_audit(tiny(len(tokenizer)), tokenizer, data, tmp_path / "other")
+    trainer = SFTTrainer(
+        model=tiny(len(tokenizer)),
+        args=arguments,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+        callbacks=[mw.training.MemorizationCallback(other)],
+    )
+    with pytest.raises(ValueError, match=rf"1 of {N} members are in no row .*'{data.ids[5]}'"):
+        trainer.train()
+
+
+def test_two_processes_of_accelerate_record_once_and_stop_together(tmp_path):
+    pytest.importorskip("accelerate", reason="no accelerate: pip install accelerate")
+    script = Path(__file__).with_name("two_watched_processes.py")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
+    command += ["--master_port=0", "--rdzv_backend=c10d", "--rdzv_endpoint=127.0.0.1:0"]
+    done = subprocess.run(
+        [*command, str(script), str(tmp_path)],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    ended = [ast.literal_eval((tmp_path / f"ended-{rank}").read_text()) for rank in (0, 1)]
+    assert ended[0] == ended[1]
+    steps_per_epoch, steps, reached, n_checkpoints, _ = ended[0]
+    assert steps_per_epoch == 8
+    assert reached
+    audit = mw.Audit.open(tmp_path / "run")
+    assert audit.prediction.record.step == steps
+    assert len(audit.checkpoints) == n_checkpoints == steps // 4 + 1
+    assert np.isfinite(audit.score("psmi")).all()

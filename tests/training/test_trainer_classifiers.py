@@ -1,0 +1,384 @@
+"""transformers' own Trainer on tiny classifiers made here, with an audit listening."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
+
+import memowidgets as mw
+from tests.models.test_sequence_classifier import (
+    CLASSES,
+    classifier,
+    texts,
+    tiny,
+    tiny_config,
+    tokenizer_of_words,
+)
+from tests.training.test_trainer_callback import (
+    QUIET,
+    assert_same_weights,
+    trained_weights,
+)
+
+N = 30
+
+
+@pytest.fixture(scope="module")
+def data():
+    return texts(N)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(data):
+    return tokenizer_of_words(data.texts)
+
+
+def script_rows(data, tokenizer, labels=None, key="label"):
+    """What a script makes of texts: token ids and a class."""
+    numbers = data.labels if labels is None else labels
+    return [
+        {**tokenizer(text, return_token_type_ids=False), key: int(label)}
+        for text, label in zip(data.texts, numbers, strict=True)
+    ]
+
+
+def trainer(model, rows, tokenizer, folder, *callbacks, kind=Trainer, **changes):
+    settings = {
+        "num_train_epochs": 3,
+        "per_device_train_batch_size": 5,
+        "learning_rate": 5e-3,
+        "logging_strategy": "no",
+        "save_strategy": "no",
+        **QUIET,
+        **changes,
+    }
+    return kind(
+        model=model,
+        args=TrainingArguments(output_dir=str(folder), **settings),
+        train_dataset=rows,
+        data_collator=DataCollatorWithPadding(tokenizer),
+        callbacks=list(callbacks),
+    )
+
+
+def make_audit(model, tokenizer, data, path, every=1, training=None, **options):
+    training = training or mw.TrainingConfig(checkpoint_every=every, precision="float32")
+    recipe = classifier(model, tokenizer, **options)
+    return mw.Audit(recipe, data, path, training=training, members="all", held_out=None)
+
+
+def begin(audit, model, rows, tokenizer, folder, **changes):
+    callback = mw.training.MemorizationCallback(audit, None)
+    trainer(model, rows, tokenizer, folder / "out", callback, max_steps=1, **changes).train()
+
+
+class InTheAuditsOrder(Trainer):
+    """Takes the samples as `audit.train` does."""
+
+    order: list[int]
+
+    def _get_train_sampler(self, *_args):
+        return Epochs(self.order)
+
+
+class Epochs(torch.utils.data.Sampler):
+    def __init__(self, order):
+        self.order, self.epoch = order, 0
+
+    def __len__(self):
+        return N
+
+    def __iter__(self):
+        yield from self.order[self.epoch * N : (self.epoch + 1) * N]
+        self.epoch += 1
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_the_callback_gives_the_audit_that_train_gives(
+    family, data, tokenizer, tmp_path, monkeypatch
+):
+    from memowidgets.training.learner import Learner
+
+    model = tiny(family, len(tokenizer), **no_dropout(family))
+    plan = mw.TrainingConfig(
+        epochs=3,
+        checkpoint_every=0.5,
+        batch_size=5,
+        lr=5e-3,
+        schedule="linear",
+        weight_decay=0.0,
+        precision="float32",
+    )
+    ours = make_audit(model, tokenizer, data, tmp_path / "ours", training=plan)
+    order, original = [], Learner._samples
+
+    def noted(learner):
+        chosen = original(learner)
+        order.extend(chosen.tolist())
+        return chosen
+
+    monkeypatch.setattr(Learner, "_samples", noted)
+    ours.train()
+    assert sorted(order[:N]) == list(range(N))
+
+    theirs = make_audit(model, tokenizer, data, tmp_path / "theirs", training=plan)
+    callback = mw.training.MemorizationCallback(theirs, None)
+    InTheAuditsOrder.order = order
+    live, course = copy.deepcopy(model), {"max_grad_norm": 0.0, "lr_scheduler_type": "linear"}
+    rows = script_rows(data, tokenizer)
+    made = trainer(
+        live, rows, tokenizer, tmp_path / "out", callback, kind=InTheAuditsOrder, **course
+    )
+    made.train()
+    assert theirs.checkpoints.index.tolist() == ours.checkpoints.index.tolist()
+    assert theirs.layers == ours.layers
+    for column in ("median_loss", "train_loss", "drop"):
+        np.testing.assert_allclose(
+            theirs.checkpoints[column], ours.checkpoints[column], rtol=1e-3, atol=1e-4
+        )
+    for metric in ("loss", "logit_gap", "psmi"):
+        for checkpoint in (1, "final"):
+            expected = ours.score(metric, checkpoint=checkpoint)
+            np.testing.assert_allclose(
+                theirs.score(metric, checkpoint=checkpoint), expected, rtol=1e-2, atol=2e-3
+            )
+
+
+def no_dropout(family):
+    names = ("attention_dropout",) if family == "llama" else ()
+    return dict.fromkeys((*names, "hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+
+
+def test_a_run_with_the_callback_ends_in_the_weights_of_one_without(data, tokenizer, tmp_path):
+    rows, ends = script_rows(data, tokenizer), []
+    audit = make_audit(tiny("bert", len(tokenizer)), tokenizer, data, tmp_path / "run", 0.5)
+    for callbacks in ((), (mw.training.MemorizationCallback(audit, None),)):
+        model = tiny("bert", len(tokenizer)).train()
+        trainer(model, rows, tokenizer, tmp_path / "out", *callbacks).train()
+        ends.append(trained_weights(model))
+    assert_same_weights(*ends)
+    assert audit.checkpoints["step"].tolist() == [0, 3, 6, 9, 12, 15, 18]
+    model.eval()
+    for i in range(4):
+        inputs = tokenizer(data.texts[i], return_tensors="pt", return_token_type_ids=False)
+        with torch.no_grad():
+            logits = model(**inputs).logits[0]
+        made = audit.source.forward(audit.source.names.record("final"))
+        np.testing.assert_allclose(made.logits()[i], logits, atol=1e-5)
+
+
+def test_a_loss_of_the_trainers_own_is_trained_as_it_is(data, tokenizer, tmp_path):
+    class Weighted(Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False, **_):
+            labels = inputs.pop("labels")
+            outputs = model(**inputs)
+            weight = torch.tensor([5.0, 1.0, 1.0])
+            loss = torch.nn.functional.cross_entropy(outputs.logits, labels, weight)
+            return (loss, outputs) if return_outputs else loss
+
+    rows, ends = script_rows(data, tokenizer), []
+    audit = make_audit(tiny("bert", len(tokenizer)), tokenizer, data, tmp_path / "run")
+    for callbacks in ((), (mw.training.MemorizationCallback(audit, None),)):
+        model = tiny("bert", len(tokenizer)).train()
+        made = trainer(model, rows, tokenizer, tmp_path / "out", *callbacks, kind=Weighted)
+        made.train()
+        ends.append(trained_weights(model))
+    assert_same_weights(*ends)
+    losses = -audit.score("loss", checkpoint="final")
+    assert audit.checkpoints["median_loss"].iloc[-1] == pytest.approx(losses.median(), rel=1e-6)
+
+
+def test_adapters_and_their_head_are_recorded(data, tokenizer, tmp_path):
+    from peft import LoraConfig, get_peft_model
+
+    from memowidgets.models.lora import quiet_peft
+
+    raw = tiny("llama", len(tokenizer))
+    with quiet_peft():
+        config = LoraConfig(r=2, target_modules="all-linear", task_type="SEQ_CLS")
+        live = get_peft_model(copy.deepcopy(raw), config)
+    audit = make_audit(raw, tokenizer, data, tmp_path / "run")
+    callback = mw.training.MemorizationCallback(audit, 0.02)
+    rows = script_rows(data, tokenizer)
+    trainer(live, rows, tokenizer, tmp_path / "out", callback, num_train_epochs=6).train()
+    assert callback.interrupted is not None
+    assert np.isfinite(audit.score("psmi")).all()
+    kept = (tmp_path / "run/checkpoints/epoch-0/adapter_model.safetensors").read_bytes()
+    assert b"score.weight" in kept
+
+
+# Rows and labels
+
+
+@pytest.fixture
+def fresh(data, tokenizer, tmp_path):
+    model = tiny("bert", len(tokenizer))
+    return make_audit(model, tokenizer, data, tmp_path / "run"), model
+
+
+def test_rows_are_found_in_any_order_whatever_their_label_is_called(
+    fresh, data, tokenizer, tmp_path
+):
+    audit, model = fresh
+    begin(audit, model, script_rows(data, tokenizer, key="label_ids")[::-1], tokenizer, tmp_path)
+    assert audit.checkpoints["step"].tolist() == [0, 1]
+
+
+def test_a_member_that_no_row_contains_is_named(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    rows = script_rows(data, tokenizer)
+    with pytest.raises(ValueError, match=f"1 of {N} members are in no row .* '{data.ids[4]}'"):
+        begin(audit, model, [*rows[:4], *rows[5:]], tokenizer, tmp_path)
+    cut = [{**row, "input_ids": row["input_ids"][:3], "attention_mask": [1] * 3} for row in rows
+           if len(row["input_ids"]) > 2]  # fmt: skip
+    with pytest.raises(ValueError, match="its max_length with truncate=True"):
+        begin(audit, model, cut, tokenizer, tmp_path)
+    assert not (tmp_path / "run/checkpoints").exists()
+
+
+def test_another_label_is_named(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    labels = data.labels.copy()
+    labels[7] = (labels[7] + 1) % 3
+    rows = script_rows(data, tokenizer, labels)
+    with pytest.raises(
+        ValueError, match=rf"1 of {N} members have another label .*'{data.ids[7]}' is class"
+    ):
+        begin(audit, model, rows, tokenizer, tmp_path)
+
+
+def test_rows_beyond_the_members_and_rows_without_labels_are_said(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    rows = script_rows(data, tokenizer)
+    more = [{**row, "input_ids": row["input_ids"] * 3, "attention_mask": row["attention_mask"] * 3}
+            for row in rows[:6]]  # fmt: skip
+    with pytest.warns(UserWarning, match=f"6 of the Trainer's {N + 6} rows are not members"):
+        begin(audit, model, rows + more, tokenizer, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        (np.array([0.0, 1.0, 1.0]), "row 2 of the Trainer has 3 labels"),
+        (0.5, "label of row 2 of the Trainer is '0.5', which is not the number of a class"),
+        (float("nan"), "label of row 2 of the Trainer is 'nan'"),
+    ],
+)
+def test_labels_that_are_not_one_class_are_named(label, message, data, tokenizer):
+    from memowidgets.training.trainer_classes import read_class_rows
+
+    rows = script_rows(data, tokenizer)
+    rows[2]["label"] = label
+
+    class Loader:
+        dataset = rows
+        collate_fn = staticmethod(lambda batch: {k: np.array([v]) for k, v in batch[0].items()})
+
+    with pytest.raises(ValueError, match=message):
+        read_class_rows(Loader())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"problem_type": "multi_label_classification"}, "for several labels at once"),
+        ({"problem_type": "regression"}, "for regression"),
+        ({"num_labels": 1}, "for regression"),
+        ({"num_labels": 5}, "has 5 logits, but the data of this audit have 3 classes"),
+        (
+            {"id2label": {0: "weather", 1: "colour", 2: "place"}},
+            r"weather, colour, place, .* class_names=list\(model.config.id2label.values\(\)\)",
+        ),
+    ],
+)
+def test_heads_that_do_not_fit_the_data_are_refused(changes, message, data):
+    from memowidgets.training.trainer_classes import check_head
+
+    config = tiny_config("bert", 20, **changes)
+    with pytest.raises(ValueError, match=message):
+        check_head(config, data.class_names)
+    check_head(tiny_config("bert", 20), data.class_names)
+    check_head(tiny_config("bert", 20, id2label=dict(enumerate(CLASSES))), data.class_names)
+
+
+def test_a_head_of_another_width_is_refused_when_training_begins(fresh, data, tokenizer, tmp_path):
+    audit, _ = fresh
+    with pytest.raises(ValueError, match="has 5 logits"):
+        begin(audit, tiny("bert", len(tokenizer), num_labels=5), script_rows(data, tokenizer),
+              tokenizer, tmp_path)  # fmt: skip
+
+
+def test_augmented_images_and_other_inputs_are_not_checked_and_images_are():
+    from memowidgets.training.trainer_classes import (
+        ClassMember,
+        Unreadable,
+        check_classes,
+        content_of,
+        read_class_rows,
+    )
+
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(20, 3, 16, 16)).astype(np.float32)
+
+    def loader(read):
+        class Loader:
+            dataset = range(20)
+            collate_fn = staticmethod(lambda rows: read(rows[0]))
+
+        return Loader()
+
+    def steady(i):
+        return {"pixel_values": images[i][None], "labels": np.array([i % 2])}
+
+    rows = read_class_rows(loader(steady))
+    near = images + 1e-3
+    members = [
+        ClassMember(str(i), content_of({"pixel_values": near[i][None]}), i % 2)
+        for i in rng.permutation(20)
+    ]
+    assert check_classes(rows, members) is None
+    with pytest.raises(ValueError, match=r"1 of 20 members are in no row .*without random augment"):
+        check_classes(rows[1:], members)
+    with pytest.raises(Unreadable, match="differ each time that they are read"):
+        read_class_rows(loader(lambda i: {"pixel_values": images[i][None] + rng.normal()}))
+    with pytest.raises(Unreadable, match="neither tokens nor pixels"):
+        read_class_rows(loader(lambda i: {"input_values": images[i][None]}))
+
+
+@pytest.mark.parametrize("family", ["vit", "resnet"])
+def test_classifiers_of_images_are_recorded_and_their_weights_stay(family, tmp_path):
+    pytest.importorskip("memowidgets.models.image_classifier", reason="not built yet")
+    from tests.models import test_image_classifier as made_here
+
+    data, processor = made_here.images(), made_here.processor()
+    recipe = made_here.classifier(made_here.tiny(family))
+    plan = mw.TrainingConfig(checkpoint_every=1, precision="float32")
+    audit = mw.Audit(recipe, data, tmp_path / "run", training=plan, members="all", held_out=None)
+
+    def row(i):
+        made = processor(
+            images=[data.images[i]], return_tensors="pt", input_data_format="channels_last"
+        )
+        return {"pixel_values": made["pixel_values"][0], "label": int(data.labels[i])}
+
+    def collate(rows):
+        labels = torch.tensor([row["label"] for row in rows])
+        return {"pixel_values": torch.stack([r["pixel_values"] for r in rows]), "labels": labels}
+
+    rows, ends = [row(i) for i in reversed(range(len(data)))], []
+    arguments = TrainingArguments(
+        str(tmp_path / "out"), num_train_epochs=2, per_device_train_batch_size=6,
+        save_strategy="no", logging_strategy="no", **QUIET,
+    )  # fmt: skip
+    for callbacks in ([], [mw.training.MemorizationCallback(audit, None)]):
+        model = made_here.tiny(family).train()
+        Trainer(model, arguments, data_collator=collate, train_dataset=rows,
+                callbacks=callbacks).train()  # fmt: skip
+        ends.append(dict(model.state_dict()))
+    assert_same_weights(*ends)
+    assert audit.checkpoints["step"].tolist() == [0, 6, 12]
+    assert np.isfinite(audit.score("psmi")).all()

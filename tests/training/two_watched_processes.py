@@ -1,0 +1,45 @@
+"""A loop with accelerate that two data-parallel processes run, as torchrun starts it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+import memowidgets as mw
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    torch.manual_seed(0)
+    labels = torch.arange(64) % 2
+    data = TensorDataset(torch.randn(64, 4) + 2 * labels[:, None], labels)
+    module = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.03)
+    accelerator = Accelerator(cpu=True)
+    model, optimizer, loader = accelerator.prepare(
+        module, optimizer, DataLoader(data, batch_size=4, shuffle=True)
+    )
+    watch = mw.watch(
+        model, data, folder / "run", len(loader), checkpoint_every=0.5, stop_at_drop=0.6
+    )
+    stopped = False
+    for _ in range(8):
+        for inputs, classes in loader:
+            accelerator.backward(cross_entropy(model(inputs), classes))
+            optimizer.step()
+            optimizer.zero_grad()
+            stopped = watch.step()
+            if stopped:
+                break
+        if stopped:
+            break
+    rank = accelerator.process_index
+    weights = [p.tolist() for p in module.parameters()]
+    found = (len(loader), watch.steps, watch.reached, len(watch.audit.checkpoints), weights)
+    (folder / f"ended-{rank}").write_text(repr(found))
+    accelerator.end_training()

@@ -1,0 +1,77 @@
+"""Texts of many classes and rows of a table in the inspector of a real JupyterLab; and look."""
+
+from __future__ import annotations
+
+TEXTS = """
+import numpy as np
+import pandas as pd
+from memowidgets.data import TableDataset, TextDataset
+from memowidgets.widgets import SampleInspector
+n = 77
+names = [f"intent {chr(97 + i % 26)}{i}" for i in range(n - 1)] + ["<img src=x onerror=alert(1)>"]
+texts = [f"message {i} about my card" for i in range(n - 1)] + ["<script>alert(1)</script>"]
+p = np.random.default_rng(0).dirichlet(np.full(n, 0.05), n)
+inspector = SampleInspector(
+    TextDataset.from_texts(texts, np.arange(n), names), np.linspace(-1, 1, n), probabilities=p,
+    filter="all", sort="order", page_size=6,
+)
+inspector
+"""
+
+TABLE = """
+rng = np.random.default_rng(0)
+frame = pd.DataFrame({f"column {i}": rng.normal(size=40) for i in range(9)})
+frame["<b>ward</b>"] = ["<img src=x onerror=alert(1)>"] + ["A"] * 39
+frame.loc[1, "column 7"] = 50.0
+frame["label"] = np.arange(40) % 2
+rows = SampleInspector(
+    TableDataset.from_frame(frame), np.linspace(-1, 1, 40), filter="all", sort="order",
+    probabilities=np.tile([0.8, 0.2], (40, 1)), page_size=4,
+)
+rows
+"""
+
+
+def test_texts_and_rows_are_shown_as_text_with_label_and_likeliest_classes(notebook_page):
+    notebook = notebook_page([TEXTS, TABLE])
+    page = notebook.page
+    texts, rows = page.locator(".mw-inspector").nth(0), page.locator(".mw-inspector").nth(1)
+    texts.locator(".mw-card").first.wait_for()
+    rows.locator(".mw-card").first.wait_for()
+
+    card = texts.locator(".mw-card").first
+    assert card.locator("ul.mw-options li").count() == 5
+    best = notebook.python("[names[i] for i in np.argsort(-p[0], kind='stable')[:5]]")
+    shown = card.locator(".mw-option-text").all_inner_texts()
+    assert [text.removesuffix(" (label)") for text in shown] == best
+    assert "label intent a0" in card.inner_text()
+    picker = texts.get_by_label("class", exact=True)
+    options = picker.locator("option").all_inner_texts()[1:]
+    assert len(options) == 77
+    assert options == sorted(options)
+    picker.select_option(label="<img src=x onerror=alert(1)>")
+    texts.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
+    assert card.locator(".mw-prose").inner_text() == "<script>alert(1)</script>"
+    notebook.screenshots("inspector-texts", of=".mw-inspector")
+
+    rows.scroll_into_view_if_needed()
+    first, second = rows.locator(".mw-card").nth(0), rows.locator(".mw-card").nth(1)
+    assert second.locator(".mw-value-name").first.text_content() == "column 7"
+    assert (
+        second.locator(".mw-values li > :last-child").first.text_content().startswith("50 (usually")
+    )
+    assert first.locator(".mw-value-name").first.text_content() == "<b>ward</b>"
+    assert (
+        first.locator(".mw-values li > :last-child")
+        .first.text_content()
+        .startswith("<img src=x onerror=alert(1)>")
+    )
+    assert second.locator(".mw-values li").last.text_content() == "… 2 more"
+    notebook.screenshots("inspector-rows", of=rows)
+    second.dblclick()
+    opened = rows.locator(".mw-opened")
+    opened.locator(".mw-values").wait_for()
+    assert opened.locator(".mw-values li").count() == 10
+    assert opened.locator("ul.mw-options li").first.text_content().startswith("0")
+    notebook.screenshots("inspector-open-row", of=rows)
+    assert page.locator(".mw-inspector img, .mw-inspector script, .mw-inspector b").count() == 0

@@ -29,6 +29,7 @@ LONGEST = (
     "notebooks/test_cifar10",
     "audit/test_recorded",
     "notebooks/test_find_and_fix",
+    "notebooks/test_text_and_tables",
     "training/test_executors",
     "test_mutations",
     "hostile/test_workers",

@@ -6,7 +6,13 @@ from tests.notebooks.running import NOTEBOOKS, check_notebook
 
 QUICK = ("05_teaching", "06_choosing_tau")
 # Each of these has a file of its own, so that they run side by side; the first, one with a browser.
-OTHERS = ("01_quickstart", "02_llm_mcq", "03_cifar10", "04_find_and_fix")
+OTHERS = (
+    "01_quickstart",
+    "02_llm_mcq",
+    "03_cifar10",
+    "04_find_and_fix",
+    "07_text_and_tables",
+)
 
 
 def test_every_notebook_is_run():

@@ -1,0 +1,92 @@
+"""The page on a classifier of one's own texts: its ways, from one file to the flagged texts."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+import memowidgets as mw
+from tests.house.test_docs import ROOT, blocks
+
+READ, OWN, TRAINER, LOOP, ARRAYS = blocks(ROOT / "docs/text_classifier.md", "python")
+N, WRONG = 240, 12
+NAME = "distilbert/distilbert-base-uncased"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with messages.csv, of texts on six wards, some with a wrong one."""
+    folder = tmp_path_factory.mktemp("page")
+    patients = mw.data.make_mcqs(n=N, atypical=WRONG / N, seed=0)
+    with (folder / "messages.csv").open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["id", "text", "category"])
+        for name, patient, label in zip(patients.ids, patients, patients.labels, strict=True):
+            rows.writerow([name, patient.question, patient.choices[label]])
+    return folder, patients
+
+
+@pytest.fixture
+def pretrained(place):
+    """A tiny model without a head, in a folder with the name of the hub's."""
+    from transformers import DistilBertConfig, DistilBertModel
+
+    from memowidgets.models.scratch import tokenizer_of_words
+
+    folder, patients = place
+    tokenizer = tokenizer_of_words(patient.question for patient in patients)
+    size = {"dim": 32, "n_layers": 3, "n_heads": 2, "hidden_dim": 64}
+    torch.manual_seed(0)
+    DistilBertModel(DistilBertConfig(vocab_size=len(tokenizer), **size)).save_pretrained(
+        folder / NAME
+    )
+    tokenizer.save_pretrained(folder / NAME)
+
+
+@pytest.fixture(autouse=True)
+def _in_the_folder_without_a_dashboard(place, monkeypatch):
+    monkeypatch.chdir(place[0])
+    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(place[0] / "cache"))
+    monkeypatch.setattr(mw.Audit, "dashboard", lambda _audit: None)
+
+
+def run(*texts):
+    names = {}
+    for text in texts:
+        exec(text, names)
+    return names
+
+
+def flagged():
+    """Read what a way wrote, and remove it."""
+    path = Path("flagged.csv")
+    table = pd.read_csv(path, index_col="id")
+    path.unlink()
+    return table
+
+
+def test_arrays_of_scikit_learn_find_the_wrong_labels(place):
+    wrong = place[1].ids[place[1].canaries]
+    names = run(READ, ARRAYS)
+    assert 0.95 <= names["drop"] < 0.999
+    assert names["audit"].score("psmi").nsmallest(WRONG).index.isin(wrong).mean() > 0.7
+    assert flagged().index.isin(wrong).sum() > 0.7 * WRONG
+
+
+# A random DistilBERT learns little in five epochs at the rates for a pretrained one: it is told.
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*(no checkpoint reached|not learned).*:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*pin_memory:UserWarning")
+@pytest.mark.usefixtures("pretrained")
+def test_the_three_ways_of_training_run():
+    names = run(READ, OWN)
+    assert names["audit"].layers == ("1", "2", "3")
+    assert {"score", "label"} <= {*flagged().columns}
+    names = run(READ, TRAINER, LOOP)
+    assert len(names["audit"].checkpoints) > 4
+    assert names["watch"].audit.checkpoints["step"].iloc[-1] == 5 * len(names["loader"])
+    assert {"score", "label"} <= {*flagged().columns}

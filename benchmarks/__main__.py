@@ -80,6 +80,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--banking77", type=Path, help="Banking77's training messages as CSV")
     parser.add_argument("--cifar10", type=Path, help="CIFAR-10, as for fetch_cifar10")
     parser.add_argument("--states", type=Path, help="folder to cache hidden states in")
+    parser.add_argument("--old", type=Path, help="another checkout, measured beside this one")
     parser.add_argument("--write", type=Path, help="page whose table to replace")
     return parser.parse_args()
 

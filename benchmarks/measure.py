@@ -15,7 +15,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Namespace", "Row", "interleaved", "left_out", "machine", "peak_mb", "rms", "table"]
+__all__ = [
+    "Namespace",
+    "Row",
+    "interleaved",
+    "left_out",
+    "machine",
+    "peak_mb",
+    "rms",
+    "table",
+    "trees",
+]
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,15 @@ class Row:
     other: str = ""
     ratio: str = ""
     goal: str = ""
+
+
+def trees(arguments: Namespace) -> list[tuple[str, str]]:
+    """Return code that imports the package from each tree to be measured, and how rows name it."""
+    found = [("", "")]
+    if arguments.old is not None:
+        path = str(arguments.old.resolve())
+        found.insert(0, (f"import sys; sys.path.insert(0, {path!r})\n", ", old"))
+    return found
 
 
 def left_out(work: str, why: str) -> Row:

@@ -157,10 +157,11 @@ def styled(
 
 def finished(chart: Chart, theme: Theme, description: str) -> Chart:
     """Return the chart in a theme, with a description, shown as a picture in notebooks."""
-    top = cast("Any", chart).properties(
-        background=theme.background, description=description, padding=8
-    )
-    top = top.configure(**_configuration(theme))
+    import altair as alt
+
+    top = cast("Any", chart)  # set in place: `properties` and `configure` would copy all of it
+    top.background, top.description, top.padding = theme.background, description, 8
+    top.config = alt.Config(**_configuration(theme))
     kind: Any = type(top)
     object.__setattr__(top, "__class__", _offline(kind))
     return cast("Chart", top)

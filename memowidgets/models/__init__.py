@@ -2,6 +2,7 @@
 
 from memowidgets.models.base import Model
 from memowidgets.models.causal_lm import CausalLM
+from memowidgets.models.image_classifier import ImageClassifier
 from memowidgets.models.images import ConvNet
 from memowidgets.models.lora import LoRA
 from memowidgets.models.sequence_classifier import SequenceClassifier
@@ -11,6 +12,7 @@ from memowidgets.models.wide_resnet import WideResNet
 __all__ = [
     "CausalLM",
     "ConvNet",
+    "ImageClassifier",
     "LoRA",
     "Model",
     "SequenceClassifier",

@@ -1,4 +1,4 @@
-"""Loading of language models from the hub or a folder, with checks of their size."""
+"""Loading of models of transformers from the hub or a folder, with checks of their size."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ DTYPES = ("auto", "float32", "bfloat16")
 _BYTES = {"float32": 4, "bfloat16": 2}
 _GB = 1e9
 _CAUSAL = "AutoModelForCausalLM"
-_CLASSES = {  # classes of this package by the class of transformers that loads their models
+CLASSES = {  # classes of this package by the class of transformers that loads their models
     _CAUSAL: "CausalLM",
     "AutoModelForSequenceClassification": "SequenceClassifier",
     "AutoModelForImageClassification": "ImageClassifier",
 }
+_PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 
 
 def load_config(name: str, kind: str = _CAUSAL) -> Any:
@@ -40,6 +41,26 @@ def load_tokenizer(name: str, kind: str = _CAUSAL) -> Any:
     from transformers import AutoTokenizer
 
     return _explained(name, lambda: AutoTokenizer.from_pretrained(name, **_options()), kind)
+
+
+def load_processor(name: str, kind: str) -> Any:
+    """Return the image processor of a model.
+
+    Raises
+    ------
+    ValueError
+        If a folder has none.
+    """
+    from transformers import AutoImageProcessor
+
+    folder = Path(name)
+    if folder.is_dir() and not any((folder / file).is_file() for file in _PROCESSORS):
+        raise ValueError(
+            f"{name} has no {_PROCESSORS[0]}, which states the size and normalisation of its "
+            "images; save the model's image processor there with save_pretrained"
+        )
+    load: Callable[..., Any] = AutoImageProcessor.from_pretrained
+    return _explained(name, lambda: load(name, **_options()), kind)
 
 
 def _options() -> dict[str, bool]:
@@ -227,7 +248,7 @@ def _explained(name: str, load: Callable[[], Any], kind: str) -> Any:
         if "custom code" in str(error) or "trust_remote_code" in str(error):
             raise ValueError(
                 f"{name} comes with its own code, which is never run; load it yourself and "
-                f"pass it to {_CLASSES[kind]}.from_model"
+                f"pass it to {CLASSES[kind]}.from_model"
             ) from error
         if "Unrecognized model" in str(error):
             raise ValueError(f"{name} has no model that transformers knows: {lines[0]}") from error
@@ -236,7 +257,7 @@ def _explained(name: str, load: Callable[[], Any], kind: str) -> Any:
                 f"{name} has no weights in safetensors, and pickles are never read because they "
                 "can "
                 "run code. If you trust it, convert it (load it, then save_pretrained), or "
-                f"load it yourself and pass it to {_CLASSES[kind]}.from_model"
+                f"load it yourself and pass it to {CLASSES[kind]}.from_model"
             ) from error
         if isinstance(error, OSError):
             raise ConnectionError(

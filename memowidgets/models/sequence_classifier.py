@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
 
 from memowidgets.data import Dataset, TextDataset
 from memowidgets.models.encoding import Tokens, encode_texts, padding_token
+from memowidgets.models.heads import (
+    FINE_TUNED,
+    check_config,
+    check_model,
+    check_width,
+    from_config,
+)
 from memowidgets.models.lora import LoRA
 from memowidgets.models.pooling import POOLINGS, Reading, head_names, head_of, own_pooling, plain
 from memowidgets.models.transformer import (
@@ -18,6 +25,7 @@ from memowidgets.models.transformer import (
     TransformerModel,
     check_dtype,
     digest_of,
+    positions_of,
 )
 from memowidgets.visible import quoted
 
@@ -28,14 +36,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-_FINE_TUNED = {
-    "epochs": 5,
-    "checkpoint_every": 0.5,
-    "batch_size": 16,
-    "optimizer": "adamw",
-    "schedule": "linear",
-    "precision": "auto",
-}
 _LR, _LR_OF_ADAPTERS = 5e-5, 1e-3
 _SHORT = 128  # tokens up to which plain attention is faster on a CPU than torch's fused one
 _NO_LIMIT = 1_000_000  # tokenizers without a limit state a far larger number
@@ -134,7 +134,7 @@ class SequenceClassifier(TransformerModel[Tokens]):
         check_dtype(dtype, lora)
         name = str(name_or_path)
         config = load_config(name, cls.kind)
-        _check_config(config, name)
+        check_config(config, name, cls.kind)
         stored = dtype if lora is not None else "float32"
         commit = getattr(config, "_commit_hash", None)
         model = cls(
@@ -198,7 +198,7 @@ class SequenceClassifier(TransformerModel[Tokens]):
         ValueError
             If its head is for several labels at once or for regression.
         """
-        _check_model(model)
+        check_model(model, cls.kind)
         kept = copy.deepcopy(model).cpu()
         identity = {"weights": digest_of(model)}
         made = cls(
@@ -277,7 +277,7 @@ class SequenceClassifier(TransformerModel[Tokens]):
             classes.
         """
         texts = texts_of(data)
-        self._check_width(texts)
+        check_width(self._load, self._config, texts)
         tokens, n_cut = self._encoded_and_cut(texts)
         self._encoded[data] = tokens
         if n_cut:
@@ -360,14 +360,6 @@ class SequenceClassifier(TransformerModel[Tokens]):
             self._readings[module] = known
         return known
 
-    def _check_width(self, data: Dataset) -> None:
-        width, n_classes = int(self._config.num_labels), len(data.class_names)
-        if isinstance(self._load, Given) and width != n_classes:
-            raise ValueError(
-                f"the model has {width} logits, but the data have {n_classes} classes; load it "
-                f"with num_labels={n_classes}"
-            )
-
     def _tokens(self, data: Dataset) -> Tokens:
         return self._encoded_and_cut(texts_of(data))[0]
 
@@ -383,18 +375,18 @@ class SequenceClassifier(TransformerModel[Tokens]):
 
     def _reach(self, data: Dataset) -> int | None:
         """Return the largest number of tokens of a text. None if there is no limit."""
-        limits = [self._max_length, _positions(self._config, lambda: self._from_config(data))]
+        limits = [self._max_length, positions_of(self._config, lambda: self._from_config(data))]
         of_tokenizer = self._tokenizer.model_max_length
         limits.append(of_tokenizer if of_tokenizer < _NO_LIMIT else None)
         return min((limit for limit in limits if limit is not None), default=None)
 
     def _fresh(self, data: Dataset) -> nn.Module:
-        self._check_width(data)
+        check_width(self._load, self._config, data)
         model = self._load(num_labels=len(data.class_names))
         return _prepared(model, self._padding)
 
     def _from_config(self, data: Dataset) -> nn.Module:
-        return _from_config(_with_labels(self._config, len(data.class_names)))
+        return from_config(self._config, self.kind, len(data.class_names))
 
     def _adapted(self, model: nn.Module) -> nn.Module:
         return model if self._lora is None else self._lora.wrap(model, head=head_names(model))
@@ -410,7 +402,7 @@ class _Scratch:
         self._config = config
 
     def __call__(self, num_labels: int) -> nn.Module:
-        return _from_config(_with_labels(self._config, num_labels))
+        return from_config(self._config, SequenceClassifier.kind, num_labels)
 
 
 def texts_of(data: Dataset) -> TextDataset:
@@ -424,65 +416,7 @@ def texts_of(data: Dataset) -> TextDataset:
 
 
 def _defaults(lora: LoRA | None) -> Mapping[str, Any]:
-    return {**_FINE_TUNED, "lr": _LR if lora is None else _LR_OF_ADAPTERS}
-
-
-def _check_config(config: Any, name: str) -> None:
-    """Raise for a model without a head for one label of each text."""
-    from transformers import AutoModelForSequenceClassification
-
-    if type(config) not in AutoModelForSequenceClassification._model_mapping:  # noqa: SLF001
-        raise ValueError(
-            f"{name} is a {config.model_type}, for which transformers has no sequence classifier"
-        )
-    if getattr(config, "is_encoder_decoder", False):
-        raise ValueError(
-            f"{name} has an encoder and a decoder; SequenceClassifier takes a model with only one"
-        )
-    task = getattr(config, "problem_type", None)
-    head = any("ForSequenceClassification" in kind for kind in config.architectures or ())
-    if task == "regression" or (task is None and head and config.num_labels == 1):
-        raise ValueError(
-            f"{name} has a head for regression; SequenceClassifier needs one logit for each class"
-        )
-    if task == "multi_label_classification":
-        raise ValueError(
-            f"{name} has a head for several labels at once; SequenceClassifier needs exactly one "
-            "label for each text"
-        )
-
-
-def _check_model(model: Any) -> None:
-    base = plain(model)
-    name = type(base).__name__
-    kinds = [kind.__name__ for kind in type(base).__mro__]
-    config = getattr(base, "config", None)
-    if config is None or not any("ForSequenceClassification" in kind for kind in kinds):
-        raise TypeError(
-            f"SequenceClassifier.from_model needs a classifier of transformers, but {name} is not "
-            "one; load it with AutoModelForSequenceClassification.from_pretrained"
-        )
-    if config.num_labels == 1 and config.problem_type is None:
-        config = copy.deepcopy(config)
-        config.problem_type = "regression"
-    _check_config(config, name)
-
-
-def _positions(config: Any, make: Callable[[], nn.Module]) -> int | None:
-    """Return the number of positions that a model has; `make` returns one with any weights."""
-    import torch
-    from torch import nn
-
-    stated = getattr(config.get_text_config(), "max_position_embeddings", None)
-    if not isinstance(stated, int) or stated < 1:
-        return None
-    with torch.device("meta"):
-        model = make()
-    for name, part in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
-            taken = 0 if part.padding_idx is None else part.padding_idx + 1  # as in RoBERTa
-            return part.num_embeddings - taken
-    return stated
+    return {**FINE_TUNED, "lr": _LR if lora is None else _LR_OF_ADAPTERS}
 
 
 def _prepared(model: Any, padding: int) -> nn.Module:
@@ -491,15 +425,3 @@ def _prepared(model: Any, padding: int) -> nn.Module:
     for part in (config, config.get_text_config()):
         part.pad_token_id, part.use_cache = padding, False
     return cast("nn.Module", model)
-
-
-def _with_labels(config: Any, n_classes: int) -> Any:
-    changed = copy.deepcopy(config)
-    changed.num_labels = n_classes
-    return changed
-
-
-def _from_config(config: Any) -> nn.Module:
-    from transformers import AutoModelForSequenceClassification as Classifier
-
-    return cast("nn.Module", Classifier.from_config(config))  # type: ignore[no-untyped-call]

@@ -291,11 +291,30 @@ class Given:
 
 
 def digest_of(model: Any) -> str:
-    """Return a digest of a model's configuration and weights."""
+    """Return a digest of a model's configuration, weights, and buffers such as running means."""
     digest = hashlib.sha256(json.dumps(model.config.to_dict(), default=str).encode())
-    for parameter in model.parameters():
-        digest.update(parameter.detach().cpu().float().numpy().tobytes())
+    trained = dict(model.named_parameters(remove_duplicate=False))
+    buffers = [value for name, value in model.state_dict().items() if name not in trained]
+    for values in (*model.parameters(), *buffers):
+        digest.update(values.detach().cpu().float().numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def positions_of(config: Any, make: Callable[[], nn.Module]) -> int | None:
+    """Return the number of positions that a model has; `make` returns one with any weights."""
+    import torch
+    from torch import nn
+
+    stated = getattr(config.get_text_config(), "max_position_embeddings", None)
+    if not isinstance(stated, int) or stated < 1:
+        return None
+    with torch.device("meta"):
+        model = make()
+    for name, part in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(part, nn.Embedding):
+            taken = 0 if part.padding_idx is None else part.padding_idx + 1  # as in RoBERTa
+            return part.num_embeddings - taken
+    return stated
 
 
 def check_dtype(dtype: str, lora: LoRA | None) -> None:

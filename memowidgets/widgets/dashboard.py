@@ -18,6 +18,7 @@ from memowidgets.widgets.bar import Bar
 from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.checks import rows_from
 from memowidgets.widgets.explorer import MOST_OTHERS, Thresholds, checked_scores
+from memowidgets.widgets.freed import give_back
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspector import Inspection
 from memowidgets.widgets.pages import Extra
@@ -271,6 +272,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             self._let_samples_go()
         if hasattr(self._source, "let_go"):
             self._source.let_go()
+        give_back()
 
     def _compute_now(self, pick: Pick, progress: Progress) -> None:
         view: ScoreView | None = None

@@ -240,7 +240,7 @@ class Inspection(AtThreshold):
             "total": len(found),
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scores),
-            "counts": {kind: int((rows.mask(kind, tau) & shown).sum()) for kind in rows.filters()},
+            "counts": rows.counts(tau, shown),
             "items": [self._item(rows, int(row), tau, pixels) for row in chosen],
             "kind": self._reader.kind,
             "notice": readable(self._reader.notice),
@@ -319,8 +319,11 @@ class Inspection(AtThreshold):
 
     def _by_decision(self, rows: Rows, shown: NDArray[np.bool_]) -> dict[str, int]:
         """How many of the shown rows have each decision."""
-        counts = np.bincount(self._deciding.codes()[rows.positions[shown]], minlength=len(CHOICES))
-        return {name: int(counts[CHOICES.index(name)]) for name in self._deciding.choices}
+        codes = self._deciding.codes()[rows.positions]
+        return {
+            name: int(np.count_nonzero(shown & (codes == CHOICES.index(name))))
+            for name in self._deciding.choices
+        }
 
     # ---------------------------------------------------------------- one sample
 
@@ -550,7 +553,8 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         displayed(self)
         rows = self._rows
-        counts = [(name, str(int(rows.mask(name, self.tau).sum()))) for name in rows.filters()]
+        everything = np.ones(len(rows), dtype=np.bool_)
+        counts = [(name, str(n)) for name, n in rows.counts(self.tau, everything).items()]
         stand_in = table("Samples", counts)
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
 

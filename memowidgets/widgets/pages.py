@@ -118,6 +118,19 @@ class Rows:
         chosen &= self.memorized == wants_memorized
         return chosen
 
+    def counts(self, tau: float, among: NDArray[np.bool_]) -> dict[str, int]:
+        """How many of these rows each filter shows."""
+        shown, flagged = int(np.count_nonzero(among)), self.flagged(tau) & among
+        n_flagged = int(np.count_nonzero(flagged))
+        found = {"all": shown, "flagged": n_flagged, "not flagged": shown - n_flagged}
+        if self.memorized is not None:
+            hits = int(np.count_nonzero(flagged & self.memorized))
+            missed = int(np.count_nonzero(among & self.memorized)) - hits
+            false_alarms = n_flagged - hits
+            clear = shown - n_flagged - missed
+            found |= {"hit": hits, "false alarm": false_alarms, "missed": missed, "clear": clear}
+        return {name: found[name] for name in self.filters()}
+
     def status(self, row: int, tau: float) -> str:
         """What a row is at τ, in the words of the filters; empty without scores."""
         if self.scores is None:

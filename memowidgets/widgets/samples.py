@@ -249,7 +249,11 @@ class _Questions(_Objects):
     editable = True
 
     def card(self, position: int) -> Card:
-        sample = self._samples[position]
+        known: Any = self._samples
+        if hasattr(known, "questions"):  # a dataset's: without making the prompt
+            canary = known.canaries is not None and bool(known.canaries[position])
+            return Card(known.questions[position], tuple(known.choices[position]), canary=canary)
+        sample = known[position]
         options = tuple(str(choice) for choice in value_of(sample, "choices"))
         return Card(
             str(value_of(sample, "question")), options, canary=bool(value_of(sample, "canary"))
@@ -257,7 +261,7 @@ class _Questions(_Objects):
 
     def text(self, position: int) -> str:
         known: Any = self._samples
-        if hasattr(known, "questions"):  # a dataset's: without making the prompt
+        if hasattr(known, "questions"):
             return "\n".join([known.questions[position], *known.choices[position]])
         card = self.card(position)
         return "\n".join([card.text or "", *card.options])

@@ -52,13 +52,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import nbformat
 import numpy as np
 import psutil
 import pytest
 from PIL import Image
 
 if TYPE_CHECKING:
+    import nbformat
     from numpy.typing import NDArray
     from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, WebSocket
 
@@ -546,6 +546,8 @@ class NotebookPage(WatchedPage):
 
     def save(self) -> nbformat.NotebookNode:
         """Save the notebook as the menu does, and read the file."""
+        import nbformat
+
         self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
         return nbformat.read(self.path, as_version=4)
 
@@ -633,6 +635,8 @@ def _window(chromium: Browser, width: int, height: int, scale: float = 1) -> Pag
 
 
 def _write(lab: Lab, cells: Cells, name: str, kernel: str = "python3") -> Path:
+    import nbformat  # every test process imports this file, and nbformat takes long
+
     path = lab.root / f"{name}.ipynb"
     nbformat.write(_notebook(cells, kernel), path)
     return path
@@ -726,6 +730,8 @@ def _fail_on(problems: Sequence[str]) -> None:
 
 
 def _notebook(cells: Cells, kernel: str = "python3") -> nbformat.NotebookNode:
+    import nbformat
+
     if isinstance(cells, str | Path):
         return nbformat.read(Path(cells), as_version=4)
     notebook = nbformat.v4.new_notebook(

@@ -107,3 +107,31 @@ def test_the_hub_of_this_test_hears_what_is_asked(hub, tmp_path):
     ended = run(ask, address, tmp_path)
     assert "ConnectionError" in ended.stderr
     assert any("someone/private" in line for line in asked)
+
+
+FOLDER = """
+import tempfile, numpy as np, torch
+import memowidgets as mw
+from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessorPil
+
+folder = tempfile.mkdtemp()
+config = ViTConfig(image_size=8, patch_size=4, hidden_size=16, num_hidden_layers=2,
+    num_attention_heads=2, intermediate_size=32, num_labels=5)
+base = ViTForImageClassification(config)
+base.name_or_path = base.config._name_or_path = "someone/private"
+base.save_pretrained(folder)
+ViTImageProcessorPil(do_resize=False).save_pretrained(folder)
+pixels = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3)).astype(np.uint8)
+data = mw.data.ImageDataset.from_arrays(pixels, np.arange(20) % 2, ["a", "b"])
+model = mw.models.ImageClassifier.from_pretrained(folder)
+model.describe(data)
+model.build(data)
+print("lived")
+"""
+
+
+def test_an_image_classifier_in_a_folder_asks_the_hub_nothing(hub, tmp_path):
+    address, asked = hub
+    ended = run(FOLDER, address, tmp_path)
+    assert ended.stdout.endswith("lived\n"), ended.stderr
+    assert asked == []

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import json
+from typing import NamedTuple
+
 import cloudpickle
 import numpy as np
 import pytest
@@ -15,7 +19,7 @@ from memowidgets.models.lora import quiet_peft
 from memowidgets.models.pooling import own_pooling
 from memowidgets.models.scratch import tokenizer_of_words
 from memowidgets.progress import Progress
-from memowidgets.training.forward import forward
+from memowidgets.training.forward import Forward, forward
 
 CPU = torch.device("cpu")
 WORDS = ["red", "green", "blue", "cold", "warm", "dry", "wet", "old", "new", "far", "near"]
@@ -32,7 +36,6 @@ FAMILIES = {
     "qwen2": ("last", {**ENCODER, "num_key_value_heads": 1}),
     "gpt2": ("last", {"n_embd": 16, "n_layer": 3, "n_head": 2, "pad_token_id": None}),
 }
-every_family = pytest.mark.parametrize("family", FAMILIES)
 LORA = mw.models.LoRA(r=2, layers="top:2")
 
 
@@ -83,28 +86,40 @@ def classifier(raw, tokenizer, **options):
     return mw.models.SequenceClassifier.from_model(raw, tokenizer, **options)
 
 
+@pytest.fixture(scope="module", params=FAMILIES)
+def made(request, data, tokenizer):
+    """A model of each family, and its pass over all texts; tests leave both as they are."""
+    raw = tiny(request.param, len(tokenizer))
+    model = classifier(raw, tokenizer)
+    module = model.build(data)
+    together = one_pass(model, module, data, np.arange(len(data)))
+    return Made(request.param, raw, model, module, together)
+
+
+class Made(NamedTuple):
+    family: str
+    raw: torch.nn.Module
+    model: mw.models.SequenceClassifier
+    module: torch.nn.Module
+    together: Forward
+
+
 def one_pass(model, module, data, positions, precision="float32"):
     return forward(model, module, data, positions, CPU, precision, capture=True)
 
 
-@every_family
-def test_a_batch_of_different_lengths_equals_one_at_a_time(family, data, tokenizer):
-    model = classifier(tiny(family, len(tokenizer)), tokenizer)
-    module = model.build(data)
-    together = one_pass(model, module, data, np.arange(len(data)))
+def test_a_batch_of_different_lengths_equals_one_at_a_time(made, data):
+    together = made.together
     for i in range(6):
-        alone = one_pass(model, module, data, np.array([i]))
+        alone = one_pass(made.model, made.module, data, np.array([i]))
         np.testing.assert_allclose(together.logits[i], alone.logits[0], atol=2e-5)
         np.testing.assert_allclose(together.losses[i], alone.losses[0], atol=2e-5)
         for name, layer in alone.layers.items():
             np.testing.assert_allclose(together.layers[name][i], layer[0], atol=5e-5)
 
 
-@every_family
-def test_hidden_states_logits_and_loss_are_those_of_transformers(family, data, tokenizer):
-    raw = tiny(family, len(tokenizer))
-    model = classifier(raw, tokenizer)
-    seen = one_pass(model, model.build(data), data, np.arange(4))
+def test_hidden_states_logits_and_loss_are_those_of_transformers(made, data, tokenizer):
+    family, raw, seen = made.family, made.raw, made.together
     assert list(seen.layers) == ["1", "2", "3"]
     for i in range(4):
         ids = torch.tensor([tokenizer(data[i])["input_ids"]])
@@ -121,10 +136,8 @@ def test_hidden_states_logits_and_loss_are_those_of_transformers(family, data, t
             np.testing.assert_allclose(seen.layers[str(k)][i], read[FAMILIES[family][0]], atol=5e-5)
 
 
-@every_family
-def test_kept_and_computed_anew_are_equal_to_rounding(family, data, tokenizer):
-    raw = tiny(family, len(tokenizer))
-    cached, plain = (classifier(raw, tokenizer, lora=LORA, cache=c) for c in (True, False))
+def test_kept_and_computed_anew_are_equal_to_rounding(made, data, tokenizer):
+    cached, plain = (classifier(made.raw, tokenizer, lora=LORA, cache=c) for c in (True, False))
     positions = np.arange(len(data))
     kept = one_pass(cached, cached.build(data), data, positions)
     anew = one_pass(plain, plain.build(data), data, positions)
@@ -136,6 +149,40 @@ def test_kept_and_computed_anew_are_equal_to_rounding(family, data, tokenizer):
     assert (anew.losses != kept.losses).any()  # the cache was used: bfloat16 rounds
 
 
+def test_a_checkpoint_holds_adapters_and_head_as_peft_reads_them(made, data, tokenizer, tmp_path):
+    from peft import PeftModel
+
+    model = classifier(made.raw, tokenizer, lora=LORA)
+    module = model.build(data)
+    before = {name: values.clone() for name, values in model.weights(module).items()}
+    train_one_step(model, module, data)
+    after = model.weights(module)
+    of_head = [name for name in after if "lora" not in name]
+    assert of_head
+    assert all((before[name] != after[name]).any() for name in of_head)
+    assert not any(".0." in name.split("lora")[0] for name in after if "lora" in name)
+
+    save_file(after, tmp_path / "adapter_model.safetensors")
+    for name, content in model.weights_config(module).items():
+        (tmp_path / name).write_text(json.dumps(content))
+    with quiet_peft():
+        loaded = PeftModel.from_pretrained(copy.deepcopy(made.raw), tmp_path).eval()
+    seen = one_pass(model, module, data, np.arange(4)).logits
+    for row in range(4):
+        with torch.no_grad():
+            logits = loaded(torch.tensor([tokenizer(data[row])["input_ids"]])).logits[0]
+        np.testing.assert_allclose(seen[row], logits, atol=0.01)
+
+
+def train_one_step(model, module, data):
+    module.train()
+    optimizer = torch.optim.SGD((p for p in module.parameters() if p.requires_grad), lr=0.1)
+    batch = np.arange(8)
+    inputs, labels = model.feeder(data, CPU)(batch), torch.tensor(data.labels[batch])
+    model.outputs(module, inputs, labels)[1].mean().backward()
+    optimizer.step()
+
+
 class Stop(Progress):
     """Interruption one step after the second of three checkpoints."""
 
@@ -144,10 +191,8 @@ class Stop(Progress):
             raise KeyboardInterrupt
 
 
-@every_family
-def test_an_audit_trains_adapters_and_head_is_interrupted_and_resumed(
-    family, data, tokenizer, tmp_path
-):
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_an_audit_is_interrupted_and_resumed(family, data, tokenizer, tmp_path):
     training = mw.TrainingConfig(
         epochs=1, checkpoint_every=0.5, batch_size=4, lr=2e-4, precision="float32"
     )
@@ -173,22 +218,10 @@ def test_an_audit_trains_adapters_and_head_is_interrupted_and_resumed(
     of_head = [name for name in before if "lora" not in name]
     assert of_head
     assert all((before[name] != kept[0][name]).any() for name in of_head)
-    assert not any(".0." in name.split("lora")[0] for name in before if "lora" in name)
-
-    from peft import PeftModel
-
-    with quiet_peft():
-        loaded = PeftModel.from_pretrained(raw, tmp_path / "straight/checkpoints/epoch-1").eval()
-    made = straight.source.forward(straight.source.names.record("final")).logits()
-    for row, position in enumerate(straight.source.design.members[:4]):
-        with torch.no_grad():
-            logits = loaded(torch.tensor([tokenizer(data[position])["input_ids"]])).logits[0]
-        np.testing.assert_allclose(made[row], logits, atol=0.01)
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2"])
-def test_shadow_models_scores_and_a_run_that_is_opened_again(family, data, tokenizer, tmp_path):
-    raw = tiny(family, len(tokenizer))
+def test_shadow_models_scores_and_a_run_that_is_opened_again(data, tokenizer, tmp_path):
+    raw = tiny("gpt2", len(tokenizer))
     raw.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
     lora = mw.models.LoRA(r=2, layers="top:1")
@@ -297,21 +330,22 @@ def test_a_text_that_ends_in_the_padding_token_is_read_as_transformers_reads_it(
         np.testing.assert_allclose(seen.layers["3"][i], states[last], atol=5e-5)
 
 
-@pytest.mark.parametrize("pooling", ["first", "last", "mean"])
 @pytest.mark.parametrize("family", ["bert", "llama"])
-def test_another_pooling_changes_representations_and_no_logits(family, pooling, data, tokenizer):
+def test_another_pooling_changes_representations_and_no_logits(family, data, tokenizer):
     raw = tiny(family, len(tokenizer))
-    own, other = classifier(raw, tokenizer), classifier(raw, tokenizer, pooling=pooling)
-    seen = [one_pass(m, m.build(data), data, np.arange(8)) for m in (own, other)]
-    np.testing.assert_allclose(seen[0].logits, seen[1].logits, atol=1e-5)
-    for i in range(8):
-        with torch.no_grad():
-            states = raw(
-                torch.tensor([tokenizer(data[i])["input_ids"]]), output_hidden_states=True
-            ).hidden_states[3][0]
-        read = {"first": states[0], "last": states[-1], "mean": states.mean(dim=0)}[pooling]
-        np.testing.assert_allclose(seen[1].layers["3"][i], read, atol=5e-5)
-    assert own.describe(data)["settings"] != other.describe(data)["settings"]
+    own = classifier(raw, tokenizer)
+    logits = one_pass(own, own.build(data), data, np.arange(8)).logits
+    ids = [torch.tensor([tokenizer(data[i])["input_ids"]]) for i in range(8)]
+    with torch.no_grad():
+        states = [raw(row, output_hidden_states=True).hidden_states[3][0] for row in ids]
+    for pooling in ("first", "last", "mean"):
+        other = classifier(raw, tokenizer, pooling=pooling)
+        seen = one_pass(other, other.build(data), data, np.arange(8))
+        np.testing.assert_allclose(seen.logits, logits, atol=1e-5)
+        for i, state in enumerate(states):
+            read = {"first": state[0], "last": state[-1], "mean": state.mean(dim=0)}[pooling]
+            np.testing.assert_allclose(seen.layers["3"][i], read, atol=5e-5)
+        assert own.describe(data)["settings"] != other.describe(data)["settings"]
 
 
 def test_a_pass_over_a_module_from_elsewhere_leaves_it_as_it_is(data, tokenizer):

@@ -347,3 +347,38 @@ def test_augmented_images_and_other_inputs_are_not_checked_and_images_are():
         read_class_rows(loader(lambda i: {"pixel_values": images[i][None] + rng.normal()}))
     with pytest.raises(Unreadable, match="neither tokens nor pixels"):
         read_class_rows(loader(lambda i: {"input_values": images[i][None]}))
+
+
+@pytest.mark.parametrize("family", ["vit", "resnet"])
+def test_classifiers_of_images_are_recorded_and_their_weights_stay(family, tmp_path):
+    pytest.importorskip("memowidgets.models.image_classifier", reason="not built yet")
+    from tests.models import test_image_classifier as made_here
+
+    data, processor = made_here.images(), made_here.processor()
+    recipe = made_here.classifier(made_here.tiny(family))
+    plan = mw.TrainingConfig(checkpoint_every=1, precision="float32")
+    audit = mw.Audit(recipe, data, tmp_path / "run", training=plan, members="all", held_out=None)
+
+    def row(i):
+        made = processor(
+            images=[data.images[i]], return_tensors="pt", input_data_format="channels_last"
+        )
+        return {"pixel_values": made["pixel_values"][0], "label": int(data.labels[i])}
+
+    def collate(rows):
+        labels = torch.tensor([row["label"] for row in rows])
+        return {"pixel_values": torch.stack([r["pixel_values"] for r in rows]), "labels": labels}
+
+    rows, ends = [row(i) for i in reversed(range(len(data)))], []
+    arguments = TrainingArguments(
+        str(tmp_path / "out"), num_train_epochs=2, per_device_train_batch_size=6,
+        save_strategy="no", logging_strategy="no", **QUIET,
+    )  # fmt: skip
+    for callbacks in ([], [mw.training.MemorizationCallback(audit, None)]):
+        model = made_here.tiny(family).train()
+        Trainer(model, arguments, data_collator=collate, train_dataset=rows,
+                callbacks=callbacks).train()  # fmt: skip
+        ends.append(dict(model.state_dict()))
+    assert_same_weights(*ends)
+    assert audit.checkpoints["step"].tolist() == [0, 6, 12]
+    assert np.isfinite(audit.score("psmi")).all()

@@ -78,7 +78,7 @@ def dashboard(notebook_page):
 
 
 def test_the_dashboard_looks_as_it_should(dashboard):
-    dashboard.screenshots("widgets-dashboard", of=".mw-dashboard")
+    dashboard.screenshots("widgets-dashboard", of=".mw-dashboard", widths=[1440, 960, 700, 600])
     agree(dashboard)
 
 

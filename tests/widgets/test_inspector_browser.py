@@ -288,17 +288,20 @@ def test_files_of_images_go_with_what_they_showed(images):
     page = images.page
     page.locator('[data-filter="all"]').click()
     page.wait_for_function("() => document.querySelectorAll('.mw-card').length === 12")
-    sheets = "() => document.adoptedStyleSheets.length"
-    before = page.evaluate(sheets)
+    sheets = """() => document.adoptedStyleSheets.map((sheet) => sheet.cssRules[0]?.selectorText)
+        .filter((selector) => selector?.startsWith('.mw-sheet'))"""
     for _ in range(3):
         first = cards(page).first.get_attribute("data-position")
         page.locator('[aria-label="next page"]').click()
         page.wait_for_function(
             "(gone) => document.querySelector('.mw-card').dataset.position !== gone", arg=first
         )
-    assert page.evaluate(sheets) == before
+        page.locator('.mw-cards[aria-busy="false"]').wait_for()
+    used = page.evaluate(sheets)
+    assert used
+    assert all(page.locator(selector).count() for selector in used)
     images.python("inspector.close()")
-    page.wait_for_function(f"(before) => ({sheets})() === before - 1", arg=before)
+    page.wait_for_function(f"() => ({sheets})().length === 0")
 
 
 def test_samples_sort_by_another_score(images):
@@ -416,3 +419,20 @@ def test_a_kernel_that_is_gone_leaves_the_open_sample_readable(images):
     page.keyboard.press("r")
     page.locator(".mw-inspector").get_by_text("is gone: run its cell again").first.wait_for()
     assert page.locator(".mw-lira").is_visible()
+
+
+def test_cards_out_of_view_follow_those_in_view(images):
+    page = images.page
+    images.resize(1400, 420)
+    page.locator('[data-filter="all"]').click()
+    page.wait_for_function("() => document.querySelectorAll('.mw-card').length === 12")
+    first, fourth = (cards(page).nth(i).get_attribute("data-position") for i in (0, 3))
+    cards(page).nth(3).click()
+    page.locator('[aria-label="next page"]').click()
+    page.locator(f'.mw-card:first-child:not([data-position="{first}"])').wait_for()
+    page.locator('.mw-cards[aria-busy="false"]').wait_for()
+    shown = [int(card.get_attribute("data-position")) for card in cards(page).all()]
+    order = "inspector._rows.order(inspector.sort)[12:24]"
+    assert shown == images.python(f"inspector._rows.positions[{order}].tolist()")
+    assert fourth not in map(str, shown)
+    assert page.locator('.mw-card[aria-selected="true"]').count() == 0

@@ -23,6 +23,7 @@ from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.models import (
     CausalLM,
     ConvNet,
+    ImageClassifier,
     LoRA,
     Model,
     SequenceClassifier,
@@ -70,6 +71,9 @@ _MODELS: dict[str, Callable[..., Model]] = {
     "CausalLM.from_pretrained": lambda _data, **settings: _pretrained(**settings),
     "SequenceClassifier.from_scratch": SequenceClassifier.from_scratch,
     "SequenceClassifier.from_pretrained": lambda _data, **settings: _classifier(**settings),
+    "ImageClassifier.from_pretrained": (
+        lambda _data, **settings: ImageClassifier.from_pretrained(**settings)
+    ),
 }
 _OF_DATA = ("CausalLM.from_scratch", "SequenceClassifier.from_scratch")
 _SETTLED = ("training", "precision", "noise_draw")  # once for all, when a run is made
@@ -608,6 +612,7 @@ _ORIGIN = {
     "weights": "the base weights differ",
     "recipe": "the configuration or the tokenizer of the base model differs",
     "tokenizer": "the tokenizer differs",
+    "processor": "the image processor differs",
 }
 
 

@@ -32,6 +32,7 @@ _PATHS = {  # the argument of a loader or model that may name a path
     "fetch_cifar10": "source",
     "CausalLM.from_pretrained": "name_or_path",
     "SequenceClassifier.from_pretrained": "name_or_path",
+    "ImageClassifier.from_pretrained": "name_or_path",
 }
 
 

@@ -224,7 +224,7 @@ function likeliest(classes) {
     const row = html("li", { class: "mw-option" });
     const text = html("span", { class: "mw-option-text" }, label ? strong(name) : plain("bdi", name));
     if (label) text.append(" (label)");
-    row.append(text, ...gauge(probability));
+    row.append(text, gauge(probability));
     list.append(row);
   }
   return list;
@@ -232,12 +232,9 @@ function likeliest(classes) {
 
 /** @param {number} probability */
 function gauge(probability) {
-  const fill = html("span", { class: "mw-fill" });
-  fill.style.width = `${(100 * probability).toFixed(1)}%`;
-  return [
-    html("span", { class: "mw-gauge", "aria-hidden": "true" }, fill),
-    html("span", { class: "mw-probability" }, probability.toFixed(2)),
-  ];
+  const shown = html("span", { class: "mw-probability" }, probability.toFixed(2));
+  shown.style.setProperty("--mw-share", probability.toFixed(3));
+  return shown;
 }
 
 /** @param {Item} item */
@@ -255,7 +252,7 @@ export function options(item) {
     text.textContent = proseText(option.text);
     if (option.hidden) text.append(cut(option.hidden));
     row.append(letter, text);
-    if (option.probability !== null) row.append(...gauge(option.probability));
+    if (option.probability !== null) row.append(gauge(option.probability));
     list.append(row);
   });
   return list;

@@ -55,6 +55,41 @@ export function setAttributes(element, attributes) {
 }
 
 /**
+ * Makes an element look like another one with as few changes as possible, so that the browser need
+ * not style and lay out all of it again. Listeners and what the user did to it stay.
+ * @param {Element} element
+ * @param {Element} wanted  not in the page; parts of it are moved into the element
+ */
+export function become(element, wanted) {
+  const names = wanted.getAttributeNames();
+  for (const name of names) {
+    const value = /** @type {string} */ (wanted.getAttribute(name));
+    if (element.getAttribute(name) === value) continue;
+    // a page's policy may forbid styles in attributes, but not those that a script sets
+    if (name === "style" && element instanceof HTMLElement) element.style.cssText = value;
+    else element.setAttribute(name, value);
+  }
+  if (element.attributes.length > names.length) {
+    for (const name of element.getAttributeNames()) if (!wanted.hasAttribute(name)) element.removeAttribute(name);
+  }
+  let old = element.firstChild;
+  let child = wanted.firstChild;
+  while (child !== null) {
+    const [nextOld, next] = [old?.nextSibling ?? null, child.nextSibling];
+    if (old === null) element.append(child);
+    else if (old.nodeName !== child.nodeName) old.replaceWith(child);
+    else if (old instanceof Element) become(old, /** @type {Element} */ (child));
+    else if (old.nodeValue !== child.nodeValue) old.nodeValue = child.nodeValue;
+    [old, child] = [nextOld, next];
+  }
+  while (old !== null) {
+    const next = old.nextSibling;
+    old.remove();
+    old = next;
+  }
+}
+
+/**
  * The bytes of a synced trait or message, wherever the host put them, as a fresh buffer.
  * @param {DataView | ArrayBuffer | ArrayBufferView} data
  * @returns {ArrayBuffer}

@@ -6,7 +6,7 @@ import {
 } from "./cards.js";
 import { DecideBar, decisionOf, download } from "./decide.js";
 import {
-  arrowStep, bytesOf, focused, html, KERNEL_GONE, listeners, root, segments, setAttributes, tell,
+  arrowStep, become, bytesOf, focused, html, KERNEL_GONE, listeners, root, segments, setAttributes, tell,
   throttle,
 } from "./dom.js";
 import { fixed, whole } from "./maths.js";
@@ -36,6 +36,8 @@ import { Opened } from "./opened.js";
  * @property {Record<string, number>} byDecision  samples with each decision
  */
 
+const AFTER_PAINT = 30; // milliseconds in which the browser gets a frame to the screen
+const SAVE_AFTER = 200;
 const KERNEL_BUSY = "The kernel has not answered yet: it is busy, or gone.";
 
 const WORDS = /** @type {Record<string, string>} */ ({
@@ -84,8 +86,13 @@ export class Inspector {
     this.behind = false; // whether τ has moved since
     this.selectedAt = -1; // what was asked last when the user chose a sample
     this.root = root(el, "inspector", "Sample inspector", this.ears);
-    /** @type {Map<string, HTMLElement>} */
-    this.cards = new Map();
+    this.looks = /** @type {string[]} */ ([]); // all that each card shows, as a text
+    /** Cards in view. @type {Set<Element>} */
+    this.inView = new Set();
+    this.watch = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) this.inView[isIntersecting ? "add" : "delete"](target);
+    });
+    this.unfilled = /** @type {number[]} */ ([]); // cards out of view that still show the last page
     this.sheets = new Sheets(this.root);
     this.search = "";
     this.label = "";
@@ -97,6 +104,8 @@ export class Inspector {
     this.patience = undefined;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.typing = undefined;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.saving = undefined;
     this.filters = html("div", { class: "mw-filters", role: "group", "aria-label": "Show" });
     /** @type {Record<string, {button: HTMLButtonElement, count: HTMLElement}>} */
     this.filter = {};
@@ -183,6 +192,7 @@ export class Inspector {
     this.ears.on(this.sort, "change", () => this.change({ sort: this.sort.value, page: 0 }));
     this.ears.on(this.made, "change", () => this.change({ decision: this.made.value, page: 0 }));
     this.ears.on(this.opened.element, "keydown", (event) => this.keyOpened(event));
+    this.ears.on(this.list, "click", (event) => this.click(event));
     this.ears.on(this.list, "dblclick", () => this.openSample(this.selected));
     this.ears.on(this.back, "click", () => this.change({ page: this.model.get("page") - 1 }));
     this.ears.on(this.on, "click", () => this.change({ page: this.model.get("page") + 1 }));
@@ -196,8 +206,14 @@ export class Inspector {
   /** @param {Record<string, any>} values */
   change(values) {
     for (const [name, value] of Object.entries(values)) this.model.set(name, value);
-    this.ask(); // it says all that the answer needs, and goes first
-    queueMicrotask(() => tell(this.model));
+    this.ask(); // it says all that the answer needs
+    this.saveLater();
+  }
+
+  /** Saves the traits when there is time: the kernel's word on them would hold up the answer. */
+  saveLater() {
+    clearTimeout(this.saving);
+    this.saving = setTimeout(() => tell(this.model), SAVE_AFTER);
   }
 
   /* ------------------------------------------------------------ pages */
@@ -279,7 +295,7 @@ export class Inspector {
       this.asking = true; // this change is an answer, not a question
       this.model.set("page", reply.page);
       this.asking = false;
-      tell(this.model);
+      this.saveLater();
     }
     this.reply = reply;
     this.bytes = buffers.length > 0 ? new Uint8Array(bytesOf(buffers[0])) : new Uint8Array(0);
@@ -290,34 +306,79 @@ export class Inspector {
 
   /** @param {Reply} reply */
   showCards(reply) {
-    const before = this.elements().findIndex((card) => card === focused(this.list));
-    this.cards = this.cardsOf(reply);
-    const elements = [...this.cards.values()];
-    if (!sameChildren(this.list, elements)) this.list.replaceChildren(...elements);
+    const had = focused(this.list);
+    const before = this.elements().findIndex((card) => card === had);
+    const showed = had?.dataset.position;
+    this.fill(reply);
     this.sheets.sweep();
     this.list.className = `mw-cards mw-cards-${reply.kind} mw-size-${this.room}`;
     this.list.hidden = this.open !== null;
     this.empty.hidden = reply.items.length > 0 || this.open !== null;
     this.empty.textContent = "No sample here. Move τ, or choose another filter.";
     this.showSelected(this.selected);
-    if (before >= 0) this.current(before)?.focus({ preventScroll: true });
+    if (before < 0) return;
+    const next = this.current(before);
+    if (next === had && next?.dataset.position !== showed) had?.blur(); // so that another sample is read out
+    next?.focus({ preventScroll: true });
   }
 
   /**
-   * A card for each sample, the same element as before if it looks the same.
+   * Makes the cards those of a page: the ones in view now, the others after the next frame.
    * @param {Reply} reply
-   * @returns {Map<string, HTMLElement>}
    */
-  cardsOf(reply) {
-    const keyed = new Map(reply.items.map((item) => [this.lookOf(item, reply), item]));
-    const images = [...keyed].flatMap(([look, { image }]) => (image && !this.cards.has(look) ? [image] : []));
+  fill(reply) {
+    const cards = this.elements();
+    for (const card of cards.slice(reply.items.length)) this.dropCard(card);
+    const all = [...reply.items.keys()];
+    const first = all.filter((i) => i >= cards.length || this.inView.has(cards[i]));
+    this.unfilled = first.length > 0 ? all.filter((i) => !first.includes(i)) : [];
+    this.fillThese(first.length > 0 ? first : all, reply);
+    this.list.setAttribute("aria-busy", String(this.unfilled.length > 0));
+    if (this.unfilled.length > 0) requestAnimationFrame(() => setTimeout(() => this.fillRest(), AFTER_PAINT));
+  }
+
+  /** Fills the cards that waited: when there is time, or before they are used. */
+  fillRest() {
+    if (this.unfilled.length === 0 || this.reply === null) return;
+    this.fillThese(this.unfilled.splice(0), this.reply);
+    this.list.setAttribute("aria-busy", "false");
+    this.sheets.sweep();
+    this.showSelected(this.selected);
+  }
+
+  /**
+   * A card that stays as it is is not touched; others become what they have to show, which takes
+   * the browser half the time of new ones.
+   * @param {number[]} places
+   * @param {Reply} reply
+   */
+  fillThese(places, reply) {
+    const cards = this.elements();
+    const looks = new Map(places.map((i) => [i, this.lookOf(reply.items[i], reply)]));
+    const changed = places.filter((i) => looks.get(i) !== this.looks[i] || i >= cards.length);
+    const images = changed.flatMap((i) => reply.items[i].image ?? []);
     const shown = this.sheets.show(images, this.bytes, (image) => enlargement(image, this.room));
-    const elements = new Map(images.map((image, i) => [image, shown[i]]));
-    const made = [...keyed].map(([look, item]) => {
-      const image = item.image && elements.get(item.image);
-      return /** @type {[string, HTMLElement]} */ ([look, this.cards.get(look) ?? this.card(item, reply, image)]);
-    });
-    return new Map(made);
+    for (const i of changed) {
+      const item = reply.items[i];
+      const card = this.card(item, reply, item.image && shown.shift());
+      this.looks[i] = looks.get(i) ?? "";
+      if (i < cards.length && cards[i].getAttribute("aria-selected") === "false") become(cards[i], card);
+      else {
+        if (i < cards.length) this.dropCard(cards[i], card); // its text may be scrolled
+        else this.list.append(card);
+        this.watch.observe(card);
+      }
+    }
+  }
+
+  /**
+   * @param {Element} card
+   * @param {Element[]} instead
+   */
+  dropCard(card, ...instead) {
+    this.watch.unobserve(card);
+    this.inView.delete(card);
+    card.replaceWith(...instead);
   }
 
   /**
@@ -522,16 +583,11 @@ export class Inspector {
    * @param {HTMLElement} [image]
    */
   card(item, reply, image) {
-    const card = html("li", { class: "mw-card", role: "option", tabindex: -1 });
+    const card = html("li", { class: "mw-card", role: "option", tabindex: -1, "aria-selected": "false" });
     card.dataset.position = String(item.position);
     card.dataset.status = item.status;
     card.classList.toggle("mw-is-canary", item.canary);
     card.title = "Enter or a double click opens it";
-    card.addEventListener("click", (event) => {
-      const sign = /** @type {Element} */ (event.target).closest(".mw-open");
-      if (sign) this.openSample(item.position);
-      else this.select(item.position);
-    });
     const head = html("div", { class: "mw-card-head" });
     const status = item.status ? [chip(item.status)] : [];
     const facts = html("div", { class: "mw-facts" });
@@ -553,6 +609,17 @@ export class Inspector {
     return card;
   }
 
+  /** @param {MouseEvent} event */
+  click(event) {
+    this.fillRest();
+    const target = /** @type {Element} */ (event.target);
+    const card = /** @type {HTMLElement | null} */ (target.closest(".mw-card"));
+    if (card === null) return;
+    const position = Number(card.dataset.position);
+    if (target.closest(".mw-open")) this.openSample(position);
+    else this.select(position);
+  }
+
   /**
    * @param {number} position
    * @param {boolean} [focus]
@@ -571,11 +638,10 @@ export class Inspector {
     let reachable = cards[0];
     for (const card of cards) {
       const chosen = card.dataset.position === String(position);
-      card.setAttribute("aria-selected", String(chosen));
-      card.tabIndex = -1;
+      if (chosen !== (card.getAttribute("aria-selected") === "true")) card.setAttribute("aria-selected", String(chosen));
       if (chosen) reachable = card;
     }
-    if (reachable) reachable.tabIndex = 0;
+    for (const card of cards) setTabIndex(card, card === reachable ? 0 : -1);
     if (this.reply) this.showDeciding(this.reply);
   }
 
@@ -592,12 +658,13 @@ export class Inspector {
     const chosen = cards.find((card) => card.getAttribute("aria-selected") === "true");
     if (chosen || at === 0) return chosen ?? cards.find((card) => card.tabIndex === 0);
     const near = cards[Math.min(at, cards.length - 1)];
-    for (const card of cards) card.tabIndex = card === near ? 0 : -1;
+    for (const card of cards) setTabIndex(card, card === near ? 0 : -1);
     return near;
   }
 
   /** @param {KeyboardEvent} event */
   key(event) {
+    this.fillRest();
     const cards = this.elements();
     const at = cards.findIndex((card) => card === focused(this.list));
     if (at < 0) return;
@@ -632,7 +699,11 @@ export class Inspector {
   destroy() {
     clearTimeout(this.typing);
     clearTimeout(this.patience);
+    clearTimeout(this.saving);
+    tell(this.model);
     this.ears.clear();
+    this.watch.disconnect();
+    this.unfilled = [];
     this.list.replaceChildren();
     this.sheets.sweep();
     this.root.remove();
@@ -667,6 +738,15 @@ function asClass([value, name]) {
   return [String(value), nameText(name)];
 }
 
+/**
+ * Writes only what is new, for even the same again has the browser style the element.
+ * @param {HTMLElement} card
+ * @param {number} index
+ */
+function setTabIndex(card, index) {
+  if (card.tabIndex !== index) card.tabIndex = index;
+}
+
 /** @param {EventTarget | null} target */
 function isWriting(target) {
   return target instanceof HTMLTextAreaElement || target instanceof HTMLInputElement;
@@ -684,17 +764,6 @@ function fillSelect(select, entries, value) {
     select.replaceChildren(...entries.map(([name, text]) => new Option(text, name)));
   }
   select.value = value;
-}
-
-/**
- * @param {Element} parent
- * @param {Element[]} children
- */
-function sameChildren(parent, children) {
-  return (
-    parent.children.length === children.length &&
-    children.every((child, i) => parent.children[i] === child)
-  );
 }
 
 export default {

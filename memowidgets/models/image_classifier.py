@@ -1,0 +1,398 @@
+"""Classifiers of images: models of transformers with an image classification head."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.data import Dataset
+from memowidgets.models.heads import (
+    FINE_TUNED,
+    check_config,
+    check_model,
+    check_width,
+    from_config,
+)
+from memowidgets.models.images import ImageModel, images_of
+from memowidgets.models.pooling import head_of
+from memowidgets.models.transformer import Given, digest_of
+from memowidgets.stamps import digest
+
+if TYPE_CHECKING:
+    import os
+
+    import torch
+    from torch import Tensor, nn
+
+
+_MOST_KEPT = 1 << 30  # bytes of processed images that are kept in memory
+_AT_ONCE = 64  # images that the processor gets in one call
+
+
+class ImageClassifier(ImageModel):
+    """Classifier of images: a model of transformers with an image classification head.
+
+    Created by `from_pretrained` or `from_model`. It takes any model that transformers loads with
+    ``AutoModelForImageClassification``. The model's image processor brings the pixels of an
+    `ImageDataset` to the model's size and normalisation. All weights are trained. The logits are
+    computed in float32 in any precision.
+
+    Notes
+    -----
+    Layer k is ``hidden_states[k]``. Tokens, (batch, tokens, width), are read at the first one if
+    the head reads only this one, as in ViT, and averaged otherwise. Maps, (batch, channels,
+    height, width), are averaged over rows and columns, as in ResNet.
+
+    Processed images are kept in memory if they take less than 1 GiB. Otherwise the processor runs
+    for every batch.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessorPil
+    >>> from memowidgets.data import load_digits
+    >>> config = ViTConfig(
+    ...     image_size=8, patch_size=4, num_channels=1, hidden_size=16, num_hidden_layers=2,
+    ...     num_attention_heads=2, intermediate_size=32, num_labels=10,
+    ... )
+    >>> _ = torch.manual_seed(0)
+    >>> processor = ViTImageProcessorPil(do_resize=False, image_mean=[0.5], image_std=[0.5])
+    >>> model = ImageClassifier.from_model(ViTForImageClassification(config), processor)
+    >>> model.layer_names(model.build(load_digits()))
+    ('1', '2')
+    """
+
+    kind: ClassVar[str] = "AutoModelForImageClassification"
+    version: str | None = "1"
+    forward_batch: ClassVar[int] = 32
+    training_defaults: Mapping[str, Any] = {**FINE_TUNED, "lr": 5e-5}
+
+    def __init__(
+        self,
+        load: Callable[..., nn.Module],
+        config: Any,
+        processor: Any,
+        identity: Mapping[str, Any],
+    ) -> None:
+        self._load, self._config, self._processor = load, config, processor
+        self._identity = dict(identity)
+        self._kept: dict[str, Tensor] | None = None
+        self._forget()
+
+    @classmethod
+    def from_pretrained(
+        cls, name_or_path: str | os.PathLike[str], *, device: str | None = None
+    ) -> Self:
+        """Create a model from the hub or from a folder, to be fine-tuned.
+
+        Its head has as many logits as the data have classes. A head in the files is kept if it has
+        that width, else a new one is initialised from the audit's seed.
+
+        Parameters
+        ----------
+        name_or_path : str or path-like
+            Name or folder, as for transformers. Code that comes with a model is never run, and only
+            weights in safetensors are read.
+        device : str, optional
+            Default device of an audit, as torch names it.
+
+        Returns
+        -------
+        ImageClassifier
+
+        Raises
+        ------
+        ConnectionError
+            If the name is not a folder and the hub cannot provide it.
+        PermissionError
+            If the hub requires that you first accept the model's licence.
+        ValueError
+            If transformers has no classifier of this kind, the folder has no image processor, or
+            the head is for several labels at once or for regression.
+        """
+        from memowidgets.models.pretrained import Pretrained, load_config, load_processor
+
+        name = str(name_or_path)
+        config = load_config(name, cls.kind)
+        check_config(config, name, cls.kind)
+        commit = getattr(config, "_commit_hash", None)
+        model = cls(
+            Pretrained(name, "float32", commit, cls.kind),
+            config,
+            load_processor(name, cls.kind),
+            {"pretrained": name.rstrip("/").rsplit("/", 1)[-1]},
+        )
+        model.device = device
+        arguments = {"name_or_path": name}
+        model.source = {"model": "ImageClassifier.from_pretrained", "arguments": arguments}
+        return model
+
+    @classmethod
+    def from_model(cls, model: Any, processor: Any) -> Self:
+        """Create a model from one in memory; training uses copies of it.
+
+        Parameters
+        ----------
+        model : transformers.PreTrainedModel
+            Any ``…ForImageClassification`` with one logit for each class of the data. All weights
+            that require a gradient are trained.
+        processor : transformers.BaseImageProcessor
+            Image processor of the model.
+
+        Returns
+        -------
+        ImageClassifier
+
+        Raises
+        ------
+        TypeError
+            If it is not an image classifier of transformers, or the processor is not one.
+        ValueError
+            If its head is for several labels at once or for regression.
+        """
+        check_model(model, cls.kind)
+        if not callable(processor) or not hasattr(processor, "to_dict"):
+            raise TypeError(
+                f"processor must be the model's image processor, not {type(processor).__name__}; "
+                "load it with AutoImageProcessor.from_pretrained"
+            )
+        kept = copy.deepcopy(model).cpu().float()
+        return cls(Given(kept), kept.config, processor, {"weights": digest_of(model)})
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={value!r}" for name, value in self._identity.items())
+        return f"ImageClassifier({settings})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_readings", "_processed")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    def check_data(self, data: Dataset) -> None:
+        """Raise for a dataset without images, or with others than the model reads.
+
+        Raises
+        ------
+        TypeError
+            If the data are not images.
+        ValueError
+            If the head's width is not the number of classes, or the model cannot take the images.
+        """
+        images_of(data)
+        check_width(self._load, self._config, data)
+        self.skeleton(data)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the recipe's own settings, which are displayed and hashed."""
+        return dict(self._identity)
+
+    def describe(self, data: Dataset) -> dict[str, str]:
+        """Return what identifies a model, including digests of its files and its processor.
+
+        Raises
+        ------
+        ValueError
+            If the files have changed since the model was created.
+        """
+        from memowidgets.models.pretrained import Pretrained
+
+        origin = self._load.origin() if isinstance(self._load, Pretrained) else {}
+        return {**super().describe(data), **origin, "processor": _rules_of(self._processor)}
+
+    def skeleton(self, data: Dataset) -> nn.Module:
+        """Return the module without weights, after a check that it takes the images."""
+        import torch
+
+        with torch.device("meta"):
+            module = from_config(self._config, self.kind, len(data.class_names))
+        return self._tried(module, data)
+
+    def build(self, data: Dataset) -> nn.Module:
+        """Return the model with its head, which torch's generator initialises if it is new."""
+        check_width(self._load, self._config, data)
+        return self._tried(self._load(num_labels=len(data.class_names)), data)
+
+    def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Tensor]:
+        """Return a function from positions to images as the model reads them, (batch, …)."""
+        import torch
+
+        images, kept = images_of(data), self._all_processed(data)
+
+        def feed(positions: NDArray[Any]) -> Tensor:
+            chosen = np.asarray(positions)
+            rows = self._process(images[chosen]) if kept is None else kept[torch.from_numpy(chosen)]
+            return rows.to(device)
+
+        return feed
+
+    def outputs(self, module: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
+        from torch.nn.functional import cross_entropy
+
+        from memowidgets.models.exact_head import head_in_float32
+
+        with head_in_float32(head_of(module)):
+            answer = module(pixel_values=inputs, output_hidden_states=self._kept is not None)
+        if self._kept is not None:
+            reading = self._reading(module)
+            for k, hidden in enumerate(answer.hidden_states[1:], start=1):
+                self._kept[str(k)] = reading.pooled(hidden.detach())
+        logits = answer.logits.float()
+        return logits, cross_entropy(logits, labels, reduction="none")
+
+    def layer_names(self, module: nn.Module) -> tuple[str, ...]:
+        """Return ``"1"`` to ``"K"``, one per block or stage."""
+        return tuple(str(k) for k in range(1, self._reading(module).n_layers + 1))
+
+    @contextmanager
+    def captured(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:  # noqa: ARG002
+        """Within this context, every forward pass stores all hidden states in the dictionary."""
+        self._kept = {}
+        try:
+            yield self._kept
+        finally:
+            self._kept = None
+
+    def _forget(self) -> None:
+        self._readings: WeakKeyDictionary[nn.Module, _Reading] = WeakKeyDictionary()
+        self._processed: WeakKeyDictionary[Dataset, Tensor] = WeakKeyDictionary()
+
+    def _process(self, images: NDArray[np.uint8]) -> Tensor:
+        """Return images as the model reads them, (n, channels, height, width), float32."""
+        made = self._processor(
+            images=list(images), return_tensors="pt", input_data_format="channels_last"
+        )
+        return cast("Tensor", made["pixel_values"]).float()
+
+    def _all_processed(self, data: Dataset) -> Tensor | None:
+        """Return all processed images; None if they take too much memory."""
+        import torch
+
+        known = self._processed.get(data)
+        if known is not None:
+            return known
+        images = images_of(data)
+        one = self._process(images[:1])[0]
+        if len(images) * one.nbytes > _MOST_KEPT:
+            return None
+        made = torch.empty(len(images), *one.shape)
+        for start in range(0, len(images), _AT_ONCE):
+            made[start : start + _AT_ONCE] = self._process(images[start : start + _AT_ONCE])
+        self._processed[data] = made
+        return made
+
+    def _tried(self, module: nn.Module, data: Dataset) -> nn.Module:
+        """Return the module after one image of the data has run through it.
+
+        Raises
+        ------
+        ValueError
+            If the images have other channels than the model reads, or another size.
+        """
+        images = images_of(data)
+        there, wanted = images.shape[-1], _channels_of(module)
+        if wanted not in (None, there):
+            raise ValueError(
+                f"the model reads images with {wanted} channels, but these have {there}; pass "
+                + ("images.repeat(3, axis=-1)" if there == 1 else "grey images")
+            )
+        try:
+            pixels = self._process(images[:1])
+            self._readings[module] = _reading_of(module, pixels)
+        except (ValueError, RuntimeError, TypeError) as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise ValueError(
+                f"the model cannot take images of shape {images.shape[1:]} as its processor makes "
+                f"them: {reason}"
+            ) from error
+        return module
+
+    def _reading(self, module: nn.Module) -> _Reading:
+        """Return how a module's hidden states are read, also of one that was not built here."""
+        if module not in self._readings:
+            side = getattr(self._config, "image_size", None) or 224
+            sides = (side, side) if isinstance(side, int) else tuple(side)
+            blank = np.zeros((1, *sides, _channels_of(module) or 3), np.uint8)
+            self._readings[module] = _reading_of(module, self._process(blank))
+        return self._readings[module]
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How the hidden states of a module become representations.
+
+    Attributes
+    ----------
+    n_layers : int
+        Number of hidden states after the embedding.
+    first : bool
+        Whether the head reads only the first token.
+    """
+
+    n_layers: int
+    first: bool
+
+    def pooled(self, hidden: Tensor) -> Tensor:
+        """Return the representation in one hidden state, (batch, width), in float32."""
+        if hidden.ndim == 3:
+            return hidden[:, 0].float() if self.first else hidden.float().mean(dim=1)
+        return hidden.float().mean(dim=(2, 3)) if hidden.ndim == 4 else hidden.float().flatten(1)
+
+
+def _reading_of(module: nn.Module, pixels: Tensor) -> _Reading:
+    """Return how a module is read, by the gradient of its logits for one image.
+
+    The module's mode and all random states stay unchanged. Without weights there is no gradient,
+    and only the number of layers is right.
+    """
+    import torch
+
+    device = next(module.parameters()).device
+    modes = {part: part.training for part in module.modules()}
+    try:
+        module.eval()
+        with torch.enable_grad():
+            inputs = pixels.to(device).requires_grad_()
+            answer = module(pixel_values=inputs, output_hidden_states=True)
+            last = answer.hidden_states[-1]
+            first = last.ndim == 3 and device.type != "meta" and _reads_first(answer.logits, last)
+    finally:
+        for part, training in modes.items():
+            part.training = training
+    return _Reading(len(answer.hidden_states) - 1, first)
+
+
+def _reads_first(logits: Tensor, hidden: Tensor) -> bool:
+    """Return whether the logits of one image depend on its first token only."""
+    import torch
+
+    weights = torch.arange(1.0, logits.shape[-1] + 1, device=logits.device)
+    found = torch.autograd.grad((logits.float() * weights).sum(), hidden, allow_unused=True)
+    gradient = cast("Tensor | None", found[0])
+    return gradient is not None and gradient[0].abs().sum(dim=-1).nonzero()[:, 0].tolist() == [0]
+
+
+def _channels_of(module: nn.Module) -> int | None:
+    """Return the channels that a module's first convolution reads; None if it has none."""
+    from torch import nn
+
+    convolutions = (part for part in module.modules() if isinstance(part, nn.Conv2d))
+    first = next(convolutions, None)
+    return None if first is None else first.in_channels
+
+
+def _rules_of(processor: Any) -> str:
+    """Return a digest of what a processor does, whatever implementation of it is installed."""
+    named = ("image_processor_type", "processor_class")
+    rules = {k: v for k, v in processor.to_dict().items() if k not in named and v is not None}
+    return digest(json.loads(json.dumps(rules, sort_keys=True, default=str)))

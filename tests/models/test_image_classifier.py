@@ -1,0 +1,257 @@
+"""Classifiers of images, a ViT and a ResNet, random and tiny, made here: no download."""
+
+from __future__ import annotations
+
+import cloudpickle
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForImageClassification, ViTImageProcessorPil
+
+import memowidgets as mw
+from memowidgets.models import image_classifier
+from memowidgets.network import without_the_hub
+from memowidgets.training.forward import forward
+
+CPU = torch.device("cpu")
+FAMILIES = {
+    "vit": {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "image_size": 16,
+        "patch_size": 8,
+    },
+    "resnet": {
+        "embedding_size": 8,
+        "hidden_sizes": [8, 16],
+        "depths": [1, 1],
+        "layer_type": "basic",
+    },
+}
+every_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+def images(n: int = 36, channels: int = 3) -> mw.data.ImageDataset:
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (n, 12, 12, channels)).astype(np.uint8)
+    return mw.data.ImageDataset.from_arrays(pixels, np.arange(n) % 3, ["a", "b", "c"])
+
+
+@pytest.fixture(scope="module")
+def data():
+    return images()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _cache_of_its_own(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEMOWIDGETS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def tiny(family: str, **changes):
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(family, **{"num_labels": 3, **FAMILIES[family], **changes})
+    return AutoModelForImageClassification.from_config(config).eval()
+
+
+def processor(**changes):
+    settings = {"image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.4], **changes}
+    return ViTImageProcessorPil(size={"height": 16, "width": 16}, **settings)
+
+
+def classifier(raw, *, of=None):
+    return mw.models.ImageClassifier.from_model(raw, of or processor())
+
+
+def saved(raw, folder, of=None):
+    raw.save_pretrained(folder)
+    (of or processor()).save_pretrained(folder)
+    return folder
+
+
+def one_pass(model, module, data, positions, precision="float32"):
+    return forward(model, module, data, positions, CPU, precision, capture=True)
+
+
+@every_family
+def test_layers_logits_and_loss_are_those_of_transformers(family, data):
+    raw = tiny(family)
+    model = classifier(raw)
+    seen = one_pass(model, model.build(data), data, np.arange(4))
+    pixels = processor()(images=list(data.images[:4]), return_tensors="pt")["pixel_values"]
+    assert pixels.shape == (4, 3, 16, 16)
+    with torch.no_grad():
+        expected = raw(pixels, output_hidden_states=True)
+    np.testing.assert_allclose(seen.logits, expected.logits, atol=2e-5)
+    labels = torch.from_numpy(data.labels[:4])
+    losses = torch.nn.functional.cross_entropy(expected.logits, labels, reduction="none")
+    np.testing.assert_allclose(seen.losses, losses, atol=2e-5)
+    assert list(seen.layers) == ["1", "2"]
+    for k in (1, 2):
+        states = expected.hidden_states[k]
+        read = states[:, 0] if family == "vit" else states.mean(dim=(2, 3))
+        np.testing.assert_allclose(seen.layers[str(k)], read, atol=2e-5)
+
+
+def test_tokens_are_averaged_if_the_head_reads_all_of_them(data):
+    config = AutoConfig.for_model(
+        "swin",
+        image_size=16,
+        patch_size=4,
+        embed_dim=8,
+        depths=[1, 1],
+        num_heads=[1, 2],
+        window_size=2,
+        num_labels=3,
+    )
+    raw = AutoModelForImageClassification.from_config(config).eval()
+    model = classifier(raw)
+    seen = one_pass(model, model.build(data), data, np.arange(4))
+    pixels = processor()(images=list(data.images[:4]), return_tensors="pt")["pixel_values"]
+    with torch.no_grad():
+        states = raw(pixels, output_hidden_states=True).hidden_states
+    np.testing.assert_allclose(seen.layers["2"], states[2].mean(dim=1), atol=2e-5)
+
+
+@every_family
+def test_a_module_from_elsewhere_is_read_and_left_as_it_is(family, data):
+    raw = tiny(family).train()
+    model = classifier(raw)
+    before = {name: value.clone() for name, value in raw.state_dict().items()}
+    state = torch.get_rng_state()
+    assert model.layer_names(raw) == ("1", "2")
+    seen = one_pass(model, raw, data, np.arange(4))
+    own = one_pass(model, model.build(data), data, np.arange(4))
+    np.testing.assert_allclose(seen.layers["2"], own.layers["2"], atol=1e-6)
+    assert all(part.training for part in raw.modules())
+    assert all(p.grad is None for p in raw.parameters())
+    torch.testing.assert_close(dict(raw.state_dict()), before)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_images_that_do_not_fit_in_memory_are_processed_for_each_batch(data, monkeypatch):
+    positions = np.array([7, 2, 20])
+    kept = classifier(tiny("vit")).feeder(data, CPU)(positions)
+    monkeypatch.setattr(image_classifier, "_MOST_KEPT", 0)
+    model = classifier(tiny("vit"))
+    anew = model.feeder(data, CPU)(positions)
+    assert data not in model._processed
+    torch.testing.assert_close(kept, anew, rtol=0, atol=0)
+
+
+@every_family
+def test_a_run_has_shadow_models_and_scores_and_is_opened_again(family, data, tmp_path):
+    folder = saved(tiny(family), tmp_path / "model")
+    model = mw.models.ImageClassifier.from_pretrained(folder)
+    training = mw.TrainingConfig(
+        epochs=2, checkpoint_every=1, batch_size=8, lr=1e-2, precision="float32"
+    )
+    path = tmp_path / "run"
+    audit = mw.Audit(model, data, path=path, training=training, held_out=None)
+    audit.train()
+    assert audit.layers == ("1", "2")
+    losses = audit.checkpoints.train_loss
+    assert losses.iloc[-1] < losses.iloc[0]
+    audit.run_shadows(4)
+    assert np.isfinite(audit.log_lira(variance="global")).all()
+    scores = audit.score("psmi", checkpoint="final")
+    opened = mw.Audit.open(path, data=data, model=folder)
+    np.testing.assert_array_equal(opened.score("psmi", checkpoint="final"), scores)
+    opened.run_shadows(5)
+    assert opened.n_shadows == 5
+    processor(image_mean=[0.1, 0.1, 0.1]).save_pretrained(folder)
+    with pytest.raises(ValueError, match="the image processor differs"):
+        mw.Audit.open(path, data=data, model=folder)
+
+
+def test_a_run_is_of_its_weights_running_means_and_processor(data):
+    moved = tiny("resnet")
+    moved.resnet.embedder.embedder.normalization.running_mean += 1
+    other = processor(do_resize=False)
+    made = [classifier(tiny("resnet")), classifier(moved), classifier(tiny("resnet"), of=other)]
+    assert len({str(sorted(model.describe(data).items())) for model in made}) == 3
+    again = cloudpickle.loads(cloudpickle.dumps(made[0]))
+    assert again.describe(data) == made[0].describe(data)
+
+
+@every_family
+def test_a_head_of_another_width_is_made_anew_from_the_seed(family, data, tmp_path):
+    raw = tiny(family, num_labels=7)
+    with without_the_hub():
+        folder = saved(raw, tmp_path / "model")
+        model = mw.models.ImageClassifier.from_pretrained(folder)
+    heads = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        module = model.build(data)
+        heads.append(next(reversed(list(module.classifier.modules()))).weight.detach().numpy())
+    assert heads[0].shape == (3, 16)
+    np.testing.assert_array_equal(heads[0], heads[1])
+    assert (heads[0] != heads[2]).any()
+    torch.testing.assert_close(
+        dict(module.base_model.state_dict()), dict(raw.base_model.state_dict())
+    )
+
+
+@every_family
+def test_bfloat16_rounds_the_states_and_not_the_logits(family, data):
+    model = classifier(tiny(family))
+    module = model.placed(model.build(data), CPU, "bfloat16")
+    seen = one_pass(model, module, data, np.arange(len(data)), "bfloat16")
+    assert ((seen.logits.view(np.uint32) & 0xFFFF) != 0).mean() > 0.9
+    exact = one_pass(model, module, data, np.arange(len(data)))
+    assert (seen.layers["2"] != exact.layers["2"]).any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_labels": 1}, "for regression"),
+        ({"problem_type": "multi_label_classification"}, "several labels at once"),
+    ],
+)
+def test_other_heads_are_refused(changes, message, tmp_path):
+    raw = tiny("vit", **changes)
+    with pytest.raises(ValueError, match=message):
+        classifier(raw)
+    with pytest.raises(ValueError, match=message):
+        mw.models.ImageClassifier.from_pretrained(saved(raw, tmp_path / "model"))
+
+
+def test_models_and_images_that_do_not_fit_are_refused(data, tmp_path):
+    raw = tiny("vit")
+    no = tmp_path / "no"
+    with pytest.raises(ValueError, match=r"3 channels, but these have 1; pass images\.repeat\(3"):
+        mw.Audit(classifier(raw), images(channels=1), path=no)
+    with pytest.raises(ValueError, match="1 channels, but these have 3"):
+        mw.Audit(classifier(tiny("vit", num_channels=1)), data, path=no)
+    with pytest.raises(ValueError, match=r"cannot take images of shape \(12, 12, 3\).*12\*12"):
+        mw.Audit(classifier(raw, of=processor(do_resize=False)), data, path=no)
+    with pytest.raises(ValueError, match="has 4 logits, but the data have 3 classes"):
+        mw.Audit(classifier(tiny("vit", num_labels=4)), data, path=no)
+    with pytest.raises(TypeError, match="ViTModel is not one"):
+        classifier(raw.vit)
+    with pytest.raises(TypeError, match="image processor, not int"):
+        classifier(raw, of=3)
+    with pytest.raises(TypeError, match="TextDataset has none"):
+        classifier(raw).check_data(mw.data.TextDataset.from_texts(["x", "y"], [0, 1], ["a", "b"]))
+    assert not no.exists()
+
+
+def test_folders_without_a_part_are_refused(tmp_path):
+    load = mw.models.ImageClassifier.from_pretrained
+    raw = tiny("vit")
+    raw.save_pretrained(tmp_path / "bare")
+    with pytest.raises(ValueError, match=r"no preprocessor_config\.json"):
+        load(tmp_path / "bare")
+    AutoConfig.for_model("gpt2").save_pretrained(tmp_path / "text")
+    with pytest.raises(ValueError, match="is a gpt2, for which transformers has no image"):
+        load(tmp_path / "text")
+    folder = saved(raw, tmp_path / "pickled")
+    (folder / "model.safetensors").unlink()
+    torch.save(raw.state_dict(), folder / "pytorch_model.bin")
+    with pytest.raises(ValueError, match=r"no weights in safetensors.*ImageClassifier\.from_model"):
+        load(folder).build(images())

@@ -12,6 +12,9 @@ TEST_ARGS ?=
 WORKERS ?= logical
 BENCH_ARGS ?=
 
+# Where it is set, every process would compile the package again.
+export PYTHONDONTWRITEBYTECODE =
+
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 

@@ -18,12 +18,14 @@ version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/de
         say "'$python -m venv $venv' failed: on Debian and Ubuntu install python3-venv ($python is Python $version), or see whether this folder can be written to."
 }
 
-# Compiling every module would take longer than all else; Python compiles what is imported.
+# pip compiles on one core; compile() does it afterwards, on all.
 install() { "$venv/bin/pip" install --no-compile --constraint constraints.txt ${torch_index:+--extra-index-url "$torch_index"} "$@" >>"$log" 2>&1; }
+
+compile() { "$venv/bin/python" -m compileall -q -j 0 "$venv"/lib/python*/site-packages >>"$log" 2>&1 || true; } # some files are wrong on purpose
 
 echo "memowidgets: installing into $venv (minutes the first time; details in $log)"
 : >"$log" || say "$venv cannot be written to."
-install hatchling editables && install --no-build-isolation --editable '.[lab,llm,dask,vision,docs,dev]' && exit 0
+install hatchling editables && install --no-build-isolation --editable '.[lab,llm,dask,vision,docs,dev]' && compile && exit 0
 
 grep -q -i -E 'No space left' "$log" &&
     say "the disk is full: about 3 GB are needed, and 8 GB on Linux with a GPU."

@@ -86,7 +86,7 @@ def drag_filter_decide_undo(opened):
     agree(opened)
     page.locator('[data-filter="hit"]').click()
     page.locator(".mw-range").get_by_text(f"of {counts(page)['hits']}").wait_for()
-    assert opened.python("dashboard.filter") == "hit"
+    opened.eventually("dashboard.filter", "hit")
     page.locator(".mw-card").first.click()
     page.keyboard.press("r")
     opened.eventually("dashboard.decisions.decision.tolist()", ["remove"])

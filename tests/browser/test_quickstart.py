@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -28,18 +27,10 @@ def on_screen(page):
     return {"false_alarms" if name == "falseAlarms" else name: n for name, n in shown.items()}
 
 
-def wait_for_python(notebook, expression, wanted, seconds=20):
-    """Wait until the kernel answers what is wanted; the page's messages arrive in their time."""
-    deadline = time.monotonic() + seconds
-    while (found := notebook.python(expression)) != wanted:
-        assert time.monotonic() < deadline, f"{expression} is {found}, not {wanted}"
-        time.sleep(0.1)
-
-
 def assert_both_sides_agree(notebook):
     """The page and Python count the same at the same τ, and the evaluation is behind it."""
     tau = float(notebook.page.locator(".mw-explorer").get_attribute("data-tau"))
-    wait_for_python(notebook, "dashboard.tau_committed", tau)
+    notebook.eventually("dashboard.tau_committed", tau)
     shown = on_screen(notebook.page)
     counts = notebook.python("dashboard.counts")
     assert {name: counts[name] for name in shown} == shown
@@ -112,7 +103,7 @@ def pick_another_checkpoint_and_compute(notebook):
     waiting.wait_for()
     page.get_by_role("button", name="Compute").click()
     waiting.wait_for(state="hidden")
-    wait_for_python(notebook, "dashboard.computed", wanted=True)
+    notebook.eventually("dashboard.computed", wanted=True)
     assert notebook.python("dashboard.state['checkpoint']") == checkpoint
     assert_both_sides_agree(notebook)
 

@@ -25,6 +25,7 @@ from memowidgets.data.base import (
 from memowidgets.data.folders import Resize, common_root, open_tree, read_classes, stacked
 from memowidgets.data.labelled import check_hf, labelled_of_hf
 from memowidgets.data.ood import KINDS, digit_collages, fitted
+from memowidgets.data.planted import unplanted, with_wrong_labels
 
 _LAYOUTS = ("NHWC", "NCHW")
 
@@ -287,22 +288,13 @@ class ImageDataset(Dataset):
         if not isinstance(kind, ImageDataset) and kind not in KINDS:
             valid = ", ".join(map(repr, KINDS))
             raise ValueError(f"unknown kind of canaries {kind!r}; valid: {valid}, or a dataset")
-        planted = np.zeros(len(self), np.bool_) if self.canaries is None else self.canaries
-        free = np.flatnonzero(~planted)
-        if not 0 <= n <= len(free):
-            raise ValueError(
-                f"{n} canaries do not fit into {len(free)} images that are not canaries yet"
-            )
+        if kind == "mislabelled":
+            return with_wrong_labels(self, n, kind, seed, "images")
+        mask, free = unplanted(self, n, "images")
         rng = np.random.default_rng(seed)
         chosen = rng.choice(free, size=n, replace=False)
-        mask = planted.copy()
         mask[chosen] = True
-        marked = replace(self, canaries=mask, source=None)
         labels = self.labels.copy()
-        if kind == "mislabelled":
-            shift = rng.integers(1, len(self.class_names), size=n)
-            labels[chosen] = (labels[chosen] + shift) % len(self.class_names)
-            return replace(marked, labels=labels)
         labels[chosen] = rng.integers(len(self.class_names), size=n)
         shape = self.images.shape[1:]
         if isinstance(kind, ImageDataset):
@@ -314,7 +306,8 @@ class ImageDataset(Dataset):
         ids = self.ids.tolist()
         for position in chosen:
             ids[position] = f"canary/{ids[position]}"
-        return replace(marked, images=images, labels=labels, ids=checked_ids(ids, len(ids)))
+        names = checked_ids(ids, len(ids))
+        return replace(self, images=images, labels=labels, ids=names, canaries=mask, source=None)
 
     def shared(self, folder: str | os.PathLike[str]) -> Self:
         """Return the same dataset with its pixels in a file that local processes map.

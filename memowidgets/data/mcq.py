@@ -23,6 +23,7 @@ from memowidgets.data.base import (
 )
 from memowidgets.data.columns import read_csv_rows, rows_of_records
 from memowidgets.data.labelled import check_hf, file_source, rows_of_hf
+from memowidgets.data.planted import with_wrong_labels
 from memowidgets.data.prompts import (
     TEMPLATES,
     check_fit,
@@ -668,20 +669,7 @@ class MCQDataset(Dataset):
         >>> MCQDataset.from_records(rows).with_canaries(1)
         MCQDataset(2 questions, 2 options, 1 canaries)
         """
-        if kind != "mislabelled":
-            raise ValueError(f"unknown kind of canaries {kind!r}; valid: 'mislabelled'")
-        if not 0 <= n <= len(self):
-            raise ValueError(f"{n} canaries do not fit into {len(self)} questions")
-        rng = np.random.default_rng(seed)
-        chosen = rng.choice(len(self), size=n, replace=False)
-        labels = self.labels.copy()
-        shift = rng.integers(1, self.n_choices[chosen])
-        labels[chosen] = (labels[chosen] + shift) % self.n_choices[chosen]
-        mask = (
-            np.zeros(len(self), dtype=np.bool_) if self.canaries is None else self.canaries.copy()
-        )
-        mask[chosen] = True
-        return replace(self, labels=labels, canaries=mask, source=None)
+        return with_wrong_labels(self, n, kind, seed, "questions", self.n_choices)
 
 
 def _reworded(

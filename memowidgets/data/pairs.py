@@ -15,9 +15,8 @@ from memowidgets.data.base import (
     BoolArray,
     Dataset,
     IntArray,
-    checked_class_names,
+    checked_classes,
     checked_ids,
-    checked_labels,
 )
 from memowidgets.data.images import ImageSample
 from memowidgets.data.withheld import WithheldSample
@@ -110,13 +109,13 @@ class PairDataset(Dataset):
             found.append(_label(label, row))
             images = images and _is_image(inputs)
         _check_steady(pairs, hashes)
-        labels, names = _classes(found, class_names)
+        labels, names = checked_classes(found, class_names, "row {} of the data".format)
         return cls(
             pairs,
             np.arange(len(pairs)),
             checked_ids(ids, len(pairs)),
             labels,
-            checked_class_names(names, labels),
+            names,
             tuple(hashes),
             images,
         )
@@ -243,30 +242,6 @@ def _label(label: Any, row: int) -> int | str:
             "regressions"
         )
     return int(number)
-
-
-def _classes(
-    found: Sequence[int | str], class_names: Sequence[str] | None
-) -> tuple[IntArray, Sequence[str] | None]:
-    """Return labels from 0, and the names of the classes."""
-    named = [isinstance(label, str) for label in found]
-    if not any(named):
-        return checked_labels(found, class_names), class_names
-    if not all(named):
-        row = named.index(not named[0])
-        raise ValueError(
-            f"the label of row {row} of the data is {quoted(found[row])}, and that of row 0 is "
-            f"{quoted(found[0])}; use numbers or names, not both"
-        )
-    names = sorted({str(label) for label in found}) if class_names is None else list(class_names)
-    number = {name: i for i, name in enumerate(names)}
-    for row, label in enumerate(found):
-        if label not in number:
-            raise ValueError(
-                f"the label of row {row} of the data is {quoted(label)}; class_names has "
-                f"{listed(names)}"
-            )
-    return np.array([number[str(label)] for label in found]), names
 
 
 def _is_image(inputs: Any) -> bool:

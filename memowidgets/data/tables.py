@@ -336,7 +336,7 @@ class TableDataset(Dataset):
         ValueError
             If there are more canaries than rows, or the kind is unknown.
         """
-        return with_wrong_labels(self, n, kind, seed)
+        return with_wrong_labels(self, n, kind, seed, "rows")
 
     def content_hashes(self) -> list[str]:
         """Return the SHA-256 of each row's values and their columns, 16 hexadecimal digits."""

@@ -352,7 +352,7 @@ class TextDataset(Dataset):
         >>> data.with_canaries(1)
         TextDataset(2 texts, 2 classes, 1 canaries)
         """
-        return with_wrong_labels(self, n, kind, seed)
+        return with_wrong_labels(self, n, kind, seed, "texts")
 
     def content_hashes(self) -> list[str]:
         """Return the SHA-256 of each text, 16 hexadecimal digits."""
@@ -365,4 +365,4 @@ class TextDataset(Dataset):
 def _checked_text(value: Any, where: str) -> str:
     if not isinstance(value, str) and not is_missing(value):
         raise TypeError(f"{where} must be a text, not {type(value).__name__}")
-    return checked_text(value, "text", where, most=None)
+    return str(checked_text(value, "text", where, most=None))  # NumPy's texts too

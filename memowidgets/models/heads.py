@@ -8,20 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 from memowidgets.data import Dataset
 from memowidgets.models.pooling import plain
 from memowidgets.models.pretrained import CLASSES
-from memowidgets.models.transformer import Given
+from memowidgets.models.transformer import FINE_TUNED, Given
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-FINE_TUNED = {
-    "epochs": 5,
-    "checkpoint_every": 0.5,
-    "batch_size": 16,
-    "optimizer": "adamw",
-    "schedule": "linear",
-    "precision": "auto",
-}
+CLASSIFIER = {**FINE_TUNED, "epochs": 5, "checkpoint_every": 0.5, "batch_size": 16, "lr": 5e-5}
 _SAMPLES = {
     "AutoModelForSequenceClassification": ("sequence classifier", "text"),
     "AutoModelForImageClassification": ("image classifier", "image"),

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models.heads import (
-    FINE_TUNED,
+    CLASSIFIER,
     check_config,
     check_model,
     check_width,
     from_config,
 )
 from memowidgets.models.images import ImageModel, images_of
+from memowidgets.models.modes import modes_kept
 from memowidgets.models.pooling import head_of
 from memowidgets.models.transformer import Given, digest_of
 from memowidgets.stamps import digest
@@ -73,7 +74,7 @@ class ImageClassifier(ImageModel):
     kind: ClassVar[str] = "AutoModelForImageClassification"
     version: str | None = "1"
     forward_batch: ClassVar[int] = 32
-    training_defaults: Mapping[str, Any] = {**FINE_TUNED, "lr": 5e-5}
+    training_defaults: Mapping[str, Any] = CLASSIFIER
 
     def __init__(
         self,
@@ -358,17 +359,12 @@ def _reading_of(module: nn.Module, pixels: Tensor) -> _Reading:
     import torch
 
     device = next(module.parameters()).device
-    modes = {part: part.training for part in module.modules()}
-    try:
+    with modes_kept(module), torch.enable_grad():
         module.eval()
-        with torch.enable_grad():
-            inputs = pixels.to(device).requires_grad_()
-            answer = module(pixel_values=inputs, output_hidden_states=True)
-            last = answer.hidden_states[-1]
-            first = last.ndim == 3 and device.type != "meta" and _reads_first(answer.logits, last)
-    finally:
-        for part, training in modes.items():
-            part.training = training
+        inputs = pixels.to(device).requires_grad_()
+        answer = module(pixel_values=inputs, output_hidden_states=True)
+        last = answer.hidden_states[-1]
+        first = last.ndim == 3 and device.type != "meta" and _reads_first(answer.logits, last)
     return _Reading(len(answer.hidden_states) - 1, first)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from memowidgets.models.lora import blocks_of
+from memowidgets.models.modes import modes_kept
 
 if TYPE_CHECKING:
     import torch
@@ -115,10 +116,9 @@ def _touched(model: nn.Module) -> list[int]:
     ids = torch.tensor([[*known, *[padding] * _PADDED]], device=device)
     mask = torch.tensor([[1] * _TOKENS + [0] * _PADDED], device=device)
     hook = embedding.register_forward_hook(_differentiable)
-    modes = {part: part.training for part in model.modules()}
     try:
-        model.eval()
-        with torch.enable_grad():
+        with modes_kept(model), torch.enable_grad():
+            model.eval()
             answer = any_model(input_ids=ids, attention_mask=mask, output_hidden_states=True)
             weights = torch.arange(1.0, answer.logits.shape[-1] + 1, device=device)
             (gradient,) = torch.autograd.grad(
@@ -126,8 +126,6 @@ def _touched(model: nn.Module) -> list[int]:
             )
     finally:
         hook.remove()
-        for part, training in modes.items():
-            part.training = training
     if gradient is None:
         return []
     return [int(i) for i in gradient[0].abs().sum(dim=-1).nonzero()[:, 0]]

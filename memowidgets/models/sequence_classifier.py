@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from memowidgets.data import Dataset, TextDataset
 from memowidgets.models.encoding import Tokens, encode_texts, padding_token
 from memowidgets.models.heads import (
-    FINE_TUNED,
+    CLASSIFIER,
     check_config,
     check_model,
     check_width,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-_LR, _LR_OF_ADAPTERS = 5e-5, 1e-3
+_LR_OF_ADAPTERS = 1e-3
 _SHORT = 128  # tokens up to which plain attention is faster on a CPU than torch's fused one
 _NO_LIMIT = 1_000_000  # tokenizers without a limit state a far larger number
 
@@ -416,7 +416,7 @@ def texts_of(data: Dataset) -> TextDataset:
 
 
 def _defaults(lora: LoRA | None) -> Mapping[str, Any]:
-    return {**FINE_TUNED, "lr": _LR if lora is None else _LR_OF_ADAPTERS}
+    return CLASSIFIER if lora is None else {**CLASSIFIER, "lr": _LR_OF_ADAPTERS}
 
 
 def _prepared(model: Any, padding: int) -> nn.Module:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset, ImageDataset, TableDataset
 from memowidgets.models.images import ImageModel, check_pool, images_of
+from memowidgets.models.modes import modes_kept
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
@@ -274,13 +275,9 @@ def _blank(module: nn.Module, data: Dataset, n: int) -> Any:
 
     parameter = next(module.parameters(), torch.empty(0))
     zeros = torch.zeros(n, *_input_shape(data), device=parameter.device)
-    training = module.training
-    module.eval()
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            return module(zeros)
-    finally:
-        module.train(training)
+    with modes_kept(module), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        module.eval()
+        return module(zeros)
 
 
 def logits_of(output: Any) -> Tensor:

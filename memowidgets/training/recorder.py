@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models import CausalLM
+from memowidgets.models.modes import modes_kept
+from memowidgets.models.pooling import plain
 from memowidgets.models.precision import used_precision
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
@@ -112,7 +114,8 @@ class Recorder:
         """
         check_whole(module)
         if not isinstance(self._recipe.model, CausalLM):
-            check_head(_config_of(module), self._recipe.data.class_names)
+            config: Any = plain(module).config
+            check_head(config, self._recipe.data.class_names)
         self._check_blocks(module)
         records, course = read_records(self._run), read_course(self._run)
         if records and course is None:
@@ -178,7 +181,7 @@ class Recorder:
         self, module: nn.Module, step: int, progress: Progress | None
     ) -> tuple[Record, Forward]:
         data, members = self._recipe.data, self._design.members
-        with _mode_kept(module), self._shown(progress) as report:
+        with modes_kept(module), self._shown(progress) as report:
             seen = self._pass(module, data, members, report, capture=True)
             test = None
             if self._held_out is not None and len(self._held_out):
@@ -284,12 +287,6 @@ def _check_recipe(recipe: Recipe) -> None:
         )
 
 
-def _config_of(module: nn.Module) -> Any:
-    """Return transformers' configuration of a module, also inside of one of peft."""
-    plain: Any = module
-    return (plain.get_base_model() if hasattr(plain, "get_base_model") else plain).config
-
-
 def check_whole(module: nn.Module) -> None:
     """Raise for weights that are spread over processes, where no process can run a pass."""
     parts = [type(part).__name__ for part in module.modules()]
@@ -300,17 +297,6 @@ def check_whole(module: nn.Module) -> None:
             "parallel), so no process can run a forward pass; train with the whole model in "
             "each process (one, or data parallel)"
         )
-
-
-@contextmanager
-def _mode_kept(module: nn.Module) -> Iterator[None]:
-    """Restore the train or eval mode of every part of the module."""
-    before = [(part, part.training) for part in module.modules()]
-    try:
-        yield
-    finally:
-        for part, training in before:
-            part.training = training
 
 
 def trained_weights(module: nn.Module) -> dict[str, Tensor]:

@@ -80,6 +80,8 @@ class ShadowSet:
         checked.
     rounds : bool
         Whether logits of bfloat16 are known to be rounded in files that lack their precision.
+    why_none : StoreError or None
+        Error of `read` if there are no shadow models. By default it says how to train some.
     """
 
     def __init__(
@@ -90,8 +92,10 @@ class ShadowSet:
         precision: str = "",
         *,
         rounds: bool = False,
+        why_none: StoreError | None = None,
     ) -> None:
         self._run, self.key, self._config = run, key, config
+        self._why_none = why_none
         self._precision, self._rounds = precision, rounds
         self._seen: dict[str, tuple[tuple[int, ...], bool]] = {}
         self._lost: tuple[Any, list[str]] | None = None
@@ -228,7 +232,9 @@ class ShadowSet:
         """
         indices = self.indices()
         if not indices:
-            raise StoreError(f"{self._run.path} has no shadow models yet; call run_shadows(64)")
+            raise self._why_none or StoreError(
+                f"{self._run.path} has no shadow models yet; call run_shadows(64)"
+            )
         held = self.checkpoints()
         if checkpoint not in held:
             raise StoreError(

@@ -678,7 +678,7 @@ def rows_with(label):
         (lambda d: rows_with(None), ValueError, "label of row 7 of the data is 'None'"),
         (lambda d: rows_with(0.5), ValueError, "row 7 of the data is 0.5, .* not regressions"),
         (lambda d: rows_with(torch.tensor([0, 1])), ValueError, "row 7 .* has 2 values"),
-        (lambda d: rows_with("cat"), ValueError, "row 7 .* is 'cat', .* not both"),
+        (lambda d: rows_with("cat"), ValueError, "some labels are strings .* row 7 of the data"),
         (lambda d: rows_with(3), ValueError, "for 3 classes, but the data have 4"),
         (lambda d: rows_with(-1), ValueError, "row 7 is -1"),
         (lambda d: Rows(lambda i: torch.zeros(i % 2 + 6), d.tensors[1]), ValueError,

@@ -197,7 +197,7 @@ def test_panels_by_eta(audit, figures):
     titles = [u.title["text"] for u in marks(figures["roc_by_eta"], "text")][::2]
     values = audit.log_lira()
     assert titles == [f"η = {eta}, {(values >= eta).sum()} memorised" for eta in (4, 6, 8)]
-    assert "at η = 10 fewer than two" in figures.notes["roc_by_eta"][0]
+    assert "at η = 10 there are fewer than two memorised" in figures.notes["roc_by_eta"][0]
 
 
 def test_histograms_count_every_member(audit, figures):

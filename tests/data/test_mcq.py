@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import memowidgets as mw
 from memowidgets.data import MCQDataset
 from memowidgets.data.prompts import TEMPLATES
 
@@ -313,6 +314,15 @@ def test_bad_canaries_are_refused():
         data.with_canaries(7)
     with pytest.raises(ValueError, match="valid: 'mislabelled'"):
         data.with_canaries(1, kind="ood")
+
+
+def test_canaries_that_are_planted_twice_all_keep_a_wrong_label():
+    data = mw.data.make_mcqs(n=60, atypical=0, seed=0)
+    twice = data.with_canaries(30, seed=0).with_canaries(25, seed=1)
+    assert twice.canaries.sum() == 55
+    np.testing.assert_array_equal(twice.labels != data.labels, twice.canaries)
+    with pytest.raises(ValueError, match="6 canaries do not fit into 5 questions"):
+        twice.with_canaries(6)
 
 
 def test_a_dataset_travels_to_another_process():

@@ -156,3 +156,8 @@ def test_a_jsonl_file_gives_texts(tmp_path):
     path.write_text('{"t": "a", "y": 1}\n{"t": "c"}\n', encoding="utf-8")
     with pytest.raises(ValueError, match=r"1 of 2 labels are missing, the first in .*line 2"):
         TextDataset.from_jsonl(path, text="t", label="y")
+
+
+def test_texts_of_numpy_become_plain_ones():
+    data = TextDataset.from_texts(np.array(["a", "b"]), ["x", "y"])
+    assert {type(text) for text in data.texts} == {str}

@@ -388,3 +388,14 @@ def test_an_assertion_on_the_size_of_images_is_explained(data):
 
     with pytest.raises(ValueError, match=r"cannot take an image of.*images must be 224 wide"):
         mw.models.TorchClassifier(Picky, version="1").build(data)
+
+
+def test_a_part_that_its_maker_froze_stays_in_eval_mode():
+    def make(n_classes):
+        frozen = nn.BatchNorm2d(1).eval()
+        return nn.Sequential(frozen, nn.Flatten(), nn.Linear(64, n_classes))
+
+    module = mw.models.TorchClassifier(make, version="1").build(
+        mw.data.load_digits().take(range(40))
+    )
+    assert [part.training for part in module] == [False, True, True]

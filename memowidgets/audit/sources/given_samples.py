@@ -88,7 +88,7 @@ def _wrapped(samples: Any, labels: Labels, ids: Names, class_names: Names) -> Da
     array = to_numpy(samples) if is_tensor(samples) else samples
     if isinstance(array, np.ndarray) and array.dtype.kind in "biuf":
         _check_count(len(array), len(labels))
-        with warnings.catch_warnings():  # of absent classes the labels are told already
+        with warnings.catch_warnings():  # the check of the labels has said it
             warnings.filterwarnings("ignore", ".*never occur in the labels")
             return ImageDataset.from_arrays(array, labels, class_names, ids)
     rows = _rows(samples)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -51,7 +51,7 @@ WATCHED = "watch"
 
 FEWEST_SHADOWS = 4  # two inside and two outside
 _CANNOT = {"canaries": "these data have no canaries: plant some with with_canaries"}
-_CANNOT_WATCHED = {  # what the run of a training loop of one's own cannot do
+_CANNOT_WATCHED = {  # work that needs the model or its weights
     "train": "be trained by the audit",
     "record": "be recorded by MemorizationCallback",
     "run_shadows": "have shadow models",
@@ -112,7 +112,7 @@ class RunSource:
         self.precision = settled_precision(run, manifest, self.device)
         self.names = Catalogue(run, manifest, len(design.members))
         self.shadows = (
-            _NoShadows(run, self.cannot("run_shadows"))
+            ShadowSet(run, why_none=NotGivenError(self.cannot("run_shadows")))
             if self.is_watched
             else current_set(run, self.precision)
         )
@@ -144,7 +144,7 @@ class RunSource:
         Raises
         ------
         NotGivenError
-            If a loop of its user's trained the target.
+            If `mw.watch` recorded the run.
         """
         if self.is_watched:
             raise NotGivenError(f"{self.path} was recorded from a loop whose settings are unknown")
@@ -241,12 +241,12 @@ class RunSource:
 
     @property
     def is_watched(self) -> bool:
-        """Whether `mw.watch` recorded it from a training loop of its user."""
+        """Whether `mw.watch` recorded the run."""
         return self.manifest.get("kind") == WATCHED
 
     @property
     def makes_passes(self) -> bool:
-        """Whether a missing forward pass is made: not without the weights, which a user keeps."""
+        """Whether a missing forward pass can be made; a watched run has no weights."""
         return not self.is_watched
 
     @property
@@ -370,19 +370,6 @@ class RunSource:
 
     def _guard(self, record: Record) -> tuple[str, ...]:
         return guard_warnings(record, len(self.data.class_names), self.held_out.labels)
-
-
-class _NoShadows(ShadowSet):
-    """The shadow models of a run that cannot have any."""
-
-    def __init__(self, run: RunDirectory, why: str) -> None:
-        super().__init__(run, "halves")
-        self._why = why
-
-    def read(self, checkpoint: str) -> NoReturn:
-        """Raise, and say why there are none."""
-        del checkpoint
-        raise NotGivenError(self._why)
 
 
 def run_behind(source: Source, work: str) -> RunSource:

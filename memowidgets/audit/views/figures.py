@@ -357,7 +357,7 @@ class _Desk(_Drawn):
                 rows.append(table(found, eta))
         if too_few:
             notes.append(
-                f"at η = {named(too_few)} fewer than two members are memorised, or not memorised"
+                f"at η = {named(too_few)} there are fewer than two memorised or two other members"
             )
         return rows, notes
 

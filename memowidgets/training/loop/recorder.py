@@ -101,7 +101,7 @@ class LoopRecorder:
                 epoch = round(step / self._steps_per_epoch, 9)
             record = self._looked_at(module, step, epoch, digest)
             self._run.write_note(record_file(record.name), dataclasses.asdict(record))
-            self._note(record)
+            self._note()
         return record
 
     def prediction(self, stop: StopRule, step: int) -> Prediction | None:
@@ -145,11 +145,11 @@ class LoopRecorder:
             record = record_of(step, epoch, seen, self._looker.labels, None)
         return dataclasses.replace(record, weights=digest)
 
-    def _note(self, record: Record) -> None:
+    def _note(self) -> None:
         """Write the course, in which the last checkpoint so far is the end."""
-        known = {r.name: r.weights for r in read_records(self._run)}
-        last = max(r.step for r in read_records(self._run))
-        self._write(Course(self._steps_per_epoch, max(1, last, record.step), known))
+        records = read_records(self._run)
+        known = {r.name: r.weights for r in records}
+        self._write(Course(self._steps_per_epoch, max(1, *(r.step for r in records)), known))
 
     def _forget(self, records: Sequence[Record]) -> None:
         """Delete checkpoints, the last one first: step 0 is there as long as any other is."""

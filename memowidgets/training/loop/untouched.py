@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, cast
 
+from memowidgets.models.modes import modes_kept
 from memowidgets.training.seeds import restored
 
 if TYPE_CHECKING:
@@ -38,17 +39,15 @@ def device_of(module: nn.Module) -> torch.device:
 
 @contextmanager
 def untouched(module: nn.Module) -> Iterator[None]:
-    """Put a module in eval mode for passes without gradients, and restore everything afterwards.
-
-    The flags are set on each part directly, because a part's own ``train`` may change its weights,
-    as adapters that are merged in eval mode do.
-    """
+    """Put a module in eval mode for passes without gradients, and restore everything afterwards."""
     import torch
 
     device = device_of(module)
     with ExitStack() as stack:
         stack.enter_context(restored(device))
-        stack.enter_context(_modes_kept(module))
+        stack.enter_context(modes_kept(module))
+        for part in module.modules():
+            part.training = False
         stack.enter_context(_buffers_kept(module))
         stack.enter_context(torch.no_grad())
         stack.enter_context(_casts_not_kept(device))
@@ -56,28 +55,16 @@ def untouched(module: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _modes_kept(module: nn.Module) -> Iterator[None]:
-    before = [(part, part.training) for part in module.modules()]
-    for part, _ in before:
-        part.training = False
-    try:
-        yield
-    finally:
-        for part, training in before:
-            part.training = training
-
-
-@contextmanager
 def _buffers_kept(module: nn.Module) -> Iterator[None]:
     """Restore the buffers that a forward pass changed; the others are not written to."""
+    import torch
+
     before = [
         (part, name, buffer, buffer.clone())
         for part in module.modules()
         for name, buffer in part._buffers.items()  # noqa: SLF001 - the registered ones
         if buffer is not None
     ]
-    import torch
-
     try:
         yield
     finally:

@@ -166,7 +166,7 @@ def dense(values: Any, what: str) -> Any:
 
 
 def is_missing(value: object) -> bool:
-    """Return whether a value stands for none: None, NaN, pandas' NA or NaT.
+    """Return whether a value is missing: None, NaN, pandas' NA or NaT.
 
     Examples
     --------

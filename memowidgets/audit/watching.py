@@ -1,4 +1,4 @@
-"""Watching of a training loop of one's own: an audit without ground truth, made along the way."""
+"""Record an audit without ground truth while a user's own loop trains a module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kind of samples, by what they have: the one place where kinds are told apart."""
+"""Recognise the kind of samples by their attributes. No other place does this."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def kind_of(samples: Any) -> str | None:
     Returns
     -------
     str or None
-        ``"pixels"`` (an array of images), or what `kind_of_sample` says of the first sample.
+        ``"pixels"`` (an array of images), or the kind of the first sample by `kind_of_sample`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Samples of a torch dataset of (inputs, label) pairs, read when they are needed."""
+"""Torch datasets of (inputs, label) pairs, whose inputs are read when they are needed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PairDataset(Dataset):
     hashes : tuple of str
         Hash of each sample's inputs.
     are_images : bool
-        Whether inputs are plainly images: tensors of shape (1 or 3, height, width).
+        Whether inputs are images: tensors of shape (1 or 3, height, width).
     ids, labels, class_names, canaries, source
         As in `Dataset`.
 
@@ -86,7 +86,7 @@ class PairDataset(Dataset):
         ids : sequence of str, optional
             Unique names of the samples. By default their positions.
         report : callable, optional
-            Function that is called with the number of pairs that were read, and of all.
+            Function that is called with the number of pairs read so far and the total number.
 
         Raises
         ------

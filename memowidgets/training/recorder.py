@@ -300,7 +300,7 @@ def check_whole(module: nn.Module) -> None:
 
 
 def trained_weights(module: nn.Module) -> dict[str, Tensor]:
-    """Return the weights that a training changes, by name."""
+    """Return the trained weights by name."""
     return {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
 
 
@@ -330,7 +330,7 @@ def _array(tensor: Tensor) -> NDArray[Any]:
 
 
 def digest_of(weights: dict[str, Tensor]) -> str:
-    """Return a digest that tells weights from others."""
+    """Return a digest of weights."""
     digest = hashlib.sha256()
     for name, tensor in weights.items():
         digest.update(name.encode())

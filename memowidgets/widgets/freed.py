@@ -1,4 +1,4 @@
-"""Memory of closed widgets, given back to the system."""
+"""Return freed memory to the operating system."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["give_back"]
 
 
 def give_back() -> None:
-    """Give freed memory back to the system, where the C library is glibc.
+    """Return freed memory to the operating system, if the C library is glibc.
 
-    Threads allocate from arenas of their own. glibc keeps what is freed inside an arena, so a
-    kernel in which a cell is run often would grow although no object stays.
+    glibc keeps memory that a thread has freed, so a kernel in which a cell runs often would grow
+    although no object is left.
 
     Examples
     --------

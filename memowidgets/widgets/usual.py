@@ -1,4 +1,4 @@
-"""The values of a table's row, those first that are most unusual for its class; no widgets."""
+"""Sort the values of a table's row, the most unusual for its class first."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Value:
 
 
 class UsualValues:
-    """Medians and frequencies in each class, by which a row's values are put in order.
+    """Sorts a row's values by medians and frequencies in its class.
 
     A number is as unusual as its distance from the class's median, in standard deviations of the
     class. A category, or a missing value, with share p of the class is as unusual as the distance

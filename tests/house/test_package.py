@@ -235,9 +235,10 @@ def tracked():
         ("an access token", rb"\b(?:ghp|gho|hf|pypi|sk)[_-][A-Za-z0-9]{30,}"),
         ("a path of somebody's machine", rb"[\s\"'`(=](?:/home/\w+|/Users/\w+|/root|/work)/"),
         ("a password in an address", rb"https?://[^/\s:@]+:[^/\s:@]+@"),
+        ("an unfinished merge", rb"(?m)^(?:<{7}|>{7}) "),
     ],
 )
-def test_nothing_private_is_in_the_repository(what, pattern):
+def test_what_does_not_belong_there_is_not_in_the_repository(what, pattern):
     here = Path(__file__)
     files = [f for f in tracked() if f != here and f.is_file() and f.suffix != ".png"]
     assert not [f.name for f in files if re.search(pattern, f.read_bytes())], what

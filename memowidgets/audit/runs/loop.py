@@ -1,4 +1,4 @@
-"""Beginning, or going on with, the run of a training loop that `mw.watch` watches."""
+"""Begin or continue the run of a training loop that `mw.watch` records."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def begun_loop(
     ids: Sequence[str] | None,
     seed: int,
 ) -> tuple[RunSource, LoopRecorder]:
-    """Begin the run that `watch` describes, or find it in the directory."""
+    """Begin the run that `watch` describes, or continue the one in the directory."""
     _check_given(module, forward, data, class_names, ids)
     _check_batch_size(batch_size)
     seed = checked_seed(seed)

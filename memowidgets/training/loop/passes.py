@@ -34,12 +34,12 @@ _TRIED = 2  # samples
 
 @dataclass(frozen=True)
 class Looker:
-    """What it takes to look at a module that someone else trains.
+    """Passes over a module that its user trains, and what they need.
 
     Attributes
     ----------
     batches : Batches
-        Its inputs.
+        Inputs of the module.
     labels : array of shape (n,), int64
         Label of each sample.
     forward : callable
@@ -62,7 +62,7 @@ class Looker:
         return tuple(layer.name for layer in self.layers)
 
     def look(self, module: nn.Module, progress: Progress, allocate: Allocate) -> Forward:
-        """Run the module over all samples, and leave it and all random states as they were.
+        """Run the module over all samples. Module and random states stay unchanged.
 
         `allocate` creates the arrays that the pass fills, from their shapes by name and from the
         precision of the pass.

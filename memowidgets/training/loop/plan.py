@@ -1,4 +1,4 @@
-"""At which steps of a loop without a known end checkpoints are due."""
+"""Steps of a training loop at which checkpoints are due."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["CheckpointPlan"]
 
 
 class CheckpointPlan:
-    """Checkpoints at step 0 and every so many epochs, for as long as the training goes.
+    """Checkpoints at step 0 and at equal distances, without a known end of the training.
 
     Parameters
     ----------

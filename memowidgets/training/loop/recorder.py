@@ -27,17 +27,17 @@ __all__ = ["LoopRecorder"]
 class LoopRecorder:
     """Recorder of checkpoints of a module that a user's own loop trains.
 
-    A checkpoint is one pass over the data: logits, losses and representations. The weights stay
-    with the user; a digest of them tells one training from another.
+    A checkpoint is one pass over the data: logits, losses and representations. It has no weights,
+    only a digest of them that identifies the training.
 
     Parameters
     ----------
     run : RunDirectory
         Run directory for the checkpoints.
     looker : Looker
-        What looks at the module.
+        Passes over the module.
     plan : CheckpointPlan
-        When checkpoints are due.
+        Steps at which checkpoints are due.
     shown : callable
         Context that shows the progress of a pass.
     """
@@ -53,12 +53,12 @@ class LoopRecorder:
         self._steps_per_epoch = plan.steps_per_epoch
 
     def begin(self, module: nn.Module, steps_done: int | None, *, overwrite: bool) -> int:
-        """Record step 0, or find out where a recorded training goes on.
+        """Record step 0, or find the step at which a recorded training continues.
 
         Returns
         -------
         int
-            The step at which the training is.
+            Current step of the training.
 
         Raises
         ------

@@ -17,7 +17,7 @@ from memowidgets.visible import visible
 from memowidgets.widgets.bar import Bar
 from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.checks import rows_from
-from memowidgets.widgets.explorer import MOST_OTHERS, Thresholds, checked_scores
+from memowidgets.widgets.explorer import MOST_OTHERS, Thresholds, checked_scores, with_log_lira
 from memowidgets.widgets.freed import give_back
 from memowidgets.widgets.frontend import script, style
 from memowidgets.widgets.inspector import Inspection
@@ -527,12 +527,8 @@ def _aligned(extras: dict[str, Extra], positions: Any) -> dict[str, Any]:
 
 
 def _truth(view: ScoreView) -> tuple[Any, Any, list[str]]:
-    """Log-LiRA where it is known, which rows have one at all, and a sentence on those without."""
+    """Return the known log-LiRA, a mask of its rows, and a sentence on the others."""
     if view.log_lira is None:
         return None, np.ones(len(view.scores), dtype=np.bool_), []
-    known = np.isfinite(view.log_lira)
-    left_out = int((~known).sum())
-    if left_out == len(known):
-        return None, np.ones(len(known), dtype=np.bool_), ["No sample has a log-LiRA yet."]
-    notes = [f"{left_out} samples have no log-LiRA and are left out here."] if left_out else []
-    return view.log_lira[known], known, notes
+    log_lira, known, note = with_log_lira(view.log_lira)
+    return log_lira, known, [note] if note else []

@@ -508,13 +508,16 @@ def checked_scores(
     spread = None if errors is None else checked_errors(errors, n)
     counting, note = np.ones(n, dtype=np.bool_), ""
     if gaps is not None:
-        gaps, counting, note = _with_gaps(gaps)
+        gaps, counting, note = with_log_lira(gaps)
     levels = None if spread is None else ErrorLevels.of(spread[counting])
     return _Given(title, truth, values[counting], flags, gaps, levels, counting, note)
 
 
-def _with_gaps(log_lira: Floats) -> tuple[Floats | None, Bools, str]:
-    """The log-LiRA there is, whose it is, and a sentence on those without; all count without."""
+def with_log_lira(log_lira: Floats) -> tuple[Floats | None, Bools, str]:
+    """Return the known log-LiRA, a mask of its samples, and a sentence on the others.
+
+    If no sample has one, the mask has all samples.
+    """
     known = ~np.isnan(log_lira)
     missing = int((~known).sum())
     if missing == len(known):

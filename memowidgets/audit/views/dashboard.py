@@ -146,7 +146,7 @@ class AuditView:
         return device_status(self._source.device)
 
     def _title(self, score: str, layer: str, checkpoint: str) -> str:
-        place = f", {visible(layer, 60)}" if score in PER_LAYER else ""
+        place = f", {layer_label(layer, last=False)}" if score in PER_LAYER else ""
         return f"{SCORES[score].title}{place}, {visible(checkpoint.replace('-', ' '), 60)}"
 
     def _probabilities(self, checkpoint: str) -> NDArray[np.float64] | None:
@@ -172,7 +172,7 @@ class AuditView:
 
 
 def layer_label(name: str, *, last: bool) -> str:
-    """What the user reads of a layer: "layer 30 (last)" for a number, else its name.
+    """Return the label of a layer: "layer 30 (last)" for a number, else its name.
 
     Examples
     --------

@@ -46,6 +46,7 @@ __all__ = [
     "is_computed",
     "is_free",
     "metrics_of",
+    "missing_passes",
     "named_series",
     "probabilities",
     "representation",
@@ -266,10 +267,28 @@ def is_free(source: Source, metric: str, layer: str | int, record: Record) -> bo
     Means over checkpoints don't where there are fewer than two. Mean PSMI doesn't where a pass at
     an earlier checkpoint is missing.
     """
-    known, asked = SCORES[metric], Asked(source, source.names.layer(layer), record)
-    if known.over_checkpoints and len(trace.so_far(source, record)) < trace.FEWEST:
+    if SCORES[metric].over_checkpoints and len(trace.so_far(source, record)) < trace.FEWEST:
         return False
-    return known.is_early and (metric != "psmi_mean" or _has_psmi_mean(asked))
+    return SCORES[metric].is_early and set(missing_passes(source, metric, layer, record)) <= {
+        record
+    }
+
+
+def missing_passes(source: Source, metric: str, layer: str | int, record: Record) -> list[Record]:
+    """Return the checkpoints at which a score still needs a forward pass."""
+    known = SCORES[metric]
+    if metric == "psmi_mean":
+        records = trace.so_far(source, record)
+    elif known.of_source is None or known.uses_layer:
+        records = [record]
+    else:
+        return []
+    of = "psmi" if known.of_source is not None else metric
+    return [
+        one
+        for one in records
+        if not source.kept_forward(one).exists and not is_computed(source, of, layer, one.name)
+    ]
 
 
 def score(

@@ -6,6 +6,7 @@ import base64
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,21 +15,14 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.audit import figures_by_setting
+from memowidgets.audit.numbers import scores
 from memowidgets.audit.views.figures import NAMES
 from memowidgets.charts.look import DARK, LIGHT
 from tests.audit.conftest import small_audit
 from tests.charts.reading import marks, n_rows, units
 
-SPOKEN = {
-    "psmi": "PSMI",
-    "loss": "loss",
-    "logit_gap": "logit gap",
-    "mahalanobis": "Mahalanobis",
-    "csl": "CSL",
-    "psmi_mean": "mean PSMI",
-    "psmi+csl": "PSMI + CSL",
-}
-SCORES = list(SPOKEN)
+SPOKEN = {name: known.title for name, known in scores.SCORES.items()}
+SCORES = [name for name in SPOKEN if name != "baseline"]
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +122,7 @@ def test_each_checkpoint_has_its_panel(audit, figures):
         assert there == (SCORES if epoch > 0.5 else SCORES[:4])
         for metric in there:
             assert shown[SPOKEN[metric]] == f"{compared.loc[(epoch, metric), 'auc']:.3f}"
-    assert {t for t, texts in panels.items() if "baseline 1.000" in set(texts["text"])} == {
+    assert {t for t, texts in panels.items() if "Baseline 1.000" in set(texts["text"])} == {
         "epoch 6"
     }
 
@@ -140,7 +134,7 @@ def test_what_was_thinned_is_said_and_true(audit, figures):
     for unit in lines[::4]:
         epoch = float(re.match(r"epoch ([\d.]+)", unit.title["text"])[1])
         exact = column(audit.evaluate("loss", checkpoint=epoch).roc, "fpr", "tpr")
-        drawn = column(unit.data[unit.data["label"] == "loss"], "fpr", "tpr")
+        drawn = column(unit.data[unit.data["label"] == "Loss"], "fpr", "tpr")
         far = [off_segments(point, drawn) for point in exact]
         assert max(far) <= within
 
@@ -238,13 +232,13 @@ def test_definitions_are_those_of_the_comparison(audit, figures):
 
 
 def test_a_score_has_the_same_colour_in_every_figure(figures):
-    styles = LIGHT.styles([*SCORES, "baseline"])
+    styles = replace(LIGHT, titles=SPOKEN).styles([*SCORES, "baseline"])
     for chart in figures.values():
         for unit in units(chart):
             scale = unit.encoding.get("color", {}).get("scale", {})
             for name, color in zip(scale.get("domain", []), scale.get("range", []), strict=False):
                 for metric, expected in styles.items():
-                    if name.startswith(SPOKEN.get(metric, metric)):
+                    if name.split(":")[0] == SPOKEN[metric]:
                         assert color == expected[0]
                 if name.startswith("memorised"):
                     assert color == LIGHT.memorized
@@ -358,7 +352,7 @@ def test_canaries_are_a_truth_of_their_own(planted):
     assert set(groups.data["samples"]) == {"canaries", "other members"}
     _, lines = marks(figures["roc"], "line")
     found = planted.evaluate("loss", truth="canaries")
-    assert f"loss: {found.auc:.3f}" in lines.data["label"].iloc[0]
+    assert f"Loss: {found.auc:.3f}" in lines.data["label"].iloc[0]
     (panel,) = {u.title["text"] for u in marks(figures["roc_by_eta"], "text")}
     assert panel == f"{found.n_memorized} canaries"
 

@@ -52,8 +52,8 @@ def test_mean_rank_ignores_units_and_the_order_of_scores():
         (LOSSES[:, :0], None, "no sample"),
         (LOSSES, 1, "at least 2, not 1"),
         (LOSSES, 6, "only 5 checkpoints"),
-        (np.where(LOSSES == LOSSES[2, 7], np.nan, LOSSES), None, "NaN in row 2, column 7"),
-        (np.where(LOSSES == LOSSES[2, 7], np.inf, LOSSES), None, "infinite in row 2, column 7"),
+        (np.where(LOSSES[2, 7] == LOSSES, np.nan, LOSSES), None, "NaN in row 2, column 7"),
+        (np.where(LOSSES[2, 7] == LOSSES, np.inf, LOSSES), None, "infinite in row 2, column 7"),
     ],
 )
 def test_what_is_no_trace_is_refused(of, values, last, message):

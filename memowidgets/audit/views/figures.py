@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,8 +120,8 @@ class _Drawn:
     """Collects figures, tables and reasons for missing figures."""
 
     def __init__(self, theme: str) -> None:
-        theme_named(theme)  # raises for an unknown theme
-        self.theme = theme
+        titles = {name: known.title for name, known in SCORES.items()}
+        self.theme = replace(theme_named(theme), titles=titles)
         self.charts: dict[str, Any] = {}
         self.tables: dict[str, pd.DataFrame] = {}
         self.data: dict[str, pd.DataFrame] = {}

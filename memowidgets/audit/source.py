@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOGITS",
+    "REFERENCES",
     "REPRESENTATIONS",
     "SHADOWS",
     "Cache",
@@ -36,6 +37,7 @@ __all__ = [
     "Names",
     "NotGivenError",
     "OneAtATime",
+    "ReferenceModels",
     "Scores",
     "ShadowModels",
     "Source",
@@ -43,6 +45,7 @@ __all__ = [
 ]
 
 REPRESENTATIONS, LOGITS, SHADOWS = "representations", "logits", "shadow models"
+REFERENCES = "reference models"
 _POLL_SECONDS = 0.2
 _Value = TypeVar("_Value")
 
@@ -147,6 +150,24 @@ class ShadowModels(Protocol):
         ...
 
 
+class ReferenceModels(Protocol):
+    """Models that never saw a member, asked about it at the prediction checkpoint."""
+
+    def __len__(self) -> int: ...
+
+    def state(self) -> tuple[Hashable, ...]:
+        """A value that changes when a reference model is added, removed or trained again."""
+        ...
+
+    def checkpoints(self) -> tuple[str, ...]:
+        """Names of the checkpoints at which every reference model has logit gaps."""
+        ...
+
+    def gaps(self, checkpoint: str) -> NDArray[np.float32]:
+        """Logit gaps of the members, (n_references, n_members); NaN where one was trained on."""
+        ...
+
+
 class Names(Protocol):
     """Finds checkpoints and layers by the names that users give them."""
 
@@ -213,7 +234,10 @@ class Source(Protocol):
 
     @property
     def evidence(self) -> Collection[str]:
-        """Which kinds of evidence scores can use: "representations", "logits", "shadow models"."""
+        """Which kinds of evidence scores can use.
+
+        They are "representations", "logits", "shadow models" and "reference models".
+        """
         ...
 
     def cannot(self, work: str) -> str:
@@ -313,6 +337,11 @@ class Source(Protocol):
     @property
     def shadows(self) -> ShadowModels:
         """The shadow models that the target is compared with."""
+        ...
+
+    @property
+    def references(self) -> ReferenceModels:
+        """The reference models: they never saw the members that they are asked about."""
         ...
 
     @property

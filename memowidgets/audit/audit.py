@@ -633,17 +633,23 @@ class Audit:
         name: str | None = None,
         return_std: bool = False,
         progress: Progress | None = None,
+        last: int | None = None,
     ) -> Any:
         """Score the target's members; a low score means likely to be memorised.
 
         Parameters
         ----------
-        metric : {"psmi", "loss", "logit_gap", "mahalanobis", "baseline"} or callable
-            Paper, Section 4.3. ``"baseline"`` is −log-LiRA at the checkpoint and needs shadow
-            models. A callable takes (representation, logits, labels) of all members and returns
-            one value for each.
+        metric : str or callable
+            ``"psmi"``, ``"loss"``, ``"logit_gap"``, ``"mahalanobis"`` (paper, Section 4.3).
+            ``"csl"``, minus the mean loss over the checkpoints after step 0 up to this one
+            (`memowidgets.metrics.csl`); ``"psmi_mean"``, mean PSMI over the same checkpoints;
+            ``"psmi+csl"``, the mean rank of PSMI and ``"csl"``. ``"reference"`` is the mean logit
+            gap of the models that never saw the member, see `run_references`. ``"baseline"`` is −log-LiRA at the
+            checkpoint and needs shadow models. A callable takes (representation, logits, labels)
+            of all members and returns one value for each.
         layer : int, str
-            From 1, a name of `layers`, or ``"last"``. For PSMI, Mahalanobis and callables.
+            From 1, a name of `layers`, or ``"last"``. For scores with PSMI, Mahalanobis and
+            callables.
         checkpoint : str, float
             ``"prediction"``, ``"final"``, an epoch, or a name of `checkpoints`.
         name : str, optional
@@ -652,6 +658,9 @@ class Audit:
             Whether to return PSMI's standard errors too.
         progress : Progress, optional
             Receives the progress and can cancel.
+        last : int, optional
+            Number of checkpoints that ``"csl"``, ``"psmi_mean"`` and ``"psmi+csl"`` average,
+            counted back from this one. Default: all after step 0.
 
         Returns
         -------
@@ -664,9 +673,12 @@ class Audit:
         Raises
         ------
         ValueError
-            If metric, layer or checkpoint is unknown; the message lists the valid ones.
+            If metric, layer or checkpoint is unknown; the message lists the valid ones. If there
+            are fewer than two checkpoints to average.
+        StoreError
+            If the losses at a checkpoint were not kept, and no pass can make them.
         """
-        found = scores.score(self.source, metric, layer, checkpoint, progress)
+        found = scores.score(self.source, metric, layer, checkpoint, progress, last)
         values, errors = scores.named_series(self.source, metric, found, name)
         if not return_std:
             return values
@@ -972,7 +984,8 @@ class Audit:
         Parameters
         ----------
         metrics : str or iterable of str, optional
-            As in `score`. Default: all of `metrics` but the baseline.
+            As in `score`. Default: all of `metrics` but the baseline, as far as they need no pass
+            at another checkpoint.
         layers, checkpoints : "all", one, or several
             As in `score`; "all" checkpoints leave out step 0. Loss, logit gap and baseline have
             no layer: they get one row, with an empty one.

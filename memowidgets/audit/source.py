@@ -32,6 +32,7 @@ __all__ = [
     "REFERENCES",
     "REPRESENTATIONS",
     "SHADOWS",
+    "TRACE",
     "Cache",
     "ForwardPass",
     "Names",
@@ -45,7 +46,7 @@ __all__ = [
 ]
 
 REPRESENTATIONS, LOGITS, SHADOWS = "representations", "logits", "shadow models"
-REFERENCES = "reference models"
+TRACE, REFERENCES = "losses at each checkpoint", "reference models"
 _POLL_SECONDS = 0.2
 _Value = TypeVar("_Value")
 
@@ -236,7 +237,8 @@ class Source(Protocol):
     def evidence(self) -> Collection[str]:
         """Which kinds of evidence scores can use.
 
-        They are "representations", "logits", "shadow models" and "reference models".
+        "representations", "logits", "losses at each checkpoint", "shadow models",
+        "reference models".
         """
         ...
 
@@ -303,6 +305,24 @@ class Source(Protocol):
 
     def kept_forward(self, record: Record) -> ForwardPass:
         """The forward pass of a checkpoint as it is on disk; check that it `exists`."""
+        ...
+
+    def logits_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Logits of the members at a checkpoint, (n_members, n_classes); no hidden states."""
+        ...
+
+    def losses_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Training loss of each member at a checkpoint, (n_members,), in nats.
+
+        Raises
+        ------
+        StoreError
+            If they were not kept, and can't be computed; the message names the checkpoint.
+        """
+        ...
+
+    def has_losses(self, record: Record) -> bool:
+        """Whether `losses_at` answers without computing anything."""
         ...
 
     def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:

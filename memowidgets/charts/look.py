@@ -20,6 +20,7 @@ _SPOKEN = {
     "logit_gap": "logit gap",
     "mahalanobis": "Mahalanobis",
     "baseline": "baseline",
+    "reference": "reference models",
     "log_lira": "log-LiRA",
     "attack_success_rate": "attack success rate (global LiRA)",
     "counterfactual": "counterfactual memorisation",

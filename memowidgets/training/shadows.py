@@ -31,6 +31,7 @@ from memowidgets.training.shadow import (
 )
 
 __all__ = [
+    "LOSS",
     "KeptForward",
     "ShadowJob",
     "ShadowSet",
@@ -44,6 +45,7 @@ __all__ = [
 _CHOICE = "shadows.json"
 _OLD_SECONDS = 600
 _LAYER = "forward.layer."
+LOSS = "loss."  # before the name of a checkpoint
 
 
 @dataclass(frozen=True)
@@ -376,9 +378,9 @@ class ShadowSet:
             metadata["forward"] = job.forward.checkpoint
         gaps = {f"gap.{name}": gap for name, gap in trained.gaps.items()}
         kept = {f"forward.{name}": values for name, values in trained.forward.items()}
-        self._run.write_tensors(
-            self._name(index), {"members": trained.members} | gaps | kept, metadata
-        )
+        losses = {f"{LOSS}{name}": values for name, values in trained.losses.items()}
+        arrays = {"members": trained.members} | gaps | losses | kept
+        self._run.write_tensors(self._name(index), arrays, metadata)
 
     def _name(self, index: int | str) -> str:
         return f"{self._folder}/{int(index):04d}"

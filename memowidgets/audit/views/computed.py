@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 from memowidgets.audit.console import shown
 from memowidgets.audit.numbers.judge import evaluate
 from memowidgets.audit.numbers.pooled import checked_targets, pooled_evaluation
-from memowidgets.audit.numbers.scores import BASELINE, is_computed
+from memowidgets.audit.numbers.scores import BASELINE, SCORES, is_computed
 from memowidgets.audit.numbers.truth import log_lira, memorized_members, positives
-from memowidgets.audit.source import Source
+from memowidgets.audit.source import REFERENCES, Source
 from memowidgets.audit.sources.shadow import kept_shadow_source
 from memowidgets.store import StoreError
 from memowidgets.visible import listed
@@ -129,7 +129,9 @@ class Computed:
             name = self.name(checkpoint)
             if metric == BASELINE:
                 self._refuse_baseline(name)
-            elif not is_computed(self.source, metric, layer, name):
+            elif not self._asks_references(metric) and not is_computed(
+                self.source, metric, layer, name
+            ):
                 self._refuse_work(metric, layer, name)
             eta = self.eta if eta is None else eta
             return evaluate(self.source, metric, layer, name, eta, truth)
@@ -145,6 +147,8 @@ class Computed:
         found: dict[str, Evaluation] = {}
         why: list[Reason] = []
         for metric in metrics:
+            if self._asks_references(metric) and REFERENCES not in self.source.evidence:
+                continue
             try:
                 found[metric] = self.evaluation(metric, checkpoint, **options)
             except NotThereError as error:
@@ -183,6 +187,10 @@ class Computed:
                 report,
                 with_canaries=with_canaries,
             )
+
+    @staticmethod
+    def _asks_references(metric: str) -> bool:
+        return REFERENCES in SCORES[metric].needs
 
     def canaries(self) -> bool:
         """Whether some members are canaries, and some are not."""

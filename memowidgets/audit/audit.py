@@ -644,9 +644,9 @@ class Audit:
             ``"csl"``, minus the mean loss over the checkpoints after step 0 up to this one
             (`memowidgets.metrics.csl`); ``"psmi_mean"``, mean PSMI over the same checkpoints;
             ``"psmi+csl"``, the mean rank of PSMI and ``"csl"``. ``"reference"`` is the mean logit
-            gap of the models that never saw the member, see `run_references`. ``"baseline"`` is −log-LiRA at the
-            checkpoint and needs shadow models. A callable takes (representation, logits, labels)
-            of all members and returns one value for each.
+            gap of the models that never saw the member, see `run_references`. ``"baseline"`` is
+            −log-LiRA at the checkpoint and needs shadow models. A callable takes (representation,
+            logits, labels) of all members and returns one value for each.
         layer : int, str
             From 1, a name of `layers`, or ``"last"``. For scores with PSMI, Mahalanobis and
             callables.

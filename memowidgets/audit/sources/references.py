@@ -148,4 +148,5 @@ class NoReferences:
 
     def gaps(self, checkpoint: str) -> NDArray[np.float32]:
         """Raise `NotGivenError`."""
+        del checkpoint
         raise NotGivenError(self._why)

@@ -81,7 +81,9 @@ class Filling:
                 for index in self._collected():
                     left.remove(index)
                 self._or_say_why(self._workers.check)
-                self._progress.report(n - len(left), n, f"training {self._kind.noun}s", self._detail(left))
+                self._progress.report(
+                    n - len(left), n, f"training {self._kind.noun}s", self._detail(left)
+                )
         except Cancelled:
             self._withdraw()
             raise

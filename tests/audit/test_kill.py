@@ -146,11 +146,11 @@ def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
 
 
 def train_references(path: Path, n: int) -> None:
-    audit_of(path, 12).run_references(n, Inline())
+    audit_of(path, 4).run_references(n, Inline())
 
 
 def test_killed_reference_models_are_trained_again_to_the_same_gaps(tmp_path):
-    audit = audit_of(tmp_path / "killed", 12)
+    audit = audit_of(tmp_path / "killed", 4)
     audit.train()
     shutil.copytree(audit.path, tmp_path / "straight")
     files = tmp_path / "killed/references/others"
@@ -160,7 +160,7 @@ def test_killed_reference_models_are_trained_again_to_the_same_gaps(tmp_path):
     process.join()
     finished = len(audit.source.references)
     assert 2 <= finished < 40, "it ended before it was killed"
-    undisturbed = audit_of(tmp_path / "straight", 12)
+    undisturbed = audit_of(tmp_path / "straight", 4)
     for each in (audit, undisturbed):
         each.run_references(finished + 1, Inline())
     scores = audit.score("reference")

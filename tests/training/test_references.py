@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
+from memowidgets.audit.runs import recorded
 from memowidgets.audit.views.computed import Computed
 from memowidgets.audit.views.dashboard import AuditView
 from memowidgets.metrics import logit_gap
@@ -18,6 +19,7 @@ from memowidgets.training.design import REFERENCE, ReferenceDesign, draw_design
 from memowidgets.training.learner import Learner
 from memowidgets.training.rho import StopRule
 from memowidgets.training.seeds import derived_seed
+from tests.audit.conftest import recording_at
 from tests.hostile.old import held
 from tests.training.small import Inline, tiny_audit
 
@@ -190,21 +192,34 @@ def test_it_is_a_score_only_where_there_are_reference_models(audit, referenced):
         referenced.compare("reference", checkpoints="final", truth="canaries")
 
 
-def test_figures_and_reports_have_it_where_it_is_there(referenced, trained):
+def test_figures_have_it_where_it_is_there(audit, referenced):
     def evaluated(audit, checkpoint="prediction"):
-        return Computed(audit.source, 4.0, "canaries", compute=True).evaluations(
-            ("logit_gap", "reference"), checkpoint
-        )
+        numbers = Computed(audit.source, 4.0, "canaries", compute=True)
+        return numbers.evaluations(["reference"], checkpoint)
 
     found, why = evaluated(referenced)
     assert found["reference"].auc == referenced.evaluate("reference", truth="canaries").auc
     assert why == []
     found, why = evaluated(referenced, "epoch-0.5")
-    assert set(found) == {"logit_gap"}
+    assert found == {}
     assert "not at epoch-0.5" in str(why[0])
-    found, why = evaluated(audit_at(trained[1], trained[0]))
-    assert set(found) == {"logit_gap"}
-    assert why == []
+    assert evaluated(audit) == ({}, []), "nobody asked for them"
+
+
+def test_a_recording_has_it_without_model_and_data(referenced, tmp_path):
+    about = {"title": "digits", "data": "none", "command": "none"}
+    recorded.export(referenced.path, tmp_path / "recording", about, {})
+    again = recording_at(tmp_path / "recording")
+    assert again.score("reference").equals(referenced.score("reference"))
+
+
+def test_a_fork_has_none_of_its_parents(referenced, tmp_path):
+    fork = referenced.fork(tmp_path / "fork", data=DIGITS.take(np.arange(3, len(DIGITS))))
+    assert "reference" not in fork.metrics
+    shutil.copytree(Path(referenced.path, "references"), Path(fork.path, "references"))
+    fork.train()
+    with pytest.raises(StoreError, match="another model, data or configuration"):
+        fork.score("reference", checkpoint=EPOCH)
 
 
 def test_the_dashboard_offers_it_and_notices_more_of_them(audit, referenced):

@@ -68,7 +68,7 @@ def export(
     Parameters
     ----------
     path : path-like
-        Directory of a run that is trained, with its shadow models and scores.
+        Directory of a run that is trained, with its shadow models, reference models and scores.
     folder : path-like
         New folder.
     about : mapping
@@ -96,9 +96,10 @@ def export(
     for pattern in _COPIED:
         for found in source.path.glob(pattern):
             _copy(source, found.relative_to(source.path), run.path)
-    for place in source.place("shadows").rglob("*.safetensors"):
-        name = str(place.relative_to(source.path).with_suffix(""))
-        run.write_tensors(name, *_gaps_of(source.read_tensors(name)))
+    for models in ("shadows", "references"):
+        for place in source.place(models).rglob("*.safetensors"):
+            name = str(place.relative_to(source.path).with_suffix(""))
+            run.write_tensors(name, *_gaps_of(source.read_tensors(name)))
     for name in source.names("forward"):
         made = source.read_tensors(f"forward/{name}")
         of = "" if made.stamp is None else made.stamp.of

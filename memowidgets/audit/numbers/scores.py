@@ -47,6 +47,7 @@ __all__ = [
     "is_computed",
     "is_free",
     "metrics_of",
+    "missing_passes",
     "named_series",
     "probabilities",
     "representation",
@@ -258,6 +259,7 @@ SCORES: dict[str, NamedScore] = {
         needs=(REPRESENTATIONS, TRACE),
         uses_layer=True,
     ),
+    "baseline": NamedScore("Baseline", of_source=_baseline, needs=(SHADOWS,), tau=-4.0),
     "reference": NamedScore(
         "Reference models",
         of_source=_reference,
@@ -265,7 +267,6 @@ SCORES: dict[str, NamedScore] = {
         needs=(REFERENCES,),
         tau=0.0,
     ),
-    "baseline": NamedScore("Baseline", of_source=_baseline, needs=(SHADOWS,), tau=-4.0),
 }
 BASELINE = "baseline"
 EARLY = tuple(name for name, known in SCORES.items() if known.is_early)
@@ -284,12 +285,29 @@ def is_free(source: Source, metric: str, layer: str | int, record: Record) -> bo
     Means over checkpoints don't where there are fewer than two. Mean PSMI doesn't where a pass at
     an earlier checkpoint is missing. Reference models are asked at some checkpoints only.
     """
-    known, asked = SCORES[metric], Asked(source, source.names.layer(layer), record)
-    if REFERENCES in known.needs and not _has_reference(asked):
-        return False
+    known = SCORES[metric]
     if known.over_checkpoints and len(trace.so_far(source, record)) < trace.FEWEST:
         return False
-    return known.is_early and (metric != "psmi_mean" or _has_psmi_mean(asked))
+    if REFERENCES in known.needs and not is_computed(source, metric, layer, record.name):
+        return False
+    return known.is_early and set(missing_passes(source, metric, layer, record)) <= {record}
+
+
+def missing_passes(source: Source, metric: str, layer: str | int, record: Record) -> list[Record]:
+    """Return the checkpoints at which a score still needs a forward pass."""
+    known = SCORES[metric]
+    if metric == "psmi_mean":
+        records = trace.so_far(source, record)
+    elif known.of_source is None or known.uses_layer:
+        records = [record]
+    else:
+        return []
+    of = "psmi" if known.of_source is not None else metric
+    return [
+        one
+        for one in records
+        if not source.kept_forward(one).exists and not is_computed(source, of, layer, one.name)
+    ]
 
 
 def score(

@@ -239,8 +239,13 @@ class RunSource:
         return StoredPass(self.run, record.name, made_in, record.weights)
 
     def logits_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
-        """Logits of the members at a checkpoint, (n_members, n_classes), as training kept them."""
-        return self._outputs(record, progress).logits()
+        """Logits of the members at a checkpoint, (n_members, n_classes).
+
+        Those of the forward pass, where there is one, as the scores are; else those that training
+        kept.
+        """
+        made = self.kept_forward(record)
+        return (made if made.exists else self._outputs(record, progress)).logits()
 
     def losses_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
         """Training loss of each member at a checkpoint, (n_members,), as training kept it."""

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial, wraps
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
@@ -46,10 +47,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memowidgets.audit.numbers.definitions import MemorizationComparison
+    from memowidgets.audit.views.scoreboard import Scoreboard
     from memowidgets.charts import Figures
     from memowidgets.widgets import Dashboard
 
-__all__ = ["Audit", "figures_by_setting", "open_recorded"]
+__all__ = ["Audit", "figures_by_setting", "open_recorded", "scoreboard"]
 
 
 def _metric_first(flagged: Callable[..., pd.DataFrame]) -> Callable[..., pd.DataFrame]:
@@ -1382,3 +1384,107 @@ def figures_by_setting(
 
     sources = {setting: audit.source for setting, audit in audits.items()}
     return figures_by_setting(sources, eta, truth, compute, theme)
+
+
+def scoreboard(
+    audits: Mapping[str, Audit | Sequence[Audit]] | Iterable[Audit],
+    scores: Iterable[str] | Mapping[str, str | Callable[[Audit], ArrayLike]] | None = None,
+    truth: str | None = None,
+    eta: float = 4.0,
+    against: str = "psmi",
+) -> Scoreboard:
+    """Compare early scores on several audits, at each audit's prediction checkpoint.
+
+    All scores of a setting are judged on the same samples: those that have a truth and every
+    score. The truth comes from shadow models, and ``"reference"`` from other models, so the two
+    share no noise.
+
+    Parameters
+    ----------
+    audits : mapping of str to Audit or sequence of Audit, or iterable of Audit
+        By what a reader calls the setting. Several audits of a setting are several targets, such
+        as runs of other seeds or `Audit.as_target`: their pairs of a sample and a target are
+        pooled, and intervals come from a bootstrap by sample and by target.
+    scores : iterable of str, or mapping of str to (str or callable), optional
+        Names as in `Audit.score`, or functions of an audit that return one value for each member,
+        in the order of `Audit.members`, low where memorisation is likely. Default: all early
+        scores of these audits.
+    truth : {"log_lira", "canaries"}, optional
+        Default: both, where they are known.
+    eta : float
+        Log-LiRA from which on a sample counts as memorised.
+    against : str
+        Score that the differences refer to.
+
+    Returns
+    -------
+    Scoreboard
+        ``table``, ``chart``, ``ranks`` and ``missing``. ``table, chart = scoreboard(…)`` works too.
+
+    Raises
+    ------
+    TypeError
+        If something else than an audit is given.
+    ValueError
+        If there is no audit, a name is unknown, or nothing can be judged.
+
+    Examples
+    --------
+    >>> import memowidgets as mw
+    >>> board = mw.scoreboard({"MMLU": mw.open_recorded("mmlu-field-smollm2")}, ["psmi", "csl"])
+    >>> board.table[["metric", "auc", "rank"]].round(3)
+      metric    auc  rank
+    0   psmi  0.846   2.0
+    1    csl  0.902   1.0
+    """
+    from memowidgets.audit.numbers import scoreboard as numbers
+    from memowidgets.audit.views.scoreboard import Scoreboard
+
+    settings = _settings(audits)
+    sources = {name: [audit.source for audit in of] for name, of in settings.items()}
+    every = [source for of in sources.values() for source in of]
+    asked = numbers.early_scores(every) if scores is None else scores
+    truths = numbers.TRUTHS if truth is None else (truth,)
+    if isinstance(asked, str) or not set(truths) <= set(numbers.TRUTHS):
+        raise ValueError(
+            "scores are several names, and truth is one of " + ", ".join(numbers.TRUTHS)
+        )
+    named = asked if isinstance(asked, Mapping) else {name: name for name in asked}
+    metrics = {str(name): _of_source(name, metric) for name, metric in named.items()}
+    table, missing = numbers.board(sources, metrics, truths, eta, against)
+    return Scoreboard(table, tuple(missing))
+
+
+def _settings(
+    audits: Mapping[str, Audit | Sequence[Audit]] | Iterable[Audit],
+) -> dict[str, Sequence[Audit]]:
+    if not isinstance(audits, Mapping):
+        given = list(audits)
+        paths = [str(getattr(one, "path", "")) for one in given]
+        names = [PurePath(path).name or path for path in paths]
+        audits = dict(zip(names if len(set(names)) == len(names) else paths, given, strict=True))
+    found: dict[str, Sequence[Audit]] = {
+        str(name): [of] if isinstance(of, Audit) else list(of) for name, of in audits.items()
+    }
+    if not found or not all(found.values()):
+        raise ValueError("there is no audit to compare scores on")
+    for one in [one for of in found.values() for one in of]:
+        _check_audit(one)
+    return found
+
+
+def _check_audit(one: object) -> None:
+    if not isinstance(one, Audit):
+        raise TypeError(f"a scoreboard is of audits, not of {type(one).__name__}")
+
+
+def _of_source(
+    name: Any, metric: str | Callable[[Audit], ArrayLike]
+) -> str | Callable[[Source], ArrayLike]:
+    if isinstance(metric, str):
+        if metric not in scores.SCORES:
+            raise ValueError(f"unknown score {metric!r}; valid: {', '.join(scores.SCORES)}")
+        return metric
+    if not callable(metric):
+        raise TypeError(f"{name!r} must be a score's name or a function of an audit")
+    return lambda source: metric(Audit.from_source(source))

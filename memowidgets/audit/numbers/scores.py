@@ -294,8 +294,10 @@ def is_free(source: Source, metric: str, layer: str | int, record: Record) -> bo
 
 
 def missing_passes(source: Source, metric: str, layer: str | int, record: Record) -> list[Record]:
-    """Return the checkpoints at which a score still needs a forward pass."""
+    """Return the checkpoints at which a forward pass must be made for a score, if any can be."""
     known = SCORES[metric]
+    if not source.makes_passes:
+        return []
     if metric == "psmi_mean":
         records = trace.so_far(source, record)
     elif known.of_source is None or known.uses_layer:

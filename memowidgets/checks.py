@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,7 @@ def numbered_labels(
     ...
     ValueError: 1 of 3 labels are missing, the first in row 1; leave out samples without a label
     """
-    if isinstance(class_names, str | Mapping | Set):
+    if isinstance(class_names, str | Mapping | AbstractSet):
         raise TypeError(
             "class_names must be a list with the name of class 0 first, not of type "
             f"{type(class_names).__name__}"

@@ -210,9 +210,7 @@ class TableDataset(Dataset):
         _check_names(names, label=label, ids=ids, categorical=categorical)
         used = _ID if ids is None and found.ids is not None else ids
         columns = {
-            name: _csv_column(
-                name, [row.fields[name] for row in found.rows], name in categorical
-            )
+            name: _csv_column(name, [row.fields[name] for row in found.rows], name in categorical)
             for name in names
             if name not in (label, used)
         }
@@ -505,4 +503,3 @@ def _value(value: Any) -> float | str | None:
 
 def _several(count: int, one: str, more: str) -> str:
     return f"{count} {one if count == 1 else more}"
-

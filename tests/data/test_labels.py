@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -150,10 +152,12 @@ def test_one_text_is_not_a_list_of_letters():
 def test_warnings_are_of_the_line_that_called():
     """Not of a line inside of this package, however deep the warning is."""
     words = np.array(["x", "y"] * 10)
-    with pytest.warns(UserWarning) as said:
+    table = pd.DataFrame({"a": [1, 2], "b": [0, 0], "label": [0, 1]})
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         mw.Audit.from_arrays(words, sparse.csr_matrix(X[:20]))
         mw.Audit.from_arrays(words, {"a": sparse.csr_array(X[:20])})
         PSMI(16, random_state=0).fit(sparse.csr_matrix(X[:20]), words)
         mw.data.TextDataset.from_texts(["a", "b"], [1, 2])
-        mw.data.TableDataset.from_frame(pd.DataFrame({"a": [1, 2], "b": [0, 0], "label": [0, 1]}))
+        mw.data.TableDataset.from_frame(table)
     assert [w.filename for w in said] == [__file__] * 5

@@ -22,6 +22,7 @@ from memowidgets.audit.source import (
 from memowidgets.audit.sources.catalogue import layer_called
 from memowidgets.audit.sources.notes import guard_warnings
 from memowidgets.audit.sources.passes import ScoreFiles
+from memowidgets.audit.sources.references import NoReferences
 from memowidgets.data import Dataset, MCQDataset, WithheldDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.progress import Progress
@@ -53,6 +54,7 @@ _CANNOT = {  # what an audit of arrays cannot do, and what else may help
         "train shadow models",
         "; gaps of shadow models of your own go into shadow_gaps= and shadow_members=",
     ),
+    "run_references": ("train reference models", ""),
     "as_target": ("take a shadow model as its target", ""),
     "fork": ("be forked", ", on the data that kept() gives"),
     "compare_fork": ("be compared with a fork", ""),
@@ -82,6 +84,7 @@ class ArraysSource:
         self.data = given.data
         self.names = _OneCheckpoint(tuple(given.layers), _record_of(given))
         self.shadows = _GivenShadows(given)
+        self.references = NoReferences(self.cannot("run_references"))
         self.decision_log = (
             DecisionLog(known=given.data.ids)
             if run is None

@@ -221,6 +221,7 @@ class Audit:
         canaries: ArrayLike | None = None,
         shadow_gaps: ArrayLike | None = None,
         shadow_members: ArrayLike | None = None,
+        reference_gaps: ArrayLike | None = None,
         path: str | os.PathLike[str] | None = None,
         seed: int = 0,
     ) -> Self:
@@ -258,6 +259,9 @@ class Audit:
         shadow_gaps, shadow_members : array-like of shape (n_shadows, n), optional
             Logit gaps under shadow models, and whether each of them trained on each sample
             (bool). With `logits`, log-LiRA is computed from them.
+        reference_gaps : array-like of shape (n_references, n), optional
+            Logit gaps under models that never saw the sample, NaN where one did, for the score
+            ``"reference"``.
         path : path-like, optional
             Run directory. The arrays are copied there, readable by you alone, and so are decisions
             and scores; `Audit.open` reads them again. Samples are never written: pass them to
@@ -302,6 +306,7 @@ class Audit:
             canaries,
             shadow_gaps,
             shadow_members,
+            reference_gaps,
         )
         return cls.from_source(arrays_source(given, path, seed))
 

@@ -146,12 +146,12 @@ def _mask_hooks(module: nn.Module, kept: list[Captured]) -> list[Any]:
     """Register hooks that keep the first mask that a part receives in a pass."""
 
     def keep(part: nn.Module, inputs: Any, named: Any) -> None:
-        taken = dict(zip(_names_of(type(part))[1:], inputs, strict=False)) | named
+        taken = dict(zip(_names_taken(part)[1:], inputs, strict=False)) | named
         mask = _mask_of(taken)
         if kept and kept[-1].mask is None and mask is not None:
             kept[-1].mask = mask
 
-    takers = (part for part in module.modules() if _MASK in _names_of(type(part)))
+    takers = (part for part in module.modules() if _MASK in _names_taken(part))
     return [part.register_forward_pre_hook(keep, with_kwargs=True) for part in takers]
 
 
@@ -342,6 +342,11 @@ def _read_at(head: Tensor | None, logits: Tensor) -> Tensor | None:
 def _mask_of(inputs: Any) -> Tensor | None:
     found = inputs.get(_MASK) if isinstance(inputs, Mapping) else None
     return found if getattr(found, "ndim", 0) == 2 else None
+
+
+def _names_taken(part: nn.Module) -> tuple[str, ...]:
+    kind: Any = type(part)
+    return _names_of(kind)
 
 
 @cache

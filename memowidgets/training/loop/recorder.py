@@ -108,7 +108,7 @@ class LoopRecorder:
                 if known.weights == digest and self._run.has(f"forward/{known.name}", digest):
                     return known
                 self._forget([record for record in records if record.step >= step])
-            elif records and records[0].weights == digest:
+            elif len(records) > 1 and all(record.weights == digest for record in records):
                 warn_user(
                     f"at step {step} the weights are those of step 0; pass mw.watch the module "
                     "that the optimizer trains"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,31 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.visible import quoted
 
-__all__ = ["check_finite", "dense", "is_missing", "numbered_labels", "plain_labels"]
+__all__ = [
+    "check_finite",
+    "dense",
+    "is_missing",
+    "looks_like_probabilities",
+    "numbered_labels",
+    "plain_labels",
+    "warn_user",
+]
 
 _FEW = 20  # labels that may all differ
 _A_NAME = 40  # characters of a label that a message quotes: a longer one may be a sample
+_PACKAGE = __name__.split(".", maxsplit=1)[0]
+
+
+def warn_user(text: str) -> None:
+    """Warn at the line outside of this package that led here."""
+    frame, level = sys._getframe(), 1  # noqa: SLF001 - warnings of Python 3.11 cannot skip files
+    while frame.f_back is not None and _is_ours(frame.f_globals):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, UserWarning, stacklevel=level)
+
+
+def _is_ours(names: Mapping[str, Any]) -> bool:
+    return str(names.get("__name__")).split(".", maxsplit=1)[0] == _PACKAGE
 
 
 def check_finite(values: ArrayLike, what: str, remedy: str = "") -> None:
@@ -79,6 +102,8 @@ def numbered_labels(
     ValueError
         If a label is missing (None or NaN), only some labels are strings, a string is not one of
         `class_names`, or more than 20 strings are all different. The message names the row.
+    TypeError
+        If `class_names` are not in an order of their own.
 
     Examples
     --------
@@ -89,6 +114,11 @@ def numbered_labels(
     ...
     ValueError: 1 of 3 labels are missing, the first in row 1; leave out samples without a label
     """
+    if isinstance(class_names, str | Mapping | AbstractSet):
+        raise TypeError(
+            "class_names must be a list with the name of class 0 first, not of type "
+            f"{type(class_names).__name__}"
+        )
     array = plain_labels(labels, where)
     if array.dtype.kind != "U":
         return array, class_names
@@ -156,13 +186,23 @@ def dense(values: Any, what: str) -> Any:
         return values
     size = np.dtype(values.dtype).itemsize * float(np.prod(values.shape))
     shown = f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
-    warnings.warn(
+    warn_user(
         f"{what} is sparse and is made dense, which takes {shown} of memory; if that is too much, "
-        "reduce its columns first, for example with scikit-learn's TruncatedSVD",
-        UserWarning,
-        stacklevel=4,
+        "reduce its columns first, for example with scikit-learn's TruncatedSVD"
     )
     return values.toarray()
+
+
+def looks_like_probabilities(logits: NDArray[Any]) -> bool:
+    """Return whether each row lies between 0 and 1 and sums to 1.
+
+    Examples
+    --------
+    >>> looks_like_probabilities(np.array([[0.3, 0.7], [1.0, 0.0]]))
+    True
+    """
+    between = bool(((logits >= 0) & (logits <= 1)).all())
+    return between and bool(np.allclose(logits.sum(axis=1), 1, atol=1e-3))
 
 
 def is_missing(value: object) -> bool:

@@ -31,6 +31,7 @@ def watch(
     checkpoint_every: float = 0.2,
     stop_at_drop: float | None = 0.95,
     *,
+    held_out: Any = None,
     over_last: int = 1,
     batch_size: int | None = None,
     class_names: Sequence[str] | None = None,
@@ -75,6 +76,9 @@ def watch(
     stop_at_drop : float or None
         ρ: `Watch.step` says True at the first checkpoint where the median loss of the samples has
         dropped by this share (paper, Section 4.3). None never does.
+    held_out : Dataset, torch dataset or DataLoader, optional
+        Samples that the loop does not train on, of the kind of `data`. Their mean loss and accuracy
+        at each checkpoint are the test curves, for the time of one more pass over them.
     over_last : int
         Number of evaluations after step 0 in the running median of the loss. Use 3 or so when the
         loss is noisy.
@@ -100,8 +104,8 @@ def watch(
     ------
     ValueError, TypeError
         If a loader shuffles, rows differ each time that they are read, labels are not one class
-        each, logits do not fit them, a layer does not exist, `steps_per_epoch` is missing, or the
-        path has another run.
+        each, logits do not fit them or are probabilities, a layer does not exist, held-out samples
+        are in the data, `steps_per_epoch` is missing, or the path has another run.
     FloatingPointError
         If a loss is not finite.
 
@@ -109,7 +113,9 @@ def watch(
     -----
     An activation with two axes is taken as it is. Of an activation (batch, tokens, width), the
     token is taken at which the last linear layer reads the logits, else the mean over the tokens
-    of the inputs' ``attention_mask``, else (for ``"auto"``, or above 8192 values) over all.
+    of the ``attention_mask`` that the module or a part of it receives, else (for ``"auto"``, or
+    above 8192 values) over all, with a warning if batches have different lengths. The last linear
+    layer is the one that returns the logits, else the one that runs last.
     Images' activations above 8192 values are average-pooled to 4×4. Losses are the cross-entropy
     of the labels, whatever the loop minimises.
 
@@ -145,7 +151,18 @@ def watch(
 
     def begin() -> tuple[Audit, LoopRecorder, int]:
         source, recorder = begun_loop(
-            module, data, path, plan, forward, layers, stop, batch_size, class_names, ids, seed
+            module,
+            data,
+            path,
+            plan,
+            forward,
+            layers,
+            stop,
+            batch_size,
+            class_names,
+            ids,
+            held_out,
+            seed,
         )
         step = recorder.begin(module, steps_done, overwrite=overwrite)
         return Audit.from_source(source), recorder, step
@@ -220,9 +237,25 @@ class Watch:
         self.reached = in_the_first_process(self._recorded, self.reached)
 
     def continue_at(self, steps_done: int) -> None:
-        """Go on after this number of steps, because the training was resumed there."""
+        """Go on after this number of steps, because the training was resumed there.
+
+        Call it when the module has its weights of that step: a checkpoint that is due is recorded,
+        unless it exists with these weights.
+        """
         self.steps = steps_done
-        self.reached = in_the_first_process(lambda: self._has_reached(steps_done), self.reached)
+        is_due = self._plan.epoch_at(steps_done) is not None
+        work = self._recorded if is_due else lambda: self._has_reached(steps_done)
+        self.reached = in_the_first_process(work, self.reached)
+
+    def trains_with(self, module: nn.Module) -> bool:
+        """Return whether a module shares weights with the watched one, or that one has none."""
+        watched = {id(parameter) for parameter in self._module.parameters()}
+        return not watched or any(id(parameter) in watched for parameter in module.parameters())
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of optimizer steps in an epoch, as it was given."""
+        return self._plan.steps_per_epoch
 
     def _recorded(self) -> bool:
         """Record the present step, and return whether ρ is reached."""

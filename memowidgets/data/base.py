@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import numbered_labels
+from memowidgets.checks import numbered_labels, warn_user
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
@@ -63,9 +62,17 @@ class Dataset(abc.ABC):
         """Return the samples at these positions, in this order, as a dataset."""
 
     def with_labels(self, labels: ArrayLike) -> Self:
-        """Return the same samples with other labels, (n,), as numbers or names of classes."""
+        """Return the same samples with other labels, (n,), as numbers or names of classes.
+
+        Raises
+        ------
+        ValueError
+            If a label is missing or is not a class, or there is not one for each sample.
+        """
         numbers, _ = numbered_labels(labels, self.class_names)
-        changed = np.asarray(numbers, dtype=np.int64)
+        changed = checked_labels(numbers, self.class_names)
+        if len(changed) != len(self):
+            raise ValueError(f"{len(changed)} labels for {len(self)} samples; pass one for each")
         return cast("Self", dataclasses.replace(cast("Any", self), labels=changed, source=None))
 
     def fitted(self, rows: ArrayLike) -> Self:  # noqa: ARG002 - for tables
@@ -96,12 +103,14 @@ def checked_classes(
     """Return labels as integers from 0, and the names of their classes.
 
     Labels can be strings: then the classes are `class_names`, or the strings that occur, sorted.
-    A class that never occurs gets a warning.
+    A class that never occurs gets a warning, and so do two that are written almost alike.
     """
     numbers, names = numbered_labels(labels, class_names, where)
     integers = checked_labels(numbers, names)
     known = checked_class_names(names, integers)
     warn_of_absent(integers, known, numbered=class_names is None)
+    if class_names is None:
+        _warn_of_alike(known)
     return integers, known
 
 
@@ -117,12 +126,23 @@ def warn_of_absent(labels: IntArray, class_names: Sequence[str], *, numbered: bo
         if numbered
         else "leave them out of class_names, unless other data have them"
     )
-    warnings.warn(
+    warn_user(
         f"{len(absent)} of {len(class_names)} classes never occur in the labels: "
-        f"{listed(absent, most=5)}; {remedy}",
-        UserWarning,
-        stacklevel=4,
+        f"{listed(absent, most=5)}; {remedy}"
     )
+
+
+def _warn_of_alike(class_names: Sequence[str]) -> None:
+    """Warn of classes whose names differ only in capitals or spaces, as in a careless column."""
+    first: dict[str, str] = {}
+    for name in class_names:
+        key = " ".join(name.split()).casefold()
+        if len(key) > 1 and first.setdefault(key, name) != name:
+            warn_user(
+                f"the classes {quoted(first[key])} and {quoted(name)} differ only in capitals or "
+                "spaces, and are two classes; write them alike if they are one"
+            )
+            return
 
 
 def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntArray:

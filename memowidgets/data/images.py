@@ -191,7 +191,8 @@ class ImageDataset(Dataset):
             ``datasets.Image()``, or pixels from 0 to 255 with the channels last.
         class_names : sequence of str, optional
             Names of the classes. By default those of a ``ClassLabel`` column, else the numbers, or
-            the strings that occur, sorted.
+            the strings that occur, sorted. The names of a ``ClassLabel`` column in another order
+            number the classes anew; other names replace them.
         ids : str, optional
             Name of the column with unique names of the samples. By default ``id`` if there is such
             a column, else positions.

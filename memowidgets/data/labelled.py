@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from memowidgets.checks import is_missing
+from memowidgets.checks import is_missing, warn_user
 from memowidgets.data.columns import known_columns
 from memowidgets.data.rows import Row, read_csv_table, read_jsonl
 
@@ -81,6 +81,9 @@ def labelled_of_hf(
 ) -> Labelled:
     """Return columns of a `datasets.Dataset`; the names of a ClassLabel are the class names.
 
+    If `class_names` has these names, in any order, they number the classes. Otherwise they replace
+    the names, one by one.
+
     Raises
     ------
     TypeError
@@ -92,7 +95,11 @@ def labelled_of_hf(
     read = {label, *needed.values(), _ID if ids is None else ids}
     rows = rows_of_hf(dataset.select_columns([c for c in dataset.column_names if c in read]))
     names = getattr(dataset.features[label], "names", None)
-    return _labelled(rows, label, names if class_names is None else class_names, ids)
+    found = _labelled(rows, label, names if class_names is None else class_names, ids)
+    if names is None or class_names is None or not set(names) <= set(class_names):
+        return found
+    by_name = [_named(number, names) for number in found.labels]  # the order may be another
+    return replace(found, labels=by_name)
 
 
 def check_hf(dataset: Any, **needed: str | None) -> None:
@@ -113,7 +120,12 @@ def check_hf(dataset: Any, **needed: str | None) -> None:
 
 
 def rows_of_hf(dataset: Any) -> list[Row]:
-    """Return the rows of a `datasets.Dataset` with their places."""
+    """Return the rows of a `datasets.Dataset` with their places, without its transform."""
+    if getattr(dataset, "format", {}).get("type") == "custom":
+        warn_user(
+            "the transform of the dataset is not applied: the samples are those of "
+            "dataset.with_format(None)"
+        )
     plain = dataset.with_format(None)
     return [Row(f"row {number}", record) for number, record in enumerate(plain)]
 
@@ -133,6 +145,12 @@ def _labelled(
     return Labelled(rows, labels, class_names, [str(row.fields[name]) for row in rows])
 
 
+def _named(number: Any, names: Sequence[str]) -> Any:
+    if isinstance(number, int) and not isinstance(number, bool):
+        return names[number] if 0 <= number < len(names) else str(number)
+    return number
+
+
 def _check_columns(known: Sequence[str], where: str, **needed: str | None) -> None:
     for argument, column in needed.items():
         if column is not None and column not in known:
@@ -147,8 +165,8 @@ def _as_numbers(labels: list[Any], class_names: Sequence[str] | None) -> list[An
     written = {label for label in labels if label is not None}
     if class_names is not None and written <= set(class_names):
         return labels
-    if not all(text.isascii() and text.isdecimal() and len(text) < 10 for text in written):
-        return labels
+    if not all(text.isdecimal() and len(text) < 10 and str(int(text)) == text for text in written):
+        return labels  # 01 and 1 can be different classes
     return [None if label is None else int(label) for label in labels]
 
 

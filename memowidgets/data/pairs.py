@@ -108,7 +108,9 @@ class PairDataset(Dataset):
             hashes.append(_hash(inputs))
             found.append(_label(label, row))
             images = images and _is_image(inputs)
-        _check_steady(pairs, hashes)
+        some = np.unique(np.linspace(0, len(pairs) - 1, _READ_TWICE).astype(int)) if found else ()
+        for row in some:
+            _check_steady(pairs, int(row), hashes[row], found[row])
         labels, names = checked_classes(found, class_names, "row {} of the data".format)
         return cls(
             pairs,
@@ -147,6 +149,17 @@ class PairDataset(Dataset):
         from torch.utils.data import Subset
 
         return Subset(self.pairs, self.rows.tolist())
+
+    def check_steady(self, samples: ArrayLike) -> None:
+        """Raise if the samples at these positions have other inputs than when they were read.
+
+        Raises
+        ------
+        ValueError
+            If one has. The message names its row.
+        """
+        for i in np.asarray(samples, dtype=np.int64):
+            _check_steady(self.pairs, int(self.rows[i]), self.hashes[i])
 
     def content_hashes(self) -> list[str]:
         """Return the SHA-256 of each sample's inputs, 16 hexadecimal digits."""
@@ -210,13 +223,14 @@ def _array(tensor: Any) -> NDArray[Any]:
     return array
 
 
-def _check_steady(pairs: Any, hashes: Sequence[str]) -> None:
-    for row in range(min(_READ_TWICE, len(hashes))):
-        if _hash(split_pair(pairs[row], f"row {row} of the data")[0]) != hashes[row]:
-            raise ValueError(
-                f"row {row} of the data differs each time that it is read; pass the training "
-                "samples without random augmentation, in a dataset of their own"
-            )
+def _check_steady(pairs: Any, row: int, known: str, label: int | str | None = None) -> None:
+    """Raise if a row has another hash than the known one, or another label if that is given."""
+    inputs, again = split_pair(pairs[row], f"row {row} of the data")
+    if _hash(inputs) != known or (label is not None and _label(again, row) != label):
+        raise ValueError(
+            f"row {row} of the data differs each time that it is read; pass the training "
+            "samples without random augmentation, in a dataset of their own"
+        )
 
 
 def _label(label: Any, row: int) -> int | str:

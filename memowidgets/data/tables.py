@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import is_missing
+from memowidgets.checks import is_missing, warn_user
 from memowidgets.data.base import BoolArray, Dataset, IntArray, checked_classes, checked_ids
 from memowidgets.data.columns import known_columns
 from memowidgets.data.encoding import check_encoding, encoded, fitted_encoding
@@ -211,9 +210,7 @@ class TableDataset(Dataset):
         _check_names(names, label=label, ids=ids, categorical=categorical)
         used = _ID if ids is None and found.ids is not None else ids
         columns = {
-            name: _column(
-                name, _parsed([row.fields[name] for row in found.rows]), name in categorical
-            )
+            name: _csv_column(name, [row.fields[name] for row in found.rows], name in categorical)
             for name in names
             if name not in (label, used)
         }
@@ -246,7 +243,7 @@ class TableDataset(Dataset):
                 "equal"
             )
         if single:
-            _warn(
+            warn_user(
                 f"{_several(len(single), 'column holds', 'columns hold')} one value, from which "
                 f"nothing can be learned: {listed(map(quoted, single), 5)}; leave them out"
             )
@@ -254,7 +251,7 @@ class TableDataset(Dataset):
         gaps = data.missing()
         if gaps:
             shown = (f"{quoted(name)} ({count})" for name, count in gaps.items())
-            _warn(
+            warn_user(
                 f"{_several(sum(gaps.values()), 'value is', 'values are')} missing, in "
                 f"{listed(shown, 5, 60)}; a missing number is encoded as the column's "
                 "median and marked, a missing category as a category of its own. Fill them in to "
@@ -470,12 +467,17 @@ def _as_text(value: Any) -> str:
     return str(int(value)) if whole else str(value)
 
 
-def _parsed(cells: list[str | None]) -> list[Any]:
-    """Return the cells of a CSV column as numbers if all are, but for those that stand for none."""
+def _csv_column(name: str, cells: list[str | None], is_category: bool) -> NDArray[Any]:
+    """Return a CSV column: numbers if all cells are, but for those that stand for none.
+
+    Codes stay as they are written, because 007 and 7 can be different ones.
+    """
+    there = [None if cell in _NO_NUMBER else cell for cell in cells]
     try:
-        return [None if cell in _NO_NUMBER else float(str(cell)) for cell in cells]
+        numbers = [None if cell is None else float(cell) for cell in there]
     except ValueError:
-        return list(cells)
+        return _column(name, list(cells), is_category)
+    return _column(name, list(there) if is_category else list(numbers), is_category)
 
 
 def _is_numeric(values: NDArray[Any]) -> bool:
@@ -501,7 +503,3 @@ def _value(value: Any) -> float | str | None:
 
 def _several(count: int, one: str, more: str) -> str:
     return f"{count} {one if count == 1 else more}"
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, UserWarning, stacklevel=4)

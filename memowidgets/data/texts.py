@@ -91,13 +91,15 @@ class TextDataset(Dataset):
             If lengths differ, a text is missing or empty, a label is missing or is not a class, ids
             repeat, or there is only one class. The message names the row.
         TypeError
-            If a text is not a string. The message names the row.
+            If a text is not a string. The message names the row. Also if `texts` is a single one.
 
         Warns
         -----
         UserWarning
             If a class never occurs.
         """
+        if isinstance(texts, str):
+            raise TypeError("texts must be a list of texts, not a single one")
         integers, names = checked_classes(labels, class_names)
         if len(texts) != len(integers):
             raise ValueError(f"{len(texts)} texts but {len(integers)} labels; pass one for each")
@@ -231,7 +233,8 @@ class TextDataset(Dataset):
             Names of the columns with the texts and the labels.
         class_names : sequence of str, optional
             Names of the classes. By default those of a ``ClassLabel`` column, else the numbers, or
-            the strings that occur, sorted.
+            the strings that occur, sorted. The names of a ``ClassLabel`` column in another order
+            number the classes anew; other names replace them.
         ids : str, optional
             Name of the column with unique names of the samples. By default ``id`` if there is such
             a column, else positions.

@@ -105,22 +105,46 @@ def own_pooling(model: nn.Module) -> str:
     return shown[touched]
 
 
+def padding_error(model: nn.Module) -> float:
+    """Return by how much padding changes the logits of a text, relative to them.
+
+    The model's mode and all random states stay unchanged.
+    """
+    import torch
+
+    ids, mask = _short_text(model)
+    with modes_kept(model), torch.no_grad():
+        model.eval()
+        padded = cast("Any", model)(input_ids=ids, attention_mask=mask).logits.float()
+        ids, mask = ids[:, :_TOKENS], mask[:, :_TOKENS]
+        alone = cast("Any", model)(input_ids=ids, attention_mask=mask).logits.float()
+    return float((padded - alone).norm() / alone.norm().clamp(min=torch.finfo().tiny))
+
+
+def _short_text(model: nn.Module) -> tuple[Tensor, Tensor]:
+    """Return ids and attention mask of a text with padding, (1, tokens)."""
+    import torch
+
+    embedding = cast("Any", model).get_input_embeddings()
+    device, padding = embedding.weight.device, padding_of(model)
+    known = [i for i in range(embedding.num_embeddings) if i != padding][-_TOKENS:]
+    ids = torch.tensor([[*known, *[padding] * _PADDED]], device=device)
+    mask = torch.tensor([[1] * _TOKENS + [0] * _PADDED], device=device)
+    return ids, mask
+
+
 def _touched(model: nn.Module) -> list[int]:
     """Return the positions of a text whose last hidden state changes the logits."""
     import torch
 
     any_model = cast("Any", model)
-    embedding = any_model.get_input_embeddings()
-    device, padding = embedding.weight.device, padding_of(model)
-    known = [i for i in range(embedding.num_embeddings) if i != padding][-_TOKENS:]
-    ids = torch.tensor([[*known, *[padding] * _PADDED]], device=device)
-    mask = torch.tensor([[1] * _TOKENS + [0] * _PADDED], device=device)
-    hook = embedding.register_forward_hook(_differentiable)
+    ids, mask = _short_text(model)
+    hook = any_model.get_input_embeddings().register_forward_hook(_differentiable)
     try:
         with modes_kept(model), torch.enable_grad():
             model.eval()
             answer = any_model(input_ids=ids, attention_mask=mask, output_hidden_states=True)
-            weights = torch.arange(1.0, answer.logits.shape[-1] + 1, device=device)
+            weights = torch.arange(1.0, answer.logits.shape[-1] + 1, device=ids.device)
             (gradient,) = torch.autograd.grad(
                 (answer.logits.float() * weights).sum(), answer.hidden_states[-1], allow_unused=True
             )

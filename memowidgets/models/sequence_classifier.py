@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
 
+from memowidgets.checks import warn_user
 from memowidgets.data import Dataset, TextDataset
 from memowidgets.models.encoding import Tokens, encode_texts, padding_token
 from memowidgets.models.heads import (
@@ -18,7 +18,16 @@ from memowidgets.models.heads import (
     from_config,
 )
 from memowidgets.models.lora import LoRA
-from memowidgets.models.pooling import POOLINGS, Reading, head_names, head_of, own_pooling, plain
+from memowidgets.models.pooling import (
+    POOLINGS,
+    Reading,
+    head_names,
+    head_of,
+    own_pooling,
+    padding_error,
+    padding_of,
+    plain,
+)
 from memowidgets.models.transformer import (
     FROM_SCRATCH,
     Given,
@@ -38,6 +47,7 @@ if TYPE_CHECKING:
 
 _LR_OF_ADAPTERS = 1e-3
 _SHORT = 128  # tokens up to which plain attention is faster on a CPU than torch's fused one
+_EXACT, _ROUNDED = 0.02, 0.1  # changes of logits by padding that rounding can explain
 _NO_LIMIT = 1_000_000  # tokenizers without a limit state a far larger number
 
 
@@ -74,6 +84,7 @@ class SequenceClassifier(TransformerModel[Tokens]):
 
     _pooling: str | None = None
     _truncate: bool = False
+    _said: bool = False
 
     @classmethod
     def from_pretrained(
@@ -281,10 +292,22 @@ class SequenceClassifier(TransformerModel[Tokens]):
         tokens, n_cut = self._encoded_and_cut(texts)
         self._encoded[data] = tokens
         if n_cut:
-            warnings.warn(
-                f"{n_cut} of {len(texts)} texts were cut to {tokens.lengths.max()} tokens",
-                UserWarning,
-                stacklevel=2,
+            warn_user(f"{n_cut} of {len(texts)} texts were cut to {tokens.lengths.max()} tokens")
+
+    def check_padding(self, module: nn.Module) -> None:
+        """Raise if a module from elsewhere finds the last token by another padding token.
+
+        Raises
+        ------
+        ValueError
+            If its padding token is not the one with which this model pads texts.
+        """
+        theirs = padding_of(module)
+        if theirs not in (-1, self._padding) and own_pooling(module) == "last":
+            raise ValueError(
+                f"the model in training has the padding token {theirs}, and this audit pads texts "
+                f"with {self._padding}, so its head would read padding; set "
+                "model.config.pad_token_id before SequenceClassifier.from_model"
             )
 
     def settings(self) -> dict[str, Any]:
@@ -297,6 +320,7 @@ class SequenceClassifier(TransformerModel[Tokens]):
 
         model = self._fresh(data)
         pooling = self._pooling or own_pooling(model)
+        self._say_if_padding_is_read(model)
         reading = Reading(pooling, self._padding, int(self.lengths(data).max()))
         module = self._with_entry(model)
         if self._pooling is None and pooling == "last":
@@ -351,6 +375,20 @@ class SequenceClassifier(TransformerModel[Tokens]):
             raise ValueError(f"max_length must be at least 1, not {self._max_length}")
         self._pooling, self._truncate = pooling, truncate
         self._readings: WeakKeyDictionary[nn.Module, Reading] = WeakKeyDictionary()
+
+    def _say_if_padding_is_read(self, model: nn.Module) -> None:
+        """Warn, once, of blocks or a head that padding changes."""
+        import torch
+
+        rounded = any(p.dtype == torch.bfloat16 for p in model.parameters())
+        error = 0.0 if self._said else padding_error(model)
+        if error > (_ROUNDED if rounded else _EXACT):
+            warn_user(
+                f"padding changes the logits of {type(model).__name__} by {error:.0%}, because it "
+                "reads padding too; so the numbers of a text depend on the longest text of its "
+                "batch"
+            )
+        self._said = True
 
     def _reading(self, module: nn.Module) -> Reading:
         """Return how a module is read, also of one that was not built here."""

@@ -226,8 +226,9 @@ class TransformerModel(Model, Generic[Texts]):
 
         entry = None
         if self._first:
-            beside = values_beside(model, self._first, self._ask)
-            entry = without_prefix(model, self._first, beside)
+            with _one_sentence(model):
+                beside = values_beside(model, self._first, self._ask)
+                entry = without_prefix(model, self._first, beside)
         adapted = self._adapted(model)
         adapted.__dict__[_ENTRY] = entry  # not a submodule, because it already has a name
         return adapted
@@ -255,7 +256,7 @@ class TransformerModel(Model, Generic[Texts]):
         ]
         key = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:16]
         prefix = Prefix(key, encoded, self._config.get_text_config().hidden_size, self._ask)
-        with self.autocast(device, used):
+        with self.autocast(device, used), _one_sentence(self._config):
             prefix.ensure(lambda: self._frozen(data, device, used), self._first, device)
         return prefix
 
@@ -277,6 +278,24 @@ class TransformerModel(Model, Generic[Texts]):
         if isinstance(self._load, Given):  # its settings contain a digest of its weights
             return {"tokenizer": tokenizer_digest(self._tokenizer)}
         return {}
+
+
+@contextmanager
+def _one_sentence(what: Any) -> Iterator[None]:
+    """Say in one sentence that an architecture does not run without its lower blocks."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (AttributeError, IndexError, RuntimeError, TypeError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        kind = getattr(getattr(what, "config", what), "model_type", type(what).__name__)
+        raise ValueError(
+            f"the output of the frozen blocks of {kind} cannot be kept ({reason}); create the "
+            "model with cache=False"
+        ) from error
 
 
 class Given:

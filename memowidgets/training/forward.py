@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.precision import resolve_precision
@@ -112,6 +113,11 @@ def forward(
     finally:
         module.train(training)
     check_finite(filled["losses"])
+    if looks_like_probabilities(filled["logits"]):
+        warn_user(
+            "the module returns probabilities, not logits: each row lies between 0 and 1 and sums "
+            "to 1. The loss and the logit gap expect logits; leave out the module's softmax"
+        )
     layers = {k.removeprefix(_LAYER): v for k, v in filled.items() if k.startswith(_LAYER)}
     return Forward(filled["logits"], filled["losses"], layers, precision)
 

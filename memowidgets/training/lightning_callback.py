@@ -7,6 +7,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from memowidgets.checks import warn_user
+
 _MISSING = "LightningCallback needs Lightning; install it with pip install lightning"
 
 
@@ -31,6 +33,11 @@ __all__ = ["LightningCallback"]
 
 class _Watched(Protocol):
     steps: int
+
+    @property
+    def steps_per_epoch(self) -> int: ...
+
+    def trains_with(self, module: Any) -> bool: ...
 
     def step(self) -> bool: ...
 
@@ -58,10 +65,19 @@ class LightningCallback(Callback):
         If Lightning is not installed.
     TypeError
         If `watch` is not a watched loop.
+    ValueError
+        If the Trainer trains another module than the watched one.
+
+    Warns
+    -----
+    UserWarning
+        If an epoch has other steps than ``steps_per_epoch`` of `mw.watch`.
 
     Notes
     -----
-    A Trainer that resumes (``ckpt_path=``) continues the recording at its own step. The pass runs
+    A Trainer that resumes (``ckpt_path=``) continues the recording at its own step; if the module
+    was initialised in another way than in the first run, pass that step as ``steps_done`` to
+    `mw.watch`. The pass runs
     outside of the Trainer's precision plugin: use ``forward=`` of ``mw.watch`` for mixed precision.
     Weights that are spread over processes (FSDP, DeepSpeed's stage 3) are an error.
 
@@ -82,12 +98,33 @@ class LightningCallback(Callback):
             raise TypeError(f"watch must be what mw.watch returns, not {type(watch).__name__}")
         self._watch, self._stop = watch, stop
         self._seen = 0
+        self._began = 0
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - the hook's
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Go on at the Trainer's step if it resumes."""
+        if not self._watch.trains_with(pl_module):
+            raise ValueError(
+                "the Trainer trains another module than mw.watch was given; give mw.watch the "
+                "module of trainer.fit, or a part of it"
+            )
         self._seen = trainer.global_step
-        if self._seen and self._watch.steps != self._seen:
+        if self._seen:
             self._watch.continue_at(self._seen)
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - the hook's
+        """Note the step at which an epoch begins."""
+        self._began = trainer.global_step
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002 - the hook's
+        """Warn if the first whole epoch has another number of steps than mw.watch was given."""
+        steps, told = trainer.global_step - self._began, self._watch.steps_per_epoch
+        limit = trainer.max_steps if trainer.max_steps is not None else -1
+        is_cut = trainer.should_stop or 0 <= limit <= trainer.global_step
+        if self._began == 0 and steps != told and not is_cut:
+            warn_user(
+                f"an epoch of the Trainer has {steps} optimizer steps, but mw.watch was given "
+                f"steps_per_epoch={told}, so the epochs of the checkpoints are wrong; give {steps}"
+            )
 
     def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Count the optimizer steps of a batch, and stop at ρ."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
-from memowidgets.models import CausalLM
+from memowidgets.models import CausalLM, SequenceClassifier
 from memowidgets.models.modes import modes_kept
 from memowidgets.models.pooling import plain
 from memowidgets.models.precision import used_precision
@@ -102,6 +102,11 @@ class Recorder:
         """Positions of the members in the recipe's data, (n_members,)."""
         return self._design.members
 
+    @property
+    def held_out(self) -> Dataset | None:
+        """Samples for the test loss and accuracy."""
+        return self._held_out
+
     def begin(self, module: nn.Module, step: int, steps_per_epoch: int, total_steps: int) -> None:
         """Store the course of the training, before its first step or when it resumes.
 
@@ -116,6 +121,8 @@ class Recorder:
         if not isinstance(self._recipe.model, CausalLM):
             config: Any = plain(module).config
             check_head(config, self._recipe.data.class_names)
+        if isinstance(self._recipe.model, SequenceClassifier):
+            self._recipe.model.check_padding(module)
         self._check_blocks(module)
         records, course = read_records(self._run), read_course(self._run)
         if records and course is None:

@@ -19,13 +19,24 @@ from memowidgets.training.trainer_classes import (
     ClassMember,
     check_classes,
     content_of,
+    held_out_class_rows,
     read_class_rows,
 )
-from memowidgets.training.trainer_rows import Member, Unreadable, check_encodings, read_rows
+from memowidgets.training.trainer_rows import (
+    Member,
+    Unreadable,
+    check_encodings,
+    held_out_rows,
+    read_rows,
+)
+from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import nn
     from transformers import TrainerControl, TrainerState, TrainingArguments
+
+    from memowidgets.data import Dataset
 
 
 class _Audited(Protocol):
@@ -71,7 +82,8 @@ class MemorizationCallback(TrainerCallback):
     ValueError
         If `stop_at_drop` is not a share, a layer is unknown, or the audit's model adds its own
         adapters. When training begins: if the Trainer's rows, labels, model or course are not the
-        audit's. If tokens differ, the message has both encodings.
+        audit's, or held-out samples are among the rows. If tokens differ, the message has both
+        encodings.
 
     Warns
     -----
@@ -214,41 +226,56 @@ class MemorizationCallback(TrainerCallback):
     def _check_rows(self, kwargs: dict[str, Any]) -> None:
         loader = kwargs.get("train_dataloader")
         try:
-            if isinstance(self._recorder.recipe.model, CausalLM):
-                note = check_encodings(read_rows(loader), self._members())
-            else:
-                note = check_classes(read_class_rows(loader), self._class_members())
+            note, seen = self._compared(loader)
         except Unreadable as reason:
+            seen = []
             note = f"{reason}, so it was not checked whether it encodes this audit's members alike"
+        if seen:
+            raise ValueError(
+                f"{len(seen)} held-out samples of this audit are rows of the Trainer, the first is "
+                f"{quoted(seen[0])}: nothing would be held out. Create the audit with "
+                "held_out=None, or with the Trainer's evaluation data"
+            )
         if note is not None:
             warnings.warn(note, UserWarning, stacklevel=2)
 
-    def _members(self) -> list[Member]:
-        """Return the members' prompts with their label, as the audit encodes them."""
+    def _compared(self, loader: Any) -> tuple[str | None, list[str]]:
+        """Compare rows with members; return a note, and the held-out samples among the rows."""
+        recipe, aside = self._recorder.recipe, self._recorder.held_out
+        others = np.arange(0 if aside is None else len(aside))
+        if isinstance(recipe.model, CausalLM):
+            rows = read_rows(loader)
+            note = check_encodings(rows, self._members(recipe.data, self._recorder.members))
+            return note, held_out_rows(rows, self._members(aside or recipe.data, others))
+        labelled = read_class_rows(loader)
+        note = check_classes(labelled, self._class_members(recipe.data, self._recorder.members))
+        unseen = self._class_members(aside or recipe.data, others)
+        return note, held_out_class_rows(labelled, unseen)
+
+    def _members(self, data: Dataset, positions: NDArray[np.int64]) -> list[Member]:
+        """Return samples' prompts with their label, as the audit encodes them."""
         import torch
 
-        recipe, positions = self._recorder.recipe, self._recorder.members
-        feed = recipe.model.feeder(recipe.data, torch.device("cpu"))
+        feed = self._recorder.recipe.model.feeder(data, torch.device("cpu"))
         found = []
         for position in positions:
             inputs = feed(np.array([position]))
-            label = inputs["options"][int(recipe.data.labels[position])]
+            label = inputs["options"][int(data.labels[position])]
             ids = [*inputs["input_ids"][0].tolist(), int(label)]
-            found.append(Member(str(recipe.data.ids[position]), np.array(ids)))
+            found.append(Member(str(data.ids[position]), np.array(ids)))
         return found
 
-    def _class_members(self) -> list[ClassMember]:
-        """Return the members as the audit feeds them to a classifier, with their label."""
+    def _class_members(self, data: Dataset, positions: NDArray[np.int64]) -> list[ClassMember]:
+        """Return samples as the audit feeds them to a classifier, with their label."""
         import torch
 
-        recipe, positions = self._recorder.recipe, self._recorder.members
-        feed = recipe.model.feeder(recipe.data, torch.device("cpu"))
+        feed = self._recorder.recipe.model.feeder(data, torch.device("cpu"))
         found = []
         for position in positions:
             inputs = feed(np.array([position]))
             batch = inputs if isinstance(inputs, dict) else {"pixel_values": inputs}
-            label = int(recipe.data.labels[position])
-            found.append(ClassMember(str(recipe.data.ids[position]), content_of(batch), label))
+            label = int(data.labels[position])
+            found.append(ClassMember(str(data.ids[position]), content_of(batch), label))
         return found
 
 

@@ -20,12 +20,20 @@ from memowidgets.training.trainer_rows import (
 )
 from memowidgets.visible import listed, quoted
 
-__all__ = ["ClassMember", "ClassRow", "check_classes", "check_head", "read_class_rows"]
+__all__ = [
+    "ClassMember",
+    "ClassRow",
+    "check_classes",
+    "check_head",
+    "held_out_class_rows",
+    "read_class_rows",
+]
 
 _LABELS = ("labels", "label", "label_ids")
 _INPUTS = ("input_ids", "pixel_values")
 _SIDE = 8  # rows and columns of an image's summary
 _CLOSE = 0.05  # of normalised pixels, about a hundredth of their range
+_SAME = 1e-4  # of normalised pixels
 _ADVICE = (
     "The members must be the Trainer's rows: use the script's tokenizer, and if it cuts long "
     "texts, its max_length with truncate=True"
@@ -80,7 +88,8 @@ def check_head(config: Any, class_names: Sequence[str]) -> None:
             f"{len(class_names)} classes"
         )
     names = [str(config.id2label.get(i, "")) for i in range(width)]
-    if sorted(names) == sorted(class_names) and names != list(class_names):
+    theirs, ours = (list(map(_plain, known)) for known in (names, class_names))
+    if sorted(theirs) == sorted(ours) and theirs != ours:
         raise ValueError(
             f"the model's label2id numbers the classes {listed(names, 5)}, and the data of this "
             f"audit {listed(class_names, 5)}; create the data with class_names="
@@ -96,7 +105,7 @@ def read_class_rows(loader: Any) -> list[ClassRow]:
     Unreadable
         If the data are streamed, are augmented at random, or have neither tokens nor pixels.
     ValueError
-        If a label is not one class.
+        If a label is not one class, or a row has token types.
     """
     dataset: Any = getattr(loader, "dataset", None)
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
@@ -107,12 +116,18 @@ def read_class_rows(loader: Any) -> list[ClassRow]:
         if any(not np.array_equal(contents[0], other) for other in contents[1:]):
             raise Unreadable("the Trainer's rows differ each time that they are read")
         rows = (loader.collate_fn([dataset[i]]) for i in range(len(dataset)))
-        found = [(content_of(batch), _label_of(batch)) for batch in rows]
+        found = [(content_of(batch), _label_of(batch), _has_types(batch)) for batch in rows]
     except READING as error:
         raise Unreadable(
             f"the Trainer's rows cannot be read one by one ({type(error).__name__}: {error})"
         ) from error
-    return [ClassRow(content, _class(label, i)) for i, (content, label) in enumerate(found)]
+    typed = next((i for i, row in enumerate(found) if row[2]), None)
+    if typed is not None:
+        raise ValueError(
+            f"row {typed} of the Trainer has token_type_ids other than 0, as pairs of texts do; "
+            "this audit passes texts without them, so its numbers would be those of other inputs"
+        )
+    return [ClassRow(content, _class(label, i)) for i, (content, label, _) in enumerate(found)]
 
 
 def content_of(batch: Mapping[str, Any]) -> Array:
@@ -180,6 +195,15 @@ def check_classes(rows: Sequence[ClassRow], members: Sequence[ClassMember]) -> s
     return None
 
 
+def held_out_class_rows(rows: Sequence[ClassRow], held_out: Sequence[ClassMember]) -> list[str]:
+    """Return the names of the held-out samples that are rows of the Trainer."""
+    if not rows or not held_out:
+        return []
+    are_images = rows[0].content.dtype.kind == "f"
+    found = _nearest(rows, held_out, _SAME) if are_images else _equal(rows, held_out)
+    return [sample.name for sample, places in zip(held_out, found, strict=True) if places]
+
+
 def _equal(rows: Sequence[ClassRow], members: Sequence[ClassMember]) -> list[list[int]]:
     """Return the rows with exactly each member's tokens."""
     places = defaultdict(list)
@@ -188,7 +212,9 @@ def _equal(rows: Sequence[ClassRow], members: Sequence[ClassMember]) -> list[lis
     return [places.get(np.asarray(m.content, np.int64).tobytes(), []) for m in members]
 
 
-def _nearest(rows: Sequence[ClassRow], members: Sequence[ClassMember]) -> list[list[int]]:
+def _nearest(
+    rows: Sequence[ClassRow], members: Sequence[ClassMember], close: float = _CLOSE
+) -> list[list[int]]:
     """Return the rows with each member's image, up to rounding in its preparation."""
     from sklearn.neighbors import NearestNeighbors
 
@@ -196,7 +222,7 @@ def _nearest(rows: Sequence[ClassRow], members: Sequence[ClassMember]) -> list[l
     asked = np.stack([member.content for member in members])
     if table.shape[1] != asked.shape[1]:
         return [[] for _ in members]
-    radius = _CLOSE * np.sqrt(table.shape[1])
+    radius = close * np.sqrt(table.shape[1])
     near = NearestNeighbors(radius=radius).fit(table)
     found = near.radius_neighbors(asked, return_distance=True, sort_results=True)[1]
     return [places.tolist() for places in found]
@@ -211,6 +237,14 @@ def _text_difference(
     order = sorted(range(len(keys)), key=keys.__getitem__)
     ordered = [keys[i] for i in order]
     return shown_difference(plain, asked, missing, ordered, order, _ADVICE)
+
+
+def _has_types(batch: Mapping[str, Any]) -> bool:
+    return bool(np.any(np.asarray(batch.get("token_type_ids", 0))))
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.split()).casefold()
 
 
 def _label_of(batch: Mapping[str, Any]) -> Array | None:

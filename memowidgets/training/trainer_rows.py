@@ -129,6 +129,14 @@ def check_encodings(rows: Sequence[Row], members: Sequence[Member]) -> str | Non
     return None
 
 
+def held_out_rows(rows: Sequence[Row], held_out: Sequence[Member]) -> list[str]:
+    """Return the names of the held-out samples whose tokens are at the start of a row."""
+    keys = [key_of(row.ids) for row in rows]
+    order = sorted(range(len(rows)), key=keys.__getitem__)
+    ordered = [keys[i] for i in order]
+    return [m.name for m in held_out if _starting_with(key_of(m.ids), ordered, order)]
+
+
 def _row(batch: Mapping[str, Any]) -> Row:
     ids = np.asarray(batch["input_ids"]).reshape(-1).astype(np.int64)
     mask = batch.get("attention_mask")

@@ -111,3 +111,21 @@ def test_what_is_no_picture_is_named():
     ):
         with pytest.raises(ValueError, match=message):
             ImageDataset.from_hf(made(image=images, label=labels))
+
+
+def test_names_in_another_order_number_the_classes_anew(texts):
+    """A reader keeps what a row is called; only its number changes."""
+    swapped = TextDataset.from_hf(texts, label="intent", class_names=["loan", "card", "cash"])
+    assert [swapped.class_names[i] for i in swapped.labels] == ["loan", "cash", "card"]
+    assert swapped.labels.tolist() == [0, 2, 1]
+    renamed = TextDataset.from_hf(texts, label="intent", class_names=["Bar", "Karte", "Kredit"])
+    assert renamed.labels.tolist() == [2, 0, 1]
+    gap = texts.map(lambda row: {"intent": -1 if row["text"] == "b" else row["intent"]})
+    with pytest.raises(ValueError, match="row 1 is '-1'"):
+        TextDataset.from_hf(gap, label="intent", class_names=["loan", "card", "cash"])
+
+
+def test_a_transform_is_not_applied_and_that_is_said(texts):
+    changed = texts.with_transform(lambda rows: {"text": ["x"] * len(rows["text"]), **rows})
+    with pytest.warns(UserWarning, match="transform of the dataset is not applied"):
+        assert TextDataset.from_hf(changed, label="intent").texts == ("a", "b", "c")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -108,3 +110,54 @@ def test_a_class_that_never_occurs_is_said_once(samples):
 def test_a_column_of_logits_without_a_label_is_no_reason_to_warn():
     wide = np.column_stack([LOGITS, LOGITS[:, 0]])
     assert len(mw.Audit.from_arrays(CODES, logits=wide).data.class_names) == 4
+
+
+@pytest.mark.parametrize("names", [{"x", "y"}, {0: "x", 1: "y"}, "xy"], ids=["set", "dict", "str"])
+def test_names_without_an_order_of_their_own_are_refused(names):
+    with pytest.raises(TypeError, match=f"class 0 first, not of type {type(names).__name__}"):
+        mw.data.TextDataset.from_texts(["a", "b"], ["x", "y"], class_names=names)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [([0, 5, 1], "between 0 and 1; row 1 is 5"), ([0, 1], "2 labels for 3"), ([0, -1, 1], "row 1")],
+)
+def test_other_labels_are_classes_and_one_for_each_sample(labels, message):
+    data = mw.data.TextDataset.from_texts(["a", "b", "c"], [0, 1, 0])
+    with pytest.raises(ValueError, match=message):
+        data.with_labels(labels)
+
+
+def test_classes_that_are_written_almost_alike_are_said():
+    with pytest.warns(UserWarning, match="' Spam' and 'spam' differ only in capitals or spaces"):
+        data = mw.data.TextDataset.from_texts(["a", "b", "c"], ["spam", "ham", " Spam"])
+    assert len(data.class_names) == 3
+    letters = mw.data.TextDataset.from_texts(["a", "b"], ["A", "a"])  # of an alphabet
+    assert letters.class_names == ("A", "a")
+
+
+def test_numbers_with_zeros_before_them_are_names(tmp_path):
+    """01 and 1 can be different codes of a register."""
+    file = tmp_path / "codes.csv"
+    file.write_text("text,label\na,01\nb,1\nc,02\n", encoding="utf-8")
+    data = mw.data.TextDataset.from_csv(file)
+    assert [data.class_names[i] for i in data.labels] == ["01", "1", "02"]
+
+
+def test_one_text_is_not_a_list_of_letters():
+    with pytest.raises(TypeError, match="not a single one"):
+        mw.data.TextDataset.from_texts("ab", [0, 1])
+
+
+def test_warnings_are_of_the_line_that_called():
+    """Not of a line inside of this package, however deep the warning is."""
+    words = np.array(["x", "y"] * 10)
+    table = pd.DataFrame({"a": [1, 2], "b": [0, 0], "label": [0, 1]})
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        mw.Audit.from_arrays(words, sparse.csr_matrix(X[:20]))
+        mw.Audit.from_arrays(words, {"a": sparse.csr_array(X[:20])})
+        PSMI(16, random_state=0).fit(sparse.csr_matrix(X[:20]), words)
+        mw.data.TextDataset.from_texts(["a", "b"], [1, 2])
+        mw.data.TableDataset.from_frame(table)
+    assert [w.filename for w in said] == [__file__] * 5

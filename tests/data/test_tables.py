@@ -199,3 +199,11 @@ def test_what_is_no_frame_and_what_is_not_fitted_is_refused():
         ValueError, match=r"for 3 numeric and 2 categorical columns, but .* 1 and 1"
     ):
         other.with_encoding(data.fitted(range(60)).encoding)
+
+
+def test_codes_of_a_file_stay_as_they_are_written(tmp_path):
+    file = tmp_path / "codes.csv"
+    file.write_text("zip,age,label\n007,1,a\n7,2,b\n1e1,3,a\n10,4,b\nNA,5,a\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match="1 value is missing, in 'zip'"):
+        data = TableDataset.from_csv(file, categorical=["zip"])
+    assert data.columns["zip"].tolist() == ["007", "7", "1e1", "10", None]

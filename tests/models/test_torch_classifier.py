@@ -399,3 +399,17 @@ def test_a_part_that_its_maker_froze_stays_in_eval_mode():
         mw.data.load_digits().take(range(40))
     )
     assert [part.training for part in module] == [False, True, True]
+
+
+def test_probabilities_in_the_place_of_logits_are_said(data, tmp_path):
+    def network(n_classes):
+        return nn.Sequential(nn.Flatten(), nn.LazyLinear(n_classes), nn.Softmax(dim=1))
+
+    audit = mw.Audit(
+        mw.models.TorchClassifier(network, version="1"),
+        data,
+        tmp_path / "run",
+        training=mw.TrainingConfig(epochs=1, precision="float32"),
+    )
+    with pytest.warns(UserWarning, match="returns probabilities, not logits"):
+        audit.train()

@@ -116,3 +116,70 @@ def test_lightning_is_imported_when_the_callback_is_used():
     code = "import sys, memowidgets.training, memowidgets.audit; print('lightning' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_held_out_samples_are_passed_over_too(data, tmp_path):
+    torch.manual_seed(4)
+    unseen = TensorDataset(torch.randn(10, 4), torch.arange(10) % 2)
+    module = Module()
+    watch = mw.watch(
+        module, data, tmp_path / "run", steps_per_epoch=5, checkpoint_every=1, held_out=unseen
+    )
+    fitted(module, data, tmp_path, mw.training.LightningCallback(watch, stop=False), epochs=2)
+    with torch.no_grad():
+        loss = cross_entropy(module.eval()(unseen.tensors[0]), unseen.tensors[1])
+    assert watch.audit.checkpoints["test_loss"].iloc[-1] == pytest.approx(loss.item(), abs=1e-6)
+
+
+def test_a_module_initialised_in_another_way_resumes_with_the_trainers_weights(data, tmp_path):
+    """The Trainer loads its weights after mw.watch has seen the module."""
+    settings = {"steps_per_epoch": 5, "checkpoint_every": 1, "stop_at_drop": None}
+    path, saved = tmp_path / "run", tmp_path / "saved.ckpt"
+    first = Module()
+    watch = mw.watch(first, data, path, **settings)
+    callback = mw.training.LightningCallback(watch)
+    fitted(first, data, tmp_path, callback, epochs=2).save_checkpoint(saved)
+    before = watch.audit.checkpoints["median_loss"].tolist()
+    other = Module()
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.normal_()
+    again = mw.watch(other, data, path, **settings, steps_done=10)
+    callback = mw.training.LightningCallback(again)
+    fitted(other, data, tmp_path, callback, epochs=3, resume=saved)
+    assert again.audit.checkpoints["step"].tolist() == [0, 5, 10, 15]
+    assert again.audit.checkpoints["median_loss"].tolist()[:3] == pytest.approx(before)
+
+
+def test_another_module_than_the_watched_one_is_refused(data, tmp_path):
+    watch = mw.watch(Module(), data, tmp_path / "run", steps_per_epoch=5)
+    with pytest.raises(ValueError, match=r"another module than mw\.watch was given"):
+        fitted(Module(), data, tmp_path, mw.training.LightningCallback(watch), epochs=1)
+    module = Module()
+    part = mw.watch(module.net, data, tmp_path / "part", steps_per_epoch=5, checkpoint_every=1)
+    fitted(module, data, tmp_path, mw.training.LightningCallback(part), epochs=1)
+    assert part.audit.checkpoints["step"].tolist() == [0, 5]
+
+
+class TwoOptimizers(Module):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch, index):
+        self.manual_backward(super().training_step(batch, index))
+        for optimizer in self.optimizers():
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def configure_optimizers(self):
+        return [torch.optim.SGD(part.parameters(), lr=0.1) for part in (self.net[0], self.net[4])]
+
+
+def test_an_epoch_of_other_steps_than_were_named_is_said(data, tmp_path):
+    """Lightning counts the steps of each optimizer."""
+    module = TwoOptimizers()
+    watch = mw.watch(module, data, tmp_path / "run", steps_per_epoch=5)
+    callback = mw.training.LightningCallback(watch, stop=False)
+    with pytest.warns(UserWarning, match="has 10 optimizer steps, .* steps_per_epoch=5"):
+        fitted(module, data, tmp_path, callback, epochs=2)

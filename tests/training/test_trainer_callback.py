@@ -380,6 +380,14 @@ def test_a_pass_that_was_deleted_is_made_again_from_the_weights(data, tokenizer,
     np.testing.assert_allclose(audit.score("loss", checkpoint=2), expected, atol=1e-5)
 
 
+def test_held_out_questions_that_are_trained_on_are_named(data, tokenizer, tmp_path):
+    model = tiny(len(tokenizer))
+    audit = make_audit(model, tokenizer, data, tmp_path / "run", held_out=0.25)
+    callback = mw.training.MemorizationCallback(audit)
+    with pytest.raises(ValueError, match=r"\d+ held-out samples of this audit are rows"):
+        trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback).train()
+
+
 def test_held_out_samples_are_looked_at_too(data, tokenizer, tmp_path):
     model = tiny(len(tokenizer))
     audit = make_audit(model, tokenizer, data, tmp_path / "run", held_out=0.25)

@@ -293,6 +293,7 @@ def test_labels_that_are_not_one_class_are_named(label, message, data, tokenizer
             {"id2label": {0: "weather", 1: "colour", 2: "place"}},
             r"weather, colour, place, .* class_names=list\(model.config.id2label.values\(\)\)",
         ),
+        ({"id2label": {0: "Weather", 1: " COLOUR", 2: "Place"}}, "numbers the classes Weather"),
     ],
 )
 def test_heads_that_do_not_fit_the_data_are_refused(changes, message, data):
@@ -303,6 +304,42 @@ def test_heads_that_do_not_fit_the_data_are_refused(changes, message, data):
         check_head(config, data.class_names)
     check_head(tiny_config("bert", 20), data.class_names)
     check_head(tiny_config("bert", 20, id2label=dict(enumerate(CLASSES))), data.class_names)
+
+
+def test_held_out_samples_that_are_trained_on_are_named(data, tokenizer, tmp_path):
+    model, rows = tiny("bert", len(tokenizer)), script_rows(data, tokenizer)
+    audit = mw.Audit(
+        classifier(model, tokenizer), data, tmp_path / "run", members="all", held_out=0.2
+    )
+    unseen = np.setdiff1d(data.ids, audit.member_data.ids)
+    with pytest.raises(ValueError, match=f"{len(unseen)} held-out samples .*'{unseen[0]}'"):
+        begin(audit, model, rows, tokenizer, tmp_path)
+    kept = [row for row, name in zip(rows, data.ids, strict=True) if name not in unseen]
+    begin(audit, model, kept, tokenizer, tmp_path)
+    assert audit.checkpoints["test_accuracy"].notna().all()
+
+
+def test_token_types_that_the_audit_does_not_pass_are_refused(fresh, data, tokenizer, tmp_path):
+    audit, model = fresh
+    rows = script_rows(data, tokenizer)
+    zeros = [{**row, "token_type_ids": [0] * len(row["input_ids"])} for row in rows]
+    pair = {**zeros[3], "token_type_ids": [1] * len(rows[3]["input_ids"])}
+    with pytest.raises(ValueError, match="row 3 of the Trainer has token_type_ids other than 0"):
+        begin(audit, model, [*zeros[:3], pair, *zeros[4:]], tokenizer, tmp_path)
+    begin(audit, model, zeros, tokenizer, tmp_path)
+
+
+def test_another_padding_token_is_refused_where_a_head_goes_by_it(data, tokenizer, tmp_path):
+    rows = script_rows(data, tokenizer)
+    for family, matters in (("llama", True), ("bert", False)):
+        model = tiny(family, len(tokenizer))
+        audit = make_audit(model, tokenizer, data, tmp_path / family)
+        model.config.pad_token_id = 7
+        if not matters:
+            begin(audit, model, rows, tokenizer, tmp_path)
+            continue
+        with pytest.raises(ValueError, match=r"has the padding token 7, .* pads texts with 0"):
+            begin(audit, model, rows, tokenizer, tmp_path)
 
 
 def test_a_head_of_another_width_is_refused_when_training_begins(fresh, data, tokenizer, tmp_path):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from memowidgets.audit.console import shown
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.opening import checked_seed
-from memowidgets.audit.runs.pairs import read_pairs
+from memowidgets.audit.runs.pairs import others, read_pairs
 from memowidgets.audit.sources.run import WATCHED, RunSource
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
@@ -44,6 +44,7 @@ def begun_loop(
     batch_size: int | None,
     class_names: Sequence[str] | None,
     ids: Sequence[str] | None,
+    held_out: Any,
     seed: int,
 ) -> tuple[RunSource, LoopRecorder]:
     """Begin the run that `watch` describes, or continue the one in the directory."""
@@ -56,10 +57,11 @@ def begun_loop(
     n_classes, chosen, head = tried(module, batches, forward, layers)
     samples = _with_classes(samples, n_classes, named=class_names is not None)
     looker = Looker(batches, samples.labels, forward, chosen, head)
-    source = _source(module, samples, looker, path, plan, seed)
+    unseen, aside = _held_out(held_out, samples, looker, batch_size)
+    source = _source(module, samples, looker, path, plan, seed, unseen)
     if stop is not None:
         source.names.stop = stop
-    return source, LoopRecorder(source.run, looker, plan, shown)
+    return source, LoopRecorder(source.run, looker, plan, shown, aside)
 
 
 def _check_given(module: Any, forward: Any, data: Any, class_names: Any, ids: Any) -> None:
@@ -97,6 +99,37 @@ def _samples(
     return read_pairs(pairs, class_names, ids), pairs
 
 
+def _held_out(
+    given: Any, data: Dataset, looker: Looker, batch_size: int | None
+) -> tuple[Dataset | None, Looker | None]:
+    """Return the samples that the loop does not train on, and the passes over them.
+
+    Raises
+    ------
+    TypeError
+        If they are a share, or samples of another kind than the data.
+    """
+    if given is None:
+        return None, None
+    if isinstance(given, int | float | str):
+        raise TypeError(
+            "held_out must be samples that the loop does not train on, as a dataset or a loader, "
+            f"not {given!r}; your loop trains on all samples of data"
+        )
+    if isinstance(given, Dataset):
+        samples, pairs = _samples(given, None, None)
+    else:
+        samples, pairs = others(given, data.class_names), pairs_of(given)
+    if type(samples) is not type(data):
+        raise TypeError(
+            f"held_out has samples of another kind than data: {type(samples).__name__} there and "
+            f"{type(data).__name__} here"
+        )
+    samples = samples.with_encoding(data.encoding) if data.encoding else samples
+    batches = Batches(samples, pairs, batch_size or looker.batches.size)
+    return samples, Looker(batches, samples.labels, looker.forward, (), None)
+
+
 def _with_classes(data: Dataset, n_classes: int, *, named: bool) -> Dataset:
     """Return the data with a class for each column of the logits.
 
@@ -124,10 +157,13 @@ def _source(
     path: str | os.PathLike[str],
     plan: CheckpointPlan,
     seed: int,
+    held_out: Dataset | None,
 ) -> RunSource:
     run = RunDirectory(path)
     _check_kind(run)
     design = draw_design(data, "all", None, seed)
+    if held_out is not None:
+        identity.check_held_out(held_out, data, design)
     settings = TrainingConfig(checkpoint_every=plan.every).resolved({})
     about = {
         "class": type(unwrapped(module)).__name__,
@@ -137,11 +173,13 @@ def _source(
     }
     manifest = {
         "kind": WATCHED,
-        **identity.described(about, None, looker.layer_names, data, design, None, settings, seed),
+        **identity.described(
+            about, None, looker.layer_names, data, design, held_out, settings, seed
+        ),
     }
     manifest = identity.continued(run, manifest, "cpu")
     manifest = identity.settle(run, manifest, data, design)
-    return RunSource(run, manifest, None, data, None, design, "cpu")
+    return RunSource(run, manifest, None, data, held_out, design, "cpu")
 
 
 def _check_kind(run: RunDirectory) -> None:

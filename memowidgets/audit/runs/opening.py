@@ -8,7 +8,7 @@ from typing import Any
 
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.origin import PathLike
-from memowidgets.audit.runs.pairs import pair_data
+from memowidgets.audit.runs.pairs import others, pair_data
 from memowidgets.audit.runs.shapes import read_manifest
 from memowidgets.audit.sources.run import WATCHED, RunSource, device_of, noise_of
 from memowidgets.data import Dataset
@@ -87,6 +87,8 @@ def opened_run(
     run.hold(manifest)
     if manifest.get("kind") == WATCHED and _are_pairs(data):
         data = pair_data(data, manifest["data"]["class_names"], manifest["ids"])
+    if _are_pairs(held_out):
+        held_out = others(held_out, manifest["data"]["class_names"])
     design = identity.read_design(run, manifest)
     found, made = identity.reopened(run, manifest, design, data, model, held_out)
     if held_out is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit.sources.given_samples import dataset_of
-from memowidgets.checks import dense, numbered_labels
+from memowidgets.checks import dense, looks_like_probabilities, numbered_labels, warn_user
 from memowidgets.data import Dataset, MCQDataset
 from memowidgets.data.base import checked_class_names, checked_ids, checked_labels, warn_of_absent
 from memowidgets.memorization.gaps import checked_mask
@@ -182,13 +181,10 @@ def _logits(values: Any, n: int) -> Numbers:
 
 
 def _warn_of_probabilities(logits: Numbers) -> None:
-    between = bool(((logits >= 0) & (logits <= 1)).all())
-    if between and np.allclose(logits.sum(axis=1), 1, atol=1e-3):
-        warnings.warn(
+    if looks_like_probabilities(logits):
+        warn_user(
             "logits look like probabilities: each row lies between 0 and 1 and sums to 1; give "
-            "their logarithm instead",
-            UserWarning,
-            stacklevel=5,
+            "their logarithm instead"
         )
 
 

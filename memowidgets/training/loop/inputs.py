@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.data import Dataset, ImageDataset, MCQDataset, TableDataset, TextDataset
-from memowidgets.data.pairs import split_pair
+from memowidgets.data.pairs import PairDataset, split_pair
 
 if TYPE_CHECKING:
     import torch
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Batches", "Pairs", "called", "moved", "pairs_of"]
 
 _BATCH = 64
+_CHECKED = 8  # rows that each pass reads twice
 Positions = NDArray[np.int64]
 
 
@@ -95,6 +96,7 @@ class Batches:
         own = None if pairs is None else pairs.batch_size
         self.size = batch_size or own or _BATCH
         self._order = _order(data)
+        self._checks = 0
 
     def __len__(self) -> int:
         return math.ceil(len(self._data) / self.size)
@@ -102,6 +104,14 @@ class Batches:
     def __iter__(self) -> Iterator[tuple[Positions, Any]]:
         """Yield positions in the data, and the inputs of these samples."""
         return self._read(self._order, self.size, self._pairs.workers if self._pairs else 0)
+
+    def check_steady(self) -> None:
+        """Raise if rows differ from what was read first. Each call looks at other rows."""
+        if isinstance(self._data, PairDataset):
+            n = len(self._data)
+            spread = np.arange(min(_CHECKED, n)) * n // min(_CHECKED, n)
+            self._data.check_steady((spread + self._checks) % n)
+            self._checks += 1
 
     def first(self, n: int) -> Any:
         """Return the inputs of the first samples."""

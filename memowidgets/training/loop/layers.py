@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from memowidgets.visible import listed, quoted
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Captured", "Layer", "auto_layers", "captured", "named_layers", "weighty"]
 
 INPUT = ".input"
+_MASK = "attention_mask"
 _MOST_BEFORE = 3
 _LARGEST = 8192
 _SIDES = (4, 2, 1)
@@ -54,10 +56,16 @@ class Captured:
         Activations by layer.
     head : Tensor or None
         What came out of the part that `auto_layers` takes for the last linear layer.
+    mask : Tensor or None
+        The ``attention_mask`` of shape (batch, tokens) that a part received.
+    unmasked : dict of str to int
+        Number of positions of each layer that was averaged over all of them, padding included.
     """
 
     raw: dict[str, Tensor] = field(default_factory=dict)
     head: Tensor | None = None
+    mask: Tensor | None = None
+    unmasked: dict[str, int] = field(default_factory=dict)
 
     def rows(
         self, layers: Sequence[Layer], logits: Tensor, inputs: Any, module: nn.Module
@@ -76,7 +84,7 @@ class Captured:
                 "tensor; with layers=, choose others of module.named_modules()"
             )
         read_at = _read_at(self.head, logits)
-        mask = _mask_of(inputs)
+        mask = _mask_of(inputs) if self.mask is None else self.mask
         found = {}
         for layer in layers:
             values = self.raw[layer.name]
@@ -86,7 +94,12 @@ class Captured:
                     f"{len(logits)} samples, so its first axis is not the batch "
                     "(batch_first=True?); choose other layers with layers="
                 )
-            found[layer.name] = _row(layer, values, read_at, mask, module).float()
+            row = _row(layer, values, read_at, mask)
+            if row is None:
+                axis = 2 if _is_channels_first(module, layer) else 1
+                self.unmasked[layer.name] = values.shape[axis]
+                row = values.mean(dim=axis)
+            found[layer.name] = row.float()
         return found
 
 
@@ -103,7 +116,8 @@ def captured(
     def keep(layer: Layer, values: Any) -> None:
         tensor = _tensor(values)
         if kept and tensor is not None:
-            small = _pooled(layer, tensor.detach())
+            part = module.get_submodule(layer.part)
+            small = _pooled(layer, part, tensor.detach())
             of_module = small.data_ptr() == tensor.data_ptr()  # the next part may work in place
             kept[-1].raw[layer.name] = small.clone() if of_module else small
 
@@ -111,7 +125,7 @@ def captured(
         if kept:
             kept[-1].head = _tensor(output)
 
-    hooks = []
+    hooks = _mask_hooks(module, kept) if layers else []
     try:
         for layer in layers:
             part = module.get_submodule(layer.part)
@@ -126,6 +140,19 @@ def captured(
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _mask_hooks(module: nn.Module, kept: list[Captured]) -> list[Any]:
+    """Register hooks that keep the first mask that a part receives in a pass."""
+
+    def keep(part: nn.Module, inputs: Any, named: Any) -> None:
+        taken = dict(zip(_names_taken(part)[1:], inputs, strict=False)) | named
+        mask = _mask_of(taken)
+        if kept and kept[-1].mask is None and mask is not None:
+            kept[-1].mask = mask
+
+    takers = (part for part in module.modules() if _MASK in _names_taken(part))
+    return [part.register_forward_pre_hook(keep, with_kwargs=True) for part in takers]
 
 
 def named_layers(module: nn.Module, names: Sequence[str] | str) -> tuple[Layer, ...]:
@@ -194,11 +221,12 @@ def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
     parts = [(name, part) for name, part in module.named_modules() if name]
     hooks = [part.register_forward_hook(partial(note, name)) for name, part in parts]
     try:
-        n = len(run())
+        logits = run()
     finally:
         for hook in hooks:
             hook.remove()
-    head = _last_linear(module, order)
+    n = len(logits)
+    head = _last_linear(module, order, lambda name: _is_same(gave[name], logits))
     before = order[: order.index(head)]
 
     def is_layer(name: str) -> bool:
@@ -212,8 +240,13 @@ def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
     return (*layers, Layer(head + INPUT, head, is_input=True, averages=True)), head
 
 
-def _last_linear(module: nn.Module, order: Sequence[str]) -> str:
-    """Return the name of the linear layer that ran last; those of adapters do not count."""
+def _last_linear(
+    module: nn.Module, order: Sequence[str], gives_logits: Callable[[str], bool]
+) -> str:
+    """Return the name of the linear layer that ran last; those of adapters do not count.
+
+    If the output of one is the logits, it is that one: another may be an auxiliary head.
+    """
     from torch import nn
 
     linear = [
@@ -222,7 +255,7 @@ def _last_linear(module: nn.Module, order: Sequence[str]) -> str:
         if isinstance(module.get_submodule(name), nn.Linear) and ".lora_" not in name
     ]
     if linear:
-        return linear[-1]
+        return next(filter(gives_logits, reversed(linear)), linear[-1])
     if isinstance(module, nn.Linear):
         raise ValueError(  # noqa: TRY004 - its type is right
             "the module is a single linear layer, so no layer comes before its logits; audit its "
@@ -232,6 +265,12 @@ def _last_linear(module: nn.Module, order: Sequence[str]) -> str:
         "the forward pass runs no linear layer, before which layers='auto' looks; name layers with "
         f"layers=, such as {listed(order, 5)}"
     )
+
+
+def _is_same(values: Tensor | None, logits: Tensor) -> bool:
+    import torch
+
+    return values is not None and torch.equal(values.float(), logits.float())
 
 
 def weighty(module: nn.Module, head: str) -> list[str]:
@@ -301,14 +340,28 @@ def _read_at(head: Tensor | None, logits: Tensor) -> Tensor | None:
 
 
 def _mask_of(inputs: Any) -> Tensor | None:
-    found = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+    found = inputs.get(_MASK) if isinstance(inputs, Mapping) else None
     return found if getattr(found, "ndim", 0) == 2 else None
 
 
+def _names_taken(part: nn.Module) -> tuple[str, ...]:
+    kind: Any = type(part)
+    return _names_of(kind)
+
+
+@cache
+def _names_of(kind: Any) -> tuple[str, ...]:
+    """Return the names of what the forward of a kind of module takes, self the first."""
+    try:
+        return tuple(inspect.signature(kind.forward).parameters)
+    except (TypeError, ValueError):  # as in compiled modules
+        return ()
+
+
 def _row(
-    layer: Layer, values: Tensor, read_at: Tensor | None, mask: Tensor | None, module: nn.Module
-) -> Tensor:
-    """Return an activation as (batch, values)."""
+    layer: Layer, values: Tensor, read_at: Tensor | None, mask: Tensor | None
+) -> Tensor | None:
+    """Return an activation as (batch, values). None if all positions are to be averaged."""
     import torch
 
     if values.ndim == 3:
@@ -319,20 +372,38 @@ def _row(
             weight = mask.to(values.dtype)[..., None]
             return (values * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1)
         if layer.averages or values[0].numel() > _LARGEST:
-            return values.mean(dim=2 if _is_channels_first(module, layer) else 1)
+            return None
     return values.reshape(len(values), -1)
 
 
-def _pooled(layer: Layer, values: Tensor) -> Tensor:
+def _pooled(layer: Layer, part: nn.Module, values: Tensor) -> Tensor:
     """Return an activation of images with at most 4×4 places, if it is large."""
     from torch.nn.functional import adaptive_avg_pool2d
 
     if values.ndim != 4 or values[0].numel() <= _LARGEST:
         return values
+    if _is_channels_last(part, values):
+        values = values.permute(0, 3, 1, 2)
     side = _SIDES[0]
     if layer.averages:
         side = next((s for s in _SIDES if values.shape[1] * s * s <= _LARGEST), _SIDES[-1])
     return adaptive_avg_pool2d(values, side) if max(values.shape[2:]) > side else values
+
+
+def _is_channels_last(part: nn.Module, values: Tensor) -> bool:
+    """Return whether images are (batch, height, width, channels), by the widths of a part."""
+    from torch import nn
+
+    first, last = values.shape[1], values.shape[3]
+    widths: dict[type, set[int]] = {nn.Conv2d: set(), nn.Linear: set()}
+    for inside in part.modules():
+        if isinstance(inside, nn.Conv2d):
+            widths[nn.Conv2d] |= {inside.in_channels, inside.out_channels}
+        elif isinstance(inside, nn.Linear):
+            widths[nn.Linear] |= {inside.in_features, inside.out_features}
+        elif isinstance(inside, nn.LayerNorm):
+            widths[nn.Linear].add(inside.normalized_shape[-1])
+    return last in widths[nn.Linear] and first not in widths[nn.Conv2d]
 
 
 def _is_channels_first(module: nn.Module, layer: Layer) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.progress import Progress
 from memowidgets.training.forward import FloatArray, Forward, Shapes, check_finite
 from memowidgets.training.loop.inputs import Batches, called, moved
@@ -20,6 +21,7 @@ from memowidgets.training.loop.layers import (
     named_layers,
 )
 from memowidgets.training.loop.untouched import device_of, untouched, unwrapped
+from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
     import torch
@@ -70,7 +72,8 @@ class Looker:
         Raises
         ------
         ValueError
-            If the logits do not fit the labels, or a layer has another width in each batch.
+            If the logits do not fit the labels, a layer has another width in each batch, or rows
+            are no longer those that were read first.
         FloatingPointError
             If a loss is not finite.
         MemoryError
@@ -82,7 +85,9 @@ class Looker:
         device = device_of(module)
         filled: dict[str, NDArray[np.float32]] = {}
         used = []
+        lengths: dict[str, set[int]] = {}
         with untouched(module), captured(module, self.layers, self.head) as kept:
+            self.batches.check_steady()
             note = module.register_forward_pre_hook(
                 lambda *_: used.append(_precision(module, device))
             )
@@ -91,6 +96,8 @@ class Looker:
                     progress.report(done, len(self.batches), "recording a checkpoint")
                     kept[:] = [Captured()]
                     outputs = self._outputs(module, moved(inputs, device), place, device, kept[0])
+                    for name, length in kept[0].unmasked.items():
+                        lengths.setdefault(name, set()).add(length)
                     if not filled:
                         shapes = {k: (len(self.labels), *v.shape[1:]) for k, v in outputs.items()}
                         filled = dict(
@@ -105,6 +112,7 @@ class Looker:
             finally:
                 note.remove()
         check_finite(filled["losses"])
+        _warn_of_padding(lengths)
         layers = {k.removeprefix(_LAYER): v for k, v in filled.items() if k.startswith(_LAYER)}
         precision = used[-1] if used else _precision(module, device)
         return Forward(filled["logits"], filled["losses"], layers, precision)
@@ -168,10 +176,29 @@ def tried(
         def run() -> Tensor:
             return ask(forward, module, inputs, _TRIED)
 
-        n_classes = run().shape[1]
+        logits = run()
+        if looks_like_probabilities(logits.float().cpu().numpy()):
+            raise ValueError(
+                "the module returns probabilities, not logits: each row lies between 0 and 1 and "
+                "sums to 1. Pass forward=, a function of (module, inputs) that returns their "
+                "logarithm, such as lambda module, inputs: module(inputs).log()"
+            )
+        n_classes = logits.shape[1]
         if isinstance(layers, str) and layers == "auto":
             return n_classes, *auto_layers(module, run)
         return n_classes, named_layers(module, layers), None
+
+
+def _warn_of_padding(lengths: Mapping[str, set[int]]) -> None:
+    """Warn of layers that were averaged over padding, if batches have different lengths."""
+    changing = {name: found for name, found in lengths.items() if len(found) > 1}
+    if changing:
+        found = set.union(*changing.values())
+        warn_user(
+            f"batches have {min(found)} to {max(found)} positions and no attention_mask, so the "
+            f"mean at {listed(map(quoted, changing), 5)} includes padding and depends on the "
+            "batch; give the mask to a parameter attention_mask, or choose layers with layers="
+        )
 
 
 def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: int) -> Tensor:

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from memowidgets.checks import warn_user
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.course import COURSE, Course, read_course
@@ -40,6 +43,8 @@ class LoopRecorder:
         Steps at which checkpoints are due.
     shown : callable
         Context that shows the progress of a pass.
+    held_out : Looker, optional
+        Passes over samples that the loop does not train on.
     """
 
     def __init__(
@@ -48,8 +53,10 @@ class LoopRecorder:
         looker: Looker,
         plan: CheckpointPlan,
         shown: Callable[[Progress | None], AbstractContextManager[Progress]],
+        held_out: Looker | None = None,
     ) -> None:
         self._run, self._looker, self._plan, self._shown = run, looker, plan, shown
+        self._held_out = held_out
         self._steps_per_epoch = plan.steps_per_epoch
 
     def begin(self, module: nn.Module, steps_done: int | None, *, overwrite: bool) -> int:
@@ -74,6 +81,11 @@ class LoopRecorder:
                 self._run.place(COURSE).unlink(missing_ok=True)
                 records = []
             step = self._resumed_at(module, records, steps_done) if records else 0
+            if any(r.step == step and r.weights != _digest(module) for r in records):
+                warn_user(
+                    f"{self._run.path} has other weights at step {step}, so this checkpoint and "
+                    "later ones are recorded anew; load the trained weights before mw.watch"
+                )
             if not records and steps_done:
                 raise ValueError(
                     f"steps_done is {steps_done}, but {self._run.path} lacks step 0, to which "
@@ -88,7 +100,7 @@ class LoopRecorder:
     def record(self, module: nn.Module, step: int) -> Record:
         """Record a checkpoint, unless it exists with the same weights."""
         module = unwrapped(module)
-        digest = digest_of(trained_weights(module))
+        digest = _digest(module)
         with self._run.lock("checkpoints"):
             records = read_records(self._run)
             known = next((record for record in records if record.step == step), None)
@@ -96,6 +108,11 @@ class LoopRecorder:
                 if known.weights == digest and self._run.has(f"forward/{known.name}", digest):
                     return known
                 self._forget([record for record in records if record.step >= step])
+            elif len(records) > 1 and all(record.weights == digest for record in records):
+                warn_user(
+                    f"at step {step} the weights are those of step 0; pass mw.watch the module "
+                    "that the optimizer trains"
+                )
             epoch = self._plan.epoch_at(step)
             if epoch is None:
                 epoch = round(step / self._steps_per_epoch, 9)
@@ -121,7 +138,7 @@ class LoopRecorder:
             )
         if steps_done is not None:
             return steps_done
-        digest = digest_of(trained_weights(module))
+        digest = _digest(module)
         for record in records:
             if record.weights == digest:
                 return record.step
@@ -142,8 +159,19 @@ class LoopRecorder:
 
             report = stack.enter_context(self._shown(None))
             seen = self._looker.look(module, report, allocate)
-            record = record_of(step, epoch, seen, self._looker.labels, None)
+            test = self._looked_at_others(module, report)
+            record = record_of(step, epoch, seen, self._looker.labels, test)
         return dataclasses.replace(record, weights=digest)
+
+    def _looked_at_others(self, module: nn.Module, report: Progress) -> tuple[float, float] | None:
+        """Return the mean loss and the accuracy of the held-out samples."""
+        if self._held_out is None:
+            return None
+
+        def allocate(shapes: Shapes, _precision: str) -> Mapping[str, FloatArray]:
+            return {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
+
+        return self._held_out.look(module, report, allocate).figures(self._held_out.labels)
 
     def _note(self) -> None:
         """Write the course, in which the last checkpoint so far is the end."""
@@ -169,3 +197,7 @@ class LoopRecorder:
 
     def _write(self, course: Course) -> None:
         self._run.write_note(COURSE, dataclasses.asdict(course))
+
+
+def _digest(module: nn.Module) -> str:
+    return digest_of(trained_weights(module))

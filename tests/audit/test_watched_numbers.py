@@ -1,0 +1,273 @@
+"""Watched loops: numbers that would be wrong without a word are refused or said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+
+import memowidgets as mw
+from memowidgets.store import RunDirectory
+from tests.audit.test_watch import CLASSES, STEPS, WIDTH, N, mlp, samples, seeded, trained
+
+
+@pytest.fixture(scope="module")
+def data():
+    return samples()
+
+
+@pytest.fixture(scope="module")
+def others():
+    return samples(seed=1)
+
+
+def forward_of(watch, name="epoch-0"):
+    return RunDirectory(watch.audit.path).read_tensors(f"forward/{name}")
+
+
+# Held-out samples
+
+
+def test_held_out_samples_give_the_test_curves(data, others, tmp_path):
+    plain, module = mlp(), mlp()
+    seeded()
+    trained(plain, data)
+    watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=1, held_out=others)
+    seeded()
+    trained(module, data, watch=watch)
+    for some, same in zip(plain.parameters(), module.parameters(), strict=True):
+        assert torch.equal(some, same)
+    inputs, labels = others.tensors
+    with torch.no_grad():
+        logits = module.eval()(inputs)
+    last = watch.audit.checkpoints.iloc[-1]
+    assert last["test_loss"] == pytest.approx(float(cross_entropy(logits, labels)), abs=1e-6)
+    assert last["test_accuracy"] == float((logits.argmax(dim=1) == labels).float().mean())
+    assert watch.audit.checkpoints["test_loss"].notna().all()
+    opened = mw.Audit.open(watch.audit.path, data=data, held_out=others)
+    assert opened.checkpoints["test_loss"].tolist() == watch.audit.checkpoints["test_loss"].tolist()
+    with pytest.raises(ValueError, match="not the held-out samples"):
+        mw.Audit.open(watch.audit.path, data=data, held_out=samples(seed=2))
+    with pytest.raises(ValueError, match="other held-out samples"):
+        mw.watch(mlp(), data, tmp_path / "run", STEPS, checkpoint_every=1)
+
+
+def test_held_out_samples_may_lack_a_class_and_come_from_a_loader(data, others, tmp_path):
+    two = Subset(others, [i for i in range(N) if i % CLASSES])
+    loader = DataLoader(two, batch_size=5)
+    watch = mw.watch(mlp(), data, tmp_path / "run", STEPS, held_out=loader)
+    inputs, labels = (torch.stack(part) for part in zip(*two, strict=True))
+    with torch.no_grad():
+        logits = mlp().eval()(inputs)
+    loss = float(cross_entropy(logits, labels))
+    assert watch.audit.checkpoints["test_loss"].iloc[0] == pytest.approx(loss, abs=1e-6)
+
+
+def test_held_out_texts_are_a_dataset_of_ours(tmp_path):
+    words = ["a fine day", "a poor day", "what a fine song", "a poor film"]
+    data = mw.data.TextDataset.from_texts(words, [1, 0, 1, 0])
+    unseen = mw.data.TextDataset.from_texts(["a fine film", "a poor song"], [1, 0])
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+
+    def forward(module, texts):
+        return module(torch.tensor([[len(t), t.count("o"), t.count("f")] for t in texts]).float())
+
+    path = tmp_path / "run"
+    watch = mw.watch(net, data, path, 1, forward=forward, held_out=unseen)
+    loss = cross_entropy(forward(net, unseen.texts), torch.tensor([1, 0]))
+    assert watch.audit.checkpoints["test_loss"].iloc[0] == pytest.approx(loss.item(), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (0.1, TypeError, "as a dataset or a loader, not 0.1"),
+        (lambda data: Subset(data, range(3, 9)), ValueError, "6 held-out samples are members too"),
+        (lambda data: DataLoader(data, shuffle=True), ValueError, "loader that shuffles"),
+        (
+            mw.data.TextDataset.from_texts(["a", "b", "c"], [0, 1, 2]),
+            TypeError,
+            "TextDataset there and PairDataset here",
+        ),
+    ],
+    ids=["share", "members", "shuffled", "kind"],
+)
+def test_what_is_not_held_out_is_refused(given, error, message, data, tmp_path):
+    held_out = given(data) if callable(given) else given
+    with pytest.raises(error, match=message):
+        mw.watch(mlp(), data, tmp_path / "run", STEPS, held_out=held_out)
+
+
+# Rows that are not always the same
+
+
+class Changing(Dataset):
+    """Rows that change in their inputs or labels, from a row on, when told to."""
+
+    def __init__(self, what, start=0, *, on=True):
+        self.what, self.start, self.on, self.base = what, start, on, samples()
+
+    def __len__(self):
+        return N
+
+    def __getitem__(self, i):
+        x, y = self.base[i]
+        if self.on and i >= self.start:
+            x = x + torch.randn(WIDTH) if self.what == "inputs" else x
+            y = torch.randint(CLASSES, ()) if self.what == "labels" else y
+        return x, y
+
+
+@pytest.mark.parametrize(("what", "start"), [("inputs", 0), ("inputs", 20), ("labels", 0)])
+def test_rows_that_change_are_refused_wherever_they_are(what, start, tmp_path):
+    torch.manual_seed(0)
+    with pytest.raises(ValueError, match=r"row \d+ of the data differs each time"):
+        mw.watch(mlp(), Changing(what, start), tmp_path / "run", STEPS)
+
+
+def test_augmentation_that_is_switched_on_later_is_noticed(tmp_path):
+    data, module = Changing("inputs", on=False), mlp()
+    watch = mw.watch(module, data, tmp_path / "run", 1, checkpoint_every=1)
+    data.on = True
+    with torch.no_grad():
+        module[0].bias += 1
+    with pytest.raises(ValueError, match="without random augmentation"):
+        watch.step()
+    assert len(watch.audit.checkpoints) == 1
+
+
+# Modules whose answer or layers are not what they seem
+
+
+def test_probabilities_are_refused_and_their_logarithms_are_logits(data, tmp_path):
+    net = nn.Sequential(nn.Linear(WIDTH, 8), nn.Linear(8, CLASSES), nn.Softmax(dim=1))
+    with pytest.raises(ValueError, match=r"probabilities, not logits.*\.log\(\)"):
+        mw.watch(net, data, tmp_path / "run", STEPS)
+    watch = mw.watch(net, data, tmp_path / "run", STEPS, forward=lambda module, x: module(x).log())
+    with torch.no_grad():
+        loss = cross_entropy(net[1](net[0](data.tensors[0])), data.tensors[1])
+    assert watch.audit.checkpoints["train_loss"].iloc[0] == pytest.approx(loss.item(), abs=1e-6)
+
+
+class Auxiliary(nn.Module):
+    """Its auxiliary head runs last, and its logits come first."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(WIDTH, 8), nn.Linear(8, CLASSES)
+        self.aux = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.body(x)), self.aux(x)
+
+
+def test_the_head_is_the_one_that_gives_the_logits(data, tmp_path):
+    module = Auxiliary()
+    watch = mw.watch(module, data, tmp_path / "run", STEPS)
+    assert watch.audit.layers[-1] == "head.input"
+    np.testing.assert_allclose(
+        forward_of(watch)["layer.head.input"],
+        module.body(data.tensors[0]).detach().numpy(),
+        rtol=1e-5,
+    )
+
+
+class Sentences(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = nn.Embedding(20, 8, padding_idx=0)
+        self.mix, self.head = nn.Linear(8, 8), nn.Linear(8, 2)
+
+    def forward(self, ids, attention_mask):
+        weights = attention_mask[..., None].float()
+        return self.head((self.mix(self.words(ids)) * weights).sum(1) / weights.sum(1))
+
+
+class Maskless(Sentences):
+    def forward(self, ids):
+        return super().forward(ids, ids != 0)
+
+
+def sentences():
+    torch.manual_seed(1)
+    return [(torch.randint(1, 20, (int(n),)), int(n) % 2) for n in torch.randint(2, 12, (20,))]
+
+
+def padded(pairs, *, mask):
+    ids = nn.utils.rnn.pad_sequence([ids for ids, _ in pairs], batch_first=True)
+    return (ids, (ids != 0).long()) if mask else ids, torch.tensor([y for _, y in pairs])
+
+
+def rows_by_batch_size(module, *, mask, folder, **settings):
+    """Layer "mix" one by one, and in batches."""
+    found = []
+    for size in (1, 7):
+        loader = DataLoader(
+            sentences(), batch_size=size, collate_fn=lambda pairs: padded(pairs, mask=mask)
+        )
+        watch = mw.watch(module, loader, folder / str(size), 5, **settings)
+        found.append(forward_of(watch)["layer.mix"])
+    return found
+
+
+def test_a_mask_is_found_wherever_a_part_receives_it(tmp_path):
+    """By position, or made inside of a forward of the user's own."""
+    one, many = rows_by_batch_size(Sentences(), mask=True, folder=tmp_path / "tuple")
+    np.testing.assert_allclose(many, one, atol=1e-6)
+    one, many = rows_by_batch_size(
+        Sentences(),
+        mask=False,
+        folder=tmp_path / "forward",
+        forward=lambda module, ids: module(ids, attention_mask=(ids != 0).long()),
+    )
+    np.testing.assert_allclose(many, one, atol=1e-6)
+
+
+def test_a_mean_over_padding_is_said(tmp_path):
+    with pytest.warns(UserWarning, match="no attention_mask, so the mean at 'mix' includes paddi"):
+        rows_by_batch_size(Maskless(), mask=False, folder=tmp_path)
+
+
+class ChannelsLast(nn.Module):
+    """As in a Swin transformer: images are (batch, height, width, channels)."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide, self.head = nn.Linear(3, 40), nn.Linear(40, 2)
+
+    def forward(self, x):
+        return self.head(self.wide(x.permute(0, 2, 3, 1)).mean(dim=(1, 2)))
+
+
+def test_large_images_are_pooled_over_their_places_and_not_their_channels(tmp_path):
+    torch.manual_seed(0)
+    images, module = torch.rand(6, 3, 16, 16), ChannelsLast()
+    data = TensorDataset(images, torch.arange(6) % 2)
+    watch = mw.watch(module, data, tmp_path / "run", 5)
+    wide = module.wide(images.permute(0, 2, 3, 1)).detach().permute(0, 3, 1, 2)
+    pooled = nn.functional.adaptive_avg_pool2d(wide, 4).flatten(1)
+    np.testing.assert_allclose(forward_of(watch)["layer.wide"], pooled, rtol=1e-5)
+
+
+# The training is not the one that is watched
+
+
+def test_weights_that_no_optimizer_changes_are_said(data, tmp_path):
+    module, copy = mlp(), mlp()
+    watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=1)
+    seeded()
+    with pytest.warns(UserWarning, match=f"at step {2 * STEPS} the weights are those of st"):
+        trained(copy, data, epochs=2, watch=watch)
+
+
+def test_weights_that_are_loaded_too_late_are_said(data, tmp_path):
+    module = mlp()
+    watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=1)
+    seeded()
+    trained(module, data, epochs=1, watch=watch)
+    with pytest.warns(UserWarning, match=f"other weights at step {STEPS}.*before mw.watch"):
+        mw.watch(mlp(5), data, tmp_path / "run", STEPS, checkpoint_every=1, steps_done=STEPS)

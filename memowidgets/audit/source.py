@@ -29,13 +29,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOGITS",
+    "REFERENCES",
     "REPRESENTATIONS",
     "SHADOWS",
+    "TRACE",
     "Cache",
     "ForwardPass",
     "Names",
     "NotGivenError",
     "OneAtATime",
+    "ReferenceModels",
     "Scores",
     "ShadowModels",
     "Source",
@@ -43,6 +46,7 @@ __all__ = [
 ]
 
 REPRESENTATIONS, LOGITS, SHADOWS = "representations", "logits", "shadow models"
+TRACE, REFERENCES = "losses at each checkpoint", "reference models"
 _POLL_SECONDS = 0.2
 _Value = TypeVar("_Value")
 
@@ -147,6 +151,24 @@ class ShadowModels(Protocol):
         ...
 
 
+class ReferenceModels(Protocol):
+    """Models that never saw a member, asked about it at the prediction checkpoint."""
+
+    def __len__(self) -> int: ...
+
+    def state(self) -> tuple[Hashable, ...]:
+        """A value that changes when a reference model is added, removed or trained again."""
+        ...
+
+    def checkpoints(self) -> tuple[str, ...]:
+        """Names of the checkpoints at which every reference model has logit gaps."""
+        ...
+
+    def gaps(self, checkpoint: str) -> NDArray[np.float32]:
+        """Logit gaps of the members, (n_references, n_members); NaN where one was trained on."""
+        ...
+
+
 class Names(Protocol):
     """Finds checkpoints and layers by the names that users give them."""
 
@@ -213,7 +235,11 @@ class Source(Protocol):
 
     @property
     def evidence(self) -> Collection[str]:
-        """Which kinds of evidence scores can use: "representations", "logits", "shadow models"."""
+        """Which kinds of evidence scores can use.
+
+        "representations", "logits", "losses at each checkpoint", "shadow models",
+        "reference models".
+        """
         ...
 
     def cannot(self, work: str) -> str:
@@ -281,6 +307,24 @@ class Source(Protocol):
         """The forward pass of a checkpoint as it is on disk; check that it `exists`."""
         ...
 
+    def logits_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Logits of the members at a checkpoint, (n_members, n_classes); no hidden states."""
+        ...
+
+    def losses_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Training loss of each member at a checkpoint, (n_members,), in nats.
+
+        Raises
+        ------
+        StoreError
+            If they were not kept, and can't be computed; the message names the checkpoint.
+        """
+        ...
+
+    def has_losses(self, record: Record) -> bool:
+        """Whether `losses_at` answers without computing anything."""
+        ...
+
     def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
         """The target's logit gap of each member, (n_members,)."""
         ...
@@ -313,6 +357,11 @@ class Source(Protocol):
     @property
     def shadows(self) -> ShadowModels:
         """The shadow models that the target is compared with."""
+        ...
+
+    @property
+    def references(self) -> ReferenceModels:
+        """The reference models: they never saw the members that they are asked about."""
         ...
 
     @property

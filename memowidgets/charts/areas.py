@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from memowidgets.charts.look import Theme, finished, spoken, styled, theme_named
+from memowidgets.charts.look import Theme, finished, styled, theme_named
 from memowidgets.charts.tables import MOST_ROWS, checked, thinned
 from memowidgets.visible import listed
 
@@ -19,7 +19,7 @@ _NUMBERS = ("auc", "auc_low", "auc_high")
 _WHAT = "the table of AUCs"
 
 
-def auc_by_setting(table: pd.DataFrame, theme: str = "light") -> alt.LayerChart:
+def auc_by_setting(table: pd.DataFrame, theme: str | Theme = "light") -> alt.LayerChart:
     """Draw the AUC of each score in several settings, with its interval.
 
     Parameters
@@ -27,7 +27,7 @@ def auc_by_setting(table: pd.DataFrame, theme: str = "light") -> alt.LayerChart:
     table : DataFrame
         Tables of `Audit.compare`, one for each audit, with a column ``setting`` that names it:
         ``pd.concat([a.compare().assign(setting="MMLU"), b.compare().assign(setting="ARC")])``.
-    theme : {"light", "dark"}
+    theme : {"light", "dark"} or Theme
         Colours of the chart.
 
     Returns
@@ -54,11 +54,11 @@ def auc_by_setting(table: pd.DataFrame, theme: str = "light") -> alt.LayerChart:
     checked(table, _WHAT, ["setting", "metric"], _NUMBERS)
     _refuse_many(table, ["setting", "metric"])
     names = list(dict.fromkeys(table["metric"]))
-    rows = table[["setting", "metric", *_NUMBERS]].assign(score=table["metric"].map(spoken))
+    rows = table[["setting", "metric", *_NUMBERS]].assign(score=table["metric"].map(colors.spoken))
     look = styled(colors, "score", names, marks=("color", "shape"))
     base = alt.Chart(rows).encode(
         y=alt.Y("setting:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
-        yOffset=alt.YOffset("score:N", scale=alt.Scale(domain=[spoken(name) for name in names])),
+        yOffset=alt.YOffset("score:N", scale=alt.Scale(domain=[*map(colors.spoken, names)])),
         color=look["color"],
     )
     scale = alt.Scale(zero=False, domainMax=1)
@@ -75,7 +75,7 @@ def auc_by_setting(table: pd.DataFrame, theme: str = "light") -> alt.LayerChart:
     )
 
 
-def auc_by_layer(table: pd.DataFrame, theme: str = "light") -> alt.LayerChart:
+def auc_by_layer(table: pd.DataFrame, theme: str | Theme = "light") -> alt.LayerChart:
     """Draw the AUC by layer, for the scores that depend on a layer.
 
     Parameters
@@ -83,7 +83,7 @@ def auc_by_layer(table: pd.DataFrame, theme: str = "light") -> alt.LayerChart:
     table : DataFrame
         Table of `Audit.compare` with ``layers="all"``: ``metric``, ``layer``, ``auc``,
         ``auc_low``, ``auc_high``. Rows without a layer are left out. Layers keep their order.
-    theme : {"light", "dark"}
+    theme : {"light", "dark"} or Theme
         Colours of the chart.
 
     Returns
@@ -114,7 +114,7 @@ def auc_by_layer(table: pd.DataFrame, theme: str = "light") -> alt.LayerChart:
     _refuse_many(rows, ["metric", "layer"])
     layers = [str(layer) for layer in dict.fromkeys(rows["layer"])]
     rows = rows[["metric", *_NUMBERS]].assign(
-        layer=rows["layer"].astype(str), score=rows["metric"].map(spoken)
+        layer=rows["layer"].astype(str), score=rows["metric"].map(colors.spoken)
     )
     across = alt.X(
         "layer:O", title="layer", sort=layers, axis=alt.Axis(labelAngle=0, labelOverlap="greedy")
@@ -132,7 +132,7 @@ def auc_by_eta(
     table: pd.DataFrame,
     canaries: pd.DataFrame | None = None,
     eta: float = 4.0,
-    theme: str = "light",
+    theme: str | Theme = "light",
 ) -> alt.VConcatChart:
     """Draw the AUC of each score, and the share of memorised samples, by η.
 
@@ -145,7 +145,7 @@ def auc_by_eta(
         Columns ``metric`` and ``auc``, with the canaries as the truth. They become dashed lines.
     eta : float
         Value of η to mark. The paper uses 4.
-    theme : {"light", "dark"}
+    theme : {"light", "dark"} or Theme
         Colours of the chart.
 
     Returns
@@ -172,7 +172,7 @@ def auc_by_eta(
     checked(table, _WHAT, ["metric"], ["eta", *_NUMBERS, "n", "n_memorized"])
     _refuse_many(table, ["metric", "eta"])
     names = list(dict.fromkeys(table["metric"]))
-    rows = table[["metric", "eta", *_NUMBERS]].assign(score=table["metric"].map(spoken))
+    rows = table[["metric", "eta", *_NUMBERS]].assign(score=table["metric"].map(colors.spoken))
     rows, _ = thinned(rows, "eta", list(_NUMBERS), ["metric"], MOST_ROWS // 2)
     scale = alt.Scale(zero=False, nice=False, padding=8)
     across = alt.X("eta:Q", title="η", scale=scale)
@@ -241,7 +241,7 @@ def _canary_lines(canaries: pd.DataFrame, rows: pd.DataFrame, colors: Theme) -> 
 
     checked(canaries, "the table of canaries", ["metric"], ["auc"])
     known = canaries[canaries["metric"].isin(rows["metric"])]
-    drawn = known[["auc"]].assign(score=known["metric"].map(spoken))
+    drawn = known[["auc"]].assign(score=known["metric"].map(colors.spoken))
     lines = alt.Chart(drawn).mark_rule(strokeDash=[7, 4], strokeWidth=1.6)
     last = alt.Chart(pd.DataFrame({"eta": [rows["eta"].max()], "auc": [drawn["auc"].max()]}))
     words = last.mark_text(align="right", dy=-8, color=colors.muted)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from memowidgets.charts.learning import marked_prediction
-from memowidgets.charts.look import Theme, finished, spoken, styled, theme_named
+from memowidgets.charts.look import Theme, finished, styled, theme_named
 from memowidgets.charts.tables import MOST_ROWS, checked, thinned
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def over_training(
     auc: pd.DataFrame | None = None,
     groups: pd.DataFrame | None = None,
     positives: str = "memorised at the end",
-    theme: str = "light",
+    theme: str | Theme = "light",
 ) -> alt.ConcatChart:
     """Draw AUCs, the loss, and the scores of memorised and other samples over training.
 
@@ -40,7 +40,7 @@ def over_training(
         ``median`` and ``high``: the quartiles of both groups.
     positives : str
         Name of the memorised samples in the legend.
-    theme : {"light", "dark"}
+    theme : {"light", "dark"} or Theme
         Colours of the chart.
 
     Returns
@@ -109,7 +109,7 @@ def _auc_panel(auc: pd.DataFrame, checkpoints: pd.DataFrame, colors: Theme) -> a
     checked(auc, "the table of AUCs", ["metric"], ["epoch", "auc", "auc_low", "auc_high"])
     rows, _ = thinned(auc, "epoch", ["auc", "auc_low", "auc_high"], ["metric"], MOST_ROWS // 2)
     names = list(dict.fromkeys(rows["metric"]))
-    rows = rows.assign(score=rows["metric"].map(spoken))
+    rows = rows.assign(score=rows["metric"].map(colors.spoken))
     look = styled(colors, "score", names, marks=("color", "shape"), orient="bottom", columns=3)
     base = alt.Chart(rows).encode(x=_epochs(checkpoints), color=look["color"])
     scale = alt.Scale(zero=False, domainMax=1)
@@ -152,7 +152,7 @@ def _group_panel(
 ) -> alt.LayerChart:
     import altair as alt
 
-    what = spoken(quantity)
+    what = colors.spoken(quantity)
     columns = ["low", "median", "high"]
     rows, _ = thinned(rows, "epoch", columns, ["memorized"], MOST_ROWS // 4)
     rows = rows.assign(samples=np.where(rows["memorized"].astype(bool), positives, _OTHERS))

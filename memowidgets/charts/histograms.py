@@ -22,7 +22,7 @@ def histograms_of_log_lira(
     values: pd.DataFrame,
     eta: float = 4.0,
     clip: tuple[float, float] = (-10.0, 20.0),
-    theme: str = "light",
+    theme: str | Theme = "light",
 ) -> alt.ConcatChart:
     """Draw histograms of log-LiRA, one panel per checkpoint.
 
@@ -35,7 +35,7 @@ def histograms_of_log_lira(
         Threshold from which on a sample is memorised.
     clip : (float, float)
         Range of the axis. Values outside it are counted in the outermost bins.
-    theme : {"light", "dark"}
+    theme : {"light", "dark"} or Theme
         Colours of the chart.
 
     Returns

@@ -23,7 +23,7 @@ _SIDES = {"train": "training", "test": "held out"}
 _WIDTH, _HEIGHT = 270, 170
 
 
-def training_curves(checkpoints: pd.DataFrame, theme: str = "light") -> alt.LayerChart:
+def training_curves(checkpoints: pd.DataFrame, theme: str | Theme = "light") -> alt.LayerChart:
     """Draw the drop of the median loss, and accuracy, by epoch.
 
     Parameters
@@ -31,7 +31,7 @@ def training_curves(checkpoints: pd.DataFrame, theme: str = "light") -> alt.Laye
     checkpoints : DataFrame
         Table of `Audit.checkpoints`: ``epoch``, ``drop``, ``train_accuracy``, ``test_accuracy``
         (may be NaN), ``prediction``.
-    theme : {"light", "dark"}
+    theme : {"light", "dark"} or Theme
         Colours of the chart.
 
     Returns
@@ -93,7 +93,7 @@ def training_curves(checkpoints: pd.DataFrame, theme: str = "light") -> alt.Laye
     )
 
 
-def loss_and_accuracy(checkpoints: pd.DataFrame, theme: str = "light") -> alt.HConcatChart:
+def loss_and_accuracy(checkpoints: pd.DataFrame, theme: str | Theme = "light") -> alt.HConcatChart:
     """Draw loss and accuracy of members and held-out samples, and mark the best epoch.
 
     Parameters
@@ -101,7 +101,7 @@ def loss_and_accuracy(checkpoints: pd.DataFrame, theme: str = "light") -> alt.HC
     checkpoints : DataFrame
         Table of `Audit.checkpoints`: ``epoch``, ``train_loss``, ``train_accuracy``, ``test_loss``
         and ``test_accuracy`` (NaN if nothing was held out), ``prediction``.
-    theme : {"light", "dark"}
+    theme : {"light", "dark"} or Theme
         Colours of the chart.
 
     Returns

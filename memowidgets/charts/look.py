@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -16,10 +17,7 @@ Chart = TypeVar("Chart")
 
 _SPOKEN = {
     "psmi": "PSMI",
-    "loss": "loss",
-    "logit_gap": "logit gap",
     "mahalanobis": "Mahalanobis",
-    "baseline": "baseline",
     "log_lira": "log-LiRA",
     "attack_success_rate": "attack success rate (global LiRA)",
     "counterfactual": "counterfactual memorisation",
@@ -27,9 +25,14 @@ _SPOKEN = {
     "auc": "AUC",
     "rho": "Spearman's ρ with all shadow models",
 }
-_SCORES = ("psmi", "loss", "logit_gap", "mahalanobis", "baseline")
-_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-_DASHES = ([1, 0], [7, 3], [2, 2], [8, 3, 2, 3], [5, 5], [1, 3])
+_SHAPES = (
+    *("circle", "square", "triangle-up", "diamond", "cross"),
+    *("triangle-down", "triangle-right", "triangle-left", "wedge", "arrow"),
+)
+_DASHES = (
+    *([1, 0], [7, 3], [2, 2], [8, 3, 2, 3], [5, 5]),
+    *([1, 3], [12, 4], [8, 2, 2, 2, 2, 2], [4, 2], [14, 3, 1, 3]),
+)
 _FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 
 
@@ -48,9 +51,12 @@ class Theme:
     train, test : str
         Colours of members and of held-out samples.
     scores : tuple of str
-        Colours of PSMI, loss, logit gap, Mahalanobis and baseline, followed by spare ones.
+        Colours of scores, in order.
     cells : (str, str)
         Colours of cells with few and with many samples.
+    titles : mapping of str to str
+        Display names of scores. A score has the same colour, dashes and shape in every figure of
+        a theme that names it: those of its place in this mapping. Other scores take what is left.
     """
 
     background: str
@@ -64,16 +70,27 @@ class Theme:
     test: str
     scores: tuple[str, ...]
     cells: tuple[str, str]
+    titles: Mapping[str, str] = field(default_factory=dict)
 
     def styles(self, names: Iterable[str]) -> dict[str, tuple[str, list[int], str]]:
-        """Return colour, dashes and shape of each name; a known score always has the same."""
-        names = list(dict.fromkeys(names))
-        places = {name: _SCORES.index(name) for name in names if name in _SCORES}
-        order = (5, 0, 1, 2, 3, 4) if places else range(len(self.scores))
-        free = [i for i in order if i not in places.values()] or [5]
-        others = [name for name in names if name not in places]
-        places |= {name: free[i % len(free)] for i, name in enumerate(others)}
-        return {name: (self.scores[i], list(_DASHES[i]), _SHAPES[i]) for name, i in places.items()}
+        """Return colour, dashes and shape of each name; no two names have all three alike."""
+        names, known, colors = list(dict.fromkeys(names)), list(self.titles), len(self.scores)
+        places = {name: known.index(name) for name in names if name in known}
+        first = min(len(known), colors) if places else 0
+        spare = chain(range(first, colors), range(first), count(colors))
+        free = (i for i in spare if i not in places.values())
+        others = [name for name in names if name not in known]
+        places |= dict(zip(others, free, strict=False))
+        return {name: self._style(i) for name, i in places.items()}
+
+    def _style(self, i: int) -> tuple[str, list[int], str]:
+        turn, place = divmod(i, len(self.scores))
+        mark = (place + turn) % len(self.scores)  # colours that come again have other marks
+        return self.scores[place], list(_DASHES[mark]), _SHAPES[mark]
+
+    def spoken(self, name: str) -> str:
+        """Return the display name of a column or a score."""
+        return self.titles.get(name) or _SPOKEN.get(name, name.replace("_", " "))
 
 
 LIGHT = Theme(
@@ -86,7 +103,10 @@ LIGHT = Theme(
     accent="#1c5d8c",
     train="#1f2328",
     test="#7a5a12",
-    scores=("#1c5d8c", "#b45a09", "#0f7a5c", "#6f35b8", "#5b6670", "#7a5a12"),
+    scores=(
+        *("#1c5d8c", "#b45a09", "#0f7a5c", "#6f35b8", "#5b6670"),
+        *("#a877d9", "#3a4012", "#4747ff", "#7d8ab2", "#314059"),
+    ),
     cells=("#bcd3e4", "#0b3555"),
 )
 DARK = Theme(
@@ -99,28 +119,28 @@ DARK = Theme(
     accent="#72b7ea",
     train="#e6eaee",
     test="#e0b65c",
-    scores=("#72b7ea", "#f0a24e", "#58c9a5", "#a56ff0", "#a4b0ba", "#e0b65c"),
+    scores=(
+        *("#72b7ea", "#f0a24e", "#58c9a5", "#a56ff0", "#a4b0ba"),
+        *("#7c628c", "#667350", "#7547ff", "#f2bc85", "#8c6627"),
+    ),
     cells=("#24506f", "#c3e3fb"),
 )
 _THEMES = {"light": LIGHT, "dark": DARK}
 
 
-def theme_named(name: str) -> Theme:
-    """Return the theme of that name.
+def theme_named(name: str | Theme) -> Theme:
+    """Return the theme of that name; a theme is returned as it is.
 
     Raises
     ------
     ValueError
         If the name is unknown; the message lists the valid ones.
     """
+    if isinstance(name, Theme):
+        return name
     if name not in _THEMES:
         raise ValueError(f"unknown theme {name!r}; valid: {', '.join(_THEMES)}")
     return _THEMES[name]
-
-
-def spoken(name: str) -> str:
-    """Return the display name of a column or a score."""
-    return _SPOKEN.get(name, name.replace("_", " "))
 
 
 def styled(
@@ -138,7 +158,7 @@ def styled(
     import altair as alt
 
     styles = theme.styles(names)
-    domain = [(labels or {}).get(name, spoken(name)) for name in styles]
+    domain = [(labels or {}).get(name, theme.spoken(name)) for name in styles]
     ranges = dict(
         zip(("color", "strokeDash", "shape"), zip(*styles.values(), strict=True), strict=True)
     )

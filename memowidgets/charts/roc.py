@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from memowidgets.charts.look import Theme, finished, spoken, styled, theme_named
+from memowidgets.charts.look import Theme, finished, styled, theme_named
 from memowidgets.charts.tables import MOST_ROWS, checked, thinned
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def roc_curves(
     curves: pd.DataFrame,
     tau: float | None = 0.0,
     marked: str | None = "psmi",
-    theme: str = "light",
+    theme: str | Theme = "light",
 ) -> alt.LayerChart:
     """Draw TPR against FPR of several scores, with each AUC and its interval in the legend.
 
@@ -76,7 +76,7 @@ def roc_curves(
         Threshold to mark. The paper recommends 0 for PSMI (Table 1).
     marked : str or None
         Score whose curve is marked. None marks every curve.
-    theme : {"light", "dark"}
+    theme : {"light", "dark"} or Theme
         Colours of the chart.
 
     Returns
@@ -102,10 +102,11 @@ def roc_curves(
     colors, drawn, off = theme_named(theme), *_thin(curves, ["score"])
     names = list(dict.fromkeys(drawn["score"]))
     firsts = drawn.groupby("score", sort=False).first()
-    labels = {
-        str(name): f"{spoken(str(name))}: {row.auc:.3f} ({row.auc_low:.3f} to {row.auc_high:.3f})"
+    areas = {
+        str(name): f"{row.auc:.3f} ({row.auc_low:.3f} to {row.auc_high:.3f})"
         for name, row in firsts.iterrows()
     }
+    labels = {name: f"{colors.spoken(name)}: {area}" for name, area in areas.items()}
     drawn = drawn.assign(label=drawn["score"].map(labels))
     look = styled(colors, "label", names, labels, title="AUC (95 % interval)")
     lines = (
@@ -126,7 +127,7 @@ def roc_panels(
     tau: float | None = 0.0,
     marked: str | None = "psmi",
     columns: int = 4,
-    theme: str = "light",
+    theme: str | Theme = "light",
 ) -> alt.ConcatChart:
     """Draw TPR against FPR in one panel per checkpoint, η or setting, with the AUCs.
 
@@ -138,7 +139,7 @@ def roc_panels(
         As for `roc_curves`.
     columns : int
         Number of panels in a row.
-    theme : {"light", "dark"}
+    theme : {"light", "dark"} or Theme
         Colours of the chart.
 
     Returns
@@ -228,7 +229,7 @@ def _marked(points: pd.DataFrame, tau: float, colors: Theme) -> alt.Chart:
 
     points = points.assign(
         at=[
-            f"{spoken(score)} at τ = {tau:g}: TPR {tpr:.3f}, FPR {fpr:.3f}"
+            f"{colors.spoken(score)} at τ = {tau:g}: TPR {tpr:.3f}, FPR {fpr:.3f}"
             for score, tpr, fpr in points[["score", "tpr", "fpr"]].to_numpy()
         ]
     )
@@ -251,7 +252,7 @@ def _roc_panel(
 ) -> alt.LayerChart:
     import altair as alt
 
-    drawn = rows.assign(label=rows["score"].map(spoken))
+    drawn = rows.assign(label=rows["score"].map(colors.spoken))
     look = styled(colors, "label", names, orient="bottom")
     lines = (
         alt.Chart(drawn[["label", "fpr", "tpr"]])

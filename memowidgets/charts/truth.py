@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from memowidgets.charts.look import finished, spoken, theme_named
+from memowidgets.charts.look import Theme, finished, theme_named
 from memowidgets.charts.tables import checked
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def memorization_scatter(
     x: str = "counterfactual",
     y: str = "attack_success_rate",
     spearman: pd.DataFrame | None = None,
-    theme: str = "light",
+    theme: str | Theme = "light",
 ) -> alt.LayerChart:
     """Draw two definitions of memorisation against each other, with samples counted in cells.
 
@@ -35,7 +35,7 @@ def memorization_scatter(
     spearman : DataFrame, optional
         Table of `MemorizationComparison.spearman`. Spearman's rank correlation ρ of the two columns
         is shown above the figure.
-    theme : {"light", "dark"}
+    theme : {"light", "dark"} or Theme
         Colours of the chart.
 
     Returns
@@ -64,9 +64,9 @@ def memorization_scatter(
         alt.Chart(cells)
         .mark_rect()
         .encode(
-            x=alt.X("x:Q", title=spoken(x)),
+            x=alt.X("x:Q", title=colors.spoken(x)),
             x2="x2:Q",
-            y=alt.Y("y:Q", title=spoken(y), scale=alt.Scale(zero=False)),
+            y=alt.Y("y:Q", title=colors.spoken(y), scale=alt.Scale(zero=False)),
             y2="y2:Q",
             color=alt.Color(
                 "samples:Q",
@@ -80,7 +80,7 @@ def memorization_scatter(
     return finished(
         alt.LayerChart(layer=[drawn], width=340, height=260, title=title),
         colors,
-        f"{spoken(y)} against {spoken(x)} of {len(values)} samples.",
+        f"{colors.spoken(y)} against {colors.spoken(x)} of {len(values)} samples.",
     )
 
 
@@ -111,7 +111,9 @@ def _rho(spearman: pd.DataFrame, x: str, y: str) -> str:
     )
 
 
-def shadow_curves(table: pd.DataFrame, value: str = "auc", theme: str = "light") -> alt.LayerChart:
+def shadow_curves(
+    table: pd.DataFrame, value: str = "auc", theme: str | Theme = "light"
+) -> alt.LayerChart:
     """Draw a number against the number of shadow models, with its band.
 
     Parameters
@@ -120,7 +122,7 @@ def shadow_curves(table: pd.DataFrame, value: str = "auc", theme: str = "light")
         Table of `Audit.shadow_curve`. Sizes at which no subset has a value (NaN) are left out.
     value : {"auc", "memorized", "agreement", "rho"}
         Column to draw.
-    theme : {"light", "dark"}
+    theme : {"light", "dark"} or Theme
         Colours of the chart.
 
     Returns
@@ -150,7 +152,7 @@ def shadow_curves(table: pd.DataFrame, value: str = "auc", theme: str = "light")
         x=alt.X("n_shadows:Q", title="shadow models", scale=alt.Scale(type="log", base=2))
     )
     band = base.mark_area(opacity=0.22, color=colors.accent).encode(
-        y=alt.Y(f"{value}_low:Q", title=spoken(value), scale=alt.Scale(zero=False)),
+        y=alt.Y(f"{value}_low:Q", title=colors.spoken(value), scale=alt.Scale(zero=False)),
         y2=f"{value}_high:Q",
     )
     line = base.mark_line(point={"color": colors.accent}, color=colors.accent).encode(
@@ -159,5 +161,5 @@ def shadow_curves(table: pd.DataFrame, value: str = "auc", theme: str = "light")
     return finished(
         alt.LayerChart(layer=[band, line], width=400, height=230),
         colors,
-        f"{spoken(value)} from up to {known['n_shadows'].max()} shadow models.",
+        f"{colors.spoken(value)} from up to {known['n_shadows'].max()} shadow models.",
     )

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from memowidgets.metrics import logit_gap
 from memowidgets.progress import Progress
 from memowidgets.training.config import Settings
-from memowidgets.training.design import Design, ShadowDesign
+from memowidgets.training.design import Design, ReferenceDesign, ShadowDesign
 from memowidgets.training.learner import Learner, Recipe
 from memowidgets.training.seeds import derived_seed
-
-_SHADOW_STREAM = 4
 
 
 @dataclass(frozen=True)
 class KeptForward:
-    """Forward pass over its own members that a shadow model stores.
+    """Forward pass over its own members that a shadow model stores, for use as a target.
+
+    Its losses at the checkpoints before are stored too.
 
     Attributes
     ----------
@@ -52,8 +52,8 @@ class ShadowJob:
         Steps of the target at which gaps are computed, by checkpoint name.
     known : dict of int
         Steps of all of the target's checkpoints, by name.
-    shadows : ShadowDesign
-        Rule for the part of the pool that each shadow model trains on.
+    shadows : ShadowDesign or ReferenceDesign
+        Rule for the part of the pool that each shadow model trains on, and is asked about.
     config : str
         Digest of model, data and training. Shadow models of different digests are never mixed.
     forward : KeptForward or None
@@ -65,9 +65,17 @@ class ShadowJob:
     seed: int
     checkpoints: Mapping[str, int]
     known: Mapping[str, int]
-    shadows: ShadowDesign = field(default_factory=ShadowDesign)
+    shadows: ShadowDesign | ReferenceDesign = field(default_factory=ShadowDesign)
     config: str = ""
     forward: KeptForward | None = None
+
+    @property
+    def traced(self) -> dict[str, int]:
+        """Steps of the checkpoints after step 0, up to that of the forward pass, by name."""
+        if self.forward is None:
+            return {}
+        last = self.known[self.forward.checkpoint]
+        return {name: step for name, step in self.known.items() if 0 < step <= last}
 
 
 @dataclass(frozen=True)
@@ -79,7 +87,7 @@ class TrainedShadow:
     members : array of shape (n_pool,), bool
         Part of the pool that it trained on.
     gaps : dict of array of shape (n_pool,), float32
-        Logit gap of each sample of the pool, by checkpoint.
+        Logit gap of each sample of the pool, by checkpoint; NaN if it was not asked about.
     seconds : float
         Duration of the training.
     forward : dict of array of shape (n_members, …), float32
@@ -87,6 +95,8 @@ class TrainedShadow:
         were requested.
     precision : str
         Precision of its training: "float32" or "bfloat16".
+    losses : dict of array of shape (n_members,), float32
+        Losses of its own members in nats, by checkpoint, up to that of the forward pass.
     """
 
     members: NDArray[np.bool_]
@@ -94,26 +104,44 @@ class TrainedShadow:
     seconds: float
     forward: dict[str, NDArray[Any]] = field(default_factory=dict)
     precision: str = "float32"
+    losses: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
 def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShadow:
-    """Train one shadow model and compute its logit gaps over the pool."""
+    """Train one shadow model and compute the logit gaps of the samples that it is asked about.
+
+    The training ends at the last checkpoint of the job.
+    """
     start = time.monotonic()
     design = job.design
     members = job.shadows.members(design, job.seed, index)
     own = design.pool[members]
-    learner = Learner(job.recipe, own, derived_seed(job.seed, _SHADOW_STREAM, index))
-    labels = job.recipe.data.labels[design.pool]
+    learner = Learner(job.recipe, own, derived_seed(job.seed, job.shadows.kind.stream, index))
+    asked = job.shadows.asked(design, members)
     gaps: dict[str, NDArray[np.float32]] = {}
     kept: dict[str, NDArray[Any]] = {}
-    for name, step in _own_steps(job, len(own)):
-        learner.advance(step, progress, f"training shadow {index}")
+    losses: dict[str, NDArray[np.float32]] = {}
+    for name, step in own_steps(job, len(own)):
+        learner.advance(step, progress, f"training {job.shadows.kind.noun} {index}")
         if name in job.checkpoints:
-            seen = learner.look_at(design.pool)
-            gaps[name] = logit_gap(seen.logits, labels).astype(np.float32)
+            gaps[name] = _gaps(learner, design.pool, asked)
         if job.forward is not None and name == job.forward.checkpoint:
             kept = _forward(learner, own, job.forward.layers)
-    return TrainedShadow(members, gaps, time.monotonic() - start, kept, learner.precision)
+            losses[name] = kept["losses"]
+        elif name in job.traced:
+            losses[name] = learner.look_at(own).losses
+    seconds = time.monotonic() - start
+    return TrainedShadow(members, gaps, seconds, kept, learner.precision, losses)
+
+
+def _gaps(
+    learner: Learner, pool: NDArray[np.int64], asked: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    """Return the logit gap of each sample of the pool, NaN if it is not asked about."""
+    rows = pool[asked]
+    found = np.full(len(pool), np.nan, dtype=np.float32)
+    found[asked] = logit_gap(learner.look_at(rows).logits, learner.recipe.data.labels[rows])
+    return found
 
 
 def _forward(
@@ -124,9 +152,9 @@ def _forward(
     return {"logits": seen.logits, "losses": seen.losses, **kept}
 
 
-def _own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
+def own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
     """Return the checkpoints in order, each at the shadow's own step of the target's epoch."""
-    wanted = dict(job.checkpoints)
+    wanted = dict(job.checkpoints) | job.traced
     if job.forward is not None:
         wanted[job.forward.checkpoint] = job.known[job.forward.checkpoint]
     settings, n_target = job.recipe.settings, len(job.design.members)
@@ -137,4 +165,5 @@ def _own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
 def _own_step(settings: Settings, step: int, n_target: int, n_own: int) -> int:
     if settings.steps_per_epoch(n_own) == settings.steps_per_epoch(n_target):
         return step
-    return round(step / settings.total_steps(n_target) * settings.total_steps(n_own))
+    own = round(step / settings.total_steps(n_target) * settings.total_steps(n_own))
+    return max(own, min(step, 1))  # none after step 0 is a model that was never trained

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import memowidgets
+from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.charts.look import DARK, LIGHT
 
 STYLES = Path(memowidgets.__file__).parent / "widgets" / "static" / "shared.css"
@@ -54,7 +56,7 @@ def contrast(a: str, b: str) -> float:
 @pytest.mark.parametrize("eyes", SEEN_WITH)
 def test_colours_that_stand_together_differ(theme, eyes):
     together = [(theme.memorized, theme.other), (theme.train, theme.test)]
-    for a, b in (*combinations(theme.scores[:5], 2), *together):
+    for a, b in (*combinations(theme.scores, 2), *together):
         far = np.linalg.norm(lab(SEEN_WITH[eyes] @ linear(a)) - lab(SEEN_WITH[eyes] @ linear(b)))
         assert far > 12, (a, b)
 
@@ -83,13 +85,23 @@ def test_colours_are_those_of_the_widgets(theme, block):
     assert theme.other == widget_color("other", block)
 
 
+NAMED = replace(LIGHT, titles={name: known.title for name, known in SCORES.items()})
+
+
 def test_a_score_looks_the_same_whatever_stands_beside_it():
-    alone = LIGHT.styles(["mahalanobis"])["mahalanobis"]
-    assert LIGHT.styles(["mine", "psmi", "mahalanobis", "yours"])["mahalanobis"] == alone
+    together = NAMED.styles(["mine", *reversed(SCORES), "yours"])
+    assert all(NAMED.styles([name])[name] == together[name] for name in SCORES)
+    assert all(NAMED.spoken(name) == known.title for name, known in SCORES.items())
 
 
-def test_names_of_ones_own_differ_from_the_scores():
-    styles = LIGHT.styles(["psmi", "loss", "mine", "yours"])
+@pytest.mark.parametrize("theme", [LIGHT, NAMED], ids=["by their order", "by their names"])
+def test_names_of_ones_own_differ_from_the_scores(theme):
+    styles = theme.styles(["psmi", "loss", "mine", "yours"])
     assert len({style[0] for style in styles.values()}) == 4
     assert len({str(style[1]) for style in styles.values()}) == 4
     assert len({style[2] for style in styles.values()}) == 4
+
+
+def test_a_hundred_names_all_look_different():
+    styles = NAMED.styles([f"score {i}" for i in range(100 - len(SCORES))] + list(SCORES))
+    assert len({(color, str(dashes), shape) for color, dashes, shape in styles.values()}) == 100

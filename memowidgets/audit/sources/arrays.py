@@ -22,6 +22,7 @@ from memowidgets.audit.source import (
 from memowidgets.audit.sources.catalogue import layer_called
 from memowidgets.audit.sources.notes import guard_warnings
 from memowidgets.audit.sources.passes import ScoreFiles
+from memowidgets.audit.sources.references import NoReferences
 from memowidgets.data import Dataset, MCQDataset, WithheldDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.progress import Progress
@@ -53,6 +54,7 @@ _CANNOT = {  # what an audit of arrays cannot do, and what else may help
         "train shadow models",
         "; gaps of shadow models of your own go into shadow_gaps= and shadow_members=",
     ),
+    "run_references": ("train reference models", ""),
     "as_target": ("take a shadow model as its target", ""),
     "fork": ("be forked", ", on the data that kept() gives"),
     "compare_fork": ("be compared with a fork", ""),
@@ -82,6 +84,7 @@ class ArraysSource:
         self.data = given.data
         self.names = _OneCheckpoint(tuple(given.layers), _record_of(given))
         self.shadows = _GivenShadows(given)
+        self.references = NoReferences(self.cannot("run_references"))
         self.decision_log = (
             DecisionLog(known=given.data.ids)
             if run is None
@@ -130,6 +133,11 @@ class ArraysSource:
             return (
                 "nobody said which samples are canaries: give Audit.from_arrays canaries=, a mask "
                 f"over the {len(self.data)} samples"
+            )
+        if work == "trace":
+            return (
+                "an audit of arrays has one checkpoint, so nothing can be averaged over several; "
+                "mw.metrics.csl(losses) takes losses of your own"
             )
         done, more = _CANNOT[work]
         return (
@@ -197,6 +205,19 @@ class ArraysSource:
         """The arrays."""
         del record
         return self._pass
+
+    def logits_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Logits as they were given, (n, n_classes)."""
+        return self.forward(record, progress).logits()
+
+    def losses_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Loss of each sample, (n,)."""
+        return self.forward(record, progress).losses()
+
+    def has_losses(self, record: Record) -> bool:
+        """Always True: nothing can be computed."""
+        del record
+        return True
 
     def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
         """Logit gap of each sample, (n,)."""

@@ -12,9 +12,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit.decisions import FILE, RunKeeper
-from memowidgets.audit.source import Cache, NotGivenError, OneAtATime, Scores, Source
+from memowidgets.audit.source import (
+    REFERENCES,
+    TRACE,
+    Cache,
+    NotGivenError,
+    OneAtATime,
+    Scores,
+    Source,
+)
 from memowidgets.audit.sources.catalogue import Catalogue
 from memowidgets.audit.sources.passes import ScoreFiles, read_scores, warn_of
+from memowidgets.audit.sources.references import NoReferences
 from memowidgets.audit.sources.run import RunSource
 from memowidgets.audit.sources.shadow_sets import keys_with_forward
 from memowidgets.data import Dataset
@@ -25,7 +34,7 @@ from memowidgets.stamps import KEY, array_digest, digest
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.config import Settings
 from memowidgets.training.rho import Record
-from memowidgets.training.shadows import Shadows
+from memowidgets.training.shadows import LOSS, Shadows
 
 __all__ = ["ShadowSource", "kept_shadow_source", "shadow_source"]
 
@@ -34,8 +43,16 @@ _CANNOT = {
     "train": "is trained already; call this on the audit itself",
     "record": "is trained already; call this on the audit itself",
     "run_shadows": "shares the audit's shadow models: call this on the audit itself",
+    "run_references": (
+        "has no reference models, because those of the audit trained on samples that it trains "
+        "on: call this on the audit itself"
+    ),
     "use_shadows": (
         "is judged by the others of its set: call this on the audit itself, and as_target again"
+    ),
+    "trace": (
+        "kept no losses at each checkpoint: run_shadows(…, keep_forward=True) of a new run keeps "
+        "them"
     ),
     "fork": "can't be forked; call this on the audit itself",
     "compare_fork": "can't be forked; call this on the audit itself",
@@ -92,6 +109,7 @@ class ShadowSource:
         self.first, self.index, self._set = first, index, first.shadows
         self._members = np.array(self._file["members"])
         self.shadows = _Others(first, index)
+        self.references = NoReferences(self.cannot("run_references"))
         folder = first.run.place(f"targets/{self._set.key}/{index:04d}")
         self.run = RunDirectory(folder, read_only=first.run.read_only, part_of=first.run)
         self._take_over_decisions(first.run.place(_before(index)) / FILE)
@@ -123,8 +141,14 @@ class ShadowSource:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """As the run's."""
-        return self.first.evidence
+        """As the run's, as far as this shadow model has it.
+
+        It may have kept no losses at each checkpoint. The run's reference models may have trained
+        on its members.
+        """
+        traced = any(name.startswith(LOSS) for name in self._file)
+        gone = {REFERENCES} if traced else {REFERENCES, TRACE}
+        return tuple(kind for kind in self.first.evidence if kind not in gone)
 
     @property
     def device(self) -> str:
@@ -212,6 +236,28 @@ class ShadowSource:
         belongs = run.read_only and self._alone_keeps(checkpoint)
         before = run if belongs else None
         return _KeptPass(self.run, checkpoint, self._file, before, self.index)
+
+    def logits_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Logits of the members, from the forward pass that the shadow model kept."""
+        return self.forward(record, progress).logits()
+
+    def losses_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Training loss of each member at a checkpoint, (n_members,), as it was kept."""
+        del progress
+        if f"{LOSS}{record.name}" in self._file:
+            return np.array(self._file[f"{LOSS}{record.name}"])
+        made = self.kept_forward(record)
+        if not made.exists:
+            raise StoreError(
+                f"shadow {self.index} kept no losses at {record.name}: a new run's "
+                "run_shadows(…, keep_forward=True) keeps them up to the prediction checkpoint"
+            )
+        return made.losses()
+
+    def has_losses(self, record: Record) -> bool:
+        """Always True: nothing can be computed."""
+        del record
+        return True
 
     def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
         """The shadow model's logit gap of each member, (n_members,)."""

@@ -11,11 +11,12 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from memowidgets.audit.console import shown
+from memowidgets.audit.numbers import trace
 from memowidgets.audit.numbers.judge import evaluate
 from memowidgets.audit.numbers.pooled import checked_targets, pooled_evaluation
-from memowidgets.audit.numbers.scores import BASELINE, is_computed
+from memowidgets.audit.numbers.scores import BASELINE, SCORES, is_computed, missing_passes
 from memowidgets.audit.numbers.truth import log_lira, memorized_members, positives
-from memowidgets.audit.source import Source
+from memowidgets.audit.source import REFERENCES, Source
 from memowidgets.audit.sources.shadow import kept_shadow_source
 from memowidgets.store import StoreError
 from memowidgets.visible import listed
@@ -129,7 +130,9 @@ class Computed:
             name = self.name(checkpoint)
             if metric == BASELINE:
                 self._refuse_baseline(name)
-            elif not is_computed(self.source, metric, layer, name):
+            elif not self._asks_references(metric) and not is_computed(
+                self.source, metric, layer, name
+            ):
                 self._refuse_work(metric, layer, name)
             eta = self.eta if eta is None else eta
             return evaluate(self.source, metric, layer, name, eta, truth)
@@ -139,13 +142,18 @@ class Computed:
     def evaluations(
         self, metrics: Iterable[str], checkpoint: str = "prediction", **options: Any
     ) -> tuple[dict[str, Evaluation], list[Reason]]:
-        """Those of several scores that are there, and why others are not."""
+        """Those of several scores that are there, and why others are not.
+
+        Means over fewer than two checkpoints are left out, and reference models if there are none.
+        """
         if self.no_truth and "truth" not in options:
             return {}, [self.no_truth]
         found: dict[str, Evaluation] = {}
         why: list[Reason] = []
         for metric in metrics:
             try:
+                if not self._is_defined(metric, checkpoint):
+                    continue
                 found[metric] = self.evaluation(metric, checkpoint, **options)
             except NotThereError as error:
                 why.append(error)
@@ -184,6 +192,10 @@ class Computed:
                 with_canaries=with_canaries,
             )
 
+    @staticmethod
+    def _asks_references(metric: str) -> bool:
+        return REFERENCES in SCORES[metric].needs
+
     def canaries(self) -> bool:
         """Whether some members are canaries, and some are not."""
         known = self.source.member_data.canaries
@@ -198,6 +210,17 @@ class Computed:
         alone = rf"(?<![\w.-]){re.escape(name)}(?!\w|-|\.\d)"
         return NotThereError(re.sub(alone, "{}", str(error)), name)
 
+    def _is_defined(self, metric: str, checkpoint: str) -> bool:
+        if self._asks_references(metric):
+            return REFERENCES in self.source.evidence
+        if not SCORES[metric].over_checkpoints:
+            return True
+        try:
+            record = self.source.names.record(checkpoint)
+        except ValueError as error:
+            raise self._not_there(error, checkpoint) from error
+        return len(trace.so_far(self.source, record)) >= trace.FEWEST
+
     def _refuse_baseline(self, name: str) -> None:
         try:
             self.log_lira(name)
@@ -207,7 +230,7 @@ class Computed:
     def _refuse_work(self, metric: str, layer: str, name: str) -> None:
         place = "" if layer == "last" else f', layer="{layer}"'
         call = f'audit.score("{metric}"{place}, checkpoint=…)'
-        if not is_computed(self.source, "loss", "last", name):
+        if missing_passes(self.source, metric, layer, self.source.names.record(name)):
             raise NotThereError(f"{metric} at {{}} needs a forward pass: {call} makes it", name)
         if not self.compute:
             everywhere = 'audit.compare(layers="all")'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 
 from memowidgets import charts
 from memowidgets.audit.numbers.definitions import compared_definitions
-from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES
+from memowidgets.audit.numbers.scores import EARLY, SCORES
 from memowidgets.audit.numbers.truth import (
     VARIANCE,
     are_pairs,
@@ -30,7 +31,7 @@ from memowidgets.audit.views.computed import (
     named,
     said,
 )
-from memowidgets.charts.look import theme_named
+from memowidgets.charts.look import Theme, theme_named
 from memowidgets.store import StoreError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ ETAS = tuple(np.arange(1, 12.5, 0.5).tolist())
 PANEL_ETAS = (4.0, 6.0, 8.0, 10.0)
 _PREDICTORS = ("psmi", "loss", "logit_gap")
 _ALL_SCORES = tuple(SCORES)
+_OF_LAYER = tuple(name for name, known in SCORES.items() if known.of_layer is not None)
 _MOST_PANELS = 12
 _FEWEST = 2  # samples of a kind: with one the AUC has no interval
 
@@ -114,12 +116,16 @@ def figures_by_setting(
     return together.finished()
 
 
+def score_theme(theme: str) -> Theme:
+    """Return a theme that knows the scores' titles, and so gives each its colour."""
+    return replace(theme_named(theme), titles={name: known.title for name, known in SCORES.items()})
+
+
 class _Drawn:
     """Collects figures, tables and reasons for missing figures."""
 
     def __init__(self, theme: str) -> None:
-        theme_named(theme)  # raises for an unknown theme
-        self.theme = theme
+        self.theme = score_theme(theme)
         self.charts: dict[str, Any] = {}
         self.tables: dict[str, pd.DataFrame] = {}
         self.data: dict[str, pd.DataFrame] = {}
@@ -303,7 +309,7 @@ class _Desk(_Drawn):
         rows = []
         notes: list[Reason] = []
         for layer in layers:
-            found, why = self.numbers.evaluations(PER_LAYER, layer=layer)
+            found, why = self.numbers.evaluations(_OF_LAYER, layer=layer)
             rows.append(areas(found, layer=layer))
             notes += why
         if sum(len(table) > 0 for table in rows) == 1:

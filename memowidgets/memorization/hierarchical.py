@@ -140,7 +140,7 @@ def fitted_prior(
     start[1] = 1.0
     bounds = [(-12.0, 9.0), (-4.0, 9.0), (-20.0, 5.0), *[(-5.0, 5.0)] * (n_scales - 1)]
     with libraries().limit(limits=1):
-        best = minimize(minus, start, jac=True, bounds=bounds, tol=1e-10).x
+        best = minimize(minus, start, jac=True, bounds=bounds).x
     best[2] += np.log(typical)
     return Prior(means, best[2:], float(np.exp(best[0])), 2 + float(np.exp(best[1])))
 

@@ -123,8 +123,7 @@ def test_it_is_closer_to_the_truth_than_shrunk(given):
         name: np.sqrt(np.mean((values.clip(-20, 20) - true.clip(-20, 20))[known] ** 2))
         for name, values in found.items()
     }
-    assert rms["with"] < rms["alone"] < rms["shrunk"]
-    assert rms["with"] < 0.85 * rms["shrunk"]
+    assert rms["with"] < 0.85 * min(rms["shrunk"], rms["alone"])
 
 
 @pytest.mark.parametrize("m", [4, 8, 32])

@@ -222,6 +222,7 @@ class Audit:
         shadow_gaps: ArrayLike | None = None,
         shadow_members: ArrayLike | None = None,
         early_shadow_gaps: ArrayLike | None = None,
+        reference_gaps: ArrayLike | None = None,
         path: str | os.PathLike[str] | None = None,
         seed: int = 0,
     ) -> Self:
@@ -262,6 +263,9 @@ class Audit:
         early_shadow_gaps : array-like of shape (n_shadows, n), optional
             Logit gaps under the same shadow models at an early checkpoint, the covariates of
             ``variance="hierarchical"``.
+        reference_gaps : array-like of shape (n_references, n), optional
+            Logit gaps under models that never saw the sample, NaN where one did, for the score
+            ``"reference"``.
         path : path-like, optional
             Run directory. The arrays are copied there, readable by you alone, and so are decisions
             and scores; `Audit.open` reads them again. Samples are never written: pass them to
@@ -307,6 +311,7 @@ class Audit:
             shadow_gaps,
             shadow_members,
             early_shadow_gaps,
+            reference_gaps,
         )
         return cls.from_source(arrays_source(given, path, seed))
 

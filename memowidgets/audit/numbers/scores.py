@@ -265,7 +265,6 @@ SCORES: dict[str, NamedScore] = {
         of_source=_reference,
         is_there=_has_reference,
         needs=(REFERENCES,),
-        tau=0.0,
     ),
 }
 BASELINE = "baseline"

@@ -16,7 +16,7 @@ from memowidgets.training.design import REFERENCE, Design, ReferenceDesign
 from memowidgets.training.shadows import ShadowSet
 from memowidgets.visible import quoted
 
-__all__ = ["NoReferences", "References"]
+__all__ = ["GivenReferences", "NoReferences", "References"]
 
 
 class References:
@@ -121,6 +121,37 @@ class References:
         """Those whose round is complete: together they are asked about every member."""
         size, there = self.plan.per_round, set(indices)
         return [i for i in indices if all(i - i % size + j in there for j in range(size))]
+
+
+class GivenReferences:
+    """Reference models whose gaps were given.
+
+    Parameters
+    ----------
+    gaps : array of shape (n_references, n), float32
+        NaN where one was trained on a sample.
+    checkpoint : str
+        Name of the only checkpoint.
+    """
+
+    def __init__(self, gaps: NDArray[np.float32], checkpoint: str) -> None:
+        self._gaps, self._checkpoint = gaps, checkpoint
+
+    def __len__(self) -> int:
+        return len(self._gaps)
+
+    def state(self) -> tuple[Hashable, ...]:
+        """Always the same: arrays stay as they are."""
+        return ()
+
+    def checkpoints(self) -> tuple[str, ...]:
+        """The only one."""
+        return (self._checkpoint,)
+
+    def gaps(self, checkpoint: str) -> NDArray[np.float32]:
+        """Their gaps; the checkpoint is the only one."""
+        del checkpoint
+        return self._gaps
 
 
 class NoReferences:

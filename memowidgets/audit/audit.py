@@ -834,16 +834,16 @@ class Audit:
         return (series, table["log_lira_std"]) if return_std else series
 
     def probability_memorized(
-        self,
-        eta: float = 4.0,
-        checkpoint: str | float = "final",
-        variance: str = truth.HIERARCHICAL,
+        self, eta: float = 4.0, checkpoint: str | float = "final"
     ) -> pd.Series:
         """Return the probability that each member is memorised.
 
         A member is memorised if its true log-LiRA, which infinitely many shadow models would give,
         is at least η. With few shadow models, some values are large by chance, and a log-LiRA just
-        above η is more often chance than not.
+        above η is more often chance than not. This is the posterior probability under the model of
+        ``log_lira(variance="hierarchical")``, as
+        `memowidgets.memorization.hierarchical_probability` describes. ``evaluate(…, uncertain=True)`` estimates the same from log-LiRA and its standard errors,
+        separately for members of low and of high scores.
 
         Parameters
         ----------
@@ -851,19 +851,12 @@ class Audit:
             Threshold on log-LiRA from which on a member is memorised (paper: 4).
         checkpoint : str, float
             Checkpoint at which target and shadow models are compared.
-        variance : {"hierarchical", "shrunk", "per-sample", "global"}
-            ``"hierarchical"``: the posterior probability under its model, from the shadow models'
-            gaps (`memowidgets.memorization.hierarchical_probability`). Otherwise the probability
-            follows from all members' log-LiRA by that variance and its standard errors
-            (`memowidgets.memorization.probability_memorized`), as in
-            ``evaluate(…, uncertain=True)``. Both estimate the same.
 
         Returns
         -------
         Series
             Probabilities from 0 to 1, by id. Their sum is the expected number of memorised
-            members. Members without log-LiRA, or where the standard error is needed and unknown,
-            are left out.
+            members. Members without log-LiRA are left out.
 
         Raises
         ------
@@ -879,7 +872,7 @@ class Audit:
         >>> bool(expected < found)
         True
         """
-        return truth.probability_memorized(self.source, eta, checkpoint, variance)
+        return truth.probability_memorized(self.source, eta, checkpoint)
 
     def compare_memorization(
         self,

@@ -44,13 +44,14 @@ def test_log_lira_is_that_of_the_pools_gaps(recorded):
     assert (recorded.probability_memorized(6.0) <= said).all()
 
 
-def test_other_variances_have_the_probability_of_their_values(recorded):
+def test_uncertain_labels_are_the_probability_of_their_variance(recorded):
+    posterior = recorded.evaluate("loss", uncertain=True, variance="hierarchical")
+    assert posterior.n_memorized == pytest.approx(recorded.probability_memorized().sum())
+    by_values = recorded.evaluate("loss", uncertain=True)
     values, errors = recorded.log_lira(return_std=True)
-    found = recorded.probability_memorized(variance="shrunk")
-    np.testing.assert_array_equal(found, probability_memorized(values, errors).tolist())
-    assert recorded.evaluate("loss", uncertain=True, variance="hierarchical").auc != (
-        recorded.evaluate("loss", uncertain=True).auc
-    )
+    score = recorded.score("loss")[values.index]
+    expected = probability_memorized(values, errors, 4.0, score)
+    assert by_values.n_memorized == pytest.approx(np.nansum(expected))
 
 
 def test_what_was_computed_for_one_question_answers_no_other(recorded):
@@ -60,7 +61,7 @@ def test_what_was_computed_for_one_question_answers_no_other(recorded):
         recorded.log_lira("prediction", "hierarchical"),
         recorded.probability_memorized(4.0),
         recorded.probability_memorized(2.0),
-        recorded.probability_memorized(2.0, variance="shrunk"),
+        recorded.probability_memorized(2.0, "prediction"),
     ]
     for i, one in enumerate(asked):
         for other in asked[:i]:
@@ -182,7 +183,6 @@ def test_log_lira_as_it_was_given_has_no_probability(recorded):
     for ask in (
         audit.probability_memorized,
         lambda: audit.log_lira(variance="hierarchical"),
-        lambda: audit.probability_memorized(variance="shrunk"),
     ):
         with pytest.raises(ValueError, match="probabilities, other variances and modes need"):
             ask()
@@ -203,6 +203,6 @@ def test_bad_input(recorded):
     with pytest.raises(TypeError, match="eta must be a number"):
         recorded.probability_memorized("4")
     with pytest.raises(ValueError, match="'hierarchical'"):
-        recorded.probability_memorized(variance="bayes")
+        recorded.evaluate("loss", variance="bayes")
     with pytest.raises(ValueError, match="'hierarchical'"):
         recorded.shadow_curve("loss", variance=["bayes"])

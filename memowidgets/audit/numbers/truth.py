@@ -349,20 +349,19 @@ def memorized_members(
 
 
 def probability_memorized(
-    source: Source, eta: float, checkpoint: str | float = "final", variance: str = HIERARCHICAL
+    source: Source, eta: float, checkpoint: str | float = "final"
 ) -> pd.Series:
     """Return the probability that each member is memorised, as the audit's method describes."""
     eta, record = checked_eta(eta), source.names.record(checkpoint)
-    if variance != HIERARCHICAL:
-        return _by_values(source, eta, None, record.name, variance)
     if not len(source.shadows) and source.given_log_lira is not None:
         raise NotGivenError(_ONLY_VALUES)
 
     def computed() -> Floats:
-        return evidence_for(source, record, variance).probability(source.target_gaps(record), eta)
+        evidence = evidence_for(source, record, HIERARCHICAL)
+        return evidence.probability(source.target_gaps(record), eta)
 
     early = covariates_at(source, record)
-    question = "probability", record.name, variance, early, eta
+    question = "probability", record.name, early, eta
     found = source.cache.of(question, _state(source, record.name, early), computed)
     return pd.Series(found.copy(), pd.Index(source.members, name="id")).dropna()
 
@@ -379,19 +378,12 @@ def probably_memorized(
         raise ValueError('only truth="log_lira" can be uncertain: no other has an error')
     if variance == HIERARCHICAL:
         return probability_memorized(source, eta)
-    return _by_values(source, checked_eta(eta), scores, "final", variance)
-
-
-def _by_values(
-    source: Source, eta: float, scores: pd.Series | None, checkpoint: str, variance: str
-) -> pd.Series:
-    """Return probabilities that follow from all members' log-LiRA and standard errors."""
-    table = log_lira_table(source, checkpoint, variance, "online", return_std=True)
+    table = log_lira_table(source, "final", variance, "online", return_std=True)
     values, errors, given = table["log_lira"], table["log_lira_std"], None
     if scores is not None:
         both = values.index.intersection(scores.index, sort=False)
         values, errors, given = values[both], errors[both], scores[both].to_numpy()
-    probability = memorization.probability_memorized(values, errors, eta, given)
+    probability = memorization.probability_memorized(values, errors, checked_eta(eta), given)
     return pd.Series(probability, values.index).dropna()
 
 

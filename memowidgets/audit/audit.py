@@ -845,7 +845,8 @@ class Audit:
         is at least η. With few shadow models, some values are large by chance, and a log-LiRA just
         above η is more often chance than not. This is the posterior probability under the model of
         ``log_lira(variance="hierarchical")``, as
-        `memowidgets.memorization.hierarchical_probability` describes. ``evaluate(…, uncertain=True)`` estimates the same from log-LiRA and its standard errors,
+        `memowidgets.memorization.hierarchical_probability` describes.
+        ``evaluate(…, uncertain=True)`` estimates the same from log-LiRA and its standard errors,
         separately for members of low and of high scores.
 
         Parameters

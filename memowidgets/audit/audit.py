@@ -221,6 +221,7 @@ class Audit:
         canaries: ArrayLike | None = None,
         shadow_gaps: ArrayLike | None = None,
         shadow_members: ArrayLike | None = None,
+        early_shadow_gaps: ArrayLike | None = None,
         reference_gaps: ArrayLike | None = None,
         path: str | os.PathLike[str] | None = None,
         seed: int = 0,
@@ -259,6 +260,9 @@ class Audit:
         shadow_gaps, shadow_members : array-like of shape (n_shadows, n), optional
             Logit gaps under shadow models, and whether each of them trained on each sample
             (bool). With `logits`, log-LiRA is computed from them.
+        early_shadow_gaps : array-like of shape (n_shadows, n), optional
+            Logit gaps under the same shadow models at an early checkpoint, the covariates of
+            ``variance="hierarchical"``.
         reference_gaps : array-like of shape (n_references, n), optional
             Logit gaps under models that never saw the sample, NaN where one did, for the score
             ``"reference"``.
@@ -306,6 +310,7 @@ class Audit:
             canaries,
             shadow_gaps,
             shadow_members,
+            early_shadow_gaps,
             reference_gaps,
         )
         return cls.from_source(arrays_source(given, path, seed))
@@ -789,10 +794,13 @@ class Audit:
         ----------
         checkpoint : str, float
             Checkpoint at which target and shadow models are compared.
-        variance : {"shrunk", "per-sample", "global"}
+        variance : {"shrunk", "per-sample", "global", "hierarchical"}
             Estimate of the variance of the gaps, see `memowidgets.memorization.log_lira`. That
             function's own default is ``"per-sample"``, the paper's. ``"shrunk"`` needs fewer
-            shadow models, and is the default everywhere in an audit.
+            shadow models, and is the default everywhere in an audit. ``"hierarchical"`` is closest
+            to the value that many shadow models would give, and finds fewer members at η. Its
+            priors are fitted on the whole pool. Its covariates are the shadow models' logit gaps
+            at the prediction checkpoint (``attrs["covariates"]``).
         mode : {"online", "offline"}
             Whether to use all shadow models, or only those that did not train on a sample.
         return_std : bool
@@ -813,11 +821,62 @@ class Audit:
             If no member is in two shadow models and out of two others.
         StoreError
             If there are no shadow models, or none that kept this checkpoint.
+
+        Warns
+        -----
+        UserWarning
+            If ``"hierarchical"`` has no covariates: the shadow models kept no logit gaps at the
+            prediction checkpoint.
         """
         table = truth.log_lira_table(self.source, checkpoint, variance, mode, return_std=return_std)
         series = table["log_lira"]
         series.attrs["left_out"] = len(self.source.member_rows) - len(series)
+        if variance == truth.HIERARCHICAL:
+            record = self.source.names.record(checkpoint)
+            series.attrs["covariates"] = truth.covariates_at(self.source, record)
         return (series, table["log_lira_std"]) if return_std else series
+
+    def probability_memorized(
+        self, eta: float = 4.0, checkpoint: str | float = "final"
+    ) -> pd.Series:
+        """Return the probability that each member is memorised.
+
+        A member is memorised if its true log-LiRA, which infinitely many shadow models would give,
+        is at least η. With few shadow models, some values are large by chance, and a log-LiRA just
+        above η is more often chance than not. This is the posterior probability under the model of
+        ``log_lira(variance="hierarchical")``, as
+        `memowidgets.memorization.hierarchical_probability` describes.
+        ``evaluate(…, uncertain=True)`` estimates the same from log-LiRA and its standard errors,
+        separately for members of low and of high scores.
+
+        Parameters
+        ----------
+        eta : float
+            Threshold on log-LiRA from which on a member is memorised (paper: 4).
+        checkpoint : str, float
+            Checkpoint at which target and shadow models are compared.
+
+        Returns
+        -------
+        Series
+            Probabilities from 0 to 1, by id. Their sum is the expected number of memorised
+            members. Members without log-LiRA are left out.
+
+        Raises
+        ------
+        ValueError, TypeError, StoreError
+            As `log_lira`, or if η is not a number.
+
+        Examples
+        --------
+        >>> import memowidgets as mw
+        >>> audit = mw.open_recorded("mmlu-field-smollm2")
+        >>> probability = audit.probability_memorized(eta=4.0)
+        >>> expected, found = probability.sum(), (audit.log_lira() >= 4).sum()
+        >>> bool(expected < found)
+        True
+        """
+        return truth.probability_memorized(self.source, eta, checkpoint)
 
     def compare_memorization(
         self,
@@ -832,7 +891,7 @@ class Audit:
         ----------
         checkpoint : str, float
             Checkpoint at which target and shadow models are compared.
-        variance : {"shrunk", "per-sample", "global"}
+        variance : {"shrunk", "per-sample", "global", "hierarchical"}
             Of LiRA, local and global, as in `log_lira`.
         n_bootstrap : int
             Number of resamples of the members, for the intervals.
@@ -886,6 +945,7 @@ class Audit:
         eta: float = 4.0,
         truth: str | ArrayLike = "log_lira",
         uncertain: bool = False,
+        variance: str = truth.VARIANCE,
     ) -> evaluation.Evaluation:
         """Evaluate how well a score predicts what the finished model memorises.
 
@@ -901,7 +961,12 @@ class Audit:
             Whether a member counts as memorised with the probability that its log-LiRA is truly
             above η, instead of all or nothing. The probability follows from its log-LiRA, from
             how rare large values are among members of a similar score, and from the error of the
-            shadow models: see `memowidgets.memorization.probability_memorized`.
+            shadow models: see `memowidgets.memorization.probability_memorized`. With
+            ``variance="hierarchical"`` it is that of `Audit.probability_memorized`, which does not
+            look at the score, so the AUC is too close to ½.
+        variance : {"shrunk", "per-sample", "global", "hierarchical"}
+            As in `log_lira`. With ``"hierarchical"`` there is no `by_chance`: its prior already
+            takes into account how rare memorised members are.
 
         Returns
         -------
@@ -917,7 +982,14 @@ class Audit:
             If a name is unknown, η is not a number, or all or no members are memorised.
         """
         return judge.evaluate(
-            self.source, metric, layer, checkpoint, eta, truth, uncertain=uncertain
+            self.source,
+            metric,
+            layer,
+            checkpoint,
+            eta,
+            truth,
+            uncertain=uncertain,
+            variance=variance,
         )
 
     def evaluate_pooled(
@@ -988,6 +1060,7 @@ class Audit:
         checkpoints: str | float | Iterable[str | float] = "prediction",
         eta: float = 4.0,
         truth: str | ArrayLike = "log_lira",
+        variance: str = truth.VARIANCE,
     ) -> pd.DataFrame:
         """Compare the AUC of several scores, at several layers and checkpoints.
 
@@ -999,7 +1072,7 @@ class Audit:
         layers, checkpoints : "all", one, or several
             As in `score`; "all" checkpoints leave out step 0. Loss, logit gap and baseline have
             no layer: they get one row, with an empty one.
-        eta, truth
+        eta, truth, variance
             As in `evaluate`.
 
         Returns
@@ -1008,7 +1081,7 @@ class Audit:
             ``metric``, ``layer``, ``checkpoint``, ``epoch``, ``auc``, ``auc_low``, ``auc_high``,
             ``n``, ``n_memorized``. Choosing the best row of it is choosing on the labels.
         """
-        return judge.compare(self.source, metrics, layers, checkpoints, eta, truth)
+        return judge.compare(self.source, metrics, layers, checkpoints, eta, truth, variance)
 
     def shadow_curve(
         self,
@@ -1016,7 +1089,7 @@ class Audit:
         layer: str | int = "last",
         checkpoint: str | float = "prediction",
         eta: float = 4.0,
-        variance: str = truth.VARIANCE,
+        variance: str | Sequence[str] = truth.VARIANCE,
         sizes: Sequence[int] | None = None,
         repeats: int = 20,
         random_state: int = 0,
@@ -1027,7 +1100,7 @@ class Audit:
         ----------
         metric, layer, checkpoint, eta
             As in `evaluate`.
-        variance : {"shrunk", "per-sample", "global"}
+        variance : {"shrunk", "per-sample", "global", "hierarchical"}, "all", or several
             As in `log_lira`.
         sizes : sequence of int, optional
             Numbers of shadow models, from 4 to half of those on disk. Default: 4, 8, 16, … and
@@ -1048,7 +1121,11 @@ class Audit:
             shadow model (of the members that either finds memorised, the share that both find);
             and Spearman's ``rho`` between their log-LiRA. Each has ``_low`` and ``_high``, between
             which 90 % of the draws lie. A subset is never compared with a set that contains it,
-            which would flatter it.
+            which would flatter it. With several variances there are rows for each, with its name
+            in the column ``variance``, from the same draws. ``attrs["enough"]`` is the number of
+            shadow models after which more stop paying: from there on, doubling their number adds
+            less than .02 to ``rho``. It is None if the last size still pays. With several
+            variances it is a dict.
 
         Raises
         ------
@@ -1316,7 +1393,7 @@ class Audit:
             Made from this audit by `fork`, and trained.
         checkpoint : str, float
             Checkpoint at which this target, its shadow models and the fork's target are compared.
-        variance : {"shrunk", "per-sample", "global"}
+        variance : {"shrunk", "per-sample", "global", "hierarchical"}
             As in `log_lira`.
 
         Returns

@@ -378,6 +378,11 @@ class Source(Protocol):
         ...
 
     @property
+    def given_early_gaps(self) -> NDArray[np.float32] | None:
+        """Early logit gaps of the shadow models that the user gave, (n_shadows, n_members)."""
+        ...
+
+    @property
     def has_ground_truth(self) -> bool:
         """Whether log-LiRA at the end of training is known or can be computed."""
         ...

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from memowidgets.charts.look import Theme, finished, theme_named
+from memowidgets.charts.look import Theme, finished, styled, theme_named
 from memowidgets.charts.tables import checked
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ def shadow_curves(
     ----------
     table : DataFrame
         Table of `Audit.shadow_curve`. Sizes at which no subset has a value (NaN) are left out.
+        With a column ``variance`` there is a line for each.
     value : {"auc", "memorized", "agreement", "rho"}
         Column to draw.
     theme : {"light", "dark"} or Theme
@@ -148,9 +149,22 @@ def shadow_curves(
     known = checked(
         table.dropna(subset=columns), f"the table, where {value} is known,", [], columns
     )
-    base = alt.Chart(known[["n_shadows", *columns]]).encode(
+    several = ["variance"] if "variance" in known else []
+    base = alt.Chart(known[["n_shadows", *columns, *several]]).encode(
         x=alt.X("n_shadows:Q", title="shadow models", scale=alt.Scale(type="log", base=2))
     )
+    if several:
+        names = list(dict.fromkeys(known["variance"]))
+        lines = base.mark_line(point=True).encode(
+            y=alt.Y(f"{value}:Q", title=colors.spoken(value), scale=alt.Scale(zero=False)),
+            **styled(colors, "variance", names, {name: name for name in names}),
+        )
+        return finished(
+            alt.LayerChart(layer=[lines], width=400, height=230),
+            colors,
+            f"{colors.spoken(value)} from up to {known['n_shadows'].max()} shadow models, by "
+            f"variance: {', '.join(names)}.",
+        )
     band = base.mark_area(opacity=0.22, color=colors.accent).encode(
         y=alt.Y(f"{value}_low:Q", title=colors.spoken(value), scale=alt.Scale(zero=False)),
         y2=f"{value}_high:Q",

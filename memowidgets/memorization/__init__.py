@@ -8,7 +8,7 @@ from __future__ import annotations
 from memowidgets.memorization.counterfactual import counterfactual
 from memowidgets.memorization.global_lira import attack_success_rate
 from memowidgets.memorization.lira import log_lira
-from memowidgets.memorization.posterior import probability_memorized
+from memowidgets.memorization.posterior import hierarchical_probability, probability_memorized
 from memowidgets.memorization.robust import rmia
 from memowidgets.memorization.saved import SavedGaps, load_gaps
 
@@ -16,6 +16,7 @@ __all__ = [
     "SavedGaps",
     "attack_success_rate",
     "counterfactual",
+    "hierarchical_probability",
     "load_gaps",
     "log_lira",
     "probability_memorized",

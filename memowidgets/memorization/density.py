@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from memowidgets.memorization.gaps import Floats, Mask, Moments, Side, Table, blocks
@@ -60,6 +61,10 @@ class Densities:
             mode == "offline",
         )
 
+    def at(self, rows: NDArray[np.int64]) -> Densities:
+        """Return the fits of some of the samples."""
+        return replace(self, inside=self.inside.at(rows), outside=self.outside.at(rows))
+
     @property
     def defined(self) -> Mask:
         """Samples that have enough models on each side that the mode needs."""
@@ -80,24 +85,27 @@ class Densities:
             found = self._inside(gaps, self.inside) - found
         return np.where(self.defined, found, np.nan)
 
-    def errors(self, target: Floats, gaps: Table, members: Mask) -> Floats:
+    def errors(
+        self, target: Floats, gaps: Table, members: Mask, early: Table | None = None
+    ) -> Floats:
         """Return the jackknife standard error of `ratio(target)`, leaving out one model at a time.
 
         The two sides are independent, so their variances add. The values that all samples share
         (the prior, the pooled variance, the floor) stay fixed, because one model hardly changes
         them.
         """
+        del early  # only "hierarchical" has covariates
         variance = np.zeros(len(target))
         for columns in blocks(gaps):
             table, inside = gaps[:, columns].astype(np.float64), members[:, columns]
             goal = target[columns]
             side = self.outside.at(columns)
-            variance[columns] = _jackknife(
+            variance[columns] = jackknife(
                 self._outside(goal, side.without(table, ~inside)), ~inside, side.count
             )
             if not self.offline:
                 side = self.inside.at(columns)
-                variance[columns] += _jackknife(
+                variance[columns] += jackknife(
                     self._inside(goal, side.without(table, inside)), inside, side.count
                 )
         few = self.outside.count <= self.fewest
@@ -106,13 +114,13 @@ class Densities:
         return np.where(few, np.nan, np.sqrt(variance))
 
     def _inside(self, gaps: Floats, side: Side) -> Floats:
-        return _log_density(gaps, side.mean, np.maximum(self.spread_in.of(side), self.least))
+        return log_density(gaps, side.mean, np.maximum(self.spread_in.of(side), self.least))
 
     def _outside(self, gaps: Floats, side: Side) -> Floats:
         variance = np.maximum(self.spread_out.of(side), self.least)
         if self.offline:
             return np.asarray(-log_ndtr((side.mean - gaps) / np.sqrt(variance)))
-        return _log_density(gaps, side.mean, variance)
+        return log_density(gaps, side.mean, variance)
 
 
 def checked_mode(mode: str) -> None:
@@ -152,12 +160,12 @@ def warn_if_few(found: Moments, *, offline: bool = False) -> None:
         )
 
 
-def _log_density(gaps: Floats, mean: Floats, variance: Floats) -> Floats:
+def log_density(gaps: Floats, mean: Floats, variance: Floats) -> Floats:
     """Return the log of the Gaussian density, without the constant that cancels."""
     return np.asarray(-0.5 * (np.log(variance) + (gaps - mean) ** 2 / variance))
 
 
-def _jackknife(left_out: Floats, present: Mask, count: Floats) -> Floats:
+def jackknife(left_out: Floats, present: Mask, count: Floats) -> Floats:
     """Return the variance of an estimate from its values with one present model left out."""
     mean = np.where(present, left_out, 0.0).sum(axis=0) / np.maximum(count, 1)
     squares = (np.where(present, left_out - mean, 0.0) ** 2).sum(axis=0)

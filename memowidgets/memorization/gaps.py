@@ -49,7 +49,7 @@ class Side:
         squares = self.squares - deviation**2 * self.count / np.maximum(count, 1)
         return Side(count, np.where(count > 0, mean, 0.0), np.where(count > 1, squares.clip(0), 0))
 
-    def at(self, columns: slice) -> Side:
+    def at(self, columns: slice | NDArray[np.int64]) -> Side:
         """Return this side for some of the samples."""
         return Side(self.count[columns], self.mean[columns], self.squares[columns])
 
@@ -76,6 +76,10 @@ class Moments:
         """Create uninitialised moments of n samples."""
         inside, outside = (Side(*np.zeros((3, n))) for _ in range(2))
         return cls(inside, outside, np.empty(n), np.empty(n))
+
+    def at(self, rows: NDArray[np.int64]) -> Moments:
+        """Return the moments of some of the samples."""
+        return Moments(self.inside.at(rows), self.outside.at(rows), self.low[rows], self.high[rows])
 
     @property
     def coinciding(self) -> Mask:

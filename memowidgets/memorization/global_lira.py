@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from memowidgets.memorization.density import Densities, check_sides, warn_if_few
+from memowidgets.memorization.density import check_sides, warn_if_few
 from memowidgets.memorization.gaps import Floats, checked_models, moments
+from memowidgets.memorization.hierarchical import fitted
 from memowidgets.memorization.variance import checked_variance
 
 
@@ -21,8 +22,9 @@ def attack_success_rate(
         Logit gap of each sample under each model.
     members : (n_models, n_samples) array_like of bool
         Whether the model trained on the sample.
-    variance : {"per-sample", "global", "shrunk"}
-        As in `log_lira`. "shrunk" fits its prior anew for each attacked model.
+    variance : {"per-sample", "global", "shrunk", "hierarchical"}
+        As in `log_lira`. "shrunk" and "hierarchical" fit their priors anew for each attacked model;
+        "hierarchical" has no covariates here.
 
     Returns
     -------
@@ -69,7 +71,7 @@ def attack_success_rate(
         own = row.astype(np.float64)
         inside = found.inside.without(own, member)
         outside = found.outside.without(own, ~member)
-        ratio = Densities.fit(inside, outside, variance).ratio(own)
+        ratio = fitted(inside, outside, variance).ratio(own)
         defined = ~np.isnan(ratio)
         for side in attacked:
             attacked[side] += defined & (member == side)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from dataclasses import dataclass
+from typing import Any, Literal, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.memorization.density import Densities, check_sides, checked_mode, warn_if_few
 from memowidgets.memorization.gaps import (
     Floats,
     Mask,
+    Side,
     Table,
     checked_models,
     checked_target,
     moments,
 )
+from memowidgets.memorization.hierarchical import Hierarchical, fitted
 from memowidgets.memorization.variance import checked_variance
 
 _ENOUGH_TO_TELL = 3  # this many samples with exactly equal gaps are not a coincidence
@@ -30,6 +33,8 @@ def log_lira(
     mode: str = ...,
     *,
     return_std: Literal[False] = ...,
+    early_gaps: ArrayLike | None = ...,
+    judged: ArrayLike | None = ...,
 ) -> Floats: ...
 @overload
 def log_lira(
@@ -40,6 +45,8 @@ def log_lira(
     mode: str = ...,
     *,
     return_std: Literal[True],
+    early_gaps: ArrayLike | None = ...,
+    judged: ArrayLike | None = ...,
 ) -> tuple[Floats, Floats]: ...
 def log_lira(
     shadow_gaps: ArrayLike,
@@ -49,6 +56,8 @@ def log_lira(
     mode: str = "online",
     *,
     return_std: bool = False,
+    early_gaps: ArrayLike | None = None,
+    judged: ArrayLike | None = None,
 ) -> Floats | tuple[Floats, Floats]:
     """Return the log-likelihood ratio of the target's logit gap, in training against not.
 
@@ -60,15 +69,24 @@ def log_lira(
         Whether the shadow model trained on the sample. The target must not be a shadow model.
     target_gaps : (n_samples,) array_like
         Logit gap under the target model.
-    variance : {"per-sample", "global", "shrunk"}
+    variance : {"per-sample", "global", "shrunk", "hierarchical"}
         How a sample's two variances are estimated. "per-sample" uses its own gaps, as in the paper
         (ddof = 0). "global" uses one variance per side, from the residuals of all samples; it is
         better below about 32 models per side. "shrunk" interpolates between both: it is the
-        posterior mean under a prior that is fitted per side on all samples.
+        posterior mean under a prior that is fitted per side on all samples. "hierarchical" has a
+        prior for the mean too, see the notes. It is closest to the value that many shadow models
+        would give, and reaches η for fewer samples.
+    mode : {"online", "offline"}
         "online" is the ratio of both densities, as in the paper. "offline" uses only the models
         that did not train on the sample.
     return_std : bool
         Whether to also return standard errors.
+    early_gaps : (n_models, n_samples) array_like, optional
+        Logit gaps under the same shadow models at an earlier checkpoint, such as the prediction
+        checkpoint. "hierarchical" uses their mean and standard deviation as covariates.
+    judged : (n_samples,) array_like of bool, or positions, optional
+        Samples that `target_gaps` holds and that a value is returned for; n_samples is their
+        number there. The others only help to fit the priors. Default: all samples.
 
     Returns
     -------
@@ -102,6 +120,17 @@ def log_lira(
     mode is that of Carlini et al. (2022), Section V. "shrunk" follows BaVarIA (arXiv 2603.11799):
     a scaled inverse χ² prior, fitted by marginal likelihood.
 
+    "hierarchical" has a normal–inverse-gamma prior on each side: σ² is inverse-gamma with ν₀
+    degrees of freedom and scale s², and the mean is normal around m with variance σ²/κ₀. m is a
+    regression, fitted in five folds, on the mean and the log standard deviation of the sample's
+    `early_gaps` (with squares and product), and on how far the sample's other side is from its own
+    prior mean. log s² is linear in the covariates. κ₀, ν₀ and s² maximise the marginal likelihood.
+    The density is Gaussian, with the posterior mean, and the posterior mean of σ² times 1 + 1/κₙ,
+    where κₙ = κ₀ + the number of gaps (Murphy, "Conjugate Bayesian analysis of the Gaussian
+    distribution", 2007, section 6). A single model on a side is enough. Covariates that are equal
+    for all samples are left out. With fewer than 50 samples, m and s² are the same for all. Folds
+    do not depend on the order of the samples. The jackknife keeps the priors fixed.
+
     Examples
     --------
     >>> import numpy as np
@@ -115,27 +144,111 @@ def log_lira(
     array([3.2, 0.2])
     """
     checked_variance(variance)
-    checked_mode(mode)
-    gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
-    target = checked_target(target_gaps, gaps.shape[1])
-    found = moments(gaps, members, "shadow_gaps")
-    check_sides(found, offline=mode == "offline")
-    equal = found.coinciding
-    if not equal.all():
-        _refuse_target(gaps, target)
-    if variance == "per-sample":
-        warn_if_few(found, offline=mode == "offline")
-    densities = Densities.fit(found.inside, found.outside, variance, mode)
-    ratio = _flat(densities.ratio(target), equal)
+    given = Evidence.checked(
+        shadow_gaps, shadow_members, target_gaps, variance, mode, early_gaps, judged
+    )
+    ratio = given.flat(given.fits.ratio(given.target))
     if not return_std:
         return ratio
-    errors = _flat(densities.errors(target, gaps, members), equal)
+    errors = given.flat(given.fits.errors(given.target, given.gaps, given.members, given.early))
     return ratio, np.where(np.isnan(ratio), np.nan, errors)
 
 
-def _flat(values: Floats, equal: Mask) -> Floats:
-    """Return 0 where all models agree, and keep NaN."""
-    return np.where(equal & ~np.isnan(values), 0.0, values)
+@dataclass(frozen=True)
+class Evidence:
+    """Checked gaps of the judged samples, and the Gaussians that are fitted to them.
+
+    Attributes
+    ----------
+    gaps, members : (n_models, n_judged)
+        Shadow models' gaps, and which samples they trained on.
+    target : (n_judged,) float64
+        The target's gaps.
+    early : (n_models, n_judged) or None
+        Gaps at the prediction checkpoint.
+    equal : (n_judged,) bool
+        Samples whose gap is equal under all models.
+    fits : Densities or Hierarchical
+        Both sides of each sample.
+    """
+
+    gaps: Table
+    members: Mask
+    target: Floats
+    early: Table | None
+    equal: Mask
+    fits: Densities | Hierarchical
+
+    @classmethod
+    def checked(
+        cls,
+        shadow_gaps: ArrayLike,
+        shadow_members: ArrayLike,
+        target_gaps: ArrayLike,
+        variance: str,
+        mode: str,
+        early_gaps: ArrayLike | None,
+        judged: ArrayLike | None,
+    ) -> Evidence:
+        """Check what `log_lira` is given, and fit."""
+        checked_mode(mode)
+        offline = mode == "offline"
+        gaps, members = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
+        rows = _checked_rows(judged, gaps.shape[1])
+        target = checked_target(target_gaps, gaps.shape[1] if rows is None else len(rows))
+        found = moments(gaps, members, "shadow_gaps")
+        early, looks = _checked_early(early_gaps, gaps, members, variance, offline=offline)
+        own = found if rows is None else found.at(rows)
+        check_sides(own, offline=offline)
+        equal = own.coinciding
+        fits = fitted(found.inside, found.outside, variance, mode, looks)
+        if rows is not None:
+            gaps, members, fits = gaps[:, rows], members[:, rows], fits.at(rows)
+            early = None if early is None else early[:, rows]
+        if not equal.all():
+            _refuse_target(gaps, target)
+        if variance == "per-sample":
+            warn_if_few(own, offline=offline)
+        return cls(gaps, members, target, early, equal, fits)
+
+    def flat(self, values: Floats) -> Floats:
+        """Return 0 where all models agree, and keep NaN."""
+        return np.where(self.equal & ~np.isnan(values), 0.0, values)
+
+
+def _checked_rows(judged: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
+    """Return positions of the judged samples; None if all are."""
+    if judged is None:
+        return None
+    given: NDArray[Any] = np.asarray(judged)
+    if given.dtype == np.bool_ and given.shape == (n,):
+        return np.flatnonzero(given)
+    fits = given.ndim == 1 and given.dtype.kind in "iu" and len(np.unique(given)) == len(given)
+    if not fits or (len(given) and not (given.min() >= 0 and given.max() < n)):
+        raise ValueError(
+            f"judged must be a mask over the {n} samples or different positions among them, not "
+            f"{given.dtype} of shape {given.shape}"
+        )
+    return given.astype(np.int64)
+
+
+def _checked_early(
+    early_gaps: ArrayLike | None, gaps: Table, members: Mask, variance: str, *, offline: bool
+) -> tuple[Table | None, Side | None]:
+    """Return the covariates' gaps, and their moments over the models that may be used."""
+    if early_gaps is None:
+        return None, None
+    if variance != "hierarchical":
+        raise ValueError(f'early_gaps are for variance="hierarchical", not for {variance!r}')
+    early = np.asarray(early_gaps)
+    if early.shape != gaps.shape:
+        raise ValueError(
+            "early_gaps must have the shape of shadow_gaps, a row for each shadow model, but they "
+            f"have {early.shape} and {gaps.shape}"
+        )
+    early, _ = checked_models(early, members, "early_gaps")
+    seen = members if offline else np.zeros_like(members)
+    return early, moments(early, seen, "early_gaps").outside
 
 
 def _refuse_target(gaps: Table, target: Floats) -> None:

@@ -1,4 +1,4 @@
-"""Three estimates of a sample's variance on one side: per sample, global, and shrunk."""
+"""Estimates of a sample's variance on one side: per sample, global, and shrunk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from threadpoolctl import ThreadpoolController
 
 from memowidgets.memorization.gaps import Floats, Side
 
-Variance = Literal["per-sample", "global", "shrunk"]
+OwnMean = Literal["per-sample", "global", "shrunk"]  # the mean is that of the sample's own gaps
+Variance = Literal["per-sample", "global", "shrunk", "hierarchical"]
 FEWEST_MODELS = 8  # models on a side for a reliable per-sample variance
 FLOOR = 1e-6  # relative to the pooled variance
 _FIT_ON = 5_000  # samples; enough to fit the two numbers of the prior
@@ -82,7 +83,8 @@ def floor(inside: Side, outside: Side) -> float:
 
 
 @cache
-def _libraries() -> ThreadpoolController:
+def libraries() -> ThreadpoolController:
+    """Return the control of threads; a fit of few parameters is faster with one."""
     return ThreadpoolController()
 
 
@@ -112,6 +114,6 @@ def fitted_prior(side: Side) -> tuple[float, float] | None:
         return float(-terms.mean()), -gradient
 
     bounds = [(-4.0, 9.0), (-20.0, 5.0)]
-    with _libraries().limit(limits=1):  # with two parameters, threads only wait for each other
+    with libraries().limit(limits=1):  # with two parameters, threads only wait for each other
         best = minimize(minus_log_likelihood, [1.0, -0.5], jac=True, bounds=bounds).x
     return 2 + float(np.exp(best[0])), float(typical * np.exp(best[1]))

@@ -12,14 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets.memorization import log_lira
 from memowidgets.memorization.density import Densities
 from memowidgets.memorization.gaps import Side, moments
-from memowidgets.memorization.variance import Variance
+from memowidgets.memorization.variance import OwnMean
 from memowidgets.teaching.chance import normals, uniforms
 
 __all__ = ["OTHERS", "REDRAWS", "VARIANCES", "Result", "Sample", "judged", "others_gaps"]
 
 Floats = NDArray[np.float64]
 
-VARIANCES: tuple[str, ...] = get_args(Variance)
+VARIANCES: tuple[str, ...] = get_args(OwnMean)
 MOST_MODELS = 256
 REDRAWS = 200
 OTHERS = 100  # samples beside the one that is looked at, which the pooled variances need

@@ -21,6 +21,7 @@ __all__ = ["MemorizationComparison", "compared_definitions", "curve_over_shadows
 Floats = NDArray[np.float64]
 Gaps = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
+LogLiRA = Callable[[NDArray[np.int64] | slice], Floats]
 _SIZES = (4, 8, 16, 32, 64, 128, 256)
 _BAND = (0.05, 0.95)
 _FEWEST = 4  # shadow models of a subset
@@ -70,6 +71,7 @@ def compared_definitions(
     n_bootstrap: int,
     random_state: int,
     *,
+    log_lira: LogLiRA | None = None,
     pairs: bool = False,
 ) -> MemorizationComparison:
     """Compute every definition, and the rank correlation of each pair.
@@ -89,6 +91,9 @@ def compared_definitions(
         As in `memowidgets.memorization.log_lira`.
     n_bootstrap, random_state : int
         Number of bootstrap samples, and their seed.
+    log_lira : callable, optional
+        Returns the log-LiRA of the samples, (n,), by some of the shadow models. Default: from
+        their gaps, without covariates.
     pairs : bool
         Whether shadow models were trained in complementary pairs.
     """
@@ -99,7 +104,9 @@ def compared_definitions(
             others = population[0][chosen], population[1][chosen], population[2]
         own = gaps[chosen], members[chosen]
         table = {
-            "log_lira": memorization.log_lira(*own, target, variance),
+            "log_lira": memorization.log_lira(*own, target, variance)
+            if log_lira is None
+            else log_lira(chosen),
             "attack_success_rate": memorization.attack_success_rate(*own, variance),
             "counterfactual": memorization.counterfactual(*own),
             "rmia": _rmia(*own, target, others),
@@ -137,12 +144,10 @@ def _common(halves: list[pd.DataFrame]) -> list[pd.DataFrame] | None:
 
 
 def curve_over_shadows(
-    gaps: Gaps,
-    members: Mask,
-    target: Gaps,
+    m: int,
+    log_lira: LogLiRA,
     scores: Floats,
     rows: NDArray[np.int64],
-    variance: str,
     eta: float,
     sizes: Sequence[int] | None,
     repeats: int,
@@ -150,8 +155,7 @@ def curve_over_shadows(
     *,
     pairs: bool,
 ) -> pd.DataFrame:
-    """Compare disjoint subsets of the shadow models, as `Audit.shadow_curve` describes."""
-    m = len(gaps)
+    """Compare disjoint subsets of m shadow models, as `Audit.shadow_curve` describes."""
     most = 2 * (m // 4) if pairs else m // 2
     chosen = sorted({size for size in sizes or (*_SIZES, most) if size <= most})
     bad = [size for size in sizes or () if size < _FEWEST or size > most]
@@ -160,18 +164,37 @@ def curve_over_shadows(
             f"sizes must be from {_FEWEST} to {most}, half of the {m} shadow models, because two "
             "disjoint subsets are compared"
         )
-    known = int((~np.isnan(memorization.log_lira(gaps, members, target, variance))).sum())
+    known = int((~np.isnan(log_lira(slice(None)))).sum())
     rng = np.random.default_rng(random_state)
 
     def drawn(size: int) -> list[dict[str, float]]:
-        values = [
-            memorization.log_lira(gaps[half], members[half], target, variance)
-            for half in disjoint(rng, m, size, pairs=pairs)
-        ]
+        values = [log_lira(half) for half in disjoint(rng, m, size, pairs=pairs)]
         between = _between(values[0], values[1], eta)
         return [_alone(one, scores, rows, eta, known) | between for one in values]
 
     return pd.DataFrame([_summary(size, drawn, repeats) for size in chosen])
+
+
+def enough_shadows(curve: pd.DataFrame, gain: float = 0.02) -> int | None:
+    """Return the least number of shadow models after which more stop paying.
+
+    Parameters
+    ----------
+    curve : DataFrame
+        ``n_shadows`` and ``rho`` of one variance, by rising ``n_shadows``.
+    gain : float
+        More shadow models pay if doubling their number adds at least this much to ρ, the rank
+        correlation of two disjoint sets.
+
+    Returns
+    -------
+    int or None
+        None if the last step still pays, or there is one size alone.
+    """
+    sizes, rho = curve["n_shadows"].to_numpy(np.float64), curve["rho"].to_numpy(np.float64)
+    pays = np.diff(rho) / np.diff(np.log2(sizes)) >= gain
+    last = int(np.flatnonzero(pays).max(initial=-1)) + 1
+    return None if last == len(sizes) - 1 else int(sizes[last])
 
 
 def disjoint(

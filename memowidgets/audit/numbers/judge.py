@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
-from memowidgets.audit.numbers.definitions import curve_over_shadows
+from memowidgets.audit.numbers.definitions import curve_over_shadows, enough_shadows
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
@@ -19,17 +22,19 @@ from memowidgets.audit.numbers.scores import (
     score,
 )
 from memowidgets.audit.numbers.truth import (
+    VARIANCE,
     are_pairs,
     checked_eta,
+    evidence_for,
     is_log_lira,
     lacking,
-    member_gaps,
     memorized_members,
     positives,
     probably_memorized,
     share_by_chance,
 )
 from memowidgets.audit.source import Source
+from memowidgets.memorization.variance import Variance
 
 __all__ = ["SHARED_NOISE", "check_both_kinds", "compare", "evaluate", "shadow_curve"]
 
@@ -48,15 +53,16 @@ def evaluate(
     truth: str | ArrayLike = "log_lira",
     *,
     uncertain: bool = False,
+    variance: str = VARIANCE,
 ) -> evaluation.Evaluation:
     """Compare a score with the ground truth, as `Audit.evaluate` describes."""
     found, members = score(source, metric, layer, checkpoint), source.members
     values = pd.Series(found.mu, members[found.rows])
     if uncertain:  # the baseline owes its values to the shadow models, as the truth does
         given = None if metric == BASELINE else values
-        memorized = probably_memorized(source, truth, eta, given)
+        memorized = probably_memorized(source, truth, eta, given, variance)
     else:
-        memorized = memorized_members(source, truth, eta)
+        memorized = memorized_members(source, truth, eta, variance)
     both = values.index.intersection(memorized.index, sort=False)
     notes = [*source.notes_at(checkpoint), *found.notes]
     if is_log_lira(truth):
@@ -73,7 +79,7 @@ def evaluate(
         check_both_kinds(labels, truth)
         result = evaluation.roc(values[both].to_numpy(), labels)
     result = result.called(positives(truth)).with_warnings(*notes)
-    chance = share_by_chance(source, eta) if is_log_lira(truth) else None
+    chance = share_by_chance(source, eta, variance) if is_log_lira(truth) else None
     if chance is None:
         return result
     return result.with_chance(chance * result.n, len(source.shadows))
@@ -86,6 +92,7 @@ def compare(
     checkpoints: str | float | Iterable[str | float] = "prediction",
     eta: float = 4.0,
     truth: str | ArrayLike = "log_lira",
+    variance: str = VARIANCE,
 ) -> pd.DataFrame:
     """Tabulate the AUC of several scores, as `Audit.compare` describes."""
     rows = []
@@ -98,7 +105,8 @@ def compare(
             for layer in source.names.some_layers(layers) if per_layer else ("",):
                 if by_default and not is_free(source, str(metric), layer or "last", record):
                     continue
-                found = evaluate(source, metric, layer or "last", record.name, eta, truth)
+                asked = metric, layer or "last", record.name, eta, truth
+                found = evaluate(source, *asked, variance=variance)
                 rows.append(
                     {
                         "metric": metric,
@@ -121,28 +129,41 @@ def shadow_curve(
     layer: str | int,
     checkpoint: str | float,
     eta: float,
-    variance: str,
+    variance: str | Sequence[str],
     sizes: Sequence[int] | None,
     repeats: int,
     random_state: int,
 ) -> pd.DataFrame:
     """Tabulate what fewer shadow models would find, as `Audit.shadow_curve` describes."""
     found = score(source, metric, layer, checkpoint)
-    name, members, gaps, _ = member_gaps(source, "final")
-    target = source.target_gaps(source.names.record(name))
-    return curve_over_shadows(
-        gaps,
-        members,
-        target,
-        found.mu,
-        found.rows,
-        variance,
-        checked_eta(eta),
-        sizes,
-        repeats,
-        random_state,
-        pairs=are_pairs(source),
-    )
+    record = source.names.record("final")
+    target = source.target_gaps(record)
+
+    def curve(one: str) -> pd.DataFrame:
+        evidence = evidence_for(source, record, one)
+        return curve_over_shadows(
+            len(evidence.gaps),
+            partial(evidence.log_lira, target),
+            found.mu,
+            found.rows,
+            checked_eta(eta),
+            sizes,
+            repeats,
+            random_state,
+            pairs=are_pairs(source),
+        )
+
+    if isinstance(variance, str) and variance != "all":
+        table = curve(variance)
+        table.attrs["enough"] = enough_shadows(table)
+        return table
+    chosen = get_args(Variance) if isinstance(variance, str) else list(variance)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*per-sample variance is unreliable", UserWarning)
+        curves = {one: curve(one) for one in chosen}
+    table = pd.concat([part.assign(variance=one) for one, part in curves.items()])
+    table.attrs["enough"] = {one: enough_shadows(part) for one, part in curves.items()}
+    return table.reset_index(drop=True)
 
 
 def check_both_kinds(labels: NDArray[np.bool_], truth: str | ArrayLike) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numbers
+import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +26,8 @@ __all__ = [
     "asks_model_for_others",
     "checked_eta",
     "compared_definitions_of",
+    "covariates_at",
+    "evidence_for",
     "gaps_of_others",
     "is_log_lira",
     "lacking",
@@ -33,12 +37,18 @@ __all__ = [
     "memorized_members",
     "notes_on_chance",
     "positives",
+    "probability_memorized",
     "probably_memorized",
     "share_by_chance",
     "truth_version",
 ]
 
-VARIANCE = "shrunk"
+VARIANCE, HIERARCHICAL = "shrunk", "hierarchical"
+
+_ONLY_VALUES = (
+    "log_lira was given as it is: standard errors, probabilities, other variances and modes need "
+    "shadow_gaps= and shadow_members= beside logits="
+)
 
 Floats = NDArray[np.float64]
 Gaps = NDArray[np.float32]
@@ -65,11 +75,11 @@ def log_lira_table(
 ) -> pd.DataFrame:
     """Return the columns ``log_lira`` and, if asked for, ``log_lira_std``, by id."""
     record = source.names.record(checkpoint)
-    question = ("log_lira", record.name, variance, mode, return_std)
-    state = source.gaps_state(record.name)
+    early = covariates_at(source, record) if variance == HIERARCHICAL else None
+    question = ("log_lira", record.name, variance, mode, return_std, early)
     table = source.cache.of(
         question,
-        state,
+        _state(source, record.name, early),
         lambda: _computed_log_lira(source, record, variance, mode, return_std=return_std),
     )
     return table.copy()
@@ -101,6 +111,128 @@ def member_gaps(source: Source, checkpoint: str | float = "final") -> tuple[str,
     return record.name, *chosen, source.target_gaps(record).astype(np.float32)
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What log-LiRA of the members is computed from.
+
+    Attributes
+    ----------
+    members, gaps : (n_shadows, n)
+        Which shadow model trained on which sample, and the logit gaps. "hierarchical" fits its
+        priors on the whole pool; otherwise these are the members alone.
+    judged : (n_members,) int64 or None
+        Columns of the members; None if there are no others.
+    early : (n_shadows, n) or None
+        Logit gaps at the prediction checkpoint.
+    variance : str
+        As in `memowidgets.memorization.log_lira`.
+    """
+
+    members: Mask
+    gaps: Gaps
+    judged: NDArray[np.int64] | None
+    early: Gaps | None
+    variance: str
+
+    def log_lira(
+        self,
+        target: NDArray[Any],
+        shadows: NDArray[np.int64] | slice = slice(None),
+        mode: str = "online",
+    ) -> Floats:
+        """Return log-LiRA of the members' `target` gaps, by some of the shadow models."""
+        return memorization.log_lira(
+            self.gaps[shadows],
+            self.members[shadows],
+            target,
+            self.variance,
+            mode,
+            early_gaps=None if self.early is None else self.early[shadows],
+            judged=self.judged,
+        )
+
+    def with_errors(self, target: NDArray[Any], mode: str) -> tuple[Floats, Floats]:
+        """Return log-LiRA of the members' `target` gaps, and its standard errors."""
+        return memorization.log_lira(
+            self.gaps,
+            self.members,
+            target,
+            self.variance,
+            mode,
+            return_std=True,
+            early_gaps=self.early,
+            judged=self.judged,
+        )
+
+    def probability(self, target: NDArray[Any], eta: float) -> Floats:
+        """Return the posterior probability that a member is memorised."""
+        return memorization.hierarchical_probability(
+            self.gaps, self.members, target, eta, early_gaps=self.early, judged=self.judged
+        )
+
+
+def evidence_for(source: Source, record: Record, variance: str) -> Evidence:
+    """Return what log-LiRA at a checkpoint is computed from.
+
+    Warns
+    -----
+    UserWarning
+        If "hierarchical" has no covariates at a checkpoint after the prediction checkpoint.
+    """
+    if variance != HIERARCHICAL:
+        _, members, gaps, _ = member_gaps(source, record.name)
+        return Evidence(members, gaps, None, None, variance)
+    shadows = source.shadows.read(record.name)
+    columns = np.searchsorted(source.pool_rows, source.member_rows)
+    early = covariates_at(source, record)
+    if early is None:
+        _warn_of_no_covariates(source, record)
+        return Evidence(shadows.members, shadows.gaps, columns, None, variance)
+    if source.given_early_gaps is not None:
+        return Evidence(shadows.members, shadows.gaps, columns, source.given_early_gaps, variance)
+    before = source.shadows.read(early)
+    _, here, there = np.intersect1d(shadows.indices, before.indices, return_indices=True)
+    return Evidence(
+        shadows.members[here], shadows.gaps[here], columns, before.gaps[there], variance
+    )
+
+
+def covariates_at(source: Source, record: Record) -> str | None:
+    """Return the checkpoint of the covariates of "hierarchical"; None if there are none.
+
+    It is the prediction checkpoint, if that comes before `record` and the shadow models have logit
+    gaps there.
+    """
+    if source.given_early_gaps is not None:
+        return "given"
+    early = source.names.prediction().record
+    known = early.step < record.step and early.name in source.shadows.checkpoints()
+    return early.name if known else None
+
+
+def _warn_of_no_covariates(source: Source, record: Record) -> None:
+    early = source.names.prediction().record
+    if early.step < record.step:
+        missing = f"the shadow models have no logit gaps at {early.name}, the prediction checkpoint"
+        advice = 'run_shadows(…, checkpoints=("prediction", "final")) keeps them'
+    elif len(source.names.records()) == 1:
+        missing = "the shadow models' early gaps were not given"
+        advice = "pass early_shadow_gaps= to Audit.from_arrays"
+    else:
+        return
+    warnings.warn(
+        f'{missing}, so variance="hierarchical" has no covariates and gains less: {advice}',
+        UserWarning,
+        stacklevel=2,
+    )
+
+
+def _state(source: Source, checkpoint: str, early: str | None) -> tuple[Any, ...]:
+    """Return a value that changes when log-LiRA at a checkpoint may."""
+    names = [checkpoint] if early in (None, "given") else [checkpoint, str(early)]
+    return tuple(source.gaps_state(name) for name in names)
+
+
 def compared_definitions_of(
     source: Source,
     checkpoint: str | float,
@@ -114,6 +246,7 @@ def compared_definitions_of(
     record = source.names.record(checkpoint)
     _, members, gaps, _ = member_gaps(source, record.name)
     target, others = source.target_gaps(record), gaps_of_others(source, record)
+    evidence = evidence_for(source, record, variance)
     return compared_definitions(
         source.members,
         gaps,
@@ -123,6 +256,7 @@ def compared_definitions_of(
         variance,
         n_bootstrap,
         random_state,
+        log_lira=lambda shadows: evidence.log_lira(target, shadows),
         pairs=are_pairs(source),
     )
 
@@ -157,21 +291,25 @@ def truth_version(source: Source) -> tuple[str, int]:
     return key, hash(files)
 
 
-def share_by_chance(source: Source, eta: float) -> float | None:
+def share_by_chance(source: Source, eta: float, variance: str = VARIANCE) -> float | None:
     """Return the share of members with log-LiRA of at least η if nothing were memorised.
 
-    None where log-LiRA was given as it is, without the shadow models behind it.
+    None where log-LiRA was given as it is, without the shadow models behind it, and for
+    "hierarchical", whose prior already knows how rare memorised samples are.
     """
-    if source.given_log_lira is not None or not len(source.shadows):
+    if variance == HIERARCHICAL or not len(source.shadows):
+        return None
+    if source.given_log_lira is not None and variance == VARIANCE:
         return None
 
     def by_chance() -> ByChance:
         _, members, gaps, _ = member_gaps(source, "final")
-        return ByChance.of(gaps, members)
+        return ByChance.of(gaps, members, variance)
 
     state = source.gaps_state(source.names.record("final").name), len(source.shadows)
-    simulated = source.cache.of("by chance", state, by_chance)
-    return source.cache.of(("share by chance", eta), state, lambda: simulated.share(eta))
+    simulated = source.cache.of(("by chance", variance), state, by_chance)
+    share = ("share by chance", variance, eta)
+    return source.cache.of(share, state, lambda: simulated.share(eta))
 
 
 def notes_on_chance(source: Source, eta: float) -> tuple[str, ...]:
@@ -185,7 +323,9 @@ def notes_on_chance(source: Source, eta: float) -> tuple[str, ...]:
     return (f"At η = {eta:g}, {note}",)
 
 
-def memorized_members(source: Source, truth: str | ArrayLike, eta: float) -> pd.Series:
+def memorized_members(
+    source: Source, truth: str | ArrayLike, eta: float, variance: str = VARIANCE
+) -> pd.Series:
     """Return whether each member counts as memorised, by id.
 
     Raises
@@ -195,7 +335,7 @@ def memorized_members(source: Source, truth: str | ArrayLike, eta: float) -> pd.
     """
     if isinstance(truth, str):
         if is_log_lira(truth):
-            return log_lira(source) >= checked_eta(eta)
+            return log_lira(source, variance=variance) >= checked_eta(eta)
         if truth != "canaries":
             raise ValueError(f"unknown truth {truth!r}; valid: log_lira, canaries, or a mask")
         return _canaries(source)
@@ -210,13 +350,37 @@ def memorized_members(source: Source, truth: str | ArrayLike, eta: float) -> pd.
     return pd.Series(mask, source.members)
 
 
+def probability_memorized(
+    source: Source, eta: float, checkpoint: str | float = "final"
+) -> pd.Series:
+    """Return the probability that each member is memorised, as the audit's method describes."""
+    eta, record = checked_eta(eta), source.names.record(checkpoint)
+    if not len(source.shadows) and source.given_log_lira is not None:
+        raise NotGivenError(_ONLY_VALUES)
+
+    def computed() -> Floats:
+        evidence = evidence_for(source, record, HIERARCHICAL)
+        return evidence.probability(source.target_gaps(record), eta)
+
+    early = covariates_at(source, record)
+    question = "probability", record.name, early, eta
+    found = source.cache.of(question, _state(source, record.name, early), computed)
+    return pd.Series(found.copy(), pd.Index(source.members, name="id")).dropna()
+
+
 def probably_memorized(
-    source: Source, truth: str | ArrayLike, eta: float, scores: pd.Series | None = None
+    source: Source,
+    truth: str | ArrayLike,
+    eta: float,
+    scores: pd.Series | None = None,
+    variance: str = VARIANCE,
 ) -> pd.Series:
     """Return the probability that each member is memorised; of those with a score, if given."""
     if not is_log_lira(truth):
         raise ValueError('only truth="log_lira" can be uncertain: no other has an error')
-    table = log_lira_table(source, "final", VARIANCE, "online", return_std=True)
+    if variance == HIERARCHICAL:
+        return probability_memorized(source, eta)
+    table = log_lira_table(source, "final", variance, "online", return_std=True)
     values, errors, given = table["log_lira"], table["log_lira_std"], None
     if scores is not None:
         both = values.index.intersection(scores.index, sort=False)
@@ -265,19 +429,14 @@ def _computed_log_lira(
     if given is not None and (variance, mode, return_std) == (VARIANCE, "online", False):
         return pd.DataFrame({"log_lira": given}, index).dropna()
     if given is not None and not len(source.shadows):
-        raise NotGivenError(
-            "log_lira was given as it is: standard errors, other variances and modes need "
-            "shadow_gaps= and shadow_members= beside logits="
-        )
-    _, members, gaps, _ = member_gaps(source, record.name)
+        raise NotGivenError(_ONLY_VALUES)
+    evidence = evidence_for(source, record, variance)
     target = source.target_gaps(record)
     table = pd.DataFrame(index=index)
     if return_std:
-        table["log_lira"], table["log_lira_std"] = memorization.log_lira(
-            gaps, members, target, variance, mode, return_std=True
-        )
+        table["log_lira"], table["log_lira_std"] = evidence.with_errors(target, mode)
     else:
-        table["log_lira"] = memorization.log_lira(gaps, members, target, variance, mode)
+        table["log_lira"] = evidence.log_lira(target, mode=mode)
     return table.dropna(subset="log_lira")
 
 

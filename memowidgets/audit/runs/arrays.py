@@ -25,7 +25,8 @@ __all__ = ["arrays_source", "n_given_shadows", "opened_arrays"]
 MARK = "arrays.json"
 _FILE = "arrays"
 _LAYER = "layer."
-_OPTIONAL = ("logits", "log_lira", "shadow_gaps", "shadow_members", "reference_gaps")
+_SHADOWS = ("shadow_gaps", "shadow_members", "early_shadow_gaps")
+_OPTIONAL = ("logits", "log_lira", *_SHADOWS, "reference_gaps")
 
 
 def arrays_source(given: Given, path: str | os.PathLike[str] | None, seed: int) -> ArraysSource:
@@ -92,6 +93,7 @@ def opened_arrays(run: RunDirectory, data: Any = None) -> ArraysSource:
                 np.array(kept["canaries"]) if "canaries" in kept else None,
                 optional["shadow_gaps"],
                 optional["shadow_members"],
+                optional["early_shadow_gaps"],
                 optional["reference_gaps"],
             )
     except (ValueError, TypeError) as error:

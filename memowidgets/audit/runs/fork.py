@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from memowidgets.audit.numbers.truth import member_gaps
+from memowidgets.audit.numbers.truth import evidence_for
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.shapes import read_manifest
 from memowidgets.audit.source import Source
@@ -18,7 +18,6 @@ from memowidgets.audit.sources.catalogue import Catalogue
 from memowidgets.audit.sources.notes import fork_note
 from memowidgets.audit.sources.run import RunSource, run_behind
 from memowidgets.data import Dataset, WithheldDataset
-from memowidgets.memorization import log_lira
 from memowidgets.metrics import logit_gap
 from memowidgets.stamps import digest
 from memowidgets.store import RunDirectory, StoreError
@@ -77,7 +76,9 @@ def compared(parent: Source, fork: Source, checkpoint: str | float, variance: st
     """Return the table that `Audit.compare_fork` describes."""
     before_it, forked_run = run_behind(parent, "compare_fork"), run_behind(fork, "compare_fork")
     _check_family(before_it, forked_run)
-    name, members, gaps, target = member_gaps(before_it, checkpoint)
+    record = before_it.names.record(checkpoint)
+    target = before_it.target_gaps(record).astype(np.float32)
+    evidence = evidence_for(before_it, record, variance)
     there = forked_run.names.record(checkpoint).name
     data, everything = before_it.member_data, np.arange(len(before_it.members))
     seen = forked_run.target().look(there, everything, data)
@@ -88,8 +89,8 @@ def compared(parent: Source, fork: Source, checkpoint: str | float, variance: st
     ]
     table = pd.DataFrame({"fate": fate}, pd.Index(before_it.members, name="id"))
     for column, gap in (("before", target), ("after", logit_gap(seen.logits, before_it.labels))):
-        table[column] = log_lira(gaps, members, gap, variance)
-    table.attrs["checkpoint"] = name
+        table[column] = evidence.log_lira(gap)
+    table.attrs["checkpoint"] = record.name
     return table.dropna()
 
 

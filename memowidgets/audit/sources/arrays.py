@@ -258,6 +258,11 @@ class ArraysSource:
         return self._given.log_lira
 
     @property
+    def given_early_gaps(self) -> NDArray[np.float32] | None:
+        """Early logit gaps of the shadow models, as they were given, (n_shadows, n)."""
+        return self._given.early_shadow_gaps
+
+    @property
     def has_ground_truth(self) -> bool:
         """Whether there is a log-LiRA, or what it is computed from."""
         return self.given_log_lira is not None or (self._has_logits and self.shadows.suffice)

@@ -44,6 +44,8 @@ class Given:
         Log-LiRA, NaN for a sample without a value.
     shadow_gaps, shadow_members : array of shape (n_shadows, n), or None
         Logit gaps of the shadow models, and which samples each was trained on.
+    early_shadow_gaps : array of shape (n_shadows, n), or None
+        Logit gaps of the shadow models at an early checkpoint.
     reference_gaps : array of shape (n_references, n), float32, or None
         Logit gaps of the reference models, NaN for samples that one was trained on.
     """
@@ -54,6 +56,7 @@ class Given:
     log_lira: Floats | None
     shadow_gaps: NDArray[np.float32] | None
     shadow_members: NDArray[np.bool_] | None
+    early_shadow_gaps: NDArray[np.float32] | None = None
     reference_gaps: NDArray[np.float32] | None = None
 
     @cached_property
@@ -78,6 +81,7 @@ def checked(
     canaries: Any,
     shadow_gaps: Any,
     shadow_members: Any,
+    early_shadow_gaps: Any = None,
     reference_gaps: Any = None,
 ) -> Given:
     """Return the checked arrays.
@@ -110,6 +114,7 @@ def checked(
         None if log_lira is None else _log_lira(log_lira, data.ids),
         gaps,
         members,
+        _early(early_shadow_gaps, gaps),
         None if reference_gaps is None else _references(reference_gaps, data.ids),
     )
 
@@ -295,6 +300,21 @@ def _shadows(
         )
     _check_finite("shadow_gaps", table, _not_finite, "shadow model")
     return table.astype(np.float32, copy=False), mask
+
+
+def _early(early: Any, gaps: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
+    if early is None:
+        return None
+    if gaps is None:
+        raise ValueError("early_shadow_gaps needs shadow_gaps= and shadow_members=: pass all three")
+    table = _array("early_shadow_gaps", early)
+    if table.shape != gaps.shape:
+        raise ValueError(
+            "early_shadow_gaps and shadow_gaps must have the same shape, a row for each shadow "
+            f"model, but have {table.shape} and {gaps.shape}"
+        )
+    _check_finite("early_shadow_gaps", table, _not_finite, "shadow model")
+    return table.astype(np.float32, copy=False)
 
 
 def _references(gaps: Any, ids: NDArray[np.str_]) -> NDArray[np.float32]:

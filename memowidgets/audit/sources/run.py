@@ -98,6 +98,7 @@ class RunSource:
     """
 
     given_log_lira: NDArray[np.float64] | None = None
+    given_early_gaps: NDArray[np.float32] | None = None
 
     def __init__(
         self,

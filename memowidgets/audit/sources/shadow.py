@@ -103,6 +103,7 @@ class ShadowSource:
     """
 
     given_log_lira: NDArray[np.float64] | None = None
+    given_early_gaps: NDArray[np.float32] | None = None
     asks_model = makes_passes = False
 
     def __init__(self, first: RunSource, index: int) -> None:

@@ -1,0 +1,474 @@
+"""Log-LiRA with a prior for each sample's mean and variance, fitted on all samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import digamma, gammaln, log_ndtr, ndtr
+
+from memowidgets.memorization.density import Densities, jackknife, log_density
+from memowidgets.memorization.gaps import Floats, Mask, Side, Table, blocks
+from memowidgets.memorization.variance import floor, libraries
+
+FOLDS = 5
+FEWEST_SAMPLES = 50  # with fewer, the prior's mean and scale are the same for all samples
+_FIT_ON = 5_000  # samples; enough to fit the few numbers of the prior
+_SEED = 0
+_FARTHEST = 4.0  # standard deviations; covariates are clipped, because they are squared
+_DRAWS = 7  # log2 of the number of quasi-random draws of a probability
+_BLOCK = 4096  # samples per step, for a probability
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What is known of each sample's Gaussian on one side: normal–inverse-gamma.
+
+    Attributes
+    ----------
+    mean : float64
+        Posterior mean of the mean.
+    strength : float64
+        Number of gaps that the mean is worth (κ).
+    freedom : float64
+        Degrees of freedom of the variance (ν), above 2.
+    squares : float64
+        ν times the scale of the variance.
+    surprise : float64
+        Posterior minus prior mean.
+    """
+
+    mean: Floats
+    strength: Floats
+    freedom: Floats
+    squares: Floats
+    surprise: Floats
+
+    @property
+    def variance(self) -> Floats:
+        """Posterior mean of the variance, times 1 + 1/κ for the uncertainty of the mean."""
+        return np.asarray(self.squares / (self.freedom - 2) * (1 + 1 / self.strength))
+
+    def seeing(self, gap: Floats) -> Posterior:
+        """Return the posterior after one more gap."""
+        more = self.strength + 1
+        away = gap - self.mean
+        return Posterior(
+            self.mean + away / more,
+            more,
+            self.freedom + 1,
+            self.squares + self.strength / more * away**2,
+            self.surprise + away / more,
+        )
+
+    def at(self, columns: slice) -> Posterior:
+        """Return the posterior of some of the samples."""
+        parts = self.mean, self.strength, self.freedom, self.squares, self.surprise
+        return Posterior(*(part[columns] for part in parts))
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Normal–inverse-gamma prior of one side.
+
+    Attributes
+    ----------
+    means : (folds, n_features) float64
+        Coefficients of the mean; a sample's are those of the fold that it is in.
+    scales : (n_features of the scale,) float64
+        Coefficients of the log of the variance's scale.
+    strength, freedom : float
+        κ₀ and ν₀.
+    """
+
+    means: Floats
+    scales: Floats
+    strength: float
+    freedom: float
+
+    def mean(self, features: Floats, fold: NDArray[np.int64]) -> Floats:
+        """Return the prior's mean of each sample."""
+        every = features @ self.means.T
+        rows = np.broadcast_to(fold, every.shape[:-1])[..., None]
+        return np.asarray(np.take_along_axis(every, rows, axis=-1)[..., 0])
+
+    def posterior(self, side: Side, features: Floats, fold: NDArray[np.int64]) -> Posterior:
+        """Return the posterior given the gaps of one side; `features` are (…, n, n_features)."""
+        prior = self.mean(features, fold)
+        scale = np.exp(features[..., : len(self.scales)] @ self.scales)
+        strength = self.strength + side.count
+        away = side.mean - prior
+        between = self.strength * side.count / strength
+        mean = prior + side.count / strength * away
+        squares = self.freedom * scale + side.squares + between * away**2
+        return Posterior(mean, strength, self.freedom + side.count, squares, mean - prior)
+
+
+def fitted_prior(
+    side: Side, features: Floats, n_scales: int, fold: NDArray[np.int64], typical: float
+) -> Prior:
+    """Fit the means by least squares outside each fold, the rest by marginal likelihood.
+
+    Parameters
+    ----------
+    side : Side
+        Moments of samples that have models on this side, in an order that does not depend on the
+        caller's.
+    features : (n, n_features)
+        The first is 1.
+    n_scales : int
+        How many of the features the scale depends on.
+    fold : (n,) int64
+        Fold of each sample.
+    typical : float
+        Variance of a usual sample, at which the search starts.
+    """
+    means = _regressed(side, features, fold)
+    away = side.mean - np.einsum("np,np->n", features, means[fold])
+    some = slice(None, None, -(-len(away) // _FIT_ON))
+    squares, between = side.squares[some] / typical, away[some] ** 2 / typical
+    parts = side.count[some], squares, between, features[some, :n_scales]
+
+    def minus(parameters: Floats) -> tuple[float, Floats]:
+        value, gradient = log_marginal(parameters, *parts)
+        return -value, -gradient
+
+    start = np.zeros(2 + n_scales)
+    start[1] = 1.0
+    bounds = [(-12.0, 9.0), (-4.0, 9.0), (-20.0, 5.0), *[(-5.0, 5.0)] * (n_scales - 1)]
+    with libraries().limit(limits=1):
+        best = minimize(minus, start, jac=True, bounds=bounds).x
+    best[2] += np.log(typical)
+    return Prior(means, best[2:], float(np.exp(best[0])), 2 + float(np.exp(best[1])))
+
+
+def _regressed(side: Side, features: Floats, fold: NDArray[np.int64]) -> Floats:
+    """Return the coefficients of the mean gap for each fold, fitted on the other folds.
+
+    A sample weighs as much as it has gaps. Features that are 0 throughout get the coefficient 0.
+    """
+    folds = int(fold.max()) + 1
+    size = np.sqrt(np.mean(features**2, axis=0))
+    size[size == 0] = 1.0
+    squares = np.empty((folds, features.shape[1], features.shape[1]))
+    products = np.empty((folds, features.shape[1]))
+    for one in range(folds):
+        rows = fold == one if folds > 1 else slice(None)
+        here = features[rows] / size
+        weighed = (here * side.count[rows, None]).T
+        squares[one], products[one] = weighed @ here, weighed @ side.mean[rows]
+    if folds > 1:
+        squares, products = squares.sum(axis=0) - squares, products.sum(axis=0) - products
+    solved = np.linalg.pinv(squares, rcond=1e-10, hermitian=True) @ products[..., None]
+    return np.asarray(solved[..., 0] / size)
+
+
+def log_marginal(
+    parameters: Floats, count: Floats, squares: Floats, away: Floats, features: Floats
+) -> tuple[float, Floats]:
+    """Return the mean log marginal likelihood of the samples' gaps, and its gradient.
+
+    Parameters
+    ----------
+    parameters : (2 + n_features,) float64
+        log κ₀, log(ν₀ − 2), and the coefficients of the log of the scale.
+    count, squares : (n,) float64
+        Number of gaps of each sample, and the squared deviations from their mean.
+    away : (n,) float64
+        Squared distance between that mean and the prior's.
+    features : (n, n_features) float64
+        What the scale depends on.
+    """
+    strength, above = np.exp(parameters[:2])
+    freedom = 2 + above
+    scale = np.exp(features @ parameters[2:])
+    stronger, freer = strength + count, freedom + count
+    inverse = freedom * scale
+    total = inverse + squares + strength * count / stronger * away
+    terms = (
+        gammaln(freer / 2)
+        - gammaln(freedom / 2)
+        + 0.5 * (np.log(strength / stronger) - count * np.log(np.pi))
+        + freedom / 2 * np.log(inverse)
+        - freer / 2 * np.log(total)
+    )
+    by_strength = count / stronger - freer * strength * (count / stronger) ** 2 * away / total
+    by_freedom = digamma(freer / 2) - digamma(freedom / 2) + np.log(inverse / total) + 1
+    by_freedom -= freer * scale / total
+    by_scale = freedom / 2 - freer / 2 * inverse / total
+    gradient = np.array([by_strength.mean() / 2, above * by_freedom.mean() / 2])
+    return float(terms.mean()), np.append(gradient, features.T @ by_scale / len(count))
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """What the shadow models say of a sample early: mean and log standard deviation of its gap.
+
+    Attributes
+    ----------
+    centre, width : (2,) float64
+        Mean and standard deviation of both over the samples.
+    least : float
+        Least standard deviation of a gap.
+    """
+
+    centre: Floats
+    width: Floats
+    least: float
+
+    @classmethod
+    def of(cls, early: Side) -> Covariates | None:
+        """Return the covariates; None if they are equal for all samples."""
+        spread = _spread(early)
+        least = max(1e-3 * float(np.median(spread)), 1e-100)
+        raw = np.stack([early.mean, np.log(np.maximum(spread, least))], axis=-1)
+        width = raw.std(axis=0)
+        constant = width <= 1e-9 * np.maximum(1.0, np.abs(raw).max(axis=0))
+        if constant.all():
+            return None
+        return cls(raw.mean(axis=0), np.where(constant, np.inf, width), least)
+
+    def features(self, early: Side) -> Floats:
+        """Return 1, both covariates, their squares and their product, (…, n, 6)."""
+        spread = np.log(np.maximum(_spread(early), self.least))
+        raw = np.stack([early.mean, spread], axis=-1)
+        a, b = np.moveaxis(((raw - self.centre) / self.width).clip(-_FARTHEST, _FARTHEST), -1, 0)
+        return np.stack([np.ones_like(a), a, b, a * a, b * b, a * b], axis=-1)
+
+
+@dataclass(frozen=True)
+class Hierarchical:
+    """Fitted priors of both sides; has the methods of `Densities`.
+
+    Each side is fitted twice. The second time, the prior's mean also depends on how far the
+    sample's other side was from its own prior, because both sides share what is unusual about the
+    sample.
+    """
+
+    inside: Side
+    outside: Side
+    early: Side | None
+    covariates: Covariates | None
+    fold: NDArray[np.int64]
+    alone: tuple[Prior, Prior]
+    together: tuple[Prior, Prior] | None
+    least: float
+    offline: bool = False
+
+    @classmethod
+    def fit(
+        cls, inside: Side, outside: Side, early: Side | None = None, mode: str = "online"
+    ) -> Hierarchical:
+        """Fit both priors on the samples that have models on each side.
+
+        Parameters
+        ----------
+        inside, outside : Side
+            Moments of the gaps.
+        early : Side, optional
+            Moments of the covariates' gaps, over all models; "offline": over those outside.
+        mode : {"online", "offline"}
+            As in `log_lira`.
+        """
+        order = _in_order(inside, outside)
+        few = len(order) < FEWEST_SAMPLES
+        covariates = None if early is None or few else Covariates.of(early.at(order))
+        features = np.ones((len(order), 1))
+        if covariates is not None and early is not None:
+            features = covariates.features(early.at(order))
+        chosen = _folds(inside.at(order), outside.at(order), 1 if few else FOLDS)
+        data = _Fitting(inside.at(order), outside.at(order), features, chosen)
+        fold = np.zeros(len(inside.count), dtype=np.int64)
+        fold[order] = chosen
+        alone, together, offline = data.priors(), None, mode == "offline"
+        if not few and not offline:
+            together = data.priors(data.surprise(alone))
+        least = floor(inside, outside)
+        return cls(inside, outside, early, covariates, fold, alone, together, least, offline)
+
+    def at(self, rows: NDArray[np.int64]) -> Hierarchical:
+        """Return the fits of some of the samples."""
+        early = None if self.early is None else self.early.at(rows)
+        inside, outside = self.inside.at(rows), self.outside.at(rows)
+        return replace(self, inside=inside, outside=outside, early=early, fold=self.fold[rows])
+
+    @property
+    def defined(self) -> Mask:
+        """Samples that have a model on each side that the mode needs."""
+        enough = self.outside.count > 0
+        return enough if self.offline else enough & (self.inside.count > 0)
+
+    def posteriors(self) -> tuple[Posterior, Posterior]:
+        """Return what is known of each sample, inside and outside."""
+        return self._posteriors(self.inside, self.outside, self.early, self.fold)
+
+    def gaussians(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Return the mean and variance of each sample, inside and outside."""
+        inside, outside = (
+            (one.mean, np.maximum(one.variance, self.least)) for one in self.posteriors()
+        )
+        return inside, outside
+
+    def ratio(self, gaps: Floats) -> Floats:
+        """Return the log-LiRA of each sample's gap, NaN where it is not defined."""
+        return np.where(self.defined, self._ratio(gaps, *self.posteriors()), np.nan)
+
+    def errors(
+        self, target: Floats, gaps: Table, members: Mask, early: Table | None = None
+    ) -> Floats:
+        """Return the jackknife standard error of `ratio(target)`, as `Densities.errors` does.
+
+        The covariates are computed without the model that is left out. The priors stay fixed.
+        """
+        variance = np.zeros(len(target))
+        for columns in blocks(gaps):
+            table, inside = gaps[:, columns].astype(np.float64), members[:, columns]
+            looks = None
+            if self.early is not None and early is not None:
+                seen = ~inside if self.offline else np.ones_like(inside)
+                looks = self.early.at(columns).without(early[:, columns].astype(np.float64), seen)
+            sides = self.inside.at(columns), self.outside.at(columns)
+            left_out = self._ratio(
+                target[columns],
+                *self._posteriors(
+                    sides[0].without(table, inside),
+                    sides[1].without(table, ~inside),
+                    looks,
+                    self.fold[columns],
+                ),
+            )
+            variance[columns] = jackknife(left_out, ~inside, sides[1].count)
+            if not self.offline:
+                variance[columns] += jackknife(left_out, inside, sides[0].count)
+        few = self.outside.count <= 1
+        if not self.offline:
+            few |= self.inside.count <= 1
+        return np.where(few, np.nan, np.sqrt(variance))
+
+    def probability(self, target: Floats, eta: float) -> Floats:
+        """Return the probability that each sample's true log-LiRA is at least η.
+
+        The target trained on each sample, so its own gap is one more gap inside. The outside mean
+        is integrated exactly, the rest over quasi-random draws.
+        """
+        from scipy.stats import norm, qmc
+
+        inside, outside = self.posteriors()
+        inside = inside.seeing(target)
+        draws = qmc.Sobol(3, seed=_SEED).random_base2(_DRAWS)
+        normal, shares = norm.ppf(draws[:, :1]), (draws[:, 1], draws[:, 2])
+        found = np.empty(len(target))
+        for start in range(0, len(target), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            one, other, gap = inside.at(part), outside.at(part), target[part]
+            within = np.maximum(_drawn(one, shares[0]), self.least)
+            without = np.maximum(_drawn(other, shares[1]), self.least)
+            mean = one.mean + np.sqrt(within / one.strength) * normal
+            # log-LiRA is at least η where the gap is this many deviations from the outside mean
+            squared = 2 * (eta - log_density(gap, mean, within)) - np.log(without)
+            far = np.sqrt(np.maximum(squared, 0.0))
+            away, sharp = (gap - other.mean) / np.sqrt(without), np.sqrt(other.strength)
+            beyond = ndtr(sharp * (away - far)) + ndtr(-sharp * (away + far))
+            found[part] = np.where(squared <= 0, 1.0, beyond).mean(axis=0)
+        return np.where(self.defined, found, np.nan)
+
+    def _posteriors(
+        self, inside: Side, outside: Side, early: Side | None, fold: NDArray[np.int64]
+    ) -> tuple[Posterior, Posterior]:
+        sides = inside, outside
+        features = np.ones((*outside.mean.shape, 1))
+        if self.covariates is not None and early is not None:
+            features = self.covariates.features(early)
+        alone = [
+            prior.posterior(one, features, fold)
+            for prior, one in zip(self.alone, sides, strict=True)
+        ]
+        if self.together is None:
+            return alone[0], alone[1]
+        found = [
+            self.together[i].posterior(
+                sides[i],
+                np.concatenate([features, alone[1 - i].surprise[..., None]], axis=-1),
+                fold,
+            )
+            for i in range(2)
+        ]
+        return found[0], found[1]
+
+    def _ratio(self, gaps: Floats, inside: Posterior, outside: Posterior) -> Floats:
+        variance = np.maximum(outside.variance, self.least)
+        if self.offline:
+            return np.asarray(-log_ndtr((outside.mean - gaps) / np.sqrt(variance)))
+        within = log_density(gaps, inside.mean, np.maximum(inside.variance, self.least))
+        return within - log_density(gaps, outside.mean, variance)
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    """What both priors are fitted to: samples that have models on each side."""
+
+    inside: Side
+    outside: Side
+    features: Floats
+    fold: NDArray[np.int64]
+
+    def priors(self, others: tuple[Floats, Floats] | None = None) -> tuple[Prior, Prior]:
+        """Fit both sides; `others` are features of the mean alone, inside and outside."""
+        least = floor(self.inside, self.outside)
+
+        def one(side: Side, other: Floats | None) -> Prior:
+            typical = float(side.squares.sum() / max((side.count - 1).sum(), 1.0))
+            features, width = self.features, self.features.shape[1]
+            if other is not None:
+                features = np.column_stack([features, other])
+            return fitted_prior(side, features, width, self.fold, max(typical, least))
+
+        into, out = others or (None, None)
+        return one(self.inside, into), one(self.outside, out)
+
+    def surprise(self, priors: tuple[Prior, Prior]) -> tuple[Floats, Floats]:
+        """Return how far the outside was from its prior, and the inside."""
+        inside, outside = (
+            prior.posterior(side, self.features, self.fold).surprise
+            for prior, side in zip(priors, (self.inside, self.outside), strict=True)
+        )
+        return outside, inside
+
+
+def fitted(
+    inside: Side, outside: Side, variance: str, mode: str = "online", early: Side | None = None
+) -> Densities | Hierarchical:
+    """Fit both sides in the way that `variance` names."""
+    if variance == "hierarchical":
+        return Hierarchical.fit(inside, outside, early, mode)
+    return Densities.fit(inside, outside, variance, mode)
+
+
+def _spread(early: Side) -> Floats:
+    return np.asarray(np.sqrt(early.squares / np.maximum(early.count, 1)))
+
+
+def _in_order(inside: Side, outside: Side) -> NDArray[np.int64]:
+    """Return samples with models on each side, in an order that is the same for any caller."""
+    rows = np.flatnonzero((inside.count > 0) & (outside.count > 0))
+    return rows[np.lexsort((outside.squares[rows], inside.mean[rows], outside.mean[rows]))]
+
+
+def _folds(inside: Side, outside: Side, folds: int) -> NDArray[np.int64]:
+    """Return each sample's fold, which does not depend on the order of the samples."""
+    key: NDArray[Any] = inside.mean + outside.mean
+    values, rank = np.unique(key, return_inverse=True)
+    dealt = np.random.default_rng(_SEED).permutation(np.arange(len(values)) % folds)
+    return np.asarray(dealt[rank], dtype=np.int64)
+
+
+def _drawn(of: Posterior, shares: Floats) -> Floats:
+    """Return quantiles of each sample's variance, (n_draws, n)."""
+    from scipy.stats import chi2
+
+    freedoms, which = np.unique(of.freedom, return_inverse=True)
+    table: Floats = np.asarray(chi2.ppf(shares[:, None], freedoms))
+    return np.asarray(of.squares / table[:, which])

@@ -95,9 +95,9 @@ export class DecideBar {
     this.exporting.title = "download ids, decisions and notes; no sample";
     this.exporting.addEventListener("click", () => actions.exportAll());
     this.said = html("p", { class: "mw-said", role: "status" });
-    const scope = html("label", { class: "mw-labelled mw-scope" }, "decide on", this.scope);
+    const scope = html("label", { class: "mw-labelled mw-scope" }, html("span", {}, "decide on"), this.scope);
     const row = html("div", { class: "mw-row mw-decide-row" }, scope, this.buttons.group);
-    row.append(this.said, this.undo, this.exporting);
+    row.append(this.said, html("span", { class: "mw-row mw-last" }, this.undo, this.exporting));
     this.question = html("span", {});
     this.yes = html("button", { type: "button", class: "mw-button mw-yes" });
     this.no = html("button", { type: "button", class: "mw-button mw-no" }, "Cancel");

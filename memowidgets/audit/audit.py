@@ -566,17 +566,22 @@ class Audit:
         name: str | None = None,
         return_std: bool = False,
         progress: Progress | None = None,
+        last: int | None = None,
     ) -> Any:
         """Score the target's members; a low score means likely to be memorised.
 
         Parameters
         ----------
-        metric : {"psmi", "loss", "logit_gap", "mahalanobis", "baseline"} or callable
-            Paper, Section 4.3. ``"baseline"`` is −log-LiRA at the checkpoint and needs shadow
-            models. A callable takes (representation, logits, labels) of all members and returns
-            one value for each.
+        metric : str or callable
+            ``"psmi"``, ``"loss"``, ``"logit_gap"``, ``"mahalanobis"`` (paper, Section 4.3).
+            ``"csl"``, minus the mean loss over the checkpoints after step 0 up to this one
+            (`memowidgets.metrics.csl`); ``"psmi_mean"``, mean PSMI over the same checkpoints;
+            ``"psmi+csl"``, the mean rank of PSMI and ``"csl"``. ``"baseline"`` is −log-LiRA at the
+            checkpoint and needs shadow models. A callable takes (representation, logits, labels)
+            of all members and returns one value for each.
         layer : int, str
-            From 1, a name of `layers`, or ``"last"``. For PSMI, Mahalanobis and callables.
+            From 1, a name of `layers`, or ``"last"``. For scores with PSMI, Mahalanobis and
+            callables.
         checkpoint : str, float
             ``"prediction"``, ``"final"``, an epoch, or a name of `checkpoints`.
         name : str, optional
@@ -585,6 +590,9 @@ class Audit:
             Whether to return PSMI's standard errors too.
         progress : Progress, optional
             Receives the progress and can cancel.
+        last : int, optional
+            Number of checkpoints that ``"csl"``, ``"psmi_mean"`` and ``"psmi+csl"`` average,
+            counted back from this one. Default: all after step 0.
 
         Returns
         -------
@@ -597,9 +605,12 @@ class Audit:
         Raises
         ------
         ValueError
-            If metric, layer or checkpoint is unknown; the message lists the valid ones.
+            If metric, layer or checkpoint is unknown; the message lists the valid ones. If there
+            are fewer than two checkpoints to average.
+        StoreError
+            If the losses at a checkpoint were not kept, and no pass can make them.
         """
-        found = scores.score(self.source, metric, layer, checkpoint, progress)
+        found = scores.score(self.source, metric, layer, checkpoint, progress, last)
         values, errors = scores.named_series(self.source, metric, found, name)
         if not return_std:
             return values

@@ -31,6 +31,7 @@ __all__ = [
     "LOGITS",
     "REPRESENTATIONS",
     "SHADOWS",
+    "TRACE",
     "Cache",
     "ForwardPass",
     "Names",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 REPRESENTATIONS, LOGITS, SHADOWS = "representations", "logits", "shadow models"
+TRACE = "losses at each checkpoint"
 _POLL_SECONDS = 0.2
 _Value = TypeVar("_Value")
 
@@ -213,7 +215,10 @@ class Source(Protocol):
 
     @property
     def evidence(self) -> Collection[str]:
-        """Which kinds of evidence scores can use: "representations", "logits", "shadow models"."""
+        """Which kinds of evidence scores can use.
+
+        "representations", "logits", "losses at each checkpoint", "shadow models".
+        """
         ...
 
     def cannot(self, work: str) -> str:
@@ -279,6 +284,24 @@ class Source(Protocol):
 
     def kept_forward(self, record: Record) -> ForwardPass:
         """The forward pass of a checkpoint as it is on disk; check that it `exists`."""
+        ...
+
+    def logits_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Logits of the members at a checkpoint, (n_members, n_classes); no hidden states."""
+        ...
+
+    def losses_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Training loss of each member at a checkpoint, (n_members,), in nats.
+
+        Raises
+        ------
+        StoreError
+            If they were not kept, and can't be computed; the message names the checkpoint.
+        """
+        ...
+
+    def has_losses(self, record: Record) -> bool:
+        """Whether `losses_at` answers without computing anything."""
         ...
 
     def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:

@@ -9,5 +9,15 @@ from memowidgets.metrics.layers import score_layers
 from memowidgets.metrics.logits import logit_gap, loss
 from memowidgets.metrics.mahalanobis import Mahalanobis
 from memowidgets.metrics.psmi import PSMI
+from memowidgets.metrics.trace import csl, mean_over_checkpoints, mean_rank
 
-__all__ = ["PSMI", "Mahalanobis", "logit_gap", "loss", "score_layers"]
+__all__ = [
+    "PSMI",
+    "Mahalanobis",
+    "csl",
+    "logit_gap",
+    "loss",
+    "mean_over_checkpoints",
+    "mean_rank",
+    "score_layers",
+]

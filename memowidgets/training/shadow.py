@@ -22,7 +22,9 @@ _SHADOW_STREAM = 4
 
 @dataclass(frozen=True)
 class KeptForward:
-    """Forward pass over its own members that a shadow model stores.
+    """Forward pass over its own members that a shadow model stores, for use as a target.
+
+    Its losses at the checkpoints before are stored too.
 
     Attributes
     ----------
@@ -69,6 +71,14 @@ class ShadowJob:
     config: str = ""
     forward: KeptForward | None = None
 
+    @property
+    def traced(self) -> dict[str, int]:
+        """Steps of the checkpoints after step 0, up to that of the forward pass, by name."""
+        if self.forward is None:
+            return {}
+        last = self.known[self.forward.checkpoint]
+        return {name: step for name, step in self.known.items() if 0 < step <= last}
+
 
 @dataclass(frozen=True)
 class TrainedShadow:
@@ -87,6 +97,8 @@ class TrainedShadow:
         were requested.
     precision : str
         Precision of its training: "float32" or "bfloat16".
+    losses : dict of array of shape (n_members,), float32
+        Losses of its own members in nats, by checkpoint, up to that of the forward pass.
     """
 
     members: NDArray[np.bool_]
@@ -94,6 +106,7 @@ class TrainedShadow:
     seconds: float
     forward: dict[str, NDArray[Any]] = field(default_factory=dict)
     precision: str = "float32"
+    losses: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
 def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShadow:
@@ -106,6 +119,7 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShado
     labels = job.recipe.data.labels[design.pool]
     gaps: dict[str, NDArray[np.float32]] = {}
     kept: dict[str, NDArray[Any]] = {}
+    losses: dict[str, NDArray[np.float32]] = {}
     for name, step in _own_steps(job, len(own)):
         learner.advance(step, progress, f"training shadow {index}")
         if name in job.checkpoints:
@@ -113,7 +127,11 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShado
             gaps[name] = logit_gap(seen.logits, labels).astype(np.float32)
         if job.forward is not None and name == job.forward.checkpoint:
             kept = _forward(learner, own, job.forward.layers)
-    return TrainedShadow(members, gaps, time.monotonic() - start, kept, learner.precision)
+            losses[name] = kept["losses"]
+        elif name in job.traced:
+            losses[name] = learner.look_at(own).losses
+    seconds = time.monotonic() - start
+    return TrainedShadow(members, gaps, seconds, kept, learner.precision, losses)
 
 
 def _forward(
@@ -126,7 +144,7 @@ def _forward(
 
 def _own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
     """Return the checkpoints in order, each at the shadow's own step of the target's epoch."""
-    wanted = dict(job.checkpoints)
+    wanted = dict(job.checkpoints) | job.traced
     if job.forward is not None:
         wanted[job.forward.checkpoint] = job.known[job.forward.checkpoint]
     settings, n_target = job.recipe.settings, len(job.design.members)

@@ -23,6 +23,7 @@ from memowidgets.training.made_in import are_rounded
 from memowidgets.training.shadow import KeptForward, ShadowJob, TrainedShadow, train_shadow
 
 __all__ = [
+    "LOSS",
     "KeptForward",
     "ShadowJob",
     "ShadowSet",
@@ -36,6 +37,7 @@ __all__ = [
 _CHOICE = "shadows.json"
 _OLD_SECONDS = 600
 _LAYER = "forward.layer."
+LOSS = "loss."  # before the name of a checkpoint
 _WHAT = "training shadow models"
 
 
@@ -362,9 +364,9 @@ class ShadowSet:
             metadata["forward"] = job.forward.checkpoint
         gaps = {f"gap.{name}": gap for name, gap in trained.gaps.items()}
         kept = {f"forward.{name}": values for name, values in trained.forward.items()}
-        self._run.write_tensors(
-            self._name(index), {"members": trained.members} | gaps | kept, metadata
-        )
+        losses = {f"{LOSS}{name}": values for name, values in trained.losses.items()}
+        arrays = {"members": trained.members} | gaps | losses | kept
+        self._run.write_tensors(self._name(index), arrays, metadata)
 
     def _name(self, index: int | str) -> str:
         return f"{self._folder}/{int(index):04d}"

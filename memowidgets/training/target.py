@@ -136,6 +136,10 @@ class TargetTraining:
                 metadata["step"] = str(by_name[record.name])
                 self._run.write_tensors(start_of(record.name), arrays, metadata)
 
+    def look_again(self, record: Record) -> None:
+        """Run a checkpoint over the members, and keep its logits and losses."""
+        self._keep_outputs(record, self.look(record.name, self._design.members))
+
     def layer_names(self) -> tuple[str, ...]:
         """Return the names of the model's layers, first to last."""
         return self._recipe.model.layer_names(self._learner().module)
@@ -207,14 +211,16 @@ class TargetTraining:
         return None
 
     def _save(self, learner: Learner, epoch: float) -> Record:
-        """Write weights, record and state in this order, and then delete the previous state."""
-        record = self._record(learner, epoch)
+        """Write weights, outputs, record and state, and then delete the previous state."""
+        seen = learner.look_at(self._design.members)
+        record = self._record(learner, epoch, seen)
         name = record.name
         self._run.forget(f"forward/{name}", f"scores/{name}")
         for file, content in self._recipe.model.weights_config(learner.module).items():
             self._run.write_json(f"checkpoints/{name}/{file}", content)
         written = self._run.write_weights(self._weights(name), learner.weights())
         record = dataclasses.replace(record, weights=written)
+        self._keep_outputs(record, seen)
         self._run.write_note(record_file(name), dataclasses.asdict(record))
         self._run.write_tensors(f"checkpoints/{name}/resume", *learner.state(), record.weights)
         for other in self._run.place("checkpoints").glob("*/resume.safetensors"):
@@ -222,9 +228,14 @@ class TargetTraining:
                 self._run.forget(f"checkpoints/{other.parent.name}/resume")
         return record
 
-    def _record(self, learner: Learner, epoch: float) -> Record:
+    def _keep_outputs(self, record: Record, seen: Forward) -> None:
+        outputs = {"logits": seen.logits, "losses": seen.losses}
+        made_in = {"precision": seen.precision}
+        self._run.write_tensors(outputs_of(record.name), outputs, made_in, record.weights)
+
+    def _record(self, learner: Learner, epoch: float, train: Forward) -> Record:
         labels = self._recipe.data.labels[self._design.members]
-        train, test = learner.look_at(self._design.members), None
+        test = None
         if self._held_out is not None and len(self._held_out):
             everything = np.arange(len(self._held_out))
             unseen = learner.look_at(everything, data=self._held_out)
@@ -263,6 +274,11 @@ def start_of(name: str) -> str:
 def record_file(name: str) -> str:
     """Return the place of the record of a checkpoint."""
     return f"checkpoints/{name}/record.json"
+
+
+def outputs_of(name: str) -> str:
+    """Return the place of the members' logits and losses at a checkpoint."""
+    return f"checkpoints/{name}/outputs"
 
 
 def name_of(epoch: float) -> str:

@@ -185,7 +185,7 @@ def test_what_is_computed_is_read_and_not_computed_again(finished, monkeypatch):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda a: a.score("psmy"), "valid: psmi, loss, logit_gap, mahalanobis, baseline"),
+        (lambda a: a.score("psmy"), "valid: psmi, loss, logit_gap, mahalanobis, csl, .*baseline"),
         (lambda a: a.score("psmi", layer=4), "valid: last, 1 to 3, or a name of conv1, conv2"),
         (lambda a: a.score("psmi", layer=0), "unknown layer 0"),
         (lambda a: a.score("psmi", layer="fc"), "unknown layer 'fc'"),

@@ -10,7 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
 from memowidgets.audit.numbers.definitions import curve_over_shadows
-from memowidgets.audit.numbers.scores import BASELINE, PER_LAYER, Metric, metrics_of, score
+from memowidgets.audit.numbers.scores import (
+    BASELINE,
+    PER_LAYER,
+    Metric,
+    is_free,
+    metrics_of,
+    score,
+)
 from memowidgets.audit.numbers.truth import (
     are_pairs,
     checked_eta,
@@ -81,14 +88,16 @@ def compare(
     truth: str | ArrayLike = "log_lira",
 ) -> pd.DataFrame:
     """Tabulate the AUC of several scores, as `Audit.compare` describes."""
-    if metrics is None:
-        metrics = [name for name in metrics_of(source) if name != BASELINE]
     rows = []
-    metrics = [metrics] if isinstance(metrics, str) else list(metrics)
+    by_default = metrics is None
+    chosen = metrics_of(source) if metrics is None else metrics
+    chosen = [chosen] if isinstance(chosen, str) else list(chosen)
     for record in source.names.some_records(checkpoints):
-        for metric in metrics:
+        for metric in chosen:
             per_layer = metric in PER_LAYER
             for layer in source.names.some_layers(layers) if per_layer else ("",):
+                if by_default and not is_free(source, str(metric), layer or "last", record):
+                    continue
                 found = evaluate(source, metric, layer or "last", record.name, eta, truth)
                 rows.append(
                     {

@@ -16,16 +16,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from memowidgets.audit.numbers import trace
 from memowidgets.audit.numbers.truth import log_lira
 from memowidgets.audit.source import (
     LOGITS,
     REPRESENTATIONS,
     SHADOWS,
+    TRACE,
     ForwardPass,
     Scores,
     Source,
 )
-from memowidgets.metrics import PSMI, Mahalanobis
+from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training.rho import Record
@@ -36,12 +38,15 @@ __all__ = [
     "EARLY",
     "PER_LAYER",
     "SCORES",
+    "Asked",
     "Metric",
     "NamedScore",
     "checked_tau",
     "flagged",
     "is_computed",
+    "is_free",
     "metrics_of",
+    "missing_passes",
     "named_series",
     "probabilities",
     "representation",
@@ -54,6 +59,40 @@ _FEWEST_CLASSES = 2
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Metric = Callable[[NDArray[np.float32], NDArray[np.float32], Labels], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a score of a source is asked for.
+
+    Attributes
+    ----------
+    source : Source
+        The evidence.
+    layer : str
+        Name of a layer.
+    record : Record
+        The checkpoint.
+    last : int or None
+        Number of checkpoints to average, counted from this one back; None for all.
+    progress : Progress or None
+        Receives the progress.
+    """
+
+    source: Source
+    layer: str
+    record: Record
+    last: int | None = None
+    progress: Progress | None = None
+
+    def of(self, metric: str, record: Record | None = None) -> Scores:
+        """Another score of the same layer, here or at another checkpoint."""
+        there = record or self.record
+        return score(self.source, metric, self.layer, there.name, self.progress)
+
+    def knows(self, metric: str, record: Record | None = None) -> bool:
+        """Whether `of` answers without computing anything."""
+        return is_computed(self.source, metric, self.layer, (record or self.record).name)
 
 
 @dataclass(frozen=True)
@@ -70,7 +109,13 @@ class NamedScore:
     of_outputs : callable, optional
         Takes the forward pass and the labels; returns one value for each member.
     of_source : callable, optional
-        Takes the source and a checkpoint; returns `Scores`. It may use shadow models.
+        Takes what is `Asked`; returns `Scores`. For scores from more than one forward pass.
+    is_there : callable, optional
+        Takes what is `Asked`; returns whether `of_source` answers without computing anything.
+    needs : tuple of str, optional
+        Kinds of evidence that `of_source` uses. Those of the other functions are known.
+    uses_layer : bool
+        Whether `of_source` has another value at each layer.
     tau : float, optional
         Default threshold; None if no threshold means the same for every model.
     """
@@ -78,15 +123,28 @@ class NamedScore:
     title: str
     of_layer: Callable[[NDArray[np.float32], Labels, int], Scores] | None = None
     of_outputs: Callable[[ForwardPass, Labels], NDArray[np.floating[Any]]] | None = None
-    of_source: Callable[[Source, Record], Scores] | None = None
+    of_source: Callable[[Asked], Scores] | None = None
+    is_there: Callable[[Asked], bool] | None = None
+    needs: tuple[str, ...] = ()
+    uses_layer: bool = False
     tau: float | None = None
 
-    @property
-    def needs(self) -> str:
-        """Kind of evidence that it is computed from."""
+    def __post_init__(self) -> None:
         if self.of_layer is not None:
-            return REPRESENTATIONS
-        return LOGITS if self.of_outputs is not None else SHADOWS
+            object.__setattr__(self, "needs", (REPRESENTATIONS,))
+            object.__setattr__(self, "uses_layer", True)
+        elif self.of_outputs is not None:
+            object.__setattr__(self, "needs", (LOGITS,))
+
+    @property
+    def is_early(self) -> bool:
+        """Whether it needs no shadow models."""
+        return SHADOWS not in self.needs
+
+    @property
+    def over_checkpoints(self) -> bool:
+        """Whether it is a mean over the checkpoints so far."""
+        return TRACE in self.needs
 
 
 def _psmi(states: NDArray[np.float32], labels: Labels, seed: int) -> Scores:
@@ -114,8 +172,48 @@ def _mahalanobis(states: NDArray[np.float32], labels: Labels, seed: int) -> Scor
     return Scores.of_all(fitted.score_samples(states), fitted.warnings_)
 
 
-def _baseline(source: Source, record: Record) -> Scores:
-    values = log_lira(source, record.name)
+def _csl(asked: Asked) -> Scores:
+    records = trace.records_up_to(asked.source, asked.record, asked.last)
+    losses = [asked.source.losses_at(record, asked.progress) for record in records]
+    return Scores.of_all(csl(np.stack(losses)))
+
+
+def _has_csl(asked: Asked) -> bool:
+    return all(
+        asked.source.has_losses(record) for record in trace.so_far(asked.source, asked.record)
+    )
+
+
+def _psmi_mean(asked: Asked) -> Scores:
+    """Mean PSMI; its standard error is at most the mean of theirs, however they correlate."""
+    records = trace.records_up_to(asked.source, asked.record, asked.last)
+    found = [asked.of("psmi", record) for record in records]
+    errors = [one.errors for one in found if one.errors is not None]
+    return Scores(
+        found[0].rows,
+        mean_over_checkpoints(np.stack([one.mu for one in found])),
+        np.mean(errors, axis=0) if len(errors) == len(found) else None,
+        tuple(dict.fromkeys(note for one in found for note in one.notes)),
+    )
+
+
+def _has_psmi_mean(asked: Asked) -> bool:
+    return all(asked.knows("psmi", record) for record in trace.so_far(asked.source, asked.record))
+
+
+def _psmi_and_csl(asked: Asked) -> Scores:
+    psmi, over_checkpoints = asked.of("psmi"), _csl(asked)
+    both = np.stack([psmi.mu, over_checkpoints.mu[psmi.rows]])
+    return Scores(psmi.rows, mean_rank(both), notes=psmi.notes)
+
+
+def _has_psmi_and_csl(asked: Asked) -> bool:
+    return _has_csl(asked) and asked.knows("psmi")
+
+
+def _baseline(asked: Asked) -> Scores:
+    source = asked.source
+    values = log_lira(source, asked.record.name)
     members = source.members
     if values.empty:
         raise ValueError(
@@ -135,17 +233,62 @@ SCORES: dict[str, NamedScore] = {
         "Logit gap", of_outputs=lambda made, labels: made.gaps(labels), tau=0.0
     ),
     "mahalanobis": NamedScore("Mahalanobis", of_layer=_mahalanobis),
-    "baseline": NamedScore("Baseline", of_source=_baseline, tau=-4.0),
+    "csl": NamedScore("CSL", of_source=_csl, is_there=_has_csl, needs=(TRACE,)),
+    "psmi_mean": NamedScore(
+        "Mean PSMI",
+        of_source=_psmi_mean,
+        is_there=_has_psmi_mean,
+        needs=(REPRESENTATIONS, TRACE),
+        uses_layer=True,
+    ),
+    "psmi+csl": NamedScore(
+        "PSMI + CSL",
+        of_source=_psmi_and_csl,
+        is_there=_has_psmi_and_csl,
+        needs=(REPRESENTATIONS, TRACE),
+        uses_layer=True,
+    ),
+    "baseline": NamedScore("Baseline", of_source=_baseline, needs=(SHADOWS,), tau=-4.0),
 }
 BASELINE = "baseline"
-EARLY = tuple(name for name, known in SCORES.items() if known.of_source is None)
-PER_LAYER = tuple(name for name, known in SCORES.items() if known.of_layer is not None)
+EARLY = tuple(name for name, known in SCORES.items() if known.is_early)
+PER_LAYER = tuple(name for name, known in SCORES.items() if known.uses_layer)
 
 
 def metrics_of(source: Source) -> tuple[str, ...]:
     """Return the names of the scores that the source's evidence allows."""
     there = source.evidence
-    return tuple(name for name, known in SCORES.items() if known.needs in there)
+    return tuple(name for name, known in SCORES.items() if set(known.needs) <= set(there))
+
+
+def is_free(source: Source, metric: str, layer: str | int, record: Record) -> bool:
+    """Return whether an early score needs at most the pass of its own checkpoint.
+
+    Means over checkpoints don't where there are fewer than two. Mean PSMI doesn't where a pass at
+    an earlier checkpoint is missing.
+    """
+    if SCORES[metric].over_checkpoints and len(trace.so_far(source, record)) < trace.FEWEST:
+        return False
+    return SCORES[metric].is_early and set(missing_passes(source, metric, layer, record)) <= {
+        record
+    }
+
+
+def missing_passes(source: Source, metric: str, layer: str | int, record: Record) -> list[Record]:
+    """Return the checkpoints at which a score still needs a forward pass."""
+    known = SCORES[metric]
+    if metric == "psmi_mean":
+        records = trace.so_far(source, record)
+    elif known.of_source is None or known.uses_layer:
+        records = [record]
+    else:
+        return []
+    of = "psmi" if known.of_source is not None else metric
+    return [
+        one
+        for one in records
+        if not source.kept_forward(one).exists and not is_computed(source, of, layer, one.name)
+    ]
 
 
 def score(
@@ -154,6 +297,7 @@ def score(
     layer: str | int = "last",
     checkpoint: str | float = "prediction",
     progress: Progress | None = None,
+    last: int | None = None,
 ) -> Scores:
     """Score the members, as `Audit.score` describes; read from disk what was computed before."""
     if metric not in SCORES if isinstance(metric, str) else not callable(metric):
@@ -161,12 +305,15 @@ def score(
             f"unknown score {metric!r}; valid: {', '.join(SCORES)}, or a callable "
             "(representation, logits, labels)"
         )
+    known = SCORES[metric] if isinstance(metric, str) else None
+    if last is not None and not (known and known.over_checkpoints):
+        means = ", ".join(name for name, one in SCORES.items() if one.over_checkpoints)
+        raise ValueError(f"last= goes with a mean over checkpoints ({means}), not with {metric!r}")
     record, name = source.names.record(checkpoint), source.names.layer(layer)
-    if not isinstance(metric, str):
-        return _custom(source, metric, source.forward(record, progress), name)
-    known = SCORES[metric]
+    if not isinstance(metric, str) or known is None:
+        return _custom(source, cast("Metric", metric), source.forward(record, progress), name)
     if known.of_source is not None:
-        return known.of_source(source, record)
+        return known.of_source(Asked(source, name, record, last, progress))
     if is_computed(source, metric, name, record.name):
         return _named(source, metric, name, record, progress)
     with source.alone(progress):
@@ -181,8 +328,11 @@ def is_computed(
 ) -> bool:
     """Whether `score` answers without computing anything, be it by an error."""
     record, name = source.names.record(checkpoint), source.names.layer(layer)
+    known = SCORES[metric]
+    if known.is_there is not None:
+        return known.is_there(Asked(source, name, record))
     made = source.kept_forward(record)
-    if metric not in PER_LAYER:
+    if known.of_layer is None:
         return made.exists or not source.makes_passes
     return made.exists and made.is_scored(metric, name)
 
@@ -226,8 +376,8 @@ def probabilities(source: Source, checkpoint: str | float) -> Floats:
     """Return the model's probability of each class for each member, (n_members, n_classes)."""
     from scipy.special import softmax
 
-    record = source.names.record(checkpoint)
-    found: Floats = softmax(source.forward(record).logits().astype(np.float64), axis=1)
+    logits = source.logits_at(source.names.record(checkpoint))
+    found: Floats = softmax(logits.astype(np.float64), axis=1)
     return found
 
 

@@ -15,6 +15,7 @@ from memowidgets.audit.sources.run import RunSource
 from memowidgets.data import Dataset
 from memowidgets.files import make_private
 from memowidgets.store import RunDirectory, StoreError, Tensors
+from memowidgets.training.target import outputs_of
 from memowidgets.visible import quoted, visible
 
 if TYPE_CHECKING:
@@ -99,6 +100,9 @@ def export(
     for place in source.place("shadows").rglob("*.safetensors"):
         name = str(place.relative_to(source.path).with_suffix(""))
         run.write_tensors(name, *_gaps_of(source.read_tensors(name)))
+    for name in source.names("checkpoints", ""):
+        if not source.has(f"forward/{name}") and source.has(outputs_of(name)):
+            _copy(source, Path(f"{outputs_of(name)}.safetensors"), run.path)
     for name in source.names("forward"):
         made = source.read_tensors(f"forward/{name}")
         of = "" if made.stamp is None else made.stamp.of

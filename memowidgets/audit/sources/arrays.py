@@ -131,6 +131,11 @@ class ArraysSource:
                 "nobody said which samples are canaries: give Audit.from_arrays canaries=, a mask "
                 f"over the {len(self.data)} samples"
             )
+        if work == "trace":
+            return (
+                "an audit of arrays has one checkpoint, so nothing can be averaged over several; "
+                "mw.metrics.csl(losses) takes losses of your own"
+            )
         done, more = _CANNOT[work]
         return (
             f"an audit of arrays cannot {done}, because it has no model; make an audit with "
@@ -197,6 +202,19 @@ class ArraysSource:
         """The arrays."""
         del record
         return self._pass
+
+    def logits_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Logits as they were given, (n, n_classes)."""
+        return self.forward(record, progress).logits()
+
+    def losses_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Loss of each sample, (n,)."""
+        return self.forward(record, progress).losses()
+
+    def has_losses(self, record: Record) -> bool:
+        """Always True: nothing can be computed."""
+        del record
+        return True
 
     def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
         """Logit gap of each sample, (n,)."""

@@ -90,12 +90,20 @@ class StoredPass:
         Precision that the pass is made in; a pass in another one is refused. Empty: not checked.
     weights : str
         Digest of the checkpoint's weights; a pass of others is refused. Empty: not checked.
+    place : str
+        Where it is in the run directory. Default: in the folder of passes.
     """
 
     def __init__(
-        self, run: RunDirectory, checkpoint: str, precision: str = "", weights: str = ""
+        self,
+        run: RunDirectory,
+        checkpoint: str,
+        precision: str = "",
+        weights: str = "",
+        place: str = "",
     ) -> None:
         self._run, self.checkpoint = run, checkpoint
+        self._name = place or f"forward/{checkpoint}"
         self._precision, self._weights = precision, weights
         self._scores = ScoreFiles(run, f"scores/{checkpoint}", weights)
 
@@ -173,10 +181,6 @@ class StoredPass:
     def store(self, metric: str, layer: str, scores: Scores) -> None:
         """Keep the scores by a metric at a layer."""
         self._scores.store(metric, layer, scores)
-
-    @property
-    def _name(self) -> str:
-        return f"forward/{self.checkpoint}"
 
     @property
     def _of(self) -> str | None:

@@ -17,6 +17,7 @@ from memowidgets.audit.source import (
     LOGITS,
     REPRESENTATIONS,
     SHADOWS,
+    TRACE,
     Cache,
     NotGivenError,
     OneAtATime,
@@ -43,7 +44,7 @@ from memowidgets.training.noise import LabelNoise, draw_noise
 from memowidgets.training.recorder import read_course
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import ShadowSet
-from memowidgets.training.target import TargetTraining
+from memowidgets.training.target import TargetTraining, outputs_of
 
 __all__ = ["WATCHED", "RunSource", "device_of", "noise_of", "run_behind"]
 
@@ -153,7 +154,7 @@ class RunSource:
     @property
     def evidence(self) -> tuple[str, ...]:
         """Every kind; shadow models once they give a ground truth."""
-        own = (REPRESENTATIONS, LOGITS)
+        own = (REPRESENTATIONS, LOGITS, TRACE)
         return (*own, SHADOWS) if self.has_ground_truth else own
 
     def cannot(self, work: str) -> str:
@@ -227,6 +228,23 @@ class RunSource:
         """The forward pass of a checkpoint as the run directory holds it, or will."""
         made_in = precision_at(self.run, record, self.precision)
         return StoredPass(self.run, record.name, made_in, record.weights)
+
+    def logits_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Logits of the members at a checkpoint, (n_members, n_classes).
+
+        Those of the forward pass, where there is one, as the scores are; else those that training
+        kept.
+        """
+        made = self.kept_forward(record)
+        return (made if made.exists else self._outputs(record, progress)).logits()
+
+    def losses_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Training loss of each member at a checkpoint, (n_members,), as training kept it."""
+        return self._outputs(record, progress).losses()
+
+    def has_losses(self, record: Record) -> bool:
+        """Whether `losses_at` needs no pass, or none can be made."""
+        return self._kept_outputs(record) is not None or not self.asks_model
 
     def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
         """The target's logit gap of each member, (n_members,)."""
@@ -332,6 +350,35 @@ class RunSource:
         return self.shadows.key, (*self.shadows.state(), target)
 
     # inside
+
+    def _outputs(self, record: Record, progress: Progress | None) -> StoredPass:
+        """Logits and losses of a checkpoint; a pass over the members makes them if need be."""
+        kept = self._kept_outputs(record)
+        if kept is not None:
+            return kept
+        if not self.asks_model:
+            raise NotGivenError(
+                f"the losses at {record.name} were not kept, and a pass over the members that "
+                f"makes them needs the model and the data of {self.path}"
+            )
+        with self.alone(progress):
+            if self._kept_outputs(record) is None:
+                (progress or Progress()).report(0, 1, f"computing the losses at {record.name}")
+                self.target().look_again(record)
+        return self._trained_outputs(record)
+
+    def _kept_outputs(self, record: Record) -> StoredPass | None:
+        """What training kept of a checkpoint; where it kept nothing, the forward pass, if any."""
+        for made in (self._trained_outputs(record), self.kept_forward(record)):
+            if made.exists:
+                return made
+            warn_of(made.why_not)
+        return None
+
+    def _trained_outputs(self, record: Record) -> StoredPass:
+        made_in = precision_at(self.run, record, self.precision)
+        place = outputs_of(record.name)
+        return StoredPass(self.run, record.name, made_in, record.weights, place)
 
     def _keep_precision(self) -> None:
         """Write the precision into the manifest of a run from before it was there."""

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit.decisions import FILE, RunKeeper
-from memowidgets.audit.source import Cache, NotGivenError, OneAtATime, Scores, Source
+from memowidgets.audit.source import TRACE, Cache, NotGivenError, OneAtATime, Scores, Source
 from memowidgets.audit.sources.catalogue import Catalogue
 from memowidgets.audit.sources.passes import ScoreFiles, read_scores, warn_of
 from memowidgets.audit.sources.run import RunSource
@@ -25,7 +25,7 @@ from memowidgets.stamps import KEY, array_digest, digest
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.config import Settings
 from memowidgets.training.rho import Record
-from memowidgets.training.shadows import Shadows
+from memowidgets.training.shadows import LOSS, Shadows
 
 __all__ = ["ShadowSource", "kept_shadow_source", "shadow_source"]
 
@@ -36,6 +36,10 @@ _CANNOT = {
     "run_shadows": "shares the audit's shadow models: call this on the audit itself",
     "use_shadows": (
         "is judged by the others of its set: call this on the audit itself, and as_target again"
+    ),
+    "trace": (
+        "kept no losses at each checkpoint: run_shadows(…, keep_forward=True) of a new run keeps "
+        "them"
     ),
     "fork": "can't be forked; call this on the audit itself",
     "compare_fork": "can't be forked; call this on the audit itself",
@@ -123,8 +127,9 @@ class ShadowSource:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """As the run's."""
-        return self.first.evidence
+        """As the run's, without losses at each checkpoint where this shadow model kept none."""
+        traced = any(name.startswith(LOSS) for name in self._file)
+        return tuple(kind for kind in self.first.evidence if kind != TRACE or traced)
 
     @property
     def device(self) -> str:
@@ -212,6 +217,28 @@ class ShadowSource:
         belongs = run.read_only and self._alone_keeps(checkpoint)
         before = run if belongs else None
         return _KeptPass(self.run, checkpoint, self._file, before, self.index)
+
+    def logits_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Logits of the members, from the forward pass that the shadow model kept."""
+        return self.forward(record, progress).logits()
+
+    def losses_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Training loss of each member at a checkpoint, (n_members,), as it was kept."""
+        del progress
+        if f"{LOSS}{record.name}" in self._file:
+            return np.array(self._file[f"{LOSS}{record.name}"])
+        made = self.kept_forward(record)
+        if not made.exists:
+            raise StoreError(
+                f"shadow {self.index} kept no losses at {record.name}: a new run's "
+                "run_shadows(…, keep_forward=True) keeps them up to the prediction checkpoint"
+            )
+        return made.losses()
+
+    def has_losses(self, record: Record) -> bool:
+        """Always True: nothing can be computed."""
+        del record
+        return True
 
     def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
         """The shadow model's logit gap of each member, (n_members,)."""

@@ -11,9 +11,10 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from memowidgets.audit.console import shown
+from memowidgets.audit.numbers import trace
 from memowidgets.audit.numbers.judge import evaluate
 from memowidgets.audit.numbers.pooled import checked_targets, pooled_evaluation
-from memowidgets.audit.numbers.scores import BASELINE, is_computed
+from memowidgets.audit.numbers.scores import BASELINE, SCORES, is_computed, missing_passes
 from memowidgets.audit.numbers.truth import log_lira, memorized_members, positives
 from memowidgets.audit.source import Source
 from memowidgets.audit.sources.shadow import kept_shadow_source
@@ -139,13 +140,18 @@ class Computed:
     def evaluations(
         self, metrics: Iterable[str], checkpoint: str = "prediction", **options: Any
     ) -> tuple[dict[str, Evaluation], list[Reason]]:
-        """Those of several scores that are there, and why others are not."""
+        """Those of several scores that are there, and why others are not.
+
+        Means over fewer than two checkpoints are left out.
+        """
         if self.no_truth and "truth" not in options:
             return {}, [self.no_truth]
         found: dict[str, Evaluation] = {}
         why: list[Reason] = []
         for metric in metrics:
             try:
+                if not self._is_defined(metric, checkpoint):
+                    continue
                 found[metric] = self.evaluation(metric, checkpoint, **options)
             except NotThereError as error:
                 why.append(error)
@@ -198,6 +204,15 @@ class Computed:
         alone = rf"(?<![\w.-]){re.escape(name)}(?!\w|-|\.\d)"
         return NotThereError(re.sub(alone, "{}", str(error)), name)
 
+    def _is_defined(self, metric: str, checkpoint: str) -> bool:
+        if not SCORES[metric].over_checkpoints:
+            return True
+        try:
+            record = self.source.names.record(checkpoint)
+        except ValueError as error:
+            raise self._not_there(error, checkpoint) from error
+        return len(trace.so_far(self.source, record)) >= trace.FEWEST
+
     def _refuse_baseline(self, name: str) -> None:
         try:
             self.log_lira(name)
@@ -207,7 +222,7 @@ class Computed:
     def _refuse_work(self, metric: str, layer: str, name: str) -> None:
         place = "" if layer == "last" else f', layer="{layer}"'
         call = f'audit.score("{metric}"{place}, checkpoint=…)'
-        if not is_computed(self.source, "loss", "last", name):
+        if missing_passes(self.source, metric, layer, self.source.names.record(name)):
             raise NotThereError(f"{metric} at {{}} needs a forward pass: {call} makes it", name)
         if not self.compute:
             everywhere = 'audit.compare(layers="all")'

@@ -12,7 +12,7 @@ import pandas as pd
 
 from memowidgets import charts
 from memowidgets.audit.numbers.definitions import compared_definitions
-from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES
+from memowidgets.audit.numbers.scores import EARLY, SCORES
 from memowidgets.audit.numbers.truth import (
     VARIANCE,
     are_pairs,
@@ -54,6 +54,7 @@ ETAS = tuple(np.arange(1, 12.5, 0.5).tolist())
 PANEL_ETAS = (4.0, 6.0, 8.0, 10.0)
 _PREDICTORS = ("psmi", "loss", "logit_gap")
 _ALL_SCORES = tuple(SCORES)
+_OF_LAYER = tuple(name for name, known in SCORES.items() if known.of_layer is not None)
 _MOST_PANELS = 12
 _FEWEST = 2  # samples of a kind: with one the AUC has no interval
 
@@ -304,7 +305,7 @@ class _Desk(_Drawn):
         rows = []
         notes: list[Reason] = []
         for layer in layers:
-            found, why = self.numbers.evaluations(PER_LAYER, layer=layer)
+            found, why = self.numbers.evaluations(_OF_LAYER, layer=layer)
             rows.append(areas(found, layer=layer))
             notes += why
         if sum(len(table) > 0 for table in rows) == 1:

@@ -1,0 +1,218 @@
+"""Scores over the checkpoints so far: what training keeps for them, and when they can't be had."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+import memowidgets as mw
+from memowidgets.audit.source import NotGivenError
+from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training import target
+from memowidgets.training.learner import Learner
+from tests.audit.conftest import recording_at, small_audit, small_data
+from tests.audit.test_watch import mlp, samples, trained
+from tests.training.small import Inline
+
+MEANS = ("csl", "psmi_mean", "psmi+csl")
+
+
+def copied(audit, path, **options):
+    shutil.copytree(audit.path, path)
+    return mw.Audit.open(path, data=small_data(), model=mw.models.ConvNet(16), **options)
+
+
+def losses_by_hand(audit, epochs):
+    """Minus the losses, of the forward passes, which are other passes than those of training."""
+    return np.stack([audit.score("loss", checkpoint=epoch) for epoch in epochs])
+
+
+def test_csl_is_the_mean_of_the_losses_so_far(finished):
+    found = finished.score("csl", checkpoint=3)
+    np.testing.assert_allclose(found, losses_by_hand(finished, [1, 2, 3]).mean(axis=0), rtol=1e-4)
+    found = finished.score("csl", checkpoint="final", last=2)
+    np.testing.assert_allclose(found, losses_by_hand(finished, [3, 4]).mean(axis=0), rtol=1e-4)
+    assert found.name == "csl"
+    assert found.index.tolist() == finished.members.tolist()
+
+
+def test_training_keeps_the_losses_without_another_pass(tmp_path, monkeypatch):
+    passes = []
+    look = Learner.look_at
+    monkeypatch.setattr(
+        Learner, "look_at", lambda *given, **named: passes.append(1) or look(*given, **named)
+    )
+    audit = small_audit(tmp_path / "run")
+    audit.train()
+    made = len(passes)
+    assert made == 2 * 5, "members and held-out samples, at step 0 and after each of four epochs"
+    audit.score("csl", checkpoint="final")
+    audit.probabilities("final")
+    assert len(passes) == made
+    run = RunDirectory.existing(audit.path)
+    for name in audit.checkpoints.index:
+        size = run.place(f"{target.outputs_of(name)}.safetensors").stat().st_size
+        assert size - 4 * len(audit.members) * (10 + 1) < 1024
+
+
+def test_a_resumed_training_has_the_same_csl_bit_for_bit(finished, tmp_path):
+    whole = small_audit(tmp_path / "whole")
+    whole.train()
+    assert whole.score("csl", checkpoint="final").equals(finished.score("csl", checkpoint="final"))
+
+
+@pytest.mark.parametrize("metric", MEANS)
+def test_a_mean_does_not_depend_on_what_was_scored_before(finished, tmp_path, metric):
+    """Neither the order of questions nor forward passes on disk change it."""
+    again = copied(finished, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "forward")
+    shutil.rmtree(tmp_path / "run" / "scores")
+    assert again.score(metric, checkpoint=3).equals(finished.score(metric, checkpoint=3))
+
+
+def test_a_run_from_before_makes_the_passes_that_it_lacks(finished, tmp_path):
+    wanted = finished.score("csl", checkpoint=3)
+    again = copied(finished, tmp_path / "run")
+    for folder in ("forward", "scores"):
+        shutil.rmtree(tmp_path / "run" / folder)
+    kept = list((tmp_path / "run").glob("checkpoints/*/outputs.safetensors"))
+    assert len(kept) == 5
+    for file in kept:
+        file.unlink()
+    assert again.score("csl", checkpoint=3).equals(wanted)
+    assert len(list((tmp_path / "run").glob("checkpoints/*/outputs.safetensors"))) == 3
+
+
+def test_a_lost_loss_is_said_where_no_pass_can_be_made(finished, tmp_path):
+    shutil.copytree(finished.path, tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / "epoch-2" / "outputs.safetensors").unlink()
+    shutil.rmtree(tmp_path / "run" / "forward")
+    again = mw.Audit.open(tmp_path / "run", data=small_data())
+    again.source.model = None
+    with pytest.raises(NotGivenError, match="losses at epoch-2 were not kept"):
+        again.score("csl", checkpoint=3)
+    assert len(again.score("csl", checkpoint=4, last=2))
+
+
+def test_losses_of_other_weights_are_not_used(finished, tmp_path):
+    again = copied(finished, tmp_path / "run")
+    folder = tmp_path / "run" / "checkpoints"
+    shutil.copy(folder / "epoch-1" / "outputs.safetensors", folder / "epoch-2")
+    with pytest.warns(UserWarning, match=r"epoch-2.*not used, and made again"):
+        found = again.score("csl", checkpoint=3)
+    assert found.equals(finished.score("csl", checkpoint=3))
+
+
+def test_mean_psmi_is_the_mean_of_psmi(finished):
+    each = [finished.score("psmi", "last", epoch, return_std=True) for epoch in (2, 3, 4)]
+    found, errors = finished.score("psmi_mean", checkpoint="final", last=3, return_std=True)
+    np.testing.assert_allclose(found, np.mean([values for values, _ in each], axis=0))
+    np.testing.assert_allclose(errors, np.mean([wide for _, wide in each], axis=0))
+
+
+def test_psmi_and_csl_is_their_mean_rank(finished):
+    ranks = [rankdata(finished.score(m, checkpoint=3)) for m in ("psmi", "csl")]
+    wanted = np.mean(ranks, axis=0) / len(finished.members)
+    np.testing.assert_allclose(finished.score("psmi+csl", checkpoint=3), wanted)
+
+
+@pytest.mark.parametrize("metric", MEANS)
+def test_fewer_than_two_checkpoints_are_refused(finished, metric):
+    for checkpoint, there in ((1, "there is one"), (0, "there is none")):
+        with pytest.raises(ValueError, match=f"epoch-{checkpoint} needs two .*{there}"):
+            finished.score(metric, checkpoint=checkpoint)
+    with pytest.raises(ValueError, match="only 3 checkpoints"):
+        finished.score(metric, checkpoint=3, last=4)
+
+
+def test_last_goes_with_a_mean(finished):
+    for metric in ("psmi", lambda x, _logits, _y: x[:, 0]):
+        with pytest.raises(ValueError, match="csl, psmi_mean"):
+            finished.score(metric, last=2)
+
+
+def test_a_comparison_has_them_from_the_second_checkpoint_on(finished):
+    finished.score("psmi_mean", checkpoint=3)
+    table = finished.compare(checkpoints=[1, 3])
+    assert set(MEANS) <= set(table[table["checkpoint"] == "epoch-3"]["metric"])
+    assert not set(MEANS) & set(table[table["checkpoint"] == "epoch-1"]["metric"])
+    with pytest.raises(ValueError, match="needs two"):
+        finished.compare("csl", checkpoints=1)
+
+
+def test_a_comparison_makes_no_pass_at_another_checkpoint(tmp_path):
+    audit = small_audit(tmp_path / "run")
+    audit.train()
+    found = audit.compare(checkpoints="final", truth="canaries")["metric"].tolist()
+    assert "csl" in found
+    assert "psmi+csl" in found
+    assert "psmi_mean" not in found
+    assert [file.stem for file in (tmp_path / "run" / "forward").glob("*.safetensors")] == [
+        "epoch-4"
+    ]
+
+
+def test_arrays_have_one_checkpoint():
+    audit = mw.Audit.from_arrays([0, 1] * 10, logits=np.eye(2)[[0, 1] * 10] * 3.0)
+    assert not set(MEANS) & set(audit.metrics)
+    with pytest.raises(NotGivenError, match=r"metrics\.csl"):
+        audit.score("csl")
+
+
+def test_a_shadow_model_that_keeps_its_pass_has_its_losses_too(tmp_path):
+    audit = small_audit(tmp_path / "run", training=mw.TrainingConfig(epochs=3))
+    audit.train()
+    audit.run_shadows(4, Inline(), checkpoints=["final"], keep_forward=True)
+    own = audit.as_target(1)
+    at = audit.prediction.record
+    assert at.step > audit.checkpoints.loc["epoch-1", "step"]
+    found = own.score("csl")
+    assert len(found) == len(own.members)
+    assert not found.equals(audit.score("csl").reindex(found.index))
+    at_prediction = -own.score("loss")
+    both = np.stack([own.source.losses_at(audit.source.names.record(1)), at_prediction])
+    if at.epoch == 2:
+        np.testing.assert_allclose(found, -both.mean(axis=0))
+    assert "csl" in own.metrics
+    audit.run_shadows(4, Inline(), checkpoints=["final"], design="balanced")
+    without = audit.as_target(1)
+    assert "csl" not in without.metrics
+    with pytest.raises(StoreError, match="keep_forward=True"):
+        without.score("csl")
+
+
+def test_a_watched_loop_has_them(tmp_path):
+    module, data = mlp(), samples()
+    watch = mw.watch(module, data, path=tmp_path / "watched", steps_per_epoch=6)
+    trained(module, data, watch=watch)
+    audit = watch.audit
+    after_0 = audit.checkpoints["epoch"].iloc[1:]
+    assert len(after_0) > 3
+    wanted = losses_by_hand(audit, after_0).mean(axis=0)
+    np.testing.assert_allclose(audit.score("csl", checkpoint="final"), wanted, rtol=1e-12)
+    assert set(MEANS) <= set(audit.compare(checkpoints="final", truth=audit.labels == 0)["metric"])
+
+
+def test_a_recording_keeps_the_losses(finished, tmp_path):
+    from memowidgets.audit.runs import recorded
+
+    recorded.export(finished.path, tmp_path / "recording", {"title": "digits", "data": ""}, {})
+    again = recording_at(tmp_path / "recording")
+    for epoch in (2, 3, 4):
+        assert again.score("csl", checkpoint=epoch).equals(finished.score("csl", checkpoint=epoch))
+
+
+AUCS = {  # at ρ, η = 4; docs/scores.md has the table
+    "mmlu-field-smollm2": {"csl": 0.902, "psmi_mean": 0.831, "psmi+csl": 0.894},
+    "cifar10-wrn": {"csl": 0.813, "psmi_mean": 0.768, "psmi+csl": 0.771},
+}
+
+
+@pytest.mark.parametrize("name", AUCS)
+def test_the_recorded_audits_have_them(name):
+    audit = mw.open_recorded(name)
+    for metric, auc in AUCS[name].items():
+        assert audit.evaluate(metric).auc == pytest.approx(auc, abs=6e-4)

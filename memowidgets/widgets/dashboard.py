@@ -17,9 +17,10 @@ from memowidgets.visible import visible
 from memowidgets.widgets.bar import Bar
 from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.checks import rows_from
-from memowidgets.widgets.explorer import MOST_OTHERS, Thresholds, checked_scores, with_log_lira
+from memowidgets.widgets.explorer import Thresholds
 from memowidgets.widgets.freed import give_back
 from memowidgets.widgets.frontend import script, style
+from memowidgets.widgets.given import MOST_OTHERS, checked_scores, with_log_lira
 from memowidgets.widgets.inspector import Inspection
 from memowidgets.widgets.pages import Extra
 from memowidgets.widgets.standin import bundle

@@ -2,8 +2,9 @@
 
 import { bytesOf, html, segments } from "../../widgets/static/dom.js";
 import {
-  button, fixedText, legend, linear, panel, plainText, Playground, Plot, shareText, slider, tile,
+  button, fixedText, legend, linear, panel, Playground, Plot, shareText, slider, tile,
 } from "./kit.js";
+import { tickText } from "../../widgets/static/numbers.js";
 import {
   density, drawsOf, estimatesFor, logRatio, othersSquares, OUT_MEAN, REDRAWS, SIDE, sideOf, stretched, VARIANCES,
   varianceOf,
@@ -337,7 +338,7 @@ class LiRAView extends Playground {
   say() {
     const value = this.logLira;
     const verdict = value >= this.now.eta ? "memorised" : "not memorised";
-    const words = `Gap ${fixedText(this.now.target_gap, 1)}: log-LiRA ${fixedText(value, 1)}, ${verdict} at η = ${plainText(this.now.eta)}.`;
+    const words = `Gap ${fixedText(this.now.target_gap, 1)}: log-LiRA ${fixedText(value, 1)}, ${verdict} at η = ${tickText(this.now.eta)}.`;
     this.speak(words);
     this.gaps.canvas.setAttribute("aria-label", `Gaps of the shadow models on both sides. ${words}`);
     this.ratio.canvas.setAttribute("aria-label", `Log-LiRA of every gap. ${words}`);
@@ -451,7 +452,7 @@ class LiRAView extends Playground {
     plot.line(curve(inside, outside), "accent", 2.4);
     plot.free();
     plot.line([[left, y.clip(eta)], [right, y.clip(eta)]], "risk", 1.6, [7, 4]);
-    plot.text(`memorised from η = ${plainText(eta)}`, left + 8, y.clip(eta) - 6, { colour: "risk-text", halo: true });
+    plot.text(`memorised from η = ${tickText(eta)}`, left + 8, y.clip(eta) - 6, { colour: "risk-text", halo: true });
     const at = x.at(this.now.target_gap);
     plot.line([[at, top], [at, bottom]], "fg", 1.2);
     context.beginPath();
@@ -516,7 +517,7 @@ class LiRAView extends Playground {
     context.lineWidth = 2;
     context.stroke();
     const ticks = TICKS.map(squeeze);
-    plot.lowerAxis(x, "log-LiRA", { ticks, say: (tick) => plainText(Math.round(KNEE * Math.sinh(tick))) });
+    plot.lowerAxis(x, "log-LiRA", { ticks, say: (tick) => tickText(Math.round(KNEE * Math.sinh(tick))) });
   }
 }
 

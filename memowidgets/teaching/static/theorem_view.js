@@ -2,8 +2,9 @@
 
 import { html, throttle } from "../../widgets/static/dom.js";
 import {
-  button, fixedText, legend, linear, panel, plainText, Playground, Plot, shareText, slider, tile,
+  button, fixedText, legend, linear, panel, Playground, Plot, shareText, slider, tile,
 } from "./kit.js";
+import { tickText } from "../../widgets/static/numbers.js";
 import { directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf } from "./theorem_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
@@ -512,7 +513,7 @@ class TheoremView extends Playground {
       context.fill();
     }
     if (curve.length === 0) plot.text("Python is computing …", (left + right) / 2, (top + bottom) / 2, { align: "center" });
-    plot.lowerAxis(x, `separation (large signs: now, ε = ${plainText(Math.round(100 * this.mixture.epsilon))} % in ${this.mixture.dimension === 1 ? "1 dimension" : `${this.mixture.dimension} dimensions`})`);
+    plot.lowerAxis(x, `separation (large signs: now, ε = ${tickText(Math.round(100 * this.mixture.epsilon))} % in ${this.mixture.dimension === 1 ? "1 dimension" : `${this.mixture.dimension} dimensions`})`);
   }
 }
 

@@ -1,7 +1,7 @@
 /** The bar of the dashboard: what to score, Compute, how far it is, Cancel. */
 
 import { html, KERNEL_GONE, listeners, root, segments, setAttributes, tell } from "./dom.js";
-import { durationText } from "./maths.js";
+import { durationText } from "./numbers.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {{value: string, label: string, marked: boolean, usesLayer: boolean}} Choice */

@@ -1,7 +1,7 @@
 /** How a sample looks, as a card, a tile or opened: what the inspector's parts share. */
 
 import { html, setAttributes } from "./dom.js";
-import { fixed, whole } from "./maths.js";
+import { fixed, whole } from "./numbers.js";
 
 /**
  * @typedef {object} Item  one sample of a page

@@ -2,9 +2,11 @@
 
 import { html, setAttributes, svg } from "./dom.js";
 import {
-  clopperPearson, countUpTo, intervalText, percentIntervalText, percentText, rankFprAtMost,
-  rankTprAtLeast, rankYouden, rateText, scoreText, tauAtRank, whole,
+  clopperPearson, countUpTo, rankFprAtMost, rankTprAtLeast, rankYouden, tauAtRank,
 } from "./maths.js";
+import {
+  intervalText, percentIntervalText, percentText, rateText, scoreText, whole,
+} from "./numbers.js";
 
 /** @typedef {import("./maths.js").Scores} Scores */
 /** @typedef {import("./maths.js").Interval} Interval */

@@ -1,7 +1,7 @@
 /** Deciding on samples: the bar with its buttons, one sample or all that a filter shows, undo. */
 
 import { html } from "./dom.js";
-import { whole } from "./maths.js";
+import { whole } from "./numbers.js";
 
 /**
  * @typedef {object} DecisionStatus

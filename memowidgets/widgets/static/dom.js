@@ -273,7 +273,7 @@ export function arrowStep(key) {
 
 const DARK = '.dark, .vscode-dark, [theme="dark"], [data-theme="dark"]';
 const LIGHT = '.light, .vscode-light, [theme="light"], [data-theme="light"]';
-const THEMED = ["class", "theme", "data-theme", "data-jp-theme-light"];
+const THEMED = ["class", "theme", "data-theme", "data-jp-theme-light", "data-jp-theme-name"];
 
 /** Whether the page is dark, as its host says; where none does, as the system says. */
 function isDark() {
@@ -285,19 +285,28 @@ function isDark() {
 }
 
 /**
- * Keeps the theme of an element that of the page. No selector could: a host may put a view into a
- * shadow root, as marimo does, which hides the page from style sheets.
+ * Calls an action whenever the host or the system may have changed its theme.
+ * @param {ReturnType<typeof listeners>} ears
+ * @param {() => void} action
+ */
+export function onTheme(ears, action) {
+  const observer = new MutationObserver(action);
+  for (const host of [document.body, document.documentElement]) {
+    observer.observe(host, { attributes: true, attributeFilter: THEMED });
+  }
+  ears.later(() => observer.disconnect());
+  ears.on(matchMedia("(prefers-color-scheme: dark)"), "change", action);
+}
+
+/**
+ * Gives an element the theme of the page, and follows it. A selector cannot do this: a host may put
+ * a view into a shadow root, as marimo does, which hides the page from style sheets.
  * @param {Element} element
  * @param {ReturnType<typeof listeners>} ears
  */
 function followTheme(element, ears) {
   const follow = () => element.classList.toggle("mw-dark", isDark());
-  const observer = new MutationObserver(follow);
-  for (const host of [document.body, document.documentElement]) {
-    observer.observe(host, { attributes: true, attributeFilter: THEMED });
-  }
-  ears.later(() => observer.disconnect());
-  ears.on(matchMedia("(prefers-color-scheme: dark)"), "change", follow);
+  onTheme(ears, follow);
   follow();
 }
 

@@ -7,9 +7,10 @@ import {
   arrowStep, html, KERNEL_GONE, listeners, onWidth, root, segments, setAttributes, tell, throttle,
 } from "./dom.js";
 import {
-  aucOf, countsAt, isSkewed, judgedAt, kneeFor, LINEAR, neighbourEta, rankShareAtMost, rateText,
-  scoreText, symmetricLog, tauAtRank, undecidedAt, whole,
+  aucOf, countsAt, isSkewed, judgedAt, kneeFor, LINEAR, neighbourEta, rankShareAtMost,
+  symmetricLog, tauAtRank, undecidedAt,
 } from "./maths.js";
+import { rateText, scoreText, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
 import { floats, NOTHING, unpack, unpackLate, unpackTruth } from "./wire.js";
 

@@ -9,7 +9,7 @@ import {
   arrowStep, become, bytesOf, focused, html, KERNEL_GONE, listeners, root, segments, setAttributes, tell,
   throttle,
 } from "./dom.js";
-import { fixed, whole } from "./maths.js";
+import { fixed, whole } from "./numbers.js";
 import { Opened } from "./opened.js";
 
 /** @typedef {import("./dom.js").Model} Model */

@@ -8,7 +8,7 @@ import {
 import { decisionButtons } from "./decide.js";
 import { bytesOf, focused, html } from "./dom.js";
 import { liraPicture } from "./lira.js";
-import { fixed, whole } from "./maths.js";
+import { fixed, whole } from "./numbers.js";
 
 /** @typedef {import("./cards.js").Item} Item */
 

@@ -2,9 +2,9 @@
 
 import { setAttributes, svg } from "./dom.js";
 import {
-  axisTicks, barHeight, countTicks, decadesFor, histogram, LINEAR, ratePosition, rateText,
-  rocPoints, tickText, whole,
+  axisTicks, barHeight, countTicks, decadesFor, histogram, LINEAR, ratePosition, rocPoints,
 } from "./maths.js";
+import { rateText, tickText, whole } from "./numbers.js";
 
 /** @typedef {import("./maths.js").Axis} Axis */
 /** @typedef {import("./maths.js").Histogram} Histogram */

@@ -91,7 +91,7 @@ class Thresholds(AtThreshold):
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """The truth at `eta_committed` held against the scores; None where there is no ROC."""
+        """Evaluation against the truth at `eta_committed`; None if there is no ROC."""
         return self._judged.evaluation
 
     @property
@@ -115,7 +115,7 @@ class Thresholds(AtThreshold):
             self._hand.moving = False
 
     def _hear_log_lira(self, content: dict[str, Any]) -> None:
-        """Send log-LiRA, once η is moved for the first time."""
+        """Send log-LiRA when η is moved for the first time."""
         given = self._given
         wanted = content.get("version") == given.version
         if wanted and given.log_lira is not None:
@@ -162,13 +162,13 @@ class Thresholds(AtThreshold):
         self._count()
 
     def _judge(self) -> None:
-        """Hold the scores against the truth at η."""
+        """Compare the scores with the truth at η."""
         with self._data_lock:
             judged = self._judged = Judged(self._given, self.eta_committed)
         self._truth = judged.wire if len(judged.given.scores) else {}
 
     def _work_later(self) -> None:
-        """Have worked out in a thread what takes a while; never while traits are held back."""
+        """Start what takes longer in a thread, but not while traits are held back from the page."""
         job = partial(_work_out, weakref.ref(self), self._judged)
         if len(self._given.scores):
             self._worker.run(job)
@@ -180,7 +180,7 @@ class Thresholds(AtThreshold):
         self.set_trait("counts", _counts(given.scores, memorized, self.tau))
 
     def _let_scores_go(self) -> None:
-        """Forget all arrays: a notebook remembers what its cells showed, closed or not."""
+        """Forget all arrays, because a notebook remembers what its cells showed, closed or not."""
         with self._data_lock:
             self._given, self._others = NOTHING, None
             self._judged = Judged(NOTHING, self.eta_committed)
@@ -363,9 +363,9 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
 
 
 def _work_out(widget: weakref.ref[Thresholds], judged: Judged) -> None:
-    """Tell the page what takes a while: the band of the ROC, and the other scores' ROCs.
+    """Send the page what takes longer: the band of the ROC, and the other scores' ROCs.
 
-    Holds the widget only to ask for the other scores, and to tell: a closed one is let go.
+    The job holds the widget weakly until it needs it, so that a closed one can be freed.
     """
     late = judged.late()
     explorer = widget()

@@ -1,4 +1,4 @@
-"""Checked arrays of an explorer, and the form in which its page gets them; no widgets here."""
+"""Checked arrays of an explorer, and the form in which its page gets them. No widgets here."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Given:
 
     @property
     def wire(self) -> dict[str, Any]:
-        """What the front end draws, but for who is memorised."""
+        """What the front end draws, except which samples are memorised."""
         if self.levels is None:
             errors: dict[str, bytes | None] = {"levels": None, "codes": None}
         else:
@@ -114,7 +114,7 @@ class Judged:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What tells the front end which numbers these belong to."""
+        """Version and η of these numbers, for the front end."""
         eta = None if self.given.log_lira is None else self.eta
         return {"version": self.given.version, "eta": eta}
 
@@ -204,7 +204,7 @@ def checked_others(others: Others | None, given: Given) -> Others | None:
 
 
 def _checked_mapping(others: Mapping[str, ArrayLike], given: Given) -> Mapping[str, Floats]:
-    """Scores by name, of the samples that count alone."""
+    """Return scores by name, of the samples that count."""
     if len(others) > MOST_OTHERS:
         raise ValueError(
             f"others has {len(others)} scores: at most {MOST_OTHERS} can be told apart"

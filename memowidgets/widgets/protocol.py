@@ -1,4 +1,4 @@
-"""What the widgets need of an audit: a small protocol, so that they never import one."""
+"""Protocol of what the widgets need of an audit, so that they never import one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class ScoreView:
-    """All numbers behind one choice of score, layer and checkpoint.
+    """Numbers of one choice of score, layer and checkpoint.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class ScoreView:
 
 @dataclass(frozen=True)
 class ShadowGaps:
-    """The picture of LiRA for one sample: how sure models are of it, trained on it or not.
+    """Logit gaps of one sample under models that were trained on it, and under others.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class Samples(Protocol):
 
 
 class DashboardSource(Protocol):
-    """An audit, as the dashboard sees it. All methods may be called from any thread.
+    """What the dashboard needs of an audit. All methods may be called from any thread.
 
     A source may have four more members:
 
@@ -167,17 +167,17 @@ class DashboardSource(Protocol):
         ...
 
     def score_choices(self) -> Sequence[Choice]:
-        """Scores that can be computed with what is there."""
+        """Scores that can be computed."""
         ...
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
-        """Whether `view` would answer without work worth a progress bar."""
+        """Return whether `view` answers at once, so that no progress bar is needed."""
         ...
 
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
     ) -> ScoreView:
-        """The numbers behind a choice, computed if need be.
+        """Return the numbers of a choice. Compute them if they are missing.
 
         Raises
         ------

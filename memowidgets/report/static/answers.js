@@ -76,7 +76,7 @@ export class Answers {
   }
 
   /**
-   * What a sample is at τ and η, in the words of the filters.
+   * Returns what a sample is at τ and η, in the words of the filters.
    * @param {number} row
    */
   status(row) {
@@ -101,7 +101,7 @@ export class Answers {
   }
 
   /**
-   * The rows of a class that hold a text.
+   * Returns the rows of a class that contain a text.
    * @param {Asked} asked
    */
   narrowed(asked) {
@@ -238,7 +238,7 @@ export class Answers {
   }
 
   /**
-   * Some samples, the pixels of all in one buffer.
+   * Returns samples, with the pixels of all of them in one buffer.
    * @param {number[]} rows
    * @returns {{items: Item[], buffers: ArrayBuffer[]}}
    */

@@ -1,4 +1,4 @@
-/** The moving parts of a report: both widgets on stand-in models, tied to each other; figures. */
+/** The moving parts of a report: both widgets on stand-in models that follow each other, and the figures. */
 
 import explorer from "../../widgets/static/explorer.js";
 import inspector from "../../widgets/static/inspector.js";

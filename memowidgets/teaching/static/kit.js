@@ -1,4 +1,4 @@
-/** What the playgrounds share: plots on a canvas, sliders, numbers and words. */
+/** Shared parts of the playgrounds: plots on a canvas, sliders, numbers and words. */
 
 import {
   html, KERNEL_GONE, listeners, onTheme, onWidth, root, setAttributes, tell,
@@ -50,7 +50,7 @@ const COLOURS = ["bg", "fg", "muted", "line", "soft", "accent", "risk", "risk-te
 /** @typedef {Record<string, string>} Palette */
 
 /**
- * The theme's colours as they are now.
+ * Returns the current colours of the theme.
  * @param {Element} element
  * @returns {Palette}
  */
@@ -84,7 +84,7 @@ export class Plot {
     this.frame = { left: 0, right: 1, top: 0, bottom: 1 };
   }
 
-  /** Takes the size that the page gives it; after that the canvas is empty. */
+  /** Takes the size that the page gives it. Afterwards the canvas is empty. */
   fit() {
     const ratio = window.devicePixelRatio || 1;
     this.width = this.canvas.clientWidth;
@@ -169,7 +169,7 @@ export class Plot {
   }
 
   /**
-   * The lower axis with its ticks and name.
+   * Draws the lower axis with its ticks and name.
    * @param {Scale} x
    * @param {string} name
    * @param {{ticks?: number[], say?: (tick: number) => string}} [how]
@@ -186,7 +186,7 @@ export class Plot {
   }
 
   /**
-   * Level lines with their numbers.
+   * Draws level lines with their numbers.
    * @param {Scale} y
    * @param {number} about
    */
@@ -200,7 +200,7 @@ export class Plot {
   }
 
   /**
-   * A small picture to be put in many places, which is far quicker than as many outlines.
+   * Makes a small picture to put in many places. That is much faster than drawing as many outlines.
    * @param {number} r  half of its side, in pixels
    * @param {(context: CanvasRenderingContext2D) => void} draw  around the origin
    */
@@ -378,8 +378,8 @@ export function legend(entries) {
 /* ---------------------------------------------------------------- a view */
 
 /**
- * What all three have in common: words, frames, themes, traits and the live region. `State` has
- * the traits that both sides share.
+ * Base class of the three playgrounds: words, frames, themes, traits and the live region. `State`
+ * has the traits that both sides share.
  * @template {object} State
  */
 export class Playground {
@@ -409,7 +409,7 @@ export class Playground {
     this.root.append(head, this.body, this.hint, details, this.spoken);
   }
 
-  /** Begins to listen, once the subclass is built. */
+  /** Begins to listen. The subclass calls it when it is built. */
   start() {
     const size = onWidth(this.root, (width) => {
       this.root.classList.toggle("mw-play-wide", width >= 880);
@@ -432,7 +432,7 @@ export class Playground {
     this.later();
   }
 
-  /** Draws once before the next picture, however often it is called. */
+  /** Draws once before the next frame, however often it is called. */
   later() {
     if (this.frame !== 0) return;
     this.frame = requestAnimationFrame(() => {
@@ -445,7 +445,7 @@ export class Playground {
   draw() {}
 
   /**
-   * A trait as the model has it.
+   * Returns the model's value of a trait.
    * @template {keyof State & string} Name
    * @param {Name} name
    * @returns {State[Name]}

@@ -95,7 +95,7 @@ const ABOUT = {
 };
 
 /**
- * Draws and their moments; what is still right of those before is kept.
+ * Draws and their moments. Those that are still valid are kept.
  * @param {number} seed
  * @param {[number, number]} counts  models in and out
  * @param {Standard | null} before

@@ -314,7 +314,7 @@ class TheoremView extends Playground {
   }
 
   /**
-   * Whether what Python sent belongs to the settings as they are.
+   * Whether what Python sent belongs to the current settings.
    * @param {Settings | undefined} of
    * @param {boolean} separation  whether that one counts
    */
@@ -428,7 +428,7 @@ class TheoremView extends Playground {
     plot.lowerAxis(x, "PSMI (bar heights on a √ scale)");
   }
 
-  /** Stripes over the bars of wrong labels, so that colour is not alone. */
+  /** Draws stripes over the bars of wrong labels, so that they differ by more than colour. */
   hatch() {
     if (this.hatched?.palette === this.palette) return this.hatched.pattern;
     const canvas = html("canvas", { width: 6, height: 6 });

@@ -1,6 +1,6 @@
 /**
- * The arithmetic behind the front ends: pure functions on plain and typed arrays, no DOM.
- * Everywhere: a sample is flagged if its score is at most tau, and low scores mean risk.
+ * The arithmetic of the front ends: pure functions of plain and typed arrays, no DOM. Everywhere: a
+ * sample is flagged if its score is at most tau, and low scores mean risk.
  */
 
 import { roundStep, ticks, tidy } from "./numbers.js";
@@ -47,7 +47,7 @@ export function makeScores(values, counts, memorized) {
 }
 
 /**
- * How many there are up to each place; null: one at each.
+ * Returns the cumulative sums of counts. null stands for one at each place.
  * @param {number} length
  * @param {ArrayLike<number> | null} counts
  */
@@ -59,8 +59,8 @@ export function cumulative(length, counts) {
 }
 
 /**
- * The first of `length` places where something is true that is so at all later ones; `length` if
- * there is none.
+ * Returns the first of `length` places where a condition holds that also holds at all later ones.
+ * Returns `length` if there is none.
  * @param {number} length
  * @param {(place: number) => boolean} isTrue
  * @param {number} [from]
@@ -77,7 +77,7 @@ function firstWhere(length, isTrue, from = 0) {
 }
 
 /**
- * How many entries of an ascending array are at most x.
+ * Returns how many entries of an ascending array are at most x.
  * @param {ArrayLike<number>} ascending
  * @param {number} x
  */
@@ -321,8 +321,8 @@ export function rankShareAtMost(scores, share) {
 }
 
 /**
- * The lowest number of flagged scores at which something is true that stays true with more; one
- * beyond all if it never is.
+ * Returns the lowest number of flagged scores from which on a condition holds, or one more than
+ * there are.
  * @param {Scores} scores
  * @param {(counts: Counts) => boolean} isTrue
  */
@@ -333,7 +333,7 @@ function firstRank(scores, isTrue) {
 /* ---------------------------------------------------------------- histogram and ROC */
 
 /**
- * Where scores stand on an axis; 0 is at 0, and order is kept.
+ * Where scores are on an axis. 0 is at 0, and the order is kept.
  * @typedef {object} Axis
  * @property {(score: number) => number} to
  * @property {(place: number) => number} from

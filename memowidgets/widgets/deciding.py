@@ -37,11 +37,11 @@ class Deciding:
     Parameters
     ----------
     log : DecisionLog
-        Where they go.
+        Log that keeps the decisions.
     reader : SampleReader
         The samples.
     items : Items
-        Their ids.
+        Ids of the samples.
     """
 
     def __init__(self, log: DecisionLog, reader: SampleReader, items: Items) -> None:

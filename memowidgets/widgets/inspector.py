@@ -395,15 +395,15 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         An `ImageDataset`, an array of images of shape (n, h, w) or (n, h, w, c), a list of
         texts, or of records with ``question``, ``choices`` and ``answer``.
     scores : array-like of shape (n,), optional
-        Low means risk; finite.
+        Finite numbers. A low score means risk.
     memorized : array-like of shape (n,), bool, optional
         Ground truth.
     labels : array-like of shape (n,), int or str, optional
-        What each sample is trained on; by default what the samples carry.
+        Label that each sample is trained on. By default those of the samples.
     tau : float
         A sample is flagged if its score is at most this.
     positions : array-like of shape (n,), int, optional
-        Which sample each score belongs to; by default there is one for each, in order.
+        Position of the sample of each score. By default each sample has one, in order.
     errors, log_lira : array-like of shape (n,), optional
         Standard error of each score, and its log-LiRA.
     probabilities : array-like of shape (n, n_classes), optional
@@ -428,7 +428,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
     Attributes
     ----------
     page, page_size : int
-        Page on show, from 0, and samples on a page (1 to 48).
+        Shown page, from 0, and number of samples on a page, from 1 to 48.
     filter : str
         ``"all"``, ``"flagged"``, ``"not flagged"``; with ground truth ``"hit"``,
         ``"false alarm"``, ``"missed"``, ``"clear"``.
@@ -439,7 +439,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         Show the samples with this decision only: ``"any"``, ``"undecided"``, ``"keep"``,
         ``"anonymise"``, ``"remove"``.
     tau : float
-        The threshold that the filters go by.
+        Threshold of the filters.
     selected : int or None
         Position of the sample that the user chose; stays in Python.
     decisions : DataFrame

@@ -34,11 +34,11 @@ class Items:
     Parameters
     ----------
     reader : SampleReader
-        Where the samples are.
+        Reader of the samples.
     class_names : sequence of str
-        Names of the classes; numbers where there is none.
+        Names of the classes. A class without a name has its number.
     ids : sequence of str, optional
-        Names of the samples, by default the reader's.
+        Ids of the samples, by default the reader's.
     """
 
     def __init__(

@@ -33,10 +33,10 @@ class Extra:
     Attributes
     ----------
     label : str
-        What the user reads.
+        Label for the user.
     read : callable
-        Gives the positions of the samples that have the score, and their scores; called when it
-        is first sorted by.
+        Returns the positions of the samples that have the score, and their scores. It is called
+        when a user first sorts by the score.
     """
 
     label: str
@@ -50,17 +50,17 @@ class Rows:
     Attributes
     ----------
     positions : array of shape (n,), int64
-        Where each row stands in the samples.
+        Position of each row in the samples.
     scores, errors, log_lira : array of shape (n,), float64, or None
-        Low scores mean risk.
+        A low score means risk.
     memorized : array of shape (n,), bool, or None
-        Ground truth.
+        Mask of the memorised samples.
     labels : array of shape (n,), int64, or None
         -1 for a sample without one.
     probabilities : array of shape (n, n_classes), or None
-        The model's.
+        Probability of each class by the model.
     extras : mapping of str to Extra
-        Other scores to sort by, lowest first; their names in `sorts` begin with ``score:``.
+        Other scores to sort by, lowest first. Their names in `sorts` begin with ``score:``.
     """
 
     positions: NDArray[np.int64]

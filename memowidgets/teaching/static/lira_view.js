@@ -83,13 +83,13 @@ const ABOUT = {
   title: "LiRA: was this sample in the training set?",
   words:
     "Shadow models that trained on a sample give its label a larger logit gap than those that did not. A Gaussian is " +
-    "fitted to each side; log-LiRA asks under which of them the audited model’s gap is likelier. From η = 4 on the " +
-    "sample counts as memorised. But both Gaussians are guesses from few models.",
+    "fitted to each side. Log-LiRA compares the density of the audited model’s gap under both. From η = 4 on the " +
+    "sample counts as memorised. But both Gaussians are estimated from few models.",
   tries: [
     "Press “Other shadow models” with 8 of them: the verdict flips although nothing about the sample changed.",
-    "Raise the number of models: the 200 re-draws close in on the truth.",
-    "With few models, compare the three rows: “per-sample” scatters; “global” and “shrunk” learn from other samples and are calmer.",
-    "Set the sample’s spread to 0.5 or 3 with many models: now “global” is calm and wrong, for this sample is not like the others; “shrunk” has learned it.",
+    "Raise the number of models: the 200 re-draws come closer to the result of infinitely many models.",
+    "With few models, compare the three rows: “per-sample” scatters most, because “global” and “shrunk” also use other samples.",
+    "Set the sample’s spread to 0.5 or 3 with many models: now “global” scatters little but is wrong, because this sample is not like the others. “shrunk” is right.",
     "Drag the target’s gap far to the right: with unequal variances log-LiRA can fall again.",
   ],
 };

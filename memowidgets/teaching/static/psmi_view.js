@@ -98,14 +98,14 @@ const ABOUT = {
   name: "psmi",
   title: "PSMI: does this point go with its label?",
   words:
-    "Look at the points from one direction: each class becomes a Gaussian, and a point's value says how much likelier " +
-    "its place is in its own class than among all. PSMI is the mean of that value over all directions. Below 0, the " +
-    "place speaks against the label: a model can only fit such a sample by memorising it.",
+    "Project the points onto one direction, and fit a Gaussian to each class. A point's value says how much likelier " +
+    "its place is in its own class than among all points. PSMI is the mean of that value over all directions. Below 0, " +
+    "the place contradicts the label. A model can only fit such a sample by memorising it.",
   tries: [
     "Drag the ringed point into another class, or press “Make it atypical”: its PSMI falls below 0 and its sign turns hollow.",
-    "Turn the direction until both classes lie on each other: along it, the value is near 0 for everyone. Other directions tell them apart.",
+    "Turn the direction until both classes lie on each other: along it, every point's value is near 0. Other directions tell the classes apart.",
     "Give a point in the middle of a class another label: that is what a canary is.",
-    "Watch the running mean: control variates reach with 64 directions what plain averaging does not with 256.",
+    "Watch the running mean: with 64 directions, control variates are more precise than the plain mean of 256.",
     "Raise d: noise dimensions make most directions blind, so PSMI shrinks towards 0, but the order of the points mostly stays.",
   ],
 };

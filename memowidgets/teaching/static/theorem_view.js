@@ -73,11 +73,11 @@ const ABOUT = {
   name: "theorem",
   title: "Theorem 1: why τ = 0",
   words:
-    "Two Gaussian classes; a share ε of the samples are outliers, whose label was tossed like a coin. The theorem says " +
-    "that PSMI of the others is above 0 on average, and of outliers 0. With p the law of all samples, as PSMI is " +
-    "computed, the mean of outliers is below 0: a wrong label counts against a sample more than a right one counts for it.",
+    "There are two Gaussian classes. A share ε of the samples are outliers, which have a random label. The theorem says " +
+    "that the mean PSMI is above 0 for the others, and 0 for outliers. But PSMI compares each class with all samples, " +
+    "outliers included. A wrong label lowers PSMI more than a right one raises it, so the mean of outliers is below 0.",
   tries: [
-    "Watch the outliers below the axis: half of them kept their right label by chance and look like everyone else. No score can find those: nothing is wrong with them.",
+    "Watch the outliers below the axis: half of them kept their right label by chance and look like the other samples. No score can find them, because nothing is wrong with them.",
     "Lower the separation: both means meet at 0, the only place where the paper’s equality holds.",
     "Raise the dimension: everything shrinks towards 0, but τ = 0 stays between the two.",
     "Switch on imbalance: PSMI of the large class hardly rises above 0, so τ = 0 flags many of its ordinary samples, and nearly none of the small class’s.",

@@ -26,6 +26,7 @@ from benchmarks import (
     smollm2,
     teaching,
     text,
+    trace,
     variances,
     vision,
     wards,
@@ -54,6 +55,7 @@ TOPICS = {
     "inspector": inspector,
     "report": report,
     "watch": watch,
+    "trace": trace,
     "provenance": provenance,
 }
 MARK = "<!-- the table is written by python -m benchmarks --write; the rest is by hand -->"

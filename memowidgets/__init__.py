@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         training,
         widgets,
     )
-    from memowidgets.audit import Audit, open_recorded, watch
+    from memowidgets.audit import Audit, open_recorded, scoreboard, watch
     from memowidgets.training import TrainingConfig
 
 __version__ = "0.1.0"
@@ -40,6 +40,7 @@ _NAMES = {
     "Audit": "memowidgets.audit",
     "TrainingConfig": "memowidgets.training",
     "open_recorded": "memowidgets.audit",
+    "scoreboard": "memowidgets.audit",
     "watch": "memowidgets.audit",
 }
 
@@ -53,6 +54,7 @@ __all__ = [
     "metrics",
     "models",
     "open_recorded",
+    "scoreboard",
     "teaching",
     "training",
     "watch",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOGITS",
+    "REFERENCES",
     "REPRESENTATIONS",
     "SHADOWS",
     "TRACE",
@@ -37,6 +38,7 @@ __all__ = [
     "Names",
     "NotGivenError",
     "OneAtATime",
+    "ReferenceModels",
     "Scores",
     "ShadowModels",
     "Source",
@@ -44,7 +46,7 @@ __all__ = [
 ]
 
 REPRESENTATIONS, LOGITS, SHADOWS = "representations", "logits", "shadow models"
-TRACE = "losses at each checkpoint"
+TRACE, REFERENCES = "losses at each checkpoint", "reference models"
 _POLL_SECONDS = 0.2
 _Value = TypeVar("_Value")
 
@@ -149,6 +151,24 @@ class ShadowModels(Protocol):
         ...
 
 
+class ReferenceModels(Protocol):
+    """Models that never saw a member, asked about it at the prediction checkpoint."""
+
+    def __len__(self) -> int: ...
+
+    def state(self) -> tuple[Hashable, ...]:
+        """A value that changes when a reference model is added, removed or trained again."""
+        ...
+
+    def checkpoints(self) -> tuple[str, ...]:
+        """Names of the checkpoints at which every reference model has logit gaps."""
+        ...
+
+    def gaps(self, checkpoint: str) -> NDArray[np.float32]:
+        """Logit gaps of the members, (n_references, n_members); NaN where one was trained on."""
+        ...
+
+
 class Names(Protocol):
     """Finds checkpoints and layers by the names that users give them."""
 
@@ -217,7 +237,8 @@ class Source(Protocol):
     def evidence(self) -> Collection[str]:
         """Which kinds of evidence scores can use.
 
-        "representations", "logits", "losses at each checkpoint", "shadow models".
+        "representations", "logits", "losses at each checkpoint", "shadow models",
+        "reference models".
         """
         ...
 
@@ -336,6 +357,11 @@ class Source(Protocol):
     @property
     def shadows(self) -> ShadowModels:
         """The shadow models that the target is compared with."""
+        ...
+
+    @property
+    def references(self) -> ReferenceModels:
+        """The reference models: they never saw the members that they are asked about."""
         ...
 
     @property

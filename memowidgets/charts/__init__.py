@@ -5,6 +5,7 @@ from memowidgets.charts.course import over_training
 from memowidgets.charts.gallery import FORMATS, Figures
 from memowidgets.charts.histograms import histograms_of_log_lira
 from memowidgets.charts.learning import loss_and_accuracy, training_curves
+from memowidgets.charts.ranks import ranks
 from memowidgets.charts.roc import roc_curves, roc_panels, roc_table
 from memowidgets.charts.truth import memorization_scatter, shadow_curves
 
@@ -18,6 +19,7 @@ __all__ = [
     "loss_and_accuracy",
     "memorization_scatter",
     "over_training",
+    "ranks",
     "roc_curves",
     "roc_panels",
     "roc_table",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,53 @@ Members = str | Sequence[str] | NDArray[np.bool_]
 HeldOut = float | Dataset | None
 
 SHADOW_DESIGNS = ("halves", "balanced", "canaries")
-_HELD_OUT, _TARGET, _SHADOW, _PAIR = 0, 1, 2, 6
+_HELD_OUT, _TARGET, _SHADOW, _PAIR, _REFERENCE = 0, 1, 2, 6, 7
+_FEWEST = 2  # samples that a model trains on
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of models that are trained beside the target.
+
+    Attributes
+    ----------
+    noun : str
+        What one of them is called.
+    call, usual : str
+        Method of `Audit` that trains them, and how many are usual.
+    again : str
+        What to do for gaps at another checkpoint, with ``{}`` for its name.
+    folder : str
+        Folder of their files in a run directory.
+    stream : int
+        Stream of their seeds, see `memowidgets.training.seeds.derived_seed`.
+    """
+
+    noun: str
+    call: str
+    usual: str
+    again: str
+    folder: str
+    stream: int
+
+
+SHADOW = Kind(
+    "shadow model",
+    "run_shadows",
+    "64",
+    "run_shadows(…, checkpoints=['{}']) trains them again for it",
+    "shadows",
+    4,
+)
+REFERENCE = Kind(
+    "reference model",
+    "run_references",
+    "1",
+    "they are asked at the prediction checkpoint, and where that has changed since, run_references "
+    "trains them again for it",
+    "references",
+    8,
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +117,8 @@ class ShadowDesign:
         If the name is unknown.
     """
 
+    kind: ClassVar[Kind] = SHADOW
+
     name: str = "halves"
     audited: NDArray[np.int64] | None = None
 
@@ -97,6 +145,85 @@ class ShadowDesign:
         if self.audited is not None:
             half = np.union1d(half, np.setdiff1d(design.members, self.audited))
         return np.isin(design.pool, half)
+
+    def asked(self, design: Design, trained: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return whether a model's logit gap of each sample of the pool is kept: of all."""
+        del design
+        return np.ones_like(trained)
+
+
+@dataclass(frozen=True)
+class ReferenceDesign:
+    """Rule for the samples that each reference model trains on, and those it is asked about.
+
+    A reference model is asked about the target's members that it never saw. A copy of a sample
+    that it trained on counts as seen.
+
+    Attributes
+    ----------
+    name : {"others", "parts"}
+        "others": as many samples of the pool as the target has members, or all there are, that are
+        no members and no copies of members; it is asked about every member. "parts": one half of
+        the members; it is asked about the other half, and the next model has it the other way
+        round.
+    """
+
+    kind: ClassVar[Kind] = REFERENCE
+
+    name: str
+
+    @classmethod
+    def of(cls, design: Design) -> ReferenceDesign:
+        """Return the design for a split: "others" if it leaves half as many samples as members."""
+        n = len(_others(design))
+        return cls("others" if n >= max(_FEWEST, len(design.members) / 2) else "parts")
+
+    @property
+    def key(self) -> str:
+        """Name of the set of reference models of this design."""
+        return self.name
+
+    @property
+    def per_round(self) -> int:
+        """Number of models that together are asked about every member."""
+        return 1 if self.name == "others" else 2
+
+    def members(self, design: Design, seed: int, index: int) -> NDArray[np.bool_]:
+        """Return whether a reference model trains on each sample of the pool, (n_pool,)."""
+        round_seed = derived_seed(seed, _REFERENCE, index // self.per_round)
+        if self.name == "others":
+            others = _others(design)
+            share = min(1.0, len(design.members) / len(others))
+            return np.isin(design.pool, _draw(others, design.groups, share, round_seed))
+        half = _draw(design.members, design.groups, 0.5, round_seed)
+        if index % 2:
+            half = np.setdiff1d(design.members, half)
+        return np.isin(design.pool, half)
+
+    def asked(self, design: Design, trained: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return whether a model is asked about each sample of the pool: members it never saw."""
+        groups = design.groups[design.pool]
+        asked: NDArray[np.bool_] = np.isin(design.pool, design.members)
+        return asked & ~np.isin(groups, groups[trained])
+
+    def check(self, design: Design, seed: int, n: int) -> None:
+        """Raise for rounds 0 to n − 1 if a model has too few samples, or a member no model.
+
+        Raises
+        ------
+        ValueError
+            The message gives the numbers.
+        """
+        for index in range(n * self.per_round):
+            trained = int(self.members(design, seed, index).sum())
+            if trained < _FEWEST:
+                different = len(np.unique(design.groups[design.members]))
+                raise ValueError(
+                    f"reference model {index} would train on {trained} samples, and it needs "
+                    f"{_FEWEST} or more: the target trains on {len(design.members)} samples, "
+                    f"{different} of them different, and the pool has {len(_others(design))} "
+                    "others; make the audit with more data"
+                )
 
 
 def audited_samples(
@@ -202,6 +329,12 @@ def follow_design(before: Design, names: NDArray[np.str_], data: Dataset) -> Des
     pool = np.flatnonzero(~aside)
     held_out = np.flatnonzero(aside & ~np.isin(groups, groups[pool]))
     return Design(pool, members, held_out, groups, all_members=len(members) == len(pool))
+
+
+def _others(design: Design) -> NDArray[np.int64]:
+    """Return samples of the pool that are neither members nor copies of members."""
+    seen = np.isin(design.groups[design.pool], design.groups[design.members])
+    return design.pool[~seen]
 
 
 def _groups(data: Dataset) -> NDArray[np.int64]:

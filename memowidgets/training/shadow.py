@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from memowidgets.metrics import logit_gap
 from memowidgets.progress import Progress
 from memowidgets.training.config import Settings
-from memowidgets.training.design import Design, ShadowDesign
+from memowidgets.training.design import Design, ReferenceDesign, ShadowDesign
 from memowidgets.training.learner import Learner, Recipe
 from memowidgets.training.seeds import derived_seed
-
-_SHADOW_STREAM = 4
 
 
 @dataclass(frozen=True)
@@ -54,8 +52,8 @@ class ShadowJob:
         Steps of the target at which gaps are computed, by checkpoint name.
     known : dict of int
         Steps of all of the target's checkpoints, by name.
-    shadows : ShadowDesign
-        Rule for the part of the pool that each shadow model trains on.
+    shadows : ShadowDesign or ReferenceDesign
+        Rule for the part of the pool that each shadow model trains on, and is asked about.
     config : str
         Digest of model, data and training. Shadow models of different digests are never mixed.
     forward : KeptForward or None
@@ -67,7 +65,7 @@ class ShadowJob:
     seed: int
     checkpoints: Mapping[str, int]
     known: Mapping[str, int]
-    shadows: ShadowDesign = field(default_factory=ShadowDesign)
+    shadows: ShadowDesign | ReferenceDesign = field(default_factory=ShadowDesign)
     config: str = ""
     forward: KeptForward | None = None
 
@@ -89,7 +87,7 @@ class TrainedShadow:
     members : array of shape (n_pool,), bool
         Part of the pool that it trained on.
     gaps : dict of array of shape (n_pool,), float32
-        Logit gap of each sample of the pool, by checkpoint.
+        Logit gap of each sample of the pool, by checkpoint; NaN if it was not asked about.
     seconds : float
         Duration of the training.
     forward : dict of array of shape (n_members, …), float32
@@ -110,21 +108,23 @@ class TrainedShadow:
 
 
 def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShadow:
-    """Train one shadow model and compute its logit gaps over the pool."""
+    """Train one shadow model and compute the logit gaps of the samples that it is asked about.
+
+    The training ends at the last checkpoint of the job.
+    """
     start = time.monotonic()
     design = job.design
     members = job.shadows.members(design, job.seed, index)
     own = design.pool[members]
-    learner = Learner(job.recipe, own, derived_seed(job.seed, _SHADOW_STREAM, index))
-    labels = job.recipe.data.labels[design.pool]
+    learner = Learner(job.recipe, own, derived_seed(job.seed, job.shadows.kind.stream, index))
+    asked = job.shadows.asked(design, members)
     gaps: dict[str, NDArray[np.float32]] = {}
     kept: dict[str, NDArray[Any]] = {}
     losses: dict[str, NDArray[np.float32]] = {}
-    for name, step in _own_steps(job, len(own)):
-        learner.advance(step, progress, f"training shadow {index}")
+    for name, step in own_steps(job, len(own)):
+        learner.advance(step, progress, f"training {job.shadows.kind.noun} {index}")
         if name in job.checkpoints:
-            seen = learner.look_at(design.pool)
-            gaps[name] = logit_gap(seen.logits, labels).astype(np.float32)
+            gaps[name] = _gaps(learner, design.pool, asked)
         if job.forward is not None and name == job.forward.checkpoint:
             kept = _forward(learner, own, job.forward.layers)
             losses[name] = kept["losses"]
@@ -132,6 +132,16 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShado
             losses[name] = learner.look_at(own).losses
     seconds = time.monotonic() - start
     return TrainedShadow(members, gaps, seconds, kept, learner.precision, losses)
+
+
+def _gaps(
+    learner: Learner, pool: NDArray[np.int64], asked: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    """Return the logit gap of each sample of the pool, NaN if it is not asked about."""
+    rows = pool[asked]
+    found = np.full(len(pool), np.nan, dtype=np.float32)
+    found[asked] = logit_gap(learner.look_at(rows).logits, learner.recipe.data.labels[rows])
+    return found
 
 
 def _forward(
@@ -142,7 +152,7 @@ def _forward(
     return {"logits": seen.logits, "losses": seen.losses, **kept}
 
 
-def _own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
+def own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
     """Return the checkpoints in order, each at the shadow's own step of the target's epoch."""
     wanted = dict(job.checkpoints) | job.traced
     if job.forward is not None:
@@ -155,4 +165,5 @@ def _own_steps(job: ShadowJob, n_members: int) -> list[tuple[str, int]]:
 def _own_step(settings: Settings, step: int, n_target: int, n_own: int) -> int:
     if settings.steps_per_epoch(n_own) == settings.steps_per_epoch(n_target):
         return step
-    return round(step / settings.total_steps(n_target) * settings.total_steps(n_own))
+    own = round(step / settings.total_steps(n_target) * settings.total_steps(n_own))
+    return max(own, min(step, 1))  # none after step 0 is a model that was never trained

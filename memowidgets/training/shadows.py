@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,11 +17,18 @@ from numpy.typing import NDArray
 
 from memowidgets.progress import Progress
 from memowidgets.store import ForeignError, RunDirectory, StoreError, Tensors
+from memowidgets.training.design import SHADOW, Kind
 from memowidgets.training.engine.claims import Claims
 from memowidgets.training.engine.filling import Filling, Pace
 from memowidgets.training.engine.workers import Workers, default_processes, opened
 from memowidgets.training.made_in import are_rounded
-from memowidgets.training.shadow import KeptForward, ShadowJob, TrainedShadow, train_shadow
+from memowidgets.training.shadow import (
+    KeptForward,
+    ShadowJob,
+    TrainedShadow,
+    own_steps,
+    train_shadow,
+)
 
 __all__ = [
     "LOSS",
@@ -38,7 +46,6 @@ _CHOICE = "shadows.json"
 _OLD_SECONDS = 600
 _LAYER = "forward.layer."
 LOSS = "loss."  # before the name of a checkpoint
-_WHAT = "training shadow models"
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,8 @@ class ShadowSet:
         Whether logits of bfloat16 are known to be rounded in files that lack their precision.
     why_none : StoreError or None
         Error of `read` if there are no shadow models. By default it says how to train some.
+    kind : Kind
+        What they are called, and where their files are.
     """
 
     def __init__(
@@ -95,13 +104,14 @@ class ShadowSet:
         *,
         rounds: bool = False,
         why_none: StoreError | None = None,
+        kind: Kind = SHADOW,
     ) -> None:
         self._run, self.key, self._config = run, key, config
-        self._why_none = why_none
+        self._why_none, self._kind = why_none, kind
         self._precision, self._rounds = precision, rounds
         self._seen: dict[str, tuple[tuple[int, ...], bool]] = {}
         self._lost: tuple[Any, list[str]] | None = None
-        self._folder = "shadows" if key == "halves" else f"shadows/{key}"
+        self._folder = kind.folder if key == "halves" else f"{kind.folder}/{key}"
 
     def __len__(self) -> int:
         return len(self.indices())
@@ -129,9 +139,9 @@ class ShadowSet:
         numbers = self._numbers()
         missing = [index for index in range(trained) if index not in numbers]
         faults = [self._run.why_not(self._name(i), arrays=self._needed(i)) for i in numbers]
-        gone = [f"{self._path(index)} is missing" for index in missing]
+        gone = [f"{self.path_of(index)} is missing" for index in missing]
         return [
-            f"{fault}. The shadow model is left out; run_shadows trains it again."
+            f"{fault}. The {self._kind.noun} is left out; {self._kind.call} trains it again."
             for fault in (*faults, *gone)
             if fault is not None
         ]
@@ -154,7 +164,7 @@ class ShadowSet:
         try:
             file = self._run.read_tensors(self._name(index))
         except ForeignError:
-            self._check_config(index, Tensors(self._path(index)))
+            self._check_config(index, Tensors(self.path_of(index)))
             raise
         self._check_config(index, file)
         self._check_place(index, file)
@@ -165,9 +175,9 @@ class ShadowSet:
         found = file.metadata.get("config")
         if self._config and found is not None and found != self._config:
             raise StoreError(
-                f"{self._path(index)} was trained with another "
+                f"{self.path_of(index)} was trained with another "
                 f"model, data or configuration ({found}, here {self._config}); move it away, or "
-                "delete it and call run_shadows again"
+                f"delete it and call {self._kind.call} again"
             )
 
     def _check_place(self, index: int, file: Tensors) -> None:
@@ -179,8 +189,8 @@ class ShadowSet:
                 continue
             if value and found != value:
                 raise ForeignError(
-                    f"{self._path(index)} says that its {what} is {found}, not {value}",
-                    "delete it and call run_shadows again",
+                    f"{self.path_of(index)} says that its {what} is {found}, not {value}",
+                    f"delete it and call {self._kind.call} again",
                 )
 
     def _numbers(self) -> list[int]:
@@ -212,7 +222,8 @@ class ShadowSet:
     def _trained(self) -> int:
         return int(read_choice(self._run).get("trained", {}).get(self.key, 0))
 
-    def _path(self, index: int) -> Path:
+    def path_of(self, index: int) -> Path:
+        """Return the path of the file of one shadow model."""
         return self._run.path / f"{self._name(index)}.safetensors"
 
     def checkpoints(self) -> tuple[str, ...]:
@@ -235,13 +246,14 @@ class ShadowSet:
         indices = self.indices()
         if not indices:
             raise self._why_none or StoreError(
-                f"{self._run.path} has no shadow models yet; call run_shadows(64)"
+                f"{self._run.path} has no {self._kind.noun}s yet; call {self._kind.call}"
+                f"({self._kind.usual})"
             )
         held = self.checkpoints()
         if checkpoint not in held:
             raise StoreError(
-                f"the shadow models have gaps at {', '.join(held)}, not at {checkpoint}; "
-                f"run_shadows(…, checkpoints=[{checkpoint!r}]) trains them again for it"
+                f"the {self._kind.noun}s have gaps at {', '.join(held)}, not at {checkpoint}; "
+                f"{self._kind.again.format(checkpoint)}"
             )
         for sentence in self.lost():
             warnings.warn(sentence, UserWarning, stacklevel=3)
@@ -275,7 +287,7 @@ class ShadowSet:
         missing = [index for index in range(n) if not self._holds(index, job)]
         if not missing:
             return
-        progress.report(n - len(missing), n, _WHAT)
+        progress.report(n - len(missing), n, f"training {self._kind.noun}s", _cost(job, missing))
         if executor is None:
             processes = min(processes or default_processes(job.recipe.device), len(missing))
         self._sweep()
@@ -293,9 +305,9 @@ class ShadowSet:
     def _check_precision(self, index: int, found: str) -> None:
         if self._precision and found != self._precision:
             raise StoreError(
-                f"{self._path(index)} was trained in {found}, and the "
+                f"{self.path_of(index)} was trained in {found}, and the "
                 f"target in {self._precision}, so their logit gaps cannot be compared; move it "
-                "away, or delete it and call run_shadows again"
+                f"away, or delete it and call {self._kind.call} again"
             )
 
     def _check_unmarked(self, index: int, gaps: NDArray[np.float32]) -> None:
@@ -317,7 +329,9 @@ class ShadowSet:
 
         before = [self.file(index).metadata.get("seconds") for index in self.indices()]
         pace = Pace([float(seconds) for seconds in before if seconds])
-        return Filling(holds, keep, lambda: len(self), claims, workers, beacon, pace, progress)
+        return Filling(
+            holds, keep, lambda: len(self), claims, workers, beacon, pace, progress, self._kind
+        )
 
     def _with_kept(self, job: ShadowJob) -> ShadowJob:
         """Return the job with everything that all existing shadow models have."""
@@ -396,6 +410,14 @@ def read_choice(run: RunDirectory) -> dict[str, Any]:
 def write_choice(run: RunDirectory, choice: dict[str, Any]) -> None:
     """Store what `read_choice` returns."""
     run.write_note(_CHOICE, choice)
+
+
+def _cost(job: ShadowJob, missing: Sequence[int]) -> str:
+    """Return what is going to be trained, in steps, beside what the target's training takes."""
+    own = int(job.shadows.members(job.design, job.seed, missing[0]).sum())
+    steps = max(step for _, step in own_steps(job, own))
+    whole = job.recipe.settings.total_steps(len(job.design.members))
+    return f"{len(missing)} to train, {steps} steps each, the whole target takes {whole}"
 
 
 def _gaps_in(file: Tensors) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 import subprocess
 import sys
 import time
@@ -142,6 +143,29 @@ def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
     read = resumed.source.shadows.read("epoch-2"), undisturbed.source.shadows.read("epoch-2")
     np.testing.assert_array_equal(read[0].members, read[1].members)
     np.testing.assert_array_equal(read[0].gaps, read[1].gaps)
+
+
+def train_references(path: Path, n: int) -> None:
+    audit_of(path, 4).run_references(n, Inline())
+
+
+def test_killed_reference_models_are_trained_again_to_the_same_gaps(tmp_path):
+    audit = audit_of(tmp_path / "killed", 4)
+    audit.train()
+    shutil.copytree(audit.path, tmp_path / "straight")
+    files = tmp_path / "killed/references/others"
+    process = forked(train_references, Path(audit.path), 40)
+    wait_for((files / "0001.safetensors").exists, process)
+    process.kill()
+    process.join()
+    finished = len(audit.source.references)
+    assert 2 <= finished < 40, "it ended before it was killed"
+    undisturbed = audit_of(tmp_path / "straight", 4)
+    for each in (audit, undisturbed):
+        each.run_references(finished + 1, Inline())
+    scores = audit.score("reference")
+    assert scores.equals(undisturbed.score("reference"))
+    assert len(undisturbed.source.references) == finished + 1
 
 
 def test_more_shadow_models_can_be_added_later(tmp_path):

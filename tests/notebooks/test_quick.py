@@ -4,7 +4,7 @@ import pytest
 
 from tests.notebooks.running import NOTEBOOKS, check_notebook
 
-QUICK = ("05_teaching", "06_choosing_tau")
+QUICK = ("05_teaching", "06_choosing_tau", "08_which_score")
 # Each of these has a file of its own, so that they run side by side; the first, one with a browser.
 OTHERS = (
     "01_quickstart",

@@ -20,6 +20,7 @@ from memowidgets.audit.numbers import trace
 from memowidgets.audit.numbers.truth import log_lira
 from memowidgets.audit.source import (
     LOGITS,
+    REFERENCES,
     REPRESENTATIONS,
     SHADOWS,
     TRACE,
@@ -226,6 +227,16 @@ def _baseline(asked: Asked) -> Scores:
     return Scores(rows, -values.to_numpy())
 
 
+def _reference(asked: Asked) -> Scores:
+    """Mean logit gap of the reference models that never saw a member."""
+    gaps = asked.source.references.gaps(asked.record.name).astype(np.float64)
+    return Scores.of_all(np.nanmean(gaps, axis=0))
+
+
+def _has_reference(asked: Asked) -> bool:
+    return asked.record.name in asked.source.references.checkpoints()
+
+
 SCORES: dict[str, NamedScore] = {
     "psmi": NamedScore("PSMI", of_layer=_psmi, tau=0.0),
     "loss": NamedScore("Loss", of_outputs=lambda made, _labels: -made.losses()),
@@ -249,6 +260,12 @@ SCORES: dict[str, NamedScore] = {
         uses_layer=True,
     ),
     "baseline": NamedScore("Baseline", of_source=_baseline, needs=(SHADOWS,), tau=-4.0),
+    "reference": NamedScore(
+        "Reference models",
+        of_source=_reference,
+        is_there=_has_reference,
+        needs=(REFERENCES,),
+    ),
 }
 BASELINE = "baseline"
 EARLY = tuple(name for name, known in SCORES.items() if known.is_early)
@@ -265,18 +282,21 @@ def is_free(source: Source, metric: str, layer: str | int, record: Record) -> bo
     """Return whether an early score needs at most the pass of its own checkpoint.
 
     Means over checkpoints don't where there are fewer than two. Mean PSMI doesn't where a pass at
-    an earlier checkpoint is missing.
+    an earlier checkpoint is missing. Reference models are asked at some checkpoints only.
     """
-    if SCORES[metric].over_checkpoints and len(trace.so_far(source, record)) < trace.FEWEST:
+    known = SCORES[metric]
+    if known.over_checkpoints and len(trace.so_far(source, record)) < trace.FEWEST:
         return False
-    return SCORES[metric].is_early and set(missing_passes(source, metric, layer, record)) <= {
-        record
-    }
+    if REFERENCES in known.needs and not is_computed(source, metric, layer, record.name):
+        return False
+    return known.is_early and set(missing_passes(source, metric, layer, record)) <= {record}
 
 
 def missing_passes(source: Source, metric: str, layer: str | int, record: Record) -> list[Record]:
-    """Return the checkpoints at which a score still needs a forward pass."""
+    """Return the checkpoints at which a forward pass must be made for a score, if any can be."""
     known = SCORES[metric]
+    if not source.makes_passes:
+        return []
     if metric == "psmi_mean":
         records = trace.so_far(source, record)
     elif known.of_source is None or known.uses_layer:

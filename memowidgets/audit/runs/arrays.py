@@ -25,7 +25,7 @@ __all__ = ["arrays_source", "n_given_shadows", "opened_arrays"]
 MARK = "arrays.json"
 _FILE = "arrays"
 _LAYER = "layer."
-_OPTIONAL = ("logits", "log_lira", "shadow_gaps", "shadow_members")
+_OPTIONAL = ("logits", "log_lira", "shadow_gaps", "shadow_members", "reference_gaps")
 
 
 def arrays_source(given: Given, path: str | os.PathLike[str] | None, seed: int) -> ArraysSource:
@@ -92,6 +92,7 @@ def opened_arrays(run: RunDirectory, data: Any = None) -> ArraysSource:
                 np.array(kept["canaries"]) if "canaries" in kept else None,
                 optional["shadow_gaps"],
                 optional["shadow_members"],
+                optional["reference_gaps"],
             )
     except (ValueError, TypeError) as error:
         wrong = "is broken" if data is None else "does not fit these data"

@@ -69,7 +69,7 @@ def export(
     Parameters
     ----------
     path : path-like
-        Directory of a run that is trained, with its shadow models and scores.
+        Directory of a run that is trained, with its shadow models, reference models and scores.
     folder : path-like
         New folder.
     about : mapping
@@ -97,9 +97,10 @@ def export(
     for pattern in _COPIED:
         for found in source.path.glob(pattern):
             _copy(source, found.relative_to(source.path), run.path)
-    for place in source.place("shadows").rglob("*.safetensors"):
-        name = str(place.relative_to(source.path).with_suffix(""))
-        run.write_tensors(name, *_gaps_of(source.read_tensors(name)))
+    for models in ("shadows", "references"):
+        for place in source.place(models).rglob("*.safetensors"):
+            name = str(place.relative_to(source.path).with_suffix(""))
+            run.write_tensors(name, *_gaps_of(source.read_tensors(name)))
     for name in source.names("checkpoints", ""):
         if not source.has(f"forward/{name}") and source.has(outputs_of(name)):
             _copy(source, Path(f"{outputs_of(name)}.safetensors"), run.path)

@@ -13,7 +13,15 @@ from memowidgets.audit.sources.catalogue import Catalogue
 from memowidgets.audit.sources.shadow_sets import config_digest
 from memowidgets.data import Dataset
 from memowidgets.store import RunDirectory
-from memowidgets.training.design import Design, ShadowDesign, audited_samples
+from memowidgets.training.design import (
+    REFERENCE,
+    SHADOW,
+    Design,
+    Kind,
+    ReferenceDesign,
+    ShadowDesign,
+    audited_samples,
+)
 from memowidgets.training.learner import Recipe
 from memowidgets.training.shadows import KeptForward, ShadowJob
 
@@ -23,7 +31,11 @@ Audited = Sequence[str] | NDArray[np.bool_] | None
 
 
 def check_request(
-    n: int, executor: Executor | None, checkpoints: Any, processes: int | None
+    n: int,
+    executor: Executor | None,
+    checkpoints: Any,
+    processes: int | None,
+    kind: Kind = SHADOW,
 ) -> None:
     """Refuse what can't be meant.
 
@@ -33,7 +45,8 @@ def check_request(
         With what would be right.
     """
     if n != int(n) or n < 1:
-        raise ValueError(f"n is the number of shadow models in all, at least 1, not {n!r}")
+        each = " for each member" if kind is REFERENCE else ""
+        raise ValueError(f"n is the number of {kind.noun}s{each} in all, at least 1, not {n!r}")
     if executor is not None and not isinstance(executor, Executor):
         raise TypeError(
             "executor must be a concurrent.futures.Executor (Dask: client.get_executor()), not "
@@ -74,7 +87,7 @@ def make_job(
     run: RunDirectory,
     catalogue: Catalogue,
     checkpoints: Any,
-    plan: ShadowDesign,
+    plan: ShadowDesign | ReferenceDesign,
     keep_forward: bool | str | int | Sequence[str | int],
 ) -> ShadowJob:
     """All that a worker needs."""

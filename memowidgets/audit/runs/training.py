@@ -1,10 +1,11 @@
-"""Training the target and its shadow models, and recording a target that another loop trains."""
+"""Training the target, its shadow and reference models; recording what another loop trains."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,11 @@ from memowidgets.audit.sources.passes import StoredPass
 from memowidgets.audit.sources.run import run_behind
 from memowidgets.audit.sources.shadow_sets import set_of_design, use_set
 from memowidgets.progress import Progress
+from memowidgets.training.design import REFERENCE
 from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import StopRule
 
-__all__ = ["recorder", "run_shadows", "train", "use_shadows"]
+__all__ = ["recorder", "run_references", "run_shadows", "train", "use_shadows"]
 
 
 def train(
@@ -103,6 +105,40 @@ def run_shadows(
         run.shadows.note_trained(n)
         for record in records:  # what log-LiRA needs of the target
             run.forward(record, report)
+
+
+def run_references(
+    source: Source,
+    n: int,
+    executor: Executor | None,
+    processes: int | None,
+    progress: Progress | None,
+) -> None:
+    """Train reference models, as `Audit.run_references` describes."""
+    run = run_behind(source, "run_references")
+    shadows.check_request(n, executor, ("prediction",), processes, REFERENCE)
+    run.refuse_recorded(
+        "reference models must be trained as their target was; let audit.train() train the target "
+        "of another run"
+    )
+    plan, files = run.references.plan, run.references.files
+    plan.check(run.design, run.seed, int(n))
+    with run.alone():
+        job = shadows.make_job(
+            run.recipe(),
+            run.design,
+            run.manifest,
+            run.run,
+            run.names,
+            "prediction",
+            plan,
+            keep_forward=False,
+        )
+        job = replace(job, config=run.references.config)
+    models = int(n) * plan.per_round
+    with shown(progress) as report:
+        files.fill(models, job, processes, report, executor)
+        files.note_trained(models)
 
 
 def use_shadows(source: Source, design: str) -> None:

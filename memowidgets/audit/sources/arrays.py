@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from memowidgets.audit.decisions import RunKeeper
 from memowidgets.audit.source import (
     LOGITS,
+    REFERENCES,
     REPRESENTATIONS,
     Cache,
     NotGivenError,
@@ -22,6 +23,7 @@ from memowidgets.audit.source import (
 from memowidgets.audit.sources.catalogue import layer_called
 from memowidgets.audit.sources.notes import guard_warnings
 from memowidgets.audit.sources.passes import ScoreFiles
+from memowidgets.audit.sources.references import GivenReferences, NoReferences
 from memowidgets.data import Dataset, MCQDataset, WithheldDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.progress import Progress
@@ -53,6 +55,10 @@ _CANNOT = {  # what an audit of arrays cannot do, and what else may help
         "train shadow models",
         "; gaps of shadow models of your own go into shadow_gaps= and shadow_members=",
     ),
+    "run_references": (
+        "train reference models",
+        "; gaps of models of your own that never saw a sample go into reference_gaps=",
+    ),
     "as_target": ("take a shadow model as its target", ""),
     "fork": ("be forked", ", on the data that kept() gives"),
     "compare_fork": ("be compared with a fork", ""),
@@ -82,6 +88,11 @@ class ArraysSource:
         self.data = given.data
         self.names = _OneCheckpoint(tuple(given.layers), _record_of(given))
         self.shadows = _GivenShadows(given)
+        self.references: GivenReferences | NoReferences = (
+            NoReferences(self.cannot("run_references"))
+            if given.reference_gaps is None
+            else GivenReferences(given.reference_gaps, CHECKPOINT)
+        )
         self.decision_log = (
             DecisionLog(known=given.data.ids)
             if run is None
@@ -96,7 +107,7 @@ class ArraysSource:
         parts += [f"{len(given.layers)} layers"] if given.layers else []
         parts += [
             name.replace("_", " ")
-            for name in ("logits", "log_lira", "shadow_gaps")
+            for name in ("logits", "log_lira", "shadow_gaps", "reference_gaps")
             if getattr(given, name) is not None
         ]
         return f"Audit.from_arrays({', '.join(parts)})"
@@ -119,7 +130,11 @@ class ArraysSource:
     @property
     def evidence(self) -> tuple[str, ...]:
         """The kinds that were given; with one checkpoint the baseline is the truth itself."""
-        there = {REPRESENTATIONS: bool(self._given.layers), LOGITS: self._has_logits}
+        there = {
+            REPRESENTATIONS: bool(self._given.layers),
+            LOGITS: self._has_logits,
+            REFERENCES: len(self.references) > 0,
+        }
         return tuple(kind for kind, is_there in there.items() if is_there)
 
     def cannot(self, work: str) -> str:

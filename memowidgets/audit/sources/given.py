@@ -45,6 +45,8 @@ class Given:
         Log-LiRA, NaN for a sample without a value.
     shadow_gaps, shadow_members : array of shape (n_shadows, n), or None
         Logit gaps of the shadow models, and which samples each was trained on.
+    reference_gaps : array of shape (n_references, n), float32, or None
+        Logit gaps of the reference models, NaN for samples that one was trained on.
     """
 
     data: Dataset
@@ -53,6 +55,7 @@ class Given:
     log_lira: Floats | None
     shadow_gaps: NDArray[np.float32] | None
     shadow_members: NDArray[np.bool_] | None
+    reference_gaps: NDArray[np.float32] | None = None
 
     @cached_property
     def losses(self) -> NDArray[Any]:
@@ -76,6 +79,7 @@ def checked(
     canaries: Any,
     shadow_gaps: Any,
     shadow_members: Any,
+    reference_gaps: Any = None,
 ) -> Given:
     """Return the checked arrays.
 
@@ -107,6 +111,7 @@ def checked(
         None if log_lira is None else _log_lira(log_lira, data.ids),
         gaps,
         members,
+        None if reference_gaps is None else _references(reference_gaps, data.ids),
     )
 
 
@@ -286,12 +291,7 @@ def _shadows(
     table = _array("shadow_gaps", gaps)
     mask = checked_mask(_array("shadow_members", members, kinds=None), "shadow_members")
     for what, array in (("shadow_gaps", table), ("shadow_members", mask)):
-        if array.ndim != 2 or array.shape[1] != n:
-            turned = array.ndim == 2 and array.shape[0] == n
-            raise ValueError(
-                f"{what} must be (n_shadows, {n}), a row for each shadow model, but has shape "
-                f"{array.shape}" + (": transpose it" if turned else "")
-            )
+        _check_models(what, array, n, "shadow")
     if table.shape != mask.shape:
         raise ValueError(
             f"shadow_gaps and shadow_members must have the same shape, but have {table.shape} "
@@ -299,6 +299,35 @@ def _shadows(
         )
     _check_finite("shadow_gaps", table, _not_finite, "shadow model")
     return table.astype(np.float32, copy=False), mask
+
+
+def _references(gaps: Any, ids: NDArray[np.str_]) -> NDArray[np.float32]:
+    """Return gaps of reference models; every sample needs one that never saw it."""
+    table = _array("reference_gaps", gaps)
+    _check_models("reference_gaps", table, len(ids), "reference")
+    endless = np.isinf(table).any(axis=0)
+    if endless.any():
+        raise ValueError(
+            f"reference_gaps holds infinite values for {int(endless.sum())} samples, the first is "
+            f"{quoted(ids[endless.argmax()])}: pass NaN where a reference model saw a sample"
+        )
+    always = np.isnan(table).all(axis=0)
+    if always.any():
+        raise ValueError(
+            f"reference_gaps is NaN in every row for {int(always.sum())} samples, the first is "
+            f"{quoted(ids[always.argmax()])}: each needs a model that never saw it"
+        )
+    return table.astype(np.float32, copy=False)
+
+
+def _check_models(what: str, array: Numbers, n: int, kind: str) -> None:
+    if array.ndim == 2 and array.shape[1] == n:
+        return
+    turned = array.ndim == 2 and array.shape[0] == n
+    raise ValueError(
+        f"{what} must be (n_{kind}s, {n}), a row for each {kind} model, but has shape "
+        f"{array.shape}" + (": transpose it" if turned else "")
+    )
 
 
 def _array(what: str, values: Any, kinds: str | None = "biuf") -> Numbers:

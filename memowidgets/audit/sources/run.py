@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from memowidgets.audit.decisions import RunKeeper, true_labels
 from memowidgets.audit.source import (
     LOGITS,
+    REFERENCES,
     REPRESENTATIONS,
     SHADOWS,
     TRACE,
@@ -27,6 +28,7 @@ from memowidgets.audit.sources.catalogue import Catalogue
 from memowidgets.audit.sources.notes import fork_note, guard_warnings
 from memowidgets.audit.sources.passes import StoredPass, warn_of
 from memowidgets.audit.sources.precisions import is_settled, settled_precision
+from memowidgets.audit.sources.references import References
 from memowidgets.audit.sources.shadow_sets import current_set, shadow_sets
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.decisions import DecisionLog
@@ -56,6 +58,7 @@ _CANNOT_WATCHED = {  # work that needs the model or its weights
     "train": "be trained by the audit",
     "record": "be recorded by MemorizationCallback",
     "run_shadows": "have shadow models",
+    "run_references": "have reference models",
     "use_shadows": "have shadow models",
     "fork": "be forked",
     "compare_fork": "be compared with a fork",
@@ -117,6 +120,8 @@ class RunSource:
             if self.is_watched
             else current_set(run, self.precision)
         )
+        why_none = NotGivenError(self.cannot("run_references")) if self.is_watched else None
+        self.references = References(run, manifest, design, data.ids, self.precision, why_none)
         self.decision_log = DecisionLog(RunKeeper(run), run.path, data.ids)
         self.cache, self.alone = Cache(), OneAtATime()
 
@@ -153,9 +158,13 @@ class RunSource:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Every kind; shadow models once they give a ground truth."""
-        own = (REPRESENTATIONS, LOGITS, TRACE)
-        return (*own, SHADOWS) if self.has_ground_truth else own
+        """Shadow models are among them once they give a ground truth, references once trained."""
+        there = {
+            SHADOWS: self.has_ground_truth,
+            REFERENCES: len(self.references) > 0,
+        }
+        found = tuple(kind for kind, is_there in there.items() if is_there)
+        return (REPRESENTATIONS, LOGITS, TRACE, *found)
 
     def cannot(self, work: str) -> str:
         """Why a run cannot do a kind of work, and what to do instead."""

@@ -12,9 +12,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit.decisions import FILE, RunKeeper
-from memowidgets.audit.source import TRACE, Cache, NotGivenError, OneAtATime, Scores, Source
+from memowidgets.audit.source import (
+    REFERENCES,
+    TRACE,
+    Cache,
+    NotGivenError,
+    OneAtATime,
+    Scores,
+    Source,
+)
 from memowidgets.audit.sources.catalogue import Catalogue
 from memowidgets.audit.sources.passes import ScoreFiles, read_scores, warn_of
+from memowidgets.audit.sources.references import NoReferences
 from memowidgets.audit.sources.run import RunSource
 from memowidgets.audit.sources.shadow_sets import keys_with_forward
 from memowidgets.data import Dataset
@@ -34,6 +43,10 @@ _CANNOT = {
     "train": "is trained already; call this on the audit itself",
     "record": "is trained already; call this on the audit itself",
     "run_shadows": "shares the audit's shadow models: call this on the audit itself",
+    "run_references": (
+        "has no reference models, because those of the audit trained on samples that it trains "
+        "on: call this on the audit itself"
+    ),
     "use_shadows": (
         "is judged by the others of its set: call this on the audit itself, and as_target again"
     ),
@@ -96,6 +109,7 @@ class ShadowSource:
         self.first, self.index, self._set = first, index, first.shadows
         self._members = np.array(self._file["members"])
         self.shadows = _Others(first, index)
+        self.references = NoReferences(self.cannot("run_references"))
         folder = first.run.place(f"targets/{self._set.key}/{index:04d}")
         self.run = RunDirectory(folder, read_only=first.run.read_only, part_of=first.run)
         self._take_over_decisions(first.run.place(_before(index)) / FILE)
@@ -127,9 +141,14 @@ class ShadowSource:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """As the run's, without losses at each checkpoint where this shadow model kept none."""
+        """As the run's, as far as this shadow model has it.
+
+        It may have kept no losses at each checkpoint. The run's reference models may have trained
+        on its members.
+        """
         traced = any(name.startswith(LOSS) for name in self._file)
-        return tuple(kind for kind in self.first.evidence if kind != TRACE or traced)
+        gone = {REFERENCES} if traced else {REFERENCES, TRACE}
+        return tuple(kind for kind in self.first.evidence if kind not in gone)
 
     @property
     def device(self) -> str:

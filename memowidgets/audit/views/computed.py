@@ -16,7 +16,7 @@ from memowidgets.audit.numbers.judge import evaluate
 from memowidgets.audit.numbers.pooled import checked_targets, pooled_evaluation
 from memowidgets.audit.numbers.scores import BASELINE, SCORES, is_computed, missing_passes
 from memowidgets.audit.numbers.truth import log_lira, memorized_members, positives
-from memowidgets.audit.source import Source
+from memowidgets.audit.source import REFERENCES, Source
 from memowidgets.audit.sources.shadow import kept_shadow_source
 from memowidgets.store import StoreError
 from memowidgets.visible import listed
@@ -130,7 +130,9 @@ class Computed:
             name = self.name(checkpoint)
             if metric == BASELINE:
                 self._refuse_baseline(name)
-            elif not is_computed(self.source, metric, layer, name):
+            elif not self._asks_references(metric) and not is_computed(
+                self.source, metric, layer, name
+            ):
                 self._refuse_work(metric, layer, name)
             eta = self.eta if eta is None else eta
             return evaluate(self.source, metric, layer, name, eta, truth)
@@ -142,7 +144,7 @@ class Computed:
     ) -> tuple[dict[str, Evaluation], list[Reason]]:
         """Those of several scores that are there, and why others are not.
 
-        Means over fewer than two checkpoints are left out.
+        Means over fewer than two checkpoints are left out, and reference models if there are none.
         """
         if self.no_truth and "truth" not in options:
             return {}, [self.no_truth]
@@ -190,6 +192,10 @@ class Computed:
                 with_canaries=with_canaries,
             )
 
+    @staticmethod
+    def _asks_references(metric: str) -> bool:
+        return REFERENCES in SCORES[metric].needs
+
     def canaries(self) -> bool:
         """Whether some members are canaries, and some are not."""
         known = self.source.member_data.canaries
@@ -205,6 +211,8 @@ class Computed:
         return NotThereError(re.sub(alone, "{}", str(error)), name)
 
     def _is_defined(self, metric: str, checkpoint: str) -> bool:
+        if self._asks_references(metric):
+            return REFERENCES in self.source.evidence
         if not SCORES[metric].over_checkpoints:
             return True
         try:

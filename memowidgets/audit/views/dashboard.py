@@ -30,7 +30,7 @@ __all__ = ["AuditView"]
 
 _ETA = 4.0  # where the dashboard's η stands at first
 _QUICK_VALUES = 2_000_000
-_GROWING = ("checkpoints", "forward", "scores", "shadows")
+_GROWING = ("checkpoints", "forward", "scores", "shadows", "references")
 
 
 class AuditView:

@@ -31,7 +31,7 @@ from memowidgets.audit.views.computed import (
     named,
     said,
 )
-from memowidgets.charts.look import theme_named
+from memowidgets.charts.look import Theme, theme_named
 from memowidgets.store import StoreError
 
 if TYPE_CHECKING:
@@ -116,12 +116,16 @@ def figures_by_setting(
     return together.finished()
 
 
+def score_theme(theme: str) -> Theme:
+    """Return a theme that knows the scores' titles, and so gives each its colour."""
+    return replace(theme_named(theme), titles={name: known.title for name, known in SCORES.items()})
+
+
 class _Drawn:
     """Collects figures, tables and reasons for missing figures."""
 
     def __init__(self, theme: str) -> None:
-        titles = {name: known.title for name, known in SCORES.items()}
-        self.theme = replace(theme_named(theme), titles=titles)
+        self.theme = score_theme(theme)
         self.charts: dict[str, Any] = {}
         self.tables: dict[str, pd.DataFrame] = {}
         self.data: dict[str, pd.DataFrame] = {}

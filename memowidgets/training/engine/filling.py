@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
+from memowidgets.training.design import SHADOW, Kind
 from memowidgets.training.engine.claims import Claims
 from memowidgets.training.engine.worker import Result, unpacked
 from memowidgets.training.engine.workers import Workers
@@ -20,7 +21,6 @@ from memowidgets.training.shadow import TrainedShadow
 _POLL_SECONDS = 0.2
 _ASK_AGAIN_SECONDS = 1.0  # interval for checking the claims of other processes
 _MOST_SENDINGS = 5  # times that the job is sent to workers that lack it, per shadow model
-_WHAT = "training shadow models"
 
 _T = TypeVar("_T")
 
@@ -46,6 +46,8 @@ class Filling:
         Speed of the shadow models that were trained before.
     progress : Progress
         Progress reports and cancellation.
+    kind : Kind
+        What the models are called.
     """
 
     def __init__(
@@ -58,7 +60,9 @@ class Filling:
         beacon: Path,
         pace: Pace,
         progress: Progress,
+        kind: Kind = SHADOW,
     ) -> None:
+        self._kind = kind
         self._holds, self._write, self._finished = holds, keep, finished
         self._claims, self._workers, self._beacon = claims, workers, beacon
         self._pace, self._progress = pace, progress
@@ -77,7 +81,9 @@ class Filling:
                 for index in self._collected():
                     left.remove(index)
                 self._or_say_why(self._workers.check)
-                self._progress.report(n - len(left), n, _WHAT, self._detail(left))
+                self._progress.report(
+                    n - len(left), n, f"training {self._kind.noun}s", self._detail(left)
+                )
         except Cancelled:
             self._withdraw()
             raise
@@ -137,9 +143,8 @@ class Filling:
         result = self._or_say_why(future.result)
         if result.refusal:
             raise StoreError(
-                f"the worker {result.worker} has {result.refusal}, so its shadow models would not "
-                "be "
-                f"comparable; install the same versions there. {self._kept()}"
+                f"the worker {result.worker} has {result.refusal}, so its {self._kind.noun}s would "
+                f"not be comparable; install the same versions there. {self._kept()}"
             )
         if result.error is not None:
             raise unpacked(result.error)
@@ -149,8 +154,8 @@ class Filling:
         if result.warning and result.worker not in self._warned:
             self._warned.add(result.worker)
             warnings.warn(
-                f"the worker {result.worker} has {result.warning}, so its shadow models may differ "
-                "in the last digits",
+                f"the worker {result.worker} has {result.warning}, so its {self._kind.noun}s may "
+                "differ in the last digits",
                 UserWarning,
                 stacklevel=2,
             )
@@ -165,7 +170,7 @@ class Filling:
         if self._sendings[index] > _MOST_SENDINGS:
             raise StoreError(
                 f"the worker {worker} does not keep what it receives; one process must train a "
-                f"whole shadow model. {self._kept()}"
+                f"whole {self._kind.noun}. {self._kept()}"
             )
         future = self._or_say_why(lambda: self._workers.submit_again(index))
         self._in_hand[future] = index
@@ -201,7 +206,8 @@ class Filling:
             raise StoreError(f"{self._workers.blame(error)}. {self._kept()}") from error
 
     def _kept(self) -> str:
-        return f"The {self._finished()} finished shadow models are kept; call run_shadows again"
+        noun, call = self._kind.noun, self._kind.call
+        return f"The {self._finished()} finished {noun}s are kept; call {call} again"
 
     def _detail(self, left: Collection[int]) -> str:
         if not self._in_hand and (not left or self._next_look == 0):

@@ -97,7 +97,7 @@ class _Local:
 
         self._samples = SharedSamples()
         payload = _payload(self._samples.of(job))
-        self._slots = processes
+        self._slots, self._noun = processes, job.shadows.kind.noun
         self._order = _order(payload, beacon)
         self._devices = _devices(job.recipe.device, processes)
         self._busy: dict[Future[Any], str] = {}
@@ -147,7 +147,7 @@ class _Local:
             if pid not in self._warned:
                 self._warned.add(pid)
                 warnings.warn(
-                    f"the worker process {pid} is stopped, so its shadow model waits; continue it "
+                    f"the worker process {pid} is stopped, so its {self._noun} waits; continue it "
                     f"with kill -CONT {pid}, or it is given up after {_PATIENCE_SECONDS:.0f} s",
                     UserWarning,
                     stacklevel=2,
@@ -160,7 +160,7 @@ class _Local:
         if self._blamed:
             return self._blamed
         if isinstance(error, BrokenExecutor):
-            return "a worker process was killed while training shadow models (out of memory?)"
+            return f"a worker process was killed while training {self._noun}s (out of memory?)"
         return f"the worker processes failed ({_named(error)})"
 
     def close(self, *, kill: bool) -> None:
@@ -189,6 +189,7 @@ class _Foreign:
         self, job: ShadowJob, executor: Executor, processes: int | None, beacon: Path
     ) -> None:
         self._executor, self._asked = executor, processes
+        self._noun = job.shadows.kind.noun
         self._payload = _payload(job)
         self._order = _order(self._payload, beacon)
         self._dask = _dask_client(executor)
@@ -236,7 +237,7 @@ class _Foreign:
             future.cancel()
 
     def blame(self, error: Exception) -> str:
-        return f"the executor died while training shadow models ({_named(error)})"
+        return f"the executor died while training {self._noun}s ({_named(error)})"
 
     def close(self, *, kill: bool) -> None:
         """Do nothing: whoever holds the futures cancels what is not started."""

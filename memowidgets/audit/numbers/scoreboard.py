@@ -1,0 +1,190 @@
+"""Early scores on several audits, side by side: AUC, rank and paired differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from memowidgets import evaluation
+from memowidgets.audit.numbers.judge import check_both_kinds
+from memowidgets.audit.numbers.scores import SCORES, metrics_of, score
+from memowidgets.audit.numbers.truth import (
+    is_log_lira,
+    memorized_members,
+    positives,
+    share_by_chance,
+)
+from memowidgets.audit.source import Source
+from memowidgets.store import StoreError
+
+__all__ = ["OwnScore", "board", "early_scores", "ranked"]
+
+TRUTHS = ("log_lira", "canaries")
+_COLUMNS = (
+    *("setting", "truth", "metric", "auc", "auc_low", "auc_high", "rank"),
+    *("difference", "difference_low", "difference_high"),
+    *("n", "n_memorized", "n_by_chance", "n_targets"),
+)
+OwnScore = Callable[[Source], ArrayLike]
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Values of all scores and the truth of each pair of a sample and a target.
+
+    Attributes
+    ----------
+    table : DataFrame
+        ``sample``, ``target``, ``memorized``, and a column for each score.
+    by_chance : float
+        Pairs that count as memorised by chance alone; NaN where nobody knows.
+    """
+
+    table: pd.DataFrame
+    by_chance: float
+
+
+def early_scores(sources: Sequence[Source]) -> list[str]:
+    """Return the names of the early scores that at least one source allows."""
+    there = {name for source in sources for name in metrics_of(source)}
+    return [name for name, known in SCORES.items() if name in there and known.is_early]
+
+
+def board(
+    settings: Mapping[str, Sequence[Source]],
+    metrics: Mapping[str, str | OwnScore],
+    truths: Sequence[str],
+    eta: float,
+    against: str,
+) -> tuple[pd.DataFrame, list[str]]:
+    """Tabulate scores by setting and truth, as `memowidgets.scoreboard` describes.
+
+    Returns
+    -------
+    DataFrame
+        One row for each setting, truth and score.
+    list of str
+        What is missing, and why.
+    """
+    parts, missing = [], []
+    for setting, sources in settings.items():
+        for truth in truths:
+            try:
+                pairs, lacking = _paired(sources, metrics, truth, eta)
+                missing += [f"{setting}: {reason}" for reason in lacking]
+                rows = _judged(pairs, truth, against)
+            except (ValueError, StoreError) as error:
+                missing.append(f"{setting}, by {_spoken(truth)}: {error}")
+                continue
+            parts.append(rows.assign(setting=setting, truth=truth, n_targets=len(sources)))
+    if not parts:
+        raise ValueError(f"there is nothing to compare: {'; '.join(missing)}")
+    table = pd.concat(parts, ignore_index=True)[list(_COLUMNS)]
+    return table, list(dict.fromkeys(missing))
+
+
+def ranked(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean rank of each score by truth, best first; NaN where it was not judged."""
+    ranks = table.pivot_table(index="metric", columns="truth", values="rank", sort=False)
+    ranks["mean"] = table.groupby("metric")["rank"].mean()
+    ranks["n"] = table.groupby("metric")["rank"].size()
+    return ranks.sort_values("mean").rename_axis(columns=None)
+
+
+def _paired(
+    sources: Sequence[Source], metrics: Mapping[str, str | OwnScore], truth: str, eta: float
+) -> tuple[_Pairs, list[str]]:
+    lacking: dict[str, str] = {}
+    parts, by_chance, names = [], 0.0, _sample_names(sources)
+    for number, source in enumerate(sources):
+        memorized = memorized_members(source, truth, eta)
+        values = {}
+        for name, metric in metrics.items():
+            try:
+                values[name] = _values(source, metric)
+            except (ValueError, StoreError) as error:
+                lacking[name] = f"no {name}: {error}"
+        table = pd.DataFrame({"memorized": memorized} | values).dropna()
+        table["sample"] = names[number](table.index)
+        parts.append(table.assign(target=number))
+        share = share_by_chance(source, eta) if is_log_lira(truth) else None
+        by_chance += np.nan if share is None else share * len(table)
+    table = pd.concat(parts, ignore_index=True).drop(columns=list(lacking), errors="ignore")
+    table["memorized"] = table["memorized"].astype(np.bool_)
+    if table.empty:
+        raise ValueError("no member has a truth and every score")
+    return _Pairs(table, by_chance), list(lacking.values())
+
+
+def _values(source: Source, metric: str | OwnScore) -> pd.Series:
+    members = source.members
+    if isinstance(metric, str):
+        found = score(source, metric)
+        return pd.Series(found.mu, members[found.rows])
+    values = np.asarray(metric(source), dtype=np.float64)
+    if values.shape != members.shape or not np.isfinite(values).all():
+        raise ValueError(
+            f"it must give one finite value for each of {len(members)} members, and gave "
+            f"{int(np.isfinite(values).sum())} in the shape {values.shape}"
+        )
+    return pd.Series(values, members)
+
+
+def _sample_names(sources: Sequence[Source]) -> list[Callable[[pd.Index], Any]]:
+    """Return what names the samples of each target: the same where the data are the same."""
+    kinds: list[Source] = []
+
+    def namer(source: Source) -> Callable[[pd.Index], Any]:
+        for number, known in enumerate(kinds):
+            if _same_samples(known, source):
+                return lambda ids: [f"{number} {name}" for name in ids]
+        kinds.append(source)
+        last = len(kinds) - 1
+        return lambda ids: [f"{last} {name}" for name in ids]
+
+    return [namer(source) for source in sources]
+
+
+def _same_samples(one: Source, other: Source) -> bool:
+    a, b = one.clean_data(), other.clean_data()
+    return np.array_equal(a.ids, b.ids) and np.array_equal(a.labels, b.labels)
+
+
+def _judged(pairs: _Pairs, truth: str, against: str) -> pd.DataFrame:
+    table = pairs.table
+    memorized = table["memorized"].to_numpy()
+    check_both_kinds(memorized, truth)
+    names = [str(name) for name in table if name not in ("memorized", "sample", "target")]
+    several = len(table["target"].unique()) > 1
+    grouped = {"groups": table["sample"], "models": table["target"]} if several else {}
+    found = {
+        name: evaluation.roc(table[name].to_numpy(), memorized, **grouped).called(positives(truth))
+        for name in names
+    }
+    if not found:
+        raise ValueError("no score can be had")
+    rows = pd.DataFrame([_row(name, found, against) for name in names])
+    rows["rank"] = rows["auc"].rank(ascending=False)
+    return rows.assign(n=len(table), n_memorized=int(memorized.sum()), n_by_chance=pairs.by_chance)
+
+
+def _row(name: str, found: Mapping[str, evaluation.Evaluation], against: str) -> dict[str, Any]:
+    one = found[name]
+    row = {"metric": name, "auc": one.auc, "auc_low": one.auc_interval[0]}
+    row |= {"auc_high": one.auc_interval[1], "difference": np.nan}
+    row |= {"difference_low": np.nan, "difference_high": np.nan}
+    enough = min(one.n_memorized, one.n - one.n_memorized) > 1
+    if against in found and name != against and enough:
+        test = evaluation.compare(one, found[against])
+        row["difference"] = test.difference
+        row["difference_low"], row["difference_high"] = test.interval
+    return row
+
+
+def _spoken(truth: str) -> str:
+    return "log-LiRA" if is_log_lira(truth) else truth

@@ -1,0 +1,165 @@
+"""The scoreboard: the numbers of `evaluate`, on the same samples, with paired differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import memowidgets as mw
+from memowidgets.evaluation import compare, roc
+from tests.audit.conftest import small_audit
+
+
+ETA = 1.0  # from which on enough of so few digits count as memorised
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """Trained from another seed, without shadow models."""
+    audit = small_audit(tmp_path_factory.mktemp("other") / "second", seed=5)
+    audit.train()
+    return audit
+
+
+@pytest.fixture(scope="module")
+def board(finished):
+    return mw.scoreboard({"digits": finished}, eta=ETA)
+
+
+def test_one_target_has_the_numbers_of_evaluate(finished, board):
+    for row in board.table.itertuples():
+        found = finished.evaluate(row.metric, eta=ETA, truth=row.truth)
+        assert (row.auc, (row.auc_low, row.auc_high)) == (found.auc, found.auc_interval)
+        assert (row.n, row.n_memorized) == (found.n, found.n_memorized)
+        if row.metric != "psmi":
+            test = compare(found, finished.evaluate("psmi", eta=ETA, truth=row.truth))
+            assert row.difference == pytest.approx(test.difference)
+            assert (row.difference_low, row.difference_high) == pytest.approx(test.interval)
+
+
+def test_all_early_scores_are_there_and_the_baseline_is_not(board):
+    everything = {"psmi", "loss", "logit_gap", "mahalanobis", "csl", "psmi_mean", "psmi+csl"}
+    for truth in ("log_lira", "canaries"):
+        assert set(board.table[board.table["truth"] == truth]["metric"]) == everything
+
+
+def test_chance_is_said_for_log_lira(finished, board):
+    by = board.table.drop_duplicates("truth").set_index("truth")["n_by_chance"]
+    assert by["log_lira"] == pytest.approx(finished.evaluate("psmi", eta=ETA).by_chance)
+    assert np.isnan(by["canaries"])
+
+
+def test_ranks_are_those_of_the_aucs(board):
+    for _, rows in board.table.groupby("truth"):
+        best_first = rows.sort_values("auc", ascending=False)["rank"]
+        assert best_first.is_monotonic_increasing
+        assert best_first.iloc[0] == 1
+    ranks = board.ranks
+    assert ranks["mean"].is_monotonic_increasing
+    assert ranks.loc["psmi", "mean"] == board.table.query("metric == 'psmi'")["rank"].mean()
+    assert set(ranks["n"]) == {2}
+
+
+def test_targets_of_a_setting_are_pooled_by_sample_and_by_model(finished, other):
+    board = mw.scoreboard({"digits": [finished, other]}, ["psmi", "loss"], "canaries")
+    parts = [
+        (a.score("loss"), np.isin(a.members, a.data.ids[a.data.canaries]))
+        for a in (finished, other)
+    ]
+    samples = np.concatenate([scores.index for scores, _ in parts])
+    pooled = roc(
+        np.concatenate([scores.to_numpy() for scores, _ in parts]),
+        np.concatenate([truth for _, truth in parts]),
+        groups=samples,
+        models=np.repeat([0, 1], [len(scores) for scores, _ in parts]),
+    )
+    row = board.table.set_index("metric").loc["loss"]
+    assert row["n_targets"] == 2
+    assert row["auc"] == pytest.approx(pooled.auc)
+    assert (row["auc_low"], row["auc_high"]) == pytest.approx(pooled.auc_interval)
+
+
+def test_samples_of_other_data_are_never_taken_for_the_same():
+    rng = np.random.default_rng(0)
+
+    def arrays(labels):
+        planted = np.arange(40) < 8
+        logits = rng.normal(size=(40, 2)) + 2 * np.eye(2)[labels] * ~planted[:, None]
+        return mw.Audit.from_arrays(labels, logits=logits, canaries=planted)
+
+    alike, others = np.arange(40) % 2, np.arange(40) // 2 % 2
+    same = mw.scoreboard({"a": [arrays(alike), arrays(alike)]}, ["loss"], against="loss")
+    differ = mw.scoreboard({"a": [arrays(alike), arrays(others)]}, ["loss"], against="loss")
+    assert same.table["n"].item() == differ.table["n"].item() == 80
+    from memowidgets.audit.numbers.scoreboard import _sample_names
+
+    sources = [arrays(alike).source, arrays(alike).source, arrays(others).source]
+    names = [
+        name(source.data.ids)[0]
+        for name, source in zip(_sample_names(sources), sources, strict=True)
+    ]
+    assert names[0] == names[1] != names[2]
+
+
+def test_all_scores_are_judged_on_the_same_samples():
+    """A class of one has no PSMI, so no score is judged on it."""
+    labels = np.array([0, 1] * 20 + [2])
+    rng = np.random.default_rng(1)
+    audit = mw.Audit.from_arrays(
+        labels,
+        rng.normal(size=(41, 3)) + labels[:, None],
+        rng.normal(size=(41, 3)),
+        canaries=np.arange(41) % 5 == 0,
+    )
+    assert set(mw.scoreboard([audit]).table["n"]) == {40}
+    assert set(mw.scoreboard([audit], ["loss"], against="loss").table["n"]) == {41}
+
+
+def test_a_function_of_an_audit_is_a_score(finished):
+    scores = {"ours": lambda audit: audit.score("loss").to_numpy(), "loss": "loss"}
+    table = mw.scoreboard([finished], scores, eta=ETA, against="loss").table
+    table = table.set_index(["truth", "metric"])
+    assert table.loc[("log_lira", "ours"), "auc"] == table.loc[("log_lira", "loss"), "auc"]
+    assert table.loc[("log_lira", "ours"), "difference"] == 0
+
+
+def test_what_is_missing_is_said(finished, other):
+    board = mw.scoreboard([finished, other], ["psmi", "baseline"])
+    assert set(board.table["setting"]) == {"run", "second"}
+    said = " ".join(board.missing)
+    assert "second, by log-LiRA" in said
+    assert "second: no baseline" in said
+    assert "baseline" in repr(board)
+    assert "missing: second" in repr(board)
+
+
+def test_it_can_be_taken_apart_and_drawn(board):
+    table, chart = board
+    assert table is board.table
+    drawn = chart.to_dict()
+    rows = next(iter(drawn["datasets"].values()))
+    assert len(rows) in (7, 14)
+    assert "7 scores in 2 rankings" in drawn["description"]
+    assert board.figure("dark").to_dict()["background"] != drawn["background"]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda a: mw.scoreboard([]), ValueError, "no audit"),
+        (lambda a: mw.scoreboard({"a": []}), ValueError, "no audit"),
+        (lambda a: mw.scoreboard([a, "b"]), TypeError, "not of str"),
+        (lambda a: mw.scoreboard([a], ["psmy"]), ValueError, "unknown score 'psmy'"),
+        (lambda a: mw.scoreboard([a], "psmi"), ValueError, "several names"),
+        (lambda a: mw.scoreboard([a], truth="lira"), ValueError, "log_lira, canaries"),
+        (lambda a: mw.scoreboard([a], {"x": 3}), TypeError, "function of an audit"),
+        (
+            lambda a: mw.scoreboard([a], {"x": lambda _: [np.nan]}),
+            ValueError,
+            "one finite value for each",
+        ),
+    ],
+)
+def test_what_can_not_be_meant_is_an_error(finished, call, error, message):
+    with pytest.raises(error, match=message):
+        call(finished)

@@ -1,0 +1,443 @@
+"""Reference models: what they train on, what they are asked, and the score that follows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import memowidgets as mw
+from memowidgets.audit.runs import recorded
+from memowidgets.audit.views.computed import Computed
+from memowidgets.audit.views.dashboard import AuditView
+from memowidgets.metrics import logit_gap
+from memowidgets.progress import Cancelled, Progress
+from memowidgets.store import StoreError
+from memowidgets.training.design import REFERENCE, ReferenceDesign, draw_design
+from memowidgets.training.learner import Learner
+from memowidgets.training.rho import StopRule
+from memowidgets.training.seeds import derived_seed
+from tests.audit.conftest import recording_at
+from tests.hostile.old import held
+from tests.training.small import Inline, tiny_audit
+
+TRAINING = mw.TrainingConfig(epochs=2, checkpoint_every=0.5, batch_size=16, precision="float32")
+EPOCH = "epoch-1"
+CLEAN = mw.data.load_digits().take([*range(80), *range(15), *range(5)])  # with copies
+DIGITS = CLEAN.with_canaries(12, seed=0)
+
+
+def audit_at(path, members="half") -> mw.Audit:
+    return mw.Audit(
+        mw.models.ConvNet(4), DIGITS, path, TRAINING, device="cpu", members=members, held_out=0.1
+    )
+
+
+def predicting_at(audit, name):
+    """A rule that chooses this checkpoint, because its ρ is the drop there."""
+    return StopRule(float(audit.checkpoints["drop"].clip(0.001)[name]))
+
+
+@pytest.fixture(scope="module", params=["half", "all"])
+def trained(request, tmp_path_factory):
+    """Members, and the path of a target that was trained to the end. Tests copy it."""
+    path = tmp_path_factory.mktemp("references") / "run"
+    audit = audit_at(path, request.param)
+    audit.train()
+    audit.source.names.stop = predicting_at(audit, EPOCH)
+    assert audit.prediction.record.name == EPOCH
+    return request.param, path
+
+
+@pytest.fixture
+def audit(trained, tmp_path):
+    members, path = trained
+    shutil.copytree(path, tmp_path / "run")
+    return audit_at(tmp_path / "run", members)
+
+
+@pytest.fixture(scope="module")
+def referenced(trained, tmp_path_factory):
+    """With two reference models for each member. Tests only read it."""
+    members, path = trained
+    copy = tmp_path_factory.mktemp("referenced") / "run"
+    shutil.copytree(path, copy)
+    audit = audit_at(copy, members)
+    audit.run_references(2, Inline())
+    return audit
+
+
+def per_round(audit) -> int:
+    return audit.source.references.plan.per_round
+
+
+# What they train on, and what they are asked
+
+
+@pytest.mark.parametrize(("members", "name"), [("half", "others"), ("all", "parts")])
+def test_no_copy_of_a_sample_that_a_model_is_asked_about_is_in_its_training(members, name):
+    hashes = np.array(DIGITS.content_hashes())
+    for seed in range(5):
+        design = draw_design(DIGITS, members, 0.1, seed)
+        plan = ReferenceDesign.of(design)
+        assert plan.name == name
+        asked_by = np.zeros(len(design.pool), int)
+        for index in range(3 * plan.per_round):
+            trained = plan.members(design, seed, index)
+            asked = plan.asked(design, trained)
+            assert trained.any()
+            assert not set(hashes[design.pool[trained]]) & set(hashes[design.pool[asked]])
+            asked_by += asked
+        np.testing.assert_array_equal(asked_by, 3 * np.isin(design.pool, design.members))
+
+
+@pytest.mark.parametrize(("n", "name"), [(10, "others"), (53, "others"), (54, "parts")])
+def test_other_samples_are_used_while_there_are_half_as_many_as_members(n, name):
+    design = draw_design(DIGITS, np.arange(len(DIGITS)) < n, None, 0)
+    plan = ReferenceDesign.of(design)
+    assert plan.name == name
+    trained = design.pool[plan.members(design, 0, 0)]
+    if name == "parts":
+        assert np.isin(trained, design.members).all()
+        return
+    assert min(n, 27) <= len(trained) <= n
+    assert np.isin(design.groups[design.members], design.groups[design.pool[n:]]).any()
+    assert not np.isin(design.groups[trained], design.groups[design.members]).any()
+
+
+def test_rounds_differ_and_depend_on_the_seed():
+    design = draw_design(DIGITS, "all", None, 0)
+    plan = ReferenceDesign.of(design)
+    first, counterpart, second = (plan.members(design, 0, index) for index in range(3))
+    assert not (first & counterpart).any()
+    assert not np.array_equal(first, second)
+    assert not np.array_equal(first, plan.members(design, 1, 0))
+
+
+@pytest.mark.parametrize("rows", [[0, 0, 0, 0], [0, 1], [0, 0, 0, 1]])
+def test_nothing_left_to_train_on_is_said(rows):
+    design = draw_design(CLEAN.take(rows), "all", None, 0)
+    said = rf"trains on {len(rows)} samples, {len(set(rows))} of them different.* 0 others"
+    with pytest.raises(ValueError, match=said):
+        ReferenceDesign.of(design).check(design, 0, 1)
+
+
+# The score
+
+
+def by_hand(audit, index):
+    """The gaps of one reference model, trained here without any of the machinery."""
+    source, plan = audit.source, audit.source.references.plan
+    design, step = source.design, audit.prediction.record.step
+    rows = design.pool[plan.members(design, source.seed, index)]
+    learner = Learner(source.recipe(), rows, derived_seed(source.seed, REFERENCE.stream, index))
+    whole = source.training.total_steps(len(rows))
+    steps = round(step / source.training.total_steps(len(design.members)) * whole)
+    assert 0 < steps < whole
+    learner.advance(steps, Progress(), "by hand")
+    hashes = np.array(audit.data.content_hashes())
+    unseen = ~np.isin(hashes[design.members], hashes[rows])
+    gaps = np.full(len(unseen), np.nan)
+    labels = audit.data.labels[design.members[unseen]]
+    gaps[unseen] = logit_gap(learner.look_at(design.members[unseen]).logits, labels)
+    return gaps
+
+
+def test_the_score_is_the_mean_gap_of_the_models_that_never_saw_the_sample(referenced):
+    gaps = np.array([by_hand(referenced, i) for i in range(2 * per_round(referenced))])
+    assert (np.isfinite(gaps).sum(axis=0) == 2).all()
+    scores = referenced.score("reference")
+    assert scores.index.tolist() == referenced.members.tolist()
+    np.testing.assert_allclose(scores, np.nanmean(gaps, axis=0), rtol=0, atol=1e-5)
+
+
+def test_canaries_are_asked_about_with_the_label_that_the_target_learns(referenced):
+    rows = referenced.source.member_rows
+    planted = DIGITS.canaries[rows]
+    assert (CLEAN.labels[rows][planted] != referenced.labels[planted]).all()
+    found, kept = by_hand(referenced, 0), referenced.source.references.gaps(EPOCH)[0]
+    asked = planted & np.isfinite(found)
+    assert asked.any()
+    np.testing.assert_allclose(kept[asked], found[asked], rtol=0, atol=1e-5)
+
+
+def test_more_are_added_to_those_that_are_there(audit, referenced, trained):
+    audit.run_references(1, Inline())
+    files = sorted(Path(audit.path, "references").rglob("*.safetensors"))
+    before = [file.read_bytes() for file in files]
+    one = audit.score("reference")
+    audit.run_references(2, Inline())
+    assert [file.read_bytes() for file in files] == before
+    two = audit.score("reference")
+    assert not np.allclose(one, two)
+    assert two.equals(referenced.score("reference")), "one by one is as two at once, bit for bit"
+    assert audit_at(audit.path, trained[0]).score("reference").equals(two)
+    audit.run_references(1, Inline())
+    assert len(audit.source.references) == 2 * per_round(audit)
+
+
+def test_it_is_a_score_only_where_there_are_reference_models(audit, referenced):
+    assert "reference" not in audit.metrics
+    with pytest.raises(StoreError, match=r"no reference models yet; call run_references\(1\)"):
+        audit.score("reference")
+    assert "reference" in referenced.metrics
+    assert "reference" in mw.Audit.open(referenced.path, data=DIGITS).metrics
+    table = referenced.compare(checkpoints="all", truth="canaries").set_index("metric")
+    row = table.loc["reference"]
+    assert (row["checkpoint"], row["layer"]) == (EPOCH, "")
+    assert row["auc"] == referenced.evaluate("reference", truth="canaries").auc
+    with pytest.raises(StoreError, match=r"have gaps at epoch-1, not at epoch-2\b"):
+        referenced.compare("reference", checkpoints="final", truth="canaries")
+
+
+def test_figures_have_it_where_it_is_there(audit, referenced):
+    def evaluated(audit, checkpoint="prediction"):
+        numbers = Computed(audit.source, 4.0, "canaries", compute=True)
+        return numbers.evaluations(["reference"], checkpoint)
+
+    found, why = evaluated(referenced)
+    assert found["reference"].auc == referenced.evaluate("reference", truth="canaries").auc
+    assert why == []
+    found, why = evaluated(referenced, "epoch-0.5")
+    assert found == {}
+    assert "not at epoch-0.5" in str(why[0])
+    assert evaluated(audit) == ({}, []), "nobody asked for them"
+
+
+def test_a_recording_has_it_without_model_and_data(referenced, tmp_path):
+    about = {"title": "digits", "data": "none", "command": "none"}
+    recorded.export(referenced.path, tmp_path / "recording", about, {})
+    again = recording_at(tmp_path / "recording")
+    assert again.score("reference").equals(referenced.score("reference"))
+
+
+def test_a_fork_has_none_of_its_parents(referenced, tmp_path):
+    fork = referenced.fork(tmp_path / "fork", data=DIGITS.take(np.arange(3, len(DIGITS))))
+    assert "reference" not in fork.metrics
+    shutil.copytree(Path(referenced.path, "references"), Path(fork.path, "references"))
+    fork.train()
+    with pytest.raises(StoreError, match="another model, data or configuration"):
+        fork.score("reference", checkpoint=EPOCH)
+
+
+def test_the_dashboard_offers_it_and_notices_more_of_them(audit, referenced):
+    view = AuditView(audit.source)
+    assert "reference" not in {choice.value for choice in view.score_choices()}
+    before = view.revision()
+    audit.run_references(1, Inline())
+    assert view.revision() != before
+    assert "reference" in {choice.value for choice in view.score_choices()}
+    layer = audit.layers[-1]
+    one = view.view("reference", layer, EPOCH)
+    assert view.is_computed("reference", layer, EPOCH)
+    assert not view.is_computed("reference", layer, "epoch-2")
+    audit.run_references(2, Inline())
+    two = view.view("reference", layer, EPOCH)
+    assert not np.allclose(one.scores, two.scores)
+    np.testing.assert_array_equal(two.scores, referenced.score("reference"))
+    detail = view.detail(3, "reference", layer, EPOCH)
+    assert detail.scores[detail.computed].tolist() == [two.scores[3]]
+
+
+# Files
+
+
+def tampered(audit, index, **arrays):
+    files = audit.source.references.files
+    file = files.file(index)
+    whole = {name: np.array(file[name]) for name in file} | arrays
+    held(audit.path).write_tensors(files._name(index), whole, file.metadata)
+
+
+def test_a_model_that_trained_on_what_it_is_asked_about_is_refused(audit):
+    audit.run_references(1, Inline())
+    file, design = audit.source.references.files.file(0), audit.source.design
+    asked = np.flatnonzero(np.isfinite(file[f"gap.{EPOCH}"]))
+    mask = np.array(file["members"])
+    mask[asked[0]] = True
+    tampered(audit, 0, members=mask)
+    twins = design.groups[design.pool[asked]] == design.groups[design.pool[asked[0]]]
+    name = audit.data.ids[design.pool[asked[0]]]
+    said = rf"trained on {twins.sum()} samples that it is asked about.*{name}"
+    with pytest.raises(StoreError, match=said):
+        audit.score("reference")
+
+
+def test_a_copy_of_a_sample_counts_as_the_sample(audit):
+    audit.run_references(1, Inline())
+    design, file = audit.source.design, audit.source.references.files.file(0)
+    groups, mask = design.groups[design.pool], np.array(file["members"])
+    gap = np.array(file[f"gap.{EPOCH}"])
+    asked = np.flatnonzero(np.isfinite(gap))
+    twin = next(i for i in asked if (groups == groups[i]).sum() > 1)
+    mask[twin], gap[twin] = True, np.nan  # it is not asked about itself, but its copies are
+    tampered(audit, 0, **{"members": mask, f"gap.{EPOCH}": gap})
+    with pytest.raises(StoreError, match="or on copies"):
+        audit.score("reference")
+
+
+def test_a_missing_gap_is_refused(audit):
+    audit.run_references(1, Inline())
+    gap = np.array(audit.source.references.files.file(0)[f"gap.{EPOCH}"])
+    gap[np.flatnonzero(np.isfinite(gap))[:2]] = np.nan
+    tampered(audit, 0, **{f"gap.{EPOCH}": gap})
+    with pytest.raises(StoreError, match="no logit gap of 2 samples that it never saw"):
+        audit.score("reference")
+
+
+def test_a_model_without_its_counterpart_is_not_used(audit, referenced):
+    if per_round(audit) == 1:
+        assert len(audit.source.references._whole([0, 2])) == 2  # each is a round
+        return
+    audit.run_references(2, Inline())
+    path = audit.source.references.files.path_of
+    path(3).unlink()
+    with pytest.warns(UserWarning, match=r"0003\.safetensors is missing.*run_references trains"):
+        found = audit.score("reference")
+    gaps = referenced.source.references.gaps(EPOCH)[:2]
+    np.testing.assert_array_equal(found, np.nanmean(gaps.astype(np.float64), axis=0))
+    path(1).unlink()
+    assert "reference" not in audit.metrics
+    with (
+        pytest.warns(UserWarning, match="is missing"),
+        pytest.raises(StoreError, match=r"reference model 0 is there.*call run_references\(1\)"),
+    ):
+        audit.score("reference")
+    audit.run_references(2, Inline())
+    assert audit.score("reference").equals(referenced.score("reference"))
+
+
+def test_models_of_other_members_or_another_precision_are_refused(audit, referenced, tmp_path):
+    there, here = referenced.source.references.files, audit.source.references.files
+    for name, value in (("config", "of other members"), ("precision", "bfloat16")):
+        for index in there.indices():
+            file = there.file(index)
+            arrays = {key: np.array(file[key]) for key in file}
+            metadata = {**file.metadata, name: value}
+            held(audit.path).write_tensors(here._name(index), arrays, metadata)
+        with pytest.raises(StoreError, match=rf"{value}.*call run_references again"):
+            audit.score("reference")
+    other = audit_at(tmp_path / "other", members=list(audit.members[:40]))
+    assert other.source.references.config != audit.source.references.config
+
+
+def test_another_prediction_checkpoint_needs_them_trained_again(audit):
+    audit.run_references(1, Inline())
+    before = audit.score("reference")
+    audit.source.names.stop = predicting_at(audit, "epoch-0.5")
+    assert audit.prediction.record.name == "epoch-0.5"
+    with pytest.raises(StoreError, match=r"have gaps at epoch-1, not at epoch-0\.5"):
+        audit.score("reference")
+    audit.run_references(1, Inline())
+    assert not np.allclose(audit.score("reference"), before)
+    np.testing.assert_array_equal(audit.score("reference", checkpoint=EPOCH), before)
+
+
+# Work
+
+
+class Failing(Inline):
+    """Fails after some models."""
+
+    def __init__(self, n):
+        self.left = n
+
+    def submit(self, fn, /, *args, **kwargs):
+        self.left -= 1
+        if self.left < 0:
+            raise RuntimeError("the queue was closed")
+        return super().submit(fn, *args, **kwargs)
+
+
+def test_what_is_finished_is_kept_and_the_end_is_the_same(audit, referenced):
+    n = 2 * per_round(audit)
+    said = rf"died while training reference models.* {n - 1} finished reference models are kept"
+    with pytest.raises(StoreError, match=said):
+        audit.run_references(2, Failing(n - 1))
+    audit.run_references(2, Inline())
+    for index in range(n):
+        one, other = (a.source.references.files.file(index) for a in (audit, referenced))
+        for name in ("members", f"gap.{EPOCH}"):
+            np.testing.assert_array_equal(one[name], other[name])
+
+
+def test_the_cost_is_said_first_and_a_cancel_keeps_what_is_finished(audit):
+    said = []
+
+    def hear(step):
+        said.append(step)
+        if step.done:
+            progress.cancel()
+
+    progress = Progress(hear)
+    with pytest.raises(Cancelled):
+        audit.run_references(4, Inline(), progress=progress)
+    n, own = 4 * per_round(audit), len(audit.members) // per_round(audit)
+    steps, whole = -(-own // 16), 2 * -(-len(audit.members) // 16)  # one epoch of two
+    assert (said[0].done, said[0].total, said[0].what) == (0, n, "training reference models")
+    assert said[0].detail == f"{n} to train, {steps} steps each, the whole target takes {whole}"
+    assert 1 <= len(audit.source.references.files) < n
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5])
+def test_a_number_below_one_is_refused(referenced, n):
+    with pytest.raises(ValueError, match=f"reference models for each member.*not {n}"):
+        referenced.run_references(n, Inline())
+
+
+def test_the_target_comes_first(tmp_path):
+    with pytest.raises(ValueError, match=r"call train\(\) first"):
+        tiny_audit(tmp_path).run_references(1, Inline())
+
+
+LABELS = [0, 1, 0, 1]
+LOGITS = 9 * np.eye(2)[LABELS]
+
+
+def test_an_audit_of_arrays_says_why_it_has_none():
+    arrays = mw.Audit.from_arrays(LABELS, logits=LOGITS)
+    for call in (arrays.run_references, lambda: arrays.score("reference")):
+        with pytest.raises(StoreError, match=r"arrays cannot train.*go into reference_gaps="):
+            call()
+    assert "reference" not in arrays.metrics
+
+
+def test_gaps_of_reference_models_can_be_given(tmp_path):
+    gaps = np.array([[1, np.nan, 3, -4], [3, 0.5, np.nan, 0]])
+    arrays = mw.Audit.from_arrays(LABELS, logits=LOGITS, reference_gaps=gaps, path=tmp_path)
+    for audit in (arrays, mw.Audit.open(tmp_path)):
+        assert "reference" in audit.metrics
+        assert audit.score("reference").tolist() == [2, 0.5, 3, -2]
+    mw.Audit.from_arrays(LABELS, logits=LOGITS, reference_gaps=gaps + 1, path=tmp_path)
+    assert mw.Audit.open(tmp_path).score("reference").tolist() == [3, 1.5, 4, -1]
+
+
+@pytest.mark.parametrize(
+    ("gaps", "said"),
+    [
+        ([[0, 1, 2, np.nan]], "NaN in every row for 1 samples, the first is '3'"),
+        ([[0, 1, 2, np.inf]], "infinite values for 1 samples, the first is '3'"),
+        ([[0], [1], [2], [3]], r"\(n_references, 4\).*transpose it"),
+    ],
+)
+def test_gaps_that_cannot_be_are_refused(gaps, said):
+    with pytest.raises(ValueError, match=said):
+        mw.Audit.from_arrays(LABELS, logits=LOGITS, reference_gaps=gaps)
+
+
+def test_a_shadow_model_as_the_target_has_none(audit, trained):
+    if trained[0] == "all":
+        with pytest.raises(ValueError, match="can't tell what it would be without a sample"):
+            audit.run_shadows(1, Inline())
+        return
+    audit.run_references(1, Inline())
+    audit.run_shadows(1, Inline(), checkpoints=EPOCH)
+    target = audit.as_target(0)
+    for call in (target.run_references, lambda: target.score("reference")):
+        with pytest.raises(StoreError, match="shadow 0 has no reference models, because those of"):
+            call()
+    assert "reference" in audit.metrics
+    assert "reference" not in target.metrics
+    assert audit.shadow_sets == {"halves": 1}

@@ -8,8 +8,9 @@ NOTEBOOK ?= notebooks/01_quickstart.ipynb
 TORCH_INDEX ?=
 LAB_ARGS ?=
 TEST_ARGS ?=
-# Workers of `make test`: one a core, four at most, each with one thread.
-WORKERS ?= logical
+# Workers of `make test`: one more than cores, because a worker often waits for a browser or another
+# process; four at most, each with one thread.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 BENCH_ARGS ?=
 
 # Where it is set, every process would compile the package again.
@@ -19,7 +20,7 @@ BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test lint docs bench screenshot constraints clean
+.PHONY: help lab test lint style docs bench screenshot constraints clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -31,14 +32,19 @@ $(STAMP): pyproject.toml constraints.txt scripts/environment.sh
 lab: $(STAMP) ## open the quickstart in JupyterLab (LAB_ARGS=... are handed on)
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jupyter lab --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(LAB_ARGS) $(NOTEBOOK)
 
-lint: $(STAMP) ## style, types and the order of the rooms
+lint: style ## style, types and the order of the rooms
+	$(BIN)/mypy
+
+style: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint ## every check: lint, types of Python and JavaScript, tests, notebooks, widgets in a real browser; TEST_ARGS=--slow adds the slowest
-	$(BIN)/pytest -n $(WORKERS) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder $(TEST_ARGS)
+# In a fresh clone mypy takes a minute of one core, so it runs beside the tests.
+test: style ## every check: lint, types of Python and JavaScript, tests, notebooks, widgets in a real browser; TEST_ARGS=--slow adds the slowest
+	$(BIN)/mypy >$(VENV)/mypy.log 2>&1 & types=$$!; \
+	$(BIN)/pytest -n $(WORKERS) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder $(TEST_ARGS); tests=$$?; \
+	wait $$types; typed=$$?; cat $(VENV)/mypy.log; exit $$((tests || typed))
 
 docs: $(STAMP) ## build the site into build/docs; a warning or a broken link fails
 	@$(BIN)/python -m scripts.docs

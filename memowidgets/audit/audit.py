@@ -555,10 +555,12 @@ class Audit:
         of the gaps.
 
         It trains on as many samples of the pool as the target has members, which the target does
-        not train on. If the pool has fewer than half as many of them, as with ``members="all"``,
-        two are trained for each of `n`. Each trains on one half of the members and is asked about
-        the other half. Copies of a sample stay together, and a copy counts as the sample. No
-        model trains on held-out samples. Canaries and label noise are as for the target.
+        not train on. Where there are no more of them, reference models differ only in their
+        weights and in the order of the samples. If there are fewer than half as many, as with
+        ``members="all"``, two are trained for each of `n`. Each trains on one half of the members
+        and is asked about the other half. Copies of a sample stay together, and a copy counts as
+        the sample. No model trains on held-out samples. Canaries and label noise are as for the
+        target.
 
         Parameters
         ----------
@@ -581,8 +583,9 @@ class Audit:
 
         Notes
         -----
-        Reference models predict which ordinary samples are memorised. They hardly find canaries
-        (AUC .60 to .63 on the recorded CIFAR audit, where PSMI has .96).
+        Reference models predict which ordinary samples are memorised. They hardly find canaries:
+        their AUC is .60 to .63 with 1 to 4 of them on the recorded CIFAR audit, where PSMI has .96
+        (``python -m benchmarks.references``).
 
         Examples
         --------

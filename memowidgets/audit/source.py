@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
@@ -42,6 +43,8 @@ __all__ = [
     "Scores",
     "ShadowModels",
     "Source",
+    "looked_up",
+    "one_look",
     "one_or_several",
 ]
 
@@ -437,6 +440,39 @@ class Cache:
     def clear(self) -> None:
         """Forget all answers."""
         self._held = {}
+
+
+_RECORDS: ContextVar[dict[Hashable, list[Record]] | None] = ContextVar("_RECORDS", default=None)
+
+
+@contextmanager
+def one_look() -> Iterator[None]:
+    """Read the checkpoints of each run only once until the block ends, in this thread.
+
+    The figures of an audit ask for them more than a thousand times. What another thread or
+    process writes meanwhile is seen after the block.
+
+    Examples
+    --------
+    >>> with one_look():
+    ...     looked_up("a run", list) is looked_up("a run", list)
+    True
+    """
+    token = _RECORDS.set({} if (known := _RECORDS.get()) is None else known)
+    try:
+        yield
+    finally:
+        _RECORDS.reset(token)
+
+
+def looked_up(run: Hashable, read: Callable[[], list[Record]]) -> list[Record]:
+    """Return the checkpoints of a run: inside of `one_look`, those of the first time."""
+    known = _RECORDS.get()
+    if known is None:
+        return read()
+    if run not in known:
+        known[run] = read()
+    return known[run]
 
 
 class OneAtATime:

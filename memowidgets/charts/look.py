@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain, count
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 
 Chart = TypeVar("Chart")
+_BUILDING = threading.RLock()  # Altair keeps the setting for all threads
 
 _SPOKEN = {
     "psmi": "PSMI",
@@ -185,6 +188,15 @@ def finished(chart: Chart, theme: Theme, description: str) -> Chart:
     kind: Any = type(top)
     object.__setattr__(top, "__class__", _offline(kind))
     return cast("Chart", top)
+
+
+@contextmanager
+def unvalidated() -> Iterator[None]:
+    """Build charts without validating each part: Altair validates the whole when it is shown."""
+    from altair.utils.schemapi import debug_mode
+
+    with _BUILDING, debug_mode(arg=False):
+        yield
 
 
 def _configuration(theme: Theme) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
-from scipy.stats import rankdata
 
 from memowidgets.memorization.gaps import Floats
 
@@ -106,7 +105,9 @@ def _groups(score: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.int64
     if given.shape != shape or not np.isfinite(given).all():
         raise ValueError("score must hold one finite number for each sample")
     bins = max(1, min(_BINS, given.size // _SMALLEST_BIN))
-    return np.asarray((rankdata(given) - 1) * bins // max(given.size, 1), dtype=np.int64)
+    _, value, equal = np.unique(given, return_inverse=True, return_counts=True)
+    below = (np.cumsum(equal) - (equal + 1) / 2)[value]  # ties share their mean rank
+    return np.asarray(below * bins // max(given.size, 1), dtype=np.int64)
 
 
 @dataclass(frozen=True)

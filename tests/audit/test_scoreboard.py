@@ -9,7 +9,6 @@ import memowidgets as mw
 from memowidgets.evaluation import compare, roc
 from tests.audit.conftest import small_audit
 
-
 ETA = 1.0  # from which on enough of so few digits count as memorised
 
 

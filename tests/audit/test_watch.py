@@ -257,6 +257,8 @@ def test_the_audit_is_one_without_ground_truth(watched, data, tmp_path):
     assert "<table>" in audit._repr_html_()
     for refused in (
         lambda: audit.run_shadows(2),
+        audit.run_references,
+        lambda: audit.score("reference"),
         audit.train,
         lambda: audit.fork(tmp_path / "fork", data=audit.data),
         lambda: mw.training.MemorizationCallback(audit),

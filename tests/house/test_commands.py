@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -67,6 +68,21 @@ def test_an_environment_is_made_once(tmp_path):
     assert result.returncode == 0
     os.utime(venv / ".installed", (0, 0))
     assert make("--question", f"{venv}/.installed", f"VENV={venv}").returncode == 1
+
+
+@pytest.mark.parametrize(("types", "tests"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_types_and_tests_must_both_be_well(tmp_path, types, tests):
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / ".installed").touch()
+    for name, code in {"ruff": 0, "lint-imports": 0, "mypy": types, "pytest": tests}.items():
+        (venv / "bin" / name).write_text(f"#!/bin/sh\necho {name} said $*\nexit {code}\n")
+        (venv / "bin" / name).chmod(0o755)
+    result = make("test", f"VENV={venv}", "TEST_ARGS=--slow")
+    assert (result.returncode == 0) == (types == tests == 0)
+    assert "mypy said" in result.stdout
+    workers = re.search(r"pytest said -n (\d+) .*--slow", result.stdout)
+    assert int(workers[1]) > os.cpu_count()
 
 
 def test_help_lists_the_commands():

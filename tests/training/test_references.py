@@ -93,6 +93,14 @@ def test_no_copy_of_a_sample_that_a_model_is_asked_about_is_in_its_training(memb
         np.testing.assert_array_equal(asked_by, 3 * np.isin(design.pool, design.members))
 
 
+def test_a_copy_of_what_a_model_trained_on_is_not_asked_about():
+    design = draw_design(DIGITS, "all", None, 0)
+    twins = design.groups == design.groups[0]
+    assert twins.sum() == 3
+    asked = ReferenceDesign("parts").asked(design, np.arange(len(DIGITS)) == 0)
+    np.testing.assert_array_equal(asked, ~twins)
+
+
 @pytest.mark.parametrize(("n", "name"), [(10, "others"), (53, "others"), (54, "parts")])
 def test_other_samples_are_used_while_there_are_half_as_many_as_members(n, name):
     design = draw_design(DIGITS, np.arange(len(DIGITS)) < n, None, 0)

@@ -732,6 +732,8 @@ def test_shadow_models_are_refused(data, tokenizer, tmp_path):
     audit = make_audit(model, tokenizer, data, tmp_path / "run", members="half")
     rows = script_rows(audit.member_data, tokenizer)
     begin(audit, rows, tmp_path, model)
+    with pytest.raises(StoreError, match="reference models must be trained as their target was"):
+        audit.run_references()
     with pytest.raises(StoreError, match="shadow models must be trained as their target was"):
         audit.run_shadows(2)
 

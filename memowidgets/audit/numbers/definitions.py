@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from memowidgets import evaluation, memorization
 
@@ -209,7 +208,7 @@ def _between(one: Floats, other: Floats, eta: float) -> dict[str, float]:
     union = int((here | there).sum())
     return {
         "agreement": float((here & there).sum() / union) if union else np.nan,
-        "rho": _rho(rankdata(one[both]), rankdata(other[both])),
+        "rho": _rho(_ranks(one[both]), _ranks(other[both])),
     }
 
 
@@ -256,7 +255,7 @@ def _spearman(
     rng = np.random.default_rng(random_state)
 
     def between(rows: NDArray[np.int64]) -> Floats:
-        ranks = [rankdata(half[rows], axis=0) for half in tables]
+        ranks = [_ranks(half[rows]) for half in tables]
         block = _correlations(np.hstack(ranks))[:width, width:]
         return np.asarray((block + block.T) / 2)
 
@@ -281,10 +280,15 @@ def _spearman(
     )
 
 
+def _ranks(values: Floats) -> Floats:
+    """Return the ranks within each column; ties share their mean rank."""
+    return pd.DataFrame(values).rank().to_numpy()
+
+
 def _correlations(ranks: Floats) -> Floats:
     with np.errstate(invalid="ignore"):  # a constant definition has no ranks
         return np.asarray(np.corrcoef(ranks, rowvar=False))
 
 
 def _rho(a: Floats, b: Floats) -> float:
-    return float(_correlations(np.column_stack([a, b]))[0, 1])
+    return float(_correlations(np.hstack([a, b]))[0, 1])

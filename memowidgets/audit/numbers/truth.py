@@ -170,7 +170,8 @@ def share_by_chance(source: Source, eta: float) -> float | None:
         return ByChance.of(gaps, members)
 
     state = source.gaps_state(source.names.record("final").name), len(source.shadows)
-    return source.cache.of("by chance", state, by_chance).share(eta)
+    simulated = source.cache.of("by chance", state, by_chance)
+    return source.cache.of(("share by chance", eta), state, lambda: simulated.share(eta))
 
 
 def notes_on_chance(source: Source, eta: float) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from memowidgets.audit.source import one_or_several
+from memowidgets.audit.source import looked_up, one_or_several
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.recorder import read_course
@@ -72,6 +72,9 @@ class Catalogue:
 
     def records(self) -> list[Record]:
         """All checkpoints, in the order of training."""
+        return list(looked_up(self, self._read))
+
+    def _read(self) -> list[Record]:
         found = read_records(self._run)
         lost = self._lost(found)
         if lost:
@@ -80,7 +83,7 @@ class Catalogue:
                 f"{files} is missing, so the checkpoint is left out: restore it, or call train(), "
                 "which makes it again",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=5,
             )
         return found
 

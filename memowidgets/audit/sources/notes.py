@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
 
+from memowidgets.evaluation.intervals import clopper_pearson
 from memowidgets.training.rho import Record
 from memowidgets.visible import visible
 
@@ -47,9 +47,8 @@ def guard_warnings(
         )
     if record.test_accuracy is not None and len(held_out_labels):
         chance = float(np.bincount(held_out_labels).max() / len(held_out_labels))
-        lower = _lower_bound(
-            round(record.test_accuracy * len(held_out_labels)), len(held_out_labels)
-        )
+        hits = round(record.test_accuracy * len(held_out_labels))
+        lower, _ = clopper_pearson(hits, len(held_out_labels))
         if lower <= chance:
             notes.append(
                 f"at {record.name} the held-out accuracy, {record.test_accuracy:.0%} (at least "
@@ -71,8 +70,3 @@ def fork_note(manifest: Mapping[str, Any]) -> tuple[str, ...]:
         'them is not undone; fork with start="scratch" to be rid of it'
     )
     return (note,)
-
-
-def _lower_bound(hits: int, n: int) -> float:
-    """Lower end of the 95 % Clopper–Pearson interval of a share."""
-    return float(beta.ppf(0.025, hits, n - hits + 1)) if hits else 0.0

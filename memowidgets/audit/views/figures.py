@@ -21,7 +21,7 @@ from memowidgets.audit.numbers.truth import (
     gaps_of_others,
     member_gaps,
 )
-from memowidgets.audit.source import Source
+from memowidgets.audit.source import Source, one_look
 from memowidgets.audit.views.computed import (
     Computed,
     NotThereError,
@@ -31,7 +31,7 @@ from memowidgets.audit.views.computed import (
     named,
     said,
 )
-from memowidgets.charts.look import Theme, theme_named
+from memowidgets.charts.look import Theme, theme_named, unvalidated
 from memowidgets.store import StoreError
 
 if TYPE_CHECKING:
@@ -71,7 +71,13 @@ def audit_figures(
     """All figures that the audit's data allow, as `Audit.figures` says."""
     if targets not in ("own", "all"):
         raise ValueError(f"targets must be 'own' or 'all', not {targets!r}")
-    desk = _Desk(source, eta, truth, compute, theme, pooled=targets == "all")
+    with one_look():
+        return _all_figures(
+            _Desk(source, eta, truth, compute, theme, pooled=targets == "all"), etas
+        )
+
+
+def _all_figures(desk: _Desk, etas: Iterable[float] | None) -> charts.Figures:
     chosen = ETAS if etas is None else tuple(float(value) for value in etas)
     wrong = [value for value in chosen if not math.isfinite(value)]
     if wrong:
@@ -146,7 +152,8 @@ class _Drawn:
             self.missing[name] = "; ".join(said(notes))
             return
         self.data[name] = pd.concat(filled, ignore_index=True)
-        self.charts[name] = chart(self.data[name], theme=self.theme, **options)
+        with unvalidated():
+            self.charts[name] = chart(self.data[name], theme=self.theme, **options)
         self.notes[name] = said(notes)
 
     def finished(self) -> charts.Figures:

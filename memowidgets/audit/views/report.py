@@ -16,7 +16,7 @@ import numpy as np
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities
 from memowidgets.audit.numbers.truth import log_lira, notes_on_chance
-from memowidgets.audit.source import Source
+from memowidgets.audit.source import Source, one_look
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.data import WithheldDataset
 from memowidgets.report import Content, Decided, Figure, Missing, Scored
@@ -85,7 +85,8 @@ def content_of(
         raise ValueError(f"{metric!r} has no default threshold; pass tau=")
     if not math.isfinite(tau):
         raise ValueError(f"tau must be a finite number, not {tau}")
-    return _Gathering(source).content(float(tau), metric, include_samples=include_samples)
+    with one_look():
+        return _Gathering(source).content(float(tau), metric, include_samples=include_samples)
 
 
 class _Gathering:

@@ -1,0 +1,44 @@
+"""Checkpoints are read once for all figures, and anew for whatever comes after."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from memowidgets.audit.source import one_look
+from memowidgets.audit.sources import catalogue
+from tests.audit.conftest import small_audit
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Counts how often the checkpoints of a run are read."""
+    counted, read = [], catalogue.read_records
+    monkeypatch.setattr(catalogue, "read_records", lambda run: counted.append(run) or read(run))
+    return counted
+
+
+def test_figures_read_the_checkpoints_once(finished, reads):
+    drawn = finished.figures(etas=[4.0])
+    assert {"roc", "over_training"} <= set(drawn)
+    assert len(reads) == 1
+
+
+def test_what_changes_meanwhile_is_seen_afterwards_and_at_once_by_other_threads(finished, tmp_path):
+    shutil.copytree(finished.path, tmp_path / "run")
+    names = small_audit(tmp_path / "run").source.names
+    before = [record.name for record in names.records()]
+
+    def seen():
+        with pytest.warns(UserWarning, match="epoch-2"):
+            return [record.name for record in names.records()]
+
+    with one_look(), one_look():
+        names.records().clear()  # what a caller does with its list is its own affair
+        shutil.rmtree(tmp_path / "run/checkpoints/epoch-2")
+        assert [record.name for record in names.records()] == before
+        with ThreadPoolExecutor(1) as thread:
+            elsewhere = thread.submit(seen).result()
+    assert elsewhere == seen() == [name for name in before if name != "epoch-2"]

@@ -31,9 +31,9 @@ class Missing:
     Attributes
     ----------
     what : str
-        The thing.
+        Name of the part.
     why : str
-        Why it is not there.
+        Reason why it is missing.
     """
 
     what: str
@@ -47,11 +47,11 @@ class Figure:
     Attributes
     ----------
     name : str
-        Short, as in ``"roc"``.
+        Short name, such as ``"roc"``.
     caption : str
-        What it shows.
+        Description for the reader.
     svg : str
-        The drawing.
+        The figure.
     """
 
     name: str
@@ -72,9 +72,9 @@ class Decided:
     Attributes
     ----------
     decision : {"keep", "anonymise", "remove", "undecided"}
-        What becomes of it.
+        The decision.
     note : str
-        Why; may name people.
+        Reason for it. It may contain names of people.
     """
 
     decision: str = "undecided"
@@ -88,23 +88,23 @@ class Scored:
     Attributes
     ----------
     metric, title, layer, checkpoint : str
-        What they are; the layer is empty for a score that has none.
+        Metric, its title, layer and checkpoint. The layer is empty for a metric that has none.
     positions : array of shape (n,), int64
-        Among the members.
+        Positions among the members.
     scores : array of shape (n,), float64
-        Low means risk; finite.
+        Finite numbers. A low score means risk.
     errors : array of shape (n,), float64, optional
         Standard errors.
     log_lira : array of shape (n,), float64, optional
         NaN for a member that has none; None without ground truth.
     labels : array of shape (n,), int64, optional
-        What each member is trained on.
+        Label that each member is trained on.
     probabilities : array of shape (n, n_classes), optional
-        The model's.
+        Probability of each class by the model.
     others : mapping of str to array of shape (n,)
         Other scores of the same members, to compare.
     notes : sequence of str
-        What to know of these scores.
+        Notes that a reader of the scores needs.
     """
 
     metric: str
@@ -142,43 +142,43 @@ class Content:
     Attributes
     ----------
     name : str
-        Of the audit.
+        Name of the audit.
     created : str
-        When, ISO 8601 in UTC.
+        Time of writing, ISO 8601 in UTC.
     facts : mapping of str to str
-        What was audited, as a table of names and texts.
+        Facts about what was audited, as names and texts.
     numbers : mapping of str to int
         ``members``, ``samples``, ``classes``, ``shadow_models``.
     layers : sequence of str
-        First to last.
+        Names of the layers, first to last.
     training, versions : mapping
-        Settings, and the versions of libraries when the run was made and now.
+        Settings of the training, and versions of libraries when the run was made and now.
     seed : int, optional
-        Of every draw.
+        Seed of every draw.
     checkpoints : sequence of mapping
         ``name``, ``epoch``, ``step``, ``median_loss``, ``drop``, ``train_loss``, …
     tau, eta : float
         A member is flagged if its score is at most τ, memorised if its log-LiRA is at least η.
     scored : Scored, optional
-        None where nothing is scored.
+        The scores; None if nothing is scored.
     ids : sequence of str
-        Of all members.
+        Ids of all members.
     samples : sequence, optional
-        The members themselves, where they are to be shown.
+        The members themselves, if the report is to show them.
     class_names : sequence of str
-        Shown with samples alone.
+        Names of the classes, which are only shown with samples.
     canaries : array of shape (n_members,), bool, optional
-        Which members were planted.
+        Mask of the planted members.
     decisions : mapping of str to Decided
-        By id.
+        Decisions by id.
     figures : sequence of Figure
-        What is drawn.
+        The figures.
     warnings : sequence of str
-        What must be known before the numbers are trusted.
+        What a reader must know before trusting the numbers.
     missing : sequence of Missing
-        What is not there, and why.
+        Missing parts, with reasons.
     truth_given : bool
-        Whether log-LiRA was given as it is, and does not come from the shadow models.
+        Whether the user gave log-LiRA, so that it does not come from shadow models.
     """
 
     name: str

@@ -1,11 +1,10 @@
-"""Arrays as few bytes for a page, without losing what it counts; pure."""
+"""Values with arrays of bytes among them, as one text for a page; pure."""
 
 from __future__ import annotations
 
 import base64
 import json
 import zlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,45 +14,35 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Parcel", "planes", "rising", "thousandths"]
+__all__ = ["packed", "thousandths"]
 
 LEVEL = 6  # 9 takes twice as long for a hundredth less
-_SIGN = np.uint64(1 << 63)
 _MOST_THOUSANDTHS = 2**31 - 1
 
 
-def planes(values: NDArray[Any]) -> bytes:
-    """The first byte of every number, then the second of every number …: zlib finds more in it.
+def packed(content: dict[str, Any]) -> str:
+    """Return values that JSON knows, and bytes among them, as letters that no HTML can end.
 
-    Examples
-    --------
-    >>> planes(np.array([1, 2, 256], dtype="<u2")).hex(" ")
-    '01 02 00 00 00 01'
+    The text is zlib in base64 of four bytes, which say how long the JSON is, the JSON, and all
+    bytes. In the JSON, bytes are ``{"$bytes": [start, length]}``. `unpack.js` reads it.
     """
-    little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
-    return little.view(np.uint8).reshape(len(little), little.itemsize).T.tobytes()
+    blobs: list[bytes] = []
 
+    def put_aside(blob: bytes) -> dict[str, list[int]]:
+        start = sum(map(len, blobs))
+        blobs.append(blob)
+        return {"$bytes": [start, len(blob)]}
 
-def rising(values: Floats) -> bytes:
-    """Distinct numbers in rising order, each as how far it is from the one before, in planes.
-
-    "How far" counts the 64-bit floating-point numbers between the two, so nothing is lost; a
-    hundred thousand scores take less than five bytes each.
-
-    Parameters
-    ----------
-    values : array of shape (u,), float64
-        Finite, strictly rising.
-    """
-    bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
-    ranks = np.where(bits & _SIGN, ~bits, bits | _SIGN)  # orders as the numbers do
-    return planes(np.diff(ranks, prepend=np.uint64(0)))
+    head = json.dumps(content, ensure_ascii=True, default=put_aside).encode()
+    whole = b"".join([len(head).to_bytes(4, "little"), head, *blobs])
+    return base64.b64encode(zlib.compress(whole, LEVEL)).decode()
 
 
 def thousandths(values: Floats) -> NDArray[np.int32] | None:
-    """The largest whole number of thousandths that is not above each value.
+    """Return the largest whole number of thousandths that is not above each value.
 
-    For every η with at most three decimals, ``value >= η`` is ``thousandths / 1000 >= η``.
+    For every η with at most three decimals, ``value >= η`` is ``thousandths / 1000 >= η``. A page
+    gets a third of the bytes that the values themselves would take.
 
     Returns
     -------
@@ -72,33 +61,4 @@ def thousandths(values: Floats) -> NDArray[np.int32] | None:
     found = np.floor(values * 1000)
     found -= found / 1000 > values  # the product was rounded
     found += (found + 1) / 1000 <= values
-    return found.astype(np.int32)
-
-
-@dataclass
-class Parcel:
-    """A JSON head and named arrays of bytes, as one text of letters that no HTML can end.
-
-    Attributes
-    ----------
-    head : dict
-        What is no array.
-    """
-
-    head: dict[str, Any]
-    _blobs: dict[str, bytes] = field(default_factory=dict)
-
-    def add(self, name: str, content: bytes) -> None:
-        """Put an array in."""
-        self._blobs[name] = content
-
-    def text(self) -> str:
-        """All of it: zlib, in base64."""
-        places, start = {}, 0
-        for name, blob in self._blobs.items():
-            places[name] = [start, len(blob)]
-            start += len(blob)
-        head = json.dumps({**self.head, "blobs": places}, ensure_ascii=True).encode()
-        size = len(head).to_bytes(4, "little")
-        whole = b"".join([size, head, *self._blobs.values()])
-        return base64.b64encode(zlib.compress(whole, LEVEL)).decode()
+    return found.astype("<i4")

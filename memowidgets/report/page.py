@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memowidgets.report.wire import MOST_SAMPLES, parcel
+from memowidgets.report.packing import packed
+from memowidgets.report.wire import MOST_SAMPLES, wire
 from memowidgets.report.words import paragraphs, rates, settings, share, whole
 from memowidgets.visible import visible
 from memowidgets.widgets import frontend
@@ -59,7 +60,7 @@ def as_page(content: Content) -> str:
             *_figures(content),
             *_made(content),
             "</main>",
-            f"<script type='text/plain' id='mr-data'>{parcel(content).text()}</script>",
+            f"<script type='text/plain' id='mr-data'>{packed(wire(content))}</script>",
             f"<script>{script()}</script>",
         ]
     )

@@ -1,4 +1,4 @@
-"""Checks of the arrays that widgets are given, and their form on the wire; no widgets here."""
+"""Checks of the arrays that widgets are given, and their form on the wire. No widgets here."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CURVE_STEPS = 300  # a curve drawn some 300 pixels wide and high needs no more
 
 
 def checked_floats(name: str, values: ArrayLike, n: int | None = None) -> Floats:
-    """A vector of finite numbers, or an error that says how many are not and which is first."""
+    """Return a vector of finite numbers. Raise an error that counts those that are not."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, not of shape {array.shape}")
@@ -56,7 +56,7 @@ def checked_floats(name: str, values: ArrayLike, n: int | None = None) -> Floats
 
 
 def checked_flags(name: str, values: ArrayLike, n: int) -> Bools:
-    """A vector of true and false (or 0 and 1), one for each sample."""
+    """Return a boolean vector from true and false, or 0 and 1, one for each sample."""
     array = np.asarray(values)
     if array.shape != (n,):
         raise ValueError(
@@ -73,7 +73,7 @@ def checked_flags(name: str, values: ArrayLike, n: int) -> Bools:
 
 
 def checked_errors(values: ArrayLike, n: int) -> Floats:
-    """Standard errors, one for each sample, none of them negative."""
+    """Return standard errors, one for each sample. Raise an error if one is negative."""
     errors = checked_floats("errors", values, n)
     wrong = errors < 0
     if wrong.any():
@@ -85,7 +85,7 @@ def checked_errors(values: ArrayLike, n: int) -> Floats:
 
 
 def checked_log_lira(values: ArrayLike, n: int) -> Floats:
-    """log-LiRA, one for each sample: any real number, or NaN for a sample that has none."""
+    """Return log-LiRA, one number for each sample, NaN for a sample that has none."""
     array = np.asarray(values)
     if array.shape != (n,):
         raise ValueError(
@@ -98,7 +98,7 @@ def checked_log_lira(values: ArrayLike, n: int) -> Floats:
 
 
 def checked_tau(tau: float, name: str = "tau") -> float:
-    """A finite threshold; infinity has no place on an axis."""
+    """Return a finite threshold. Infinity has no place on an axis."""
     number = float(tau)
     if not np.isfinite(number):
         raise ValueError(f"{name} must be a finite number, not {number}")
@@ -107,7 +107,7 @@ def checked_tau(tau: float, name: str = "tau") -> float:
 
 @dataclass(frozen=True)
 class SortedScores:
-    """Scores as the front end takes them: each value once, in rising order.
+    """Scores in the form of the front end: each value once, in rising order.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class SortedScores:
 
     @classmethod
     def of(cls, scores: Floats) -> SortedScores:
-        """The form of finite scores, one for each sample."""
+        """Sort finite scores, one for each sample."""
         order = np.argsort(scores)
         rising = scores[order]
         firsts = np.flatnonzero(np.append(True, rising[1:] != rising[:-1]))
@@ -133,7 +133,7 @@ class SortedScores:
 
     @cached_property
     def counts(self) -> Places:
-        """How many samples have each value."""
+        """Number of samples with each value."""
         return np.diff(np.append(self.firsts, len(self.order)))
 
     @cached_property
@@ -142,11 +142,11 @@ class SortedScores:
         return np.flatnonzero(self.counts > 1)
 
     def rising(self, of_samples: NDArray[Any]) -> NDArray[Any]:
-        """What belongs to each sample, in the order of their scores."""
+        """Return values of the samples in the order of their scores."""
         return of_samples[self.order]
 
     def packed(self) -> dict[str, Any]:
-        """The values, and the counts of those that are shared.
+        """Return the values, and the counts of those that several samples share.
 
         Returns
         -------
@@ -169,7 +169,7 @@ class SortedScores:
         }
 
     def packed_truth(self, memorized: Bools | None) -> dict[str, bytes | None]:
-        """Who is memorised, in an eighth of a byte a value.
+        """Return which values have a memorised sample, one bit for each value.
 
         Returns
         -------
@@ -185,7 +185,7 @@ class SortedScores:
 
 @dataclass(frozen=True)
 class ErrorLevels:
-    """Standard errors as places in a list of levels: a byte or two for each sample.
+    """Standard errors as places in a list of levels, one or two bytes for each sample.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ class ErrorLevels:
 
     @classmethod
     def of(cls, errors: Floats) -> ErrorLevels:
-        """The form of errors that are finite and not negative."""
+        """Find the levels of errors that are finite and not negative."""
         levels = np.unique(errors)
         if len(levels) > (MOST_LEVELS if len(errors) <= MOST_EXACT else 256):
             smallest = levels[levels > 0][0]
@@ -213,17 +213,17 @@ class ErrorLevels:
 
     @property
     def errors(self) -> Floats:
-        """The error of each sample, as both sides count with it."""
+        """Error of each sample, as Python and the front end both use it."""
         return self.levels[self.codes]
 
     def packed(self, scores: SortedScores) -> dict[str, bytes]:
-        """``levels`` as float64 and ``codes`` in the order of the scores."""
+        """Return ``levels`` as float64, and ``codes`` in the order of the scores."""
         codes = scores.rising(self.codes)
         return {"levels": self.levels.tobytes(), "codes": _smallest(codes, len(self.levels) - 1)}
 
 
 def eta_range(log_lira: Floats) -> list[float]:
-    """Ends of the slider of η: 0, and what is beyond all but a thousandth of the samples.
+    """Return the ends of the slider of η: 0, and a value above 99.9 % of the samples.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ def eta_range(log_lira: Floats) -> list[float]:
 
 
 def packed_log_lira(rising: Floats) -> tuple[bytes, bool]:
-    """log-LiRA as float32 if that loses nothing, else as float64; and whether it is the latter."""
+    """Return log-LiRA as float32 if that is exact, else as float64, and whether it is float64."""
     with np.errstate(over="ignore"):
         narrow = rising.astype(np.float32)
     wide = not np.array_equal(narrow.astype(np.float64), rising)
@@ -254,7 +254,7 @@ def packed_log_lira(rising: Floats) -> tuple[bytes, bool]:
 
 
 def thinned_curve(fpr: Floats, tpr: Floats) -> bytes:
-    """The corners of a ROC that a drawing can tell apart, linear or log-log; float32.
+    """Return the corners of a ROC that a drawing can tell apart, linear or log-log, as float32.
 
     Parameters
     ----------
@@ -276,6 +276,6 @@ def thinned_curve(fpr: Floats, tpr: Floats) -> bytes:
 
 
 def _smallest(counts: Places, most: int | None = None) -> bytes:
-    """Whole numbers in the smallest unsigned type that holds them, or `most`."""
+    """Return whole numbers in the smallest unsigned type that holds them and `most`."""
     largest = max(int(counts.max(initial=0)), most or 0)
     return counts.astype(np.min_scalar_type(largest)).tobytes()

@@ -38,7 +38,7 @@ class Bar(Guarded):
     def offer(
         self, checkpoints: Sequence[Choice], layers: Sequence[Choice], metrics: Sequence[Choice]
     ) -> None:
-        """Let the user pick from these. A picked value stays if it is still among them."""
+        """Offer these choices. A picked value stays picked if it is still among them."""
         named = _named(checkpoints, layers, metrics)
         with self.hold_sync():
             self._name(named)
@@ -48,7 +48,7 @@ class Bar(Guarded):
                     setattr(self, name[:-1], preferred(choices))
 
     def check(self, name: str, value: str) -> str:
-        """A value that can be picked.
+        """Return a value that can be picked. Raise an error for any other.
 
         Raises
         ------
@@ -64,11 +64,11 @@ class Bar(Guarded):
 
     @property
     def choice(self) -> tuple[str, str, str]:
-        """What is picked: metric, layer, checkpoint."""
+        """Return the picked metric, layer and checkpoint."""
         return self.metric, self.layer, self.checkpoint
 
     def labels(self, metric: str, layer: str, checkpoint: str) -> list[str]:
-        """What the user reads for these values, without the layer for a metric that has none."""
+        """Return the labels of these values, without the layer for a metric that has none."""
         of = self._labels
         names = {"metric": metric, "layer": layer, "checkpoint": checkpoint}
         if metric not in self._by_layer:
@@ -120,7 +120,7 @@ def _named(
 
 
 def preferred(choices: Sequence[Choice]) -> str:
-    """The value of the marked choice, or of the first."""
+    """Return the value of the marked choice, or of the first one."""
     return next((c.value for c in choices if c.marked), choices[0].value)
 
 

@@ -1,4 +1,4 @@
-"""Widgets that a cell made before it was run again are closed: nobody can see them any more."""
+"""Close the widgets that a cell made before it was run again. Nobody can see them any more."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _is_past(origin: _Origin, here: _Origin) -> bool:
 
 
 def _running() -> _Origin | None:
-    """The cell that runs now, if this is a kernel whose front end tells."""
+    """Return the cell that runs now, if the front end tells the kernel which one it is."""
     kernel = getattr(IPython.get_ipython(), "kernel", None)
     if kernel is None:
         return None

@@ -1,4 +1,4 @@
-"""Checks of what the inspector is given; no widgets here."""
+"""Checks of what the inspector is given. No widgets here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rows_from(
     probabilities: ArrayLike | None,
     extras: Mapping[str, Extra] | None = None,
 ) -> Rows:
-    """Everything known of the samples, checked."""
+    """Check everything that is known of the samples, and return it as rows."""
     places = _checked_positions(positions, len(reader))
     n = len(places)
     if memorized is not None and scores is None:
@@ -62,7 +62,7 @@ def _checked_positions(positions: ArrayLike | None, n: int) -> NDArray[np.int64]
 
 
 def _checked_log_lira(log_lira: ArrayLike, n: int) -> NDArray[np.float64]:
-    """NaN is a sample without one and stays."""
+    """Check log-LiRA. NaN stays: it marks a sample that has none."""
     values = np.asarray(log_lira, dtype=np.float64)
     if values.shape != (n,):
         raise ValueError(
@@ -105,7 +105,7 @@ def _checked_probabilities(probabilities: ArrayLike | None, n: int) -> NDArray[n
 
 
 def checked_names(ids: Sequence[str] | None, n: int) -> list[str] | None:
-    """Ids given by hand, one for each sample."""
+    """Check ids that the user gave, one for each sample."""
     if ids is None:
         return None
     if len(ids) != n:
@@ -114,13 +114,13 @@ def checked_names(ids: Sequence[str] | None, n: int) -> list[str] | None:
 
 
 def class_names_of(samples: Any, class_names: Sequence[str] | None) -> tuple[str, ...]:
-    """Names given by hand, else those of the samples."""
+    """Return the class names that the user gave, else those of the samples."""
     names = class_names if class_names is not None else getattr(samples, "class_names", ())
     return tuple(str(name) for name in names)
 
 
 def one_of(what: str, value: str, valid: tuple[str, ...]) -> str:
-    """A valid name, or an error that lists the valid ones."""
+    """Return a valid name, or raise an error that lists the valid ones."""
     if value not in valid:
         raise ValueError(
             f"unknown {what} {quoted(value)}; valid here: {', '.join(map(repr, valid))}"

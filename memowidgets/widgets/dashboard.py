@@ -17,9 +17,10 @@ from memowidgets.visible import visible
 from memowidgets.widgets.bar import Bar
 from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.checks import rows_from
-from memowidgets.widgets.explorer import MOST_OTHERS, Thresholds, checked_scores, with_log_lira
+from memowidgets.widgets.explorer import Thresholds
 from memowidgets.widgets.freed import give_back
 from memowidgets.widgets.frontend import script, style
+from memowidgets.widgets.given import MOST_OTHERS, checked_scores, with_log_lira
 from memowidgets.widgets.inspector import Inspection
 from memowidgets.widgets.pages import Extra
 from memowidgets.widgets.standin import bundle
@@ -41,7 +42,7 @@ Pick = tuple[str, str, str]
 
 
 class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
-    """Pick a checkpoint, a layer and a score; move τ; look at what it flags.
+    """Pick a checkpoint, a layer and a score, move τ, and look at the flagged samples.
 
     One widget whose page composes bar, explorer and inspector over one set of traits. What is
     computed already shows at once, and so does what the source calls quick. The rest waits for
@@ -131,7 +132,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
 
     @property
     def state(self) -> dict[str, Any]:
-        """A small dictionary that restores this view."""
+        """Dictionary that restores this view."""
         shown = {name: getattr(self, name) for name in PARTS}
         waiting = self._pending[1] if self._pending is not None else {}
         return shown | waiting
@@ -161,7 +162,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             self._picked()
 
     def _restore_rest(self) -> None:
-        """Restore what was wanted of the view that is on show by now."""
+        """Restore the rest of a state, for the view that is shown by now."""
         if self._pending is None or self._shown != self._pending[0]:
             return
         wanted, self._pending = self._pending[1], None
@@ -202,7 +203,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
 
     @traitlets.observe(*PICKS, *PUBLISHED)
     def _publish(self, _change: object) -> None:
-        """Tell the page what is on show, where its address follows."""
+        """Tell the page what is shown, so that its address says so too."""
         if self._following and not self._restoring:
             self.send({"type": "state", "state": self.state})
 
@@ -220,7 +221,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
     # ---------------------------------------------------------------- work
 
     def compute(self) -> None:
-        """Compute what is picked, in a thread of its own; what is there is shown at once."""
+        """Compute what is picked, in a thread. Show at once what is computed already."""
         with self._lock:
             if self._progress is not None:
                 return
@@ -237,13 +238,13 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             self._computing.start()
 
     def cancel(self) -> None:
-        """Ask the work under way to stop; what it finished is kept."""
+        """Ask the running work to stop. What it finished is kept."""
         progress = self._progress
         if progress is not None:
             progress.cancel()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until no work is under way; for scripts and tests."""
+        """Wait until no work is running, for scripts and tests."""
         computing = self._computing
         if computing is not None:
             computing.join(timeout)
@@ -315,14 +316,14 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
                 self.outdated = True
 
     def _newest_revision(self) -> Any:
-        """What the source says of how far it is; None if it does not say."""
+        """Return the source's revision, or None if it has none."""
         try:
             return self._source.revision() if hasattr(self._source, "revision") else None
         except OSError:  # it is being written: it is asked again
             return None
 
     def _reread_choices(self) -> None:
-        """Let the user pick from all that is there by now."""
+        """Offer all choices that the source has by now."""
         self._revision = self._newest_revision()
         self.outdated = False
         self._restoring = True
@@ -421,7 +422,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
                 self._show_rows(replace(rows, memorized=memorized), self._title, None)
 
     def _extras(self, pick: Pick) -> dict[str, Extra]:
-        """The other scores that are computed at this layer and checkpoint, to sort by."""
+        """Return the other scores that are computed at this layer and checkpoint, to sort by."""
         score, layer, checkpoint = pick
         return {
             other.value: Extra(
@@ -436,14 +437,14 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         return view.positions, view.scores
 
     def _detail_of(self, position: int) -> SampleDetail:
-        """All that is known of a sample, by what is on show."""
+        """Return all that is known of a sample, for what is shown."""
         detail: SampleDetail = self._source.detail(  # type: ignore[attr-defined]  # optional
             position, *(self._shown or self.choice)
         )
         return detail
 
     def _pick_and_compute(self, layer: str, checkpoint: str) -> None:
-        """Pick a layer and a checkpoint, and compute there; what is there is shown at once."""
+        """Pick a layer and a checkpoint, and compute there unless it is computed already."""
         with self._lock:
             self._restoring = True
             try:
@@ -455,7 +456,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
                 self.compute()
 
     def _tau_for(self, score: str, scores: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-        """Each score's own last τ; for a new one, the τ that flags as many samples as now."""
+        """Return a score's last τ, or for a new score the τ that flags as many samples as now."""
         if score in self._taus:
             return self._taus[score]
         if self._shown is None or self._shown[0] == score:
@@ -488,11 +489,11 @@ def _choices_of(
 
 
 def _nothing() -> None:
-    """What ends a thread that was never begun."""
+    """Do nothing: it ends a thread that was never started."""
 
 
 def _throttled(show: Any) -> Any:
-    """A listener that passes on at most ten steps a second, and every last one."""
+    """Return a listener that passes on at most ten steps a second, and always the last one."""
     last = [0.0]
 
     def listen(step: Step) -> None:
@@ -505,7 +506,7 @@ def _throttled(show: Any) -> Any:
 
 
 def _sentence(error: Exception) -> str:
-    """An error as one line."""
+    """Return an error as one line."""
     text = " ".join(str(error).split()) or f"{type(error).__name__}, without a message"
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
@@ -515,7 +516,7 @@ def _kept(values: Any, keep: Any) -> Any:
 
 
 def _aligned(extras: dict[str, Extra], positions: Any) -> dict[str, Any]:
-    """Other scores by name, of the samples at these positions; those that lack one are left out."""
+    """Return other scores by name. A score that lacks one of these positions is left out."""
     found: dict[str, Any] = {}
     for extra in list(extras.values())[:MOST_OTHERS]:
         theirs, scores = extra.read()

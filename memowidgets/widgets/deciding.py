@@ -1,4 +1,4 @@
-"""What the page asks to decide, checked and done; no widgets here."""
+"""Decisions that the page asks for: checked and carried out. No widgets here."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Deciding:
     Parameters
     ----------
     log : DecisionLog
-        Where they go.
+        Log that keeps the decisions.
     reader : SampleReader
         The samples.
     items : Items
-        Their ids.
+        Ids of the samples.
     """
 
     def __init__(self, log: DecisionLog, reader: SampleReader, items: Items) -> None:
@@ -50,11 +50,11 @@ class Deciding:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The decisions that these samples allow: only texts can be anonymised."""
+        """Decisions that these samples allow. Only texts can be anonymised."""
         return tuple(c for c in CHOICES if c != "anonymise" or self._reader.editable)
 
     def codes(self) -> NDArray[np.int8]:
-        """Each sample's decision, as its number in `CHOICES`."""
+        """Return each sample's decision as its number in `CHOICES`."""
         version, codes = self.log.version, self._codes[1]
         if self._codes[0] != version or not len(codes):
             codes = np.full(len(self._reader), CHOICES.index("undecided"), np.int8)
@@ -64,7 +64,7 @@ class Deciding:
         return codes
 
     def status(self) -> dict[str, Any]:
-        """What the page shows beside the samples."""
+        """Return what the page shows beside the samples."""
         return {
             "choices": list(self.choices),
             "undo": self.log.undo_levels,
@@ -102,7 +102,7 @@ class Deciding:
         return f"Undone: {changed} {'sample' if changed == 1 else 'samples'}."
 
     def to_edit(self, position: int) -> dict[str, Any]:
-        """The words of a sample, original and edited so far."""
+        """Return the words of a sample, original and edited so far."""
         card = self._reader.card(position)
         size = len(card.text or "") + sum(map(len, card.options))
         if not self._reader.editable or size > MOST_EDITABLE:
@@ -117,7 +117,7 @@ class Deciding:
         }
 
     def edit(self, position: int, words: Sequence[str | None]) -> str:
-        """Keep the edited words of a sample; None leaves one as it is.
+        """Keep the edited words of a sample. None leaves a part as it is.
 
         Raises
         ------
@@ -140,11 +140,11 @@ class Deciding:
         return f"The edited text of {_quoted(name)} is saved; it is {_DONE['anonymise']}."
 
     def made(self, position: int) -> Any:
-        """What is decided on a sample."""
+        """Return the decision on a sample."""
         return self.log.table().get(self._items.name(position), UNDECIDED)
 
     def csv(self) -> str:
-        """All decisions, as ``decisions.csv`` holds them."""
+        """Return all decisions in the form of ``decisions.csv``."""
         return to_csv(self.log.table())
 
 

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anywidget
-import numpy as np
 import traitlets
 
-from memowidgets.evaluation import Evaluation, compare, roc
-from memowidgets.widgets.arrays import (
-    ErrorLevels,
-    SortedScores,
-    checked_errors,
-    checked_flags,
-    checked_floats,
-    checked_log_lira,
-    checked_tau,
-    eta_range,
-    packed_log_lira,
-    thinned_curve,
-)
+from memowidgets.widgets.arrays import checked_tau, packed_log_lira
 from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.frontend import script, style
+from memowidgets.widgets.given import (
+    NOTHING,
+    Given,
+    Judged,
+    checked_others,
+    checked_scores,
+)
 from memowidgets.widgets.guarded import validate
 from memowidgets.widgets.newest import Newest
 from memowidgets.widgets.standin import bundle, table, with_interval
@@ -35,16 +29,12 @@ from memowidgets.widgets.still import picture
 from memowidgets.widgets.threshold import AtThreshold
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Floats = NDArray[np.float64]
-    Bools = NDArray[np.bool_]
-    Others = Mapping[str, ArrayLike] | Callable[[], Mapping[str, ArrayLike]]
+    from memowidgets.evaluation import Evaluation
+    from memowidgets.widgets.given import Bools, Floats, Others
 
 __all__ = ["ThresholdExplorer", "Thresholds"]
-
-BAND_RESAMPLES = 300  # enough for a drawing
-MOST_OTHERS = 6  # more lines can't be told apart
 
 
 class Thresholds(AtThreshold):
@@ -67,8 +57,8 @@ class Thresholds(AtThreshold):
         self._hand = threading.local()
         self._data_lock = threading.Lock()
         self._worker = Newest("memowidgets-explorer")
-        self._given = _NOTHING
-        self._judged = _Judged(_NOTHING, 4.0)
+        self._given = NOTHING
+        self._judged = Judged(NOTHING, 4.0)
         self._others: Others | None = None
         super().__init__(**traits)
 
@@ -78,7 +68,7 @@ class Thresholds(AtThreshold):
         Parameters
         ----------
         others : mapping of str to array-like of shape (n,), a function that returns one, or None
-            By name, at most 6; they take the place of those before. None takes them away.
+            By name, at most 8; they take the place of those before. None takes them away.
 
         Raises
         ------
@@ -93,7 +83,7 @@ class Thresholds(AtThreshold):
         True
         >>> explorer.close()
         """
-        self._others = _checked_others(others, self._given)
+        self._others = checked_others(others, self._given)
         with self.hold_sync():
             self._comparable = self.comparing = self._others is not None
             self._judge()
@@ -101,7 +91,7 @@ class Thresholds(AtThreshold):
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """The truth at `eta_committed` held against the scores; None where there is no ROC."""
+        """Evaluation against the truth at `eta_committed`; None if there is no ROC."""
         return self._judged.evaluation
 
     @property
@@ -125,7 +115,7 @@ class Thresholds(AtThreshold):
             self._hand.moving = False
 
     def _hear_log_lira(self, content: dict[str, Any]) -> None:
-        """Send log-LiRA, once η is moved for the first time."""
+        """Send log-LiRA when η is moved for the first time."""
         given = self._given
         wanted = content.get("version") == given.version
         if wanted and given.log_lira is not None:
@@ -150,12 +140,12 @@ class Thresholds(AtThreshold):
     # ---------------------------------------------------------------- what the page is told
 
     def _show_scores(
-        self, given: _Given, others: Others | None, tau: float | None, eta: float | None
+        self, given: Given, others: Others | None, tau: float | None, eta: float | None
     ) -> None:
         """Show other scores in the same view; None leaves τ or η where it is."""
         threshold = self.tau if tau is None else checked_tau(tau)
         least = self.eta if eta is None else checked_tau(eta, "eta")
-        compared = _checked_others(others, given)
+        compared = checked_others(others, given)
         with self.hold_sync():
             self.tau = self.tau_committed = threshold
             self.eta = self.eta_committed = least
@@ -163,7 +153,7 @@ class Thresholds(AtThreshold):
             self._take(given, compared)
             self._dimmed = False
 
-    def _take(self, given: _Given, others: Others | None) -> None:
+    def _take(self, given: Given, others: Others | None) -> None:
         with self._data_lock:
             self._given = given = replace(given, version=self._given.version + 1)
         self._others, self._comparable = others, others is not None
@@ -172,13 +162,13 @@ class Thresholds(AtThreshold):
         self._count()
 
     def _judge(self) -> None:
-        """Hold the scores against the truth at η."""
+        """Compare the scores with the truth at η."""
         with self._data_lock:
-            judged = self._judged = _Judged(self._given, self.eta_committed)
+            judged = self._judged = Judged(self._given, self.eta_committed)
         self._truth = judged.wire if len(judged.given.scores) else {}
 
     def _work_later(self) -> None:
-        """Have worked out in a thread what takes a while; never while traits are held back."""
+        """Start what takes longer in a thread, but not while traits are held back from the page."""
         job = partial(_work_out, weakref.ref(self), self._judged)
         if len(self._given.scores):
             self._worker.run(job)
@@ -190,10 +180,10 @@ class Thresholds(AtThreshold):
         self.set_trait("counts", _counts(given.scores, memorized, self.tau))
 
     def _let_scores_go(self) -> None:
-        """Forget all arrays: a notebook remembers what its cells showed, closed or not."""
+        """Forget all arrays, because a notebook remembers what its cells showed, closed or not."""
         with self._data_lock:
-            self._given, self._others = _NOTHING, None
-            self._judged = _Judged(_NOTHING, self.eta_committed)
+            self._given, self._others = NOTHING, None
+            self._judged = Judged(NOTHING, self.eta_committed)
             self._data, self._truth, self._late = {}, {}, {}
 
     def _in_words(self) -> str:
@@ -251,7 +241,7 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
     eta : float
         Where η stands at first.
     others : mapping of str to array-like of shape (n,), or a function that returns one, optional
-        Other scores of the same samples, at most 6, whose ROCs are drawn over this one. A
+        Other scores of the same samples, at most 8, whose ROCs are drawn over this one. A
         function is called in a thread of its own, and only while `comparing` is on.
 
     Attributes
@@ -322,10 +312,10 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         **traits: Any,
     ) -> None:
         first, least = checked_tau(tau), checked_tau(eta, "eta")
-        given, compared = _NOTHING, None
+        given, compared = NOTHING, None
         if scores is not None:
             given = checked_scores(scores, memorized, title, errors, truth, log_lira)
-            compared = _checked_others(others, given)
+            compared = checked_others(others, given)
         super().__init__(**traits)
         with self.hold_sync():
             self.tau = self.tau_committed = first
@@ -372,181 +362,22 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), self._stand_in())
 
 
-@dataclass(frozen=True, eq=False)
-class _Given:
-    """Checked arrays of the samples that count, made before anything changes."""
+def _work_out(widget: weakref.ref[Thresholds], judged: Judged) -> None:
+    """Send the page what takes longer: the band of the ROC, and the other scores' ROCs.
 
-    title: str
-    truth: str
-    scores: Floats
-    memorized: Bools | None
-    log_lira: Floats | None
-    levels: ErrorLevels | None
-    counting: Bools
-    note: str = ""
-    version: int = 0
-
-    @cached_property
-    def sorted(self) -> SortedScores:
-        return SortedScores.of(self.scores)
-
-    @property
-    def has_truth(self) -> bool:
-        return self.memorized is not None or self.log_lira is not None
-
-    def memorized_from(self, eta: float) -> Bools | None:
-        return self.memorized if self.log_lira is None else self.log_lira >= eta
-
-    @property
-    def wire(self) -> dict[str, Any]:
-        """What the front end draws, but for who is memorised."""
-        if self.levels is None:
-            errors: dict[str, bytes | None] = {"levels": None, "codes": None}
-        else:
-            errors = {**self.levels.packed(self.sorted)}
-        return {
-            "version": self.version,
-            "title": self.title,
-            "truth": self.truth,
-            "has_log_lira": self.log_lira is not None,
-            "eta_range": None if self.log_lira is None else eta_range(self.log_lira),
-            "note": self.note,
-            **errors,
-            **self.sorted.packed(),
-        }
-
-
-_NOTHING = _Given("", "", np.empty(0), None, None, None, np.empty(0, dtype=np.bool_))
-
-
-@dataclass(frozen=True, eq=False)
-class _Judged:
-    """What was given, with the memorised samples at one η."""
-
-    given: _Given
-    eta: float
-
-    @cached_property
-    def memorized(self) -> Bools | None:
-        return self.given.memorized_from(self.eta)
-
-    @cached_property
-    def evaluation(self) -> Evaluation | None:
-        memorized = self.memorized
-        if memorized is None or memorized.all() or not memorized.any():
-            return None
-        return roc(self.given.scores, memorized)
-
-    @property
-    def key(self) -> dict[str, Any]:
-        """What tells the front end which numbers these belong to."""
-        eta = None if self.given.log_lira is None else self.eta
-        return {"version": self.given.version, "eta": eta}
-
-    @property
-    def wire(self) -> dict[str, Any]:
-        return {**self.key, **self.given.sorted.packed_truth(self.memorized)}
-
-
-def _work_out(widget: weakref.ref[Thresholds], judged: _Judged) -> None:
-    """Tell the page what takes a while: the band of the ROC, and the other scores' ROCs.
-
-    Holds the widget only to ask for the other scores, and to tell: a closed one is let go.
+    The job holds the widget weakly until it needs it, so that a closed one can be freed.
     """
-    late = {**judged.key, "band": None, "remarks": [], "others": [], "failed": ""}
-    evaluation = judged.evaluation
-    if evaluation is not None:
-        frame = evaluation.band(BAND_RESAMPLES)
-        columns = [frame[name].to_numpy() for name in ("fpr", "tpr_low", "tpr_high")]
-        late["band"] = np.concatenate(columns).astype(np.float32).tobytes()
-        late["remarks"] = list(evaluation.warnings)
+    late = judged.late()
     explorer = widget()
     if explorer is None or explorer._judged is not judged:  # noqa: SLF001 - its own worker
         return
-    if evaluation is not None and explorer.comparing:
+    if explorer.comparing:
         try:
-            late["others"] = _compared(explorer._others, judged.given, evaluation)  # noqa: SLF001
+            late["others"] = judged.compared(explorer._others)  # noqa: SLF001
         except Exception as error:  # noqa: BLE001 - whatever it is, the user reads it
             late["failed"] = f"The other scores can't be compared: {error}"
     if explorer._judged is judged:  # noqa: SLF001
         explorer._late = late  # noqa: SLF001
-
-
-def _compared(others: Others | None, given: _Given, evaluation: Evaluation) -> list[dict[str, Any]]:
-    """Each other score's curve, its AUC, and how much it is above this one's, with intervals."""
-    if callable(others):
-        others = _checked_mapping(others(), given)
-    found = []
-    for name, scores in (others or {}).items():
-        other = roc(scores, evaluation.memorized)
-        curve = other.roc
-        finite = [other.auc, *other.auc_interval]
-        difference = None
-        if min(evaluation.n_memorized, evaluation.n - evaluation.n_memorized) > 1:
-            test = compare(other, evaluation)
-            difference = [test.difference, *test.interval]
-        points = thinned_curve(curve["fpr"].to_numpy(), curve["tpr"].to_numpy())
-        found.append({"name": name, "auc": finite, "difference": difference, "points": points})
-    return found
-
-
-def checked_scores(
-    scores: ArrayLike,
-    memorized: ArrayLike | None,
-    title: str,
-    errors: ArrayLike | None,
-    truth: str,
-    log_lira: ArrayLike | None,
-) -> _Given:
-    """Check all arrays of a view before anything changes."""
-    values = checked_floats("scores", scores)
-    n = len(values)
-    if memorized is not None and log_lira is not None:
-        raise ValueError("give memorized or log_lira, not both: η says who is memorised")
-    flags = None if memorized is None else checked_flags("memorized", memorized, n)
-    gaps = None if log_lira is None else checked_log_lira(log_lira, n)
-    spread = None if errors is None else checked_errors(errors, n)
-    counting, note = np.ones(n, dtype=np.bool_), ""
-    if gaps is not None:
-        gaps, counting, note = with_log_lira(gaps)
-    levels = None if spread is None else ErrorLevels.of(spread[counting])
-    return _Given(title, truth, values[counting], flags, gaps, levels, counting, note)
-
-
-def with_log_lira(log_lira: Floats) -> tuple[Floats | None, Bools, str]:
-    """Return the known log-LiRA, a mask of its samples, and a sentence on the others.
-
-    If no sample has one, the mask has all samples.
-    """
-    known = ~np.isnan(log_lira)
-    missing = int((~known).sum())
-    if missing == len(known):
-        return None, ~known, "No sample has a log-LiRA yet."
-    if missing == 0:
-        return log_lira, known, ""
-    verb = "sample has no log-LiRA and is" if missing == 1 else "samples have no log-LiRA and are"
-    return log_lira[known], known, f"{missing} {verb} left out."
-
-
-def _checked_others(others: Others | None, given: _Given) -> Others | None:
-    if others is None or callable(others):
-        return others
-    if not given.has_truth:
-        raise ValueError("without ground truth there is no ROC to compare: give memorized")
-    return _checked_mapping(others, given)
-
-
-def _checked_mapping(others: Mapping[str, ArrayLike], given: _Given) -> Mapping[str, Floats]:
-    """Scores by name, of the samples that count alone."""
-    if len(others) > MOST_OTHERS:
-        raise ValueError(
-            f"others has {len(others)} scores: at most {MOST_OTHERS} can be told apart"
-        )
-    n = len(given.counting)
-    return {
-        str(name): checked_floats(f"others[{name!r}]", scores, n)[given.counting]
-        for name, scores in others.items()
-    }
 
 
 def _counts(scores: Floats, memorized: Bools | None, tau: float) -> dict[str, int]:

@@ -81,7 +81,7 @@ def _collect(file: Path, found: dict[Path, str], above: tuple[Path, ...]) -> Non
 
 
 def _wrapped(file: Path, text: str) -> str:
-    """A module as a function that returns its exports."""
+    """Return a module as a function that returns its exports."""
     exported = _EXPORT.findall(text)
     body = _DOCUMENTATION.sub("", _EXPORT.sub("", _IMPORT.sub(_binding, text)))
     if _DEFAULT.search(body):

@@ -35,7 +35,7 @@ class RefusedTypeError(traitlets.TraitError, TypeError):
 
 
 def validate(*names: str) -> Callable[[Callable[[Any, Any], Any]], Any]:
-    """As `traitlets.validate`, for a check that raises what Python raises.
+    """Do what `traitlets.validate` does, for a check that raises ValueError or TypeError.
 
     Traitlets puts a value back only for a `TraitError`.
     """
@@ -58,12 +58,12 @@ def validate(*names: str) -> Callable[[Callable[[Any, Any], Any]], Any]:
 
 
 def unknown(content: dict[str, Any]) -> ValueError:
-    """The error for a message of a kind that nobody knows."""
+    """Return the error for a message of an unknown kind."""
     return ValueError(f"unknown kind of message: {quoted(content.get('type'))}")
 
 
 def refuse(widget: Any, error: Exception, content: Any = None) -> None:
-    """Send the one answer to a message that was refused."""
+    """Answer a message that was refused."""
     request = content.get("request") if isinstance(content, dict) else None
     text = visible(str(error) or type(error).__name__, _MOST_CHARACTERS)
     if isinstance(error, KeyError):
@@ -72,7 +72,7 @@ def refuse(widget: Any, error: Exception, content: Any = None) -> None:
 
 
 class Guarded(Widget):  # type: ignore[misc]  # ipywidgets has no types
-    """A widget that answers what it refuses, instead of logging a traceback.
+    """A widget that answers a message that it refuses, instead of logging a traceback.
 
     A message ``{"type": "page", …}`` goes to the method ``_hear_page``.
     """
@@ -97,7 +97,7 @@ class Guarded(Widget):  # type: ignore[misc]  # ipywidgets has no types
         super().close()
 
     def _hear_saved(self, _content: dict[str, Any]) -> None:
-        """Ignore the word that follows trait changes: it shows the page that there is a kernel."""
+        """Ignore the message after trait changes. It only shows the page that a kernel is there."""
 
     def _handle_custom_msg(self, content: Any, buffers: Any) -> None:
         super()._handle_custom_msg(content, buffers)
@@ -123,7 +123,7 @@ class Guarded(Widget):  # type: ignore[misc]  # ipywidgets has no types
 
 
 def _problem_of(data: Any, buffers: Sequence[Any]) -> str:
-    """What is wrong with the envelope of a message; empty where nothing is."""
+    """Return what is wrong with the envelope of a message, or an empty text."""
     if not isinstance(data, dict) or data.get("method") not in _METHODS:
         return f"a message must have one of the methods {', '.join(_METHODS)}"
     if data["method"] != "update":
@@ -138,7 +138,7 @@ def _problem_of(data: Any, buffers: Sequence[Any]) -> str:
 
 
 def _leads_into(state: Any, path: Any) -> bool:
-    """Whether all but the last step of a path exist."""
+    """Return whether all but the last step of a path exist."""
     if not isinstance(path, list) or not path:
         return False
     try:

@@ -1,4 +1,4 @@
-"""The inspector, Python side: it keeps the samples and sends pages of them in messages."""
+"""The inspector, Python side. It keeps the samples and sends pages of them in messages."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Inspection(AtThreshold):
             self._version += 1
 
     def _let_samples_go(self) -> None:
-        """Forget all samples: a notebook remembers what its cells showed. Decisions stay."""
+        """Forget all samples but no decision: a notebook remembers what its cells showed."""
         self._log.unlisten(self)
         log = self._log
         self._keep([""], None, None, log, None, None)  # the least that there can be
@@ -108,7 +108,7 @@ class Inspection(AtThreshold):
 
     @property
     def edits_file(self) -> Path | None:
-        """Where anonymised texts go; None until you choose a file."""
+        """File of anonymised texts; None until you choose one."""
         return self._log.edits_file
 
     @edits_file.setter
@@ -210,7 +210,7 @@ class Inspection(AtThreshold):
         return {"text": ""}
 
     def _checked(self, position: Any) -> int:
-        """A position that the page sent."""
+        """Check a position that the page sent."""
         if not _is_whole(position) or not 0 <= position < len(self._reader):
             raise ValueError(f"there is no sample at {visible(repr(position), 40)}")
         return int(position)
@@ -218,7 +218,7 @@ class Inspection(AtThreshold):
     # ---------------------------------------------------------------- pages
 
     def _answer(self, asked: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
-        """One page of samples, and all its images in one buffer."""
+        """Return one page of samples, with all its images in one buffer."""
         self._log.refresh()
         rows, tau = self._rows, self._asked_tau(asked)
         if not _is_whole(asked["page"]):
@@ -259,20 +259,20 @@ class Inspection(AtThreshold):
         return self._items.item(rows, row, tau, made, pixels, whole=whole)
 
     def _found_by(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.int64]:
-        """The rows that the page asks for, in its order."""
+        """Return the rows that the page asks for, in its order."""
         shown = self._narrowed(rows, asked) & self._with_decision(rows, asked)
         return self._in_order(rows, asked, shown)
 
     def _in_order(
         self, rows: Rows, asked: dict[str, Any], shown: NDArray[np.bool_]
     ) -> NDArray[np.int64]:
-        """The shown rows of the filter, sorted."""
+        """Return the rows of the filter, sorted."""
         mask = rows.mask(self._filter(asked), self._asked_tau(asked)) & shown
         order = self._order(rows, asked.get("sort"))
         return order[mask[order]]
 
     def _asked_tau(self, asked: dict[str, Any]) -> float:
-        """The threshold under the user's hand, which may be ahead of the trait."""
+        """Return the threshold that the page asks with. It may be newer than the trait."""
         return checked_tau(asked["tau"]) if "tau" in asked else self.tau
 
     def _filter(self, asked: dict[str, Any]) -> str:
@@ -289,7 +289,7 @@ class Inspection(AtThreshold):
             return rows.order(first)
 
     def _narrowed(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.bool_]:
-        """Rows of a class that contain a text."""
+        """Return the rows of a class that contain a text."""
         label, search = asked.get("label"), str(asked.get("search") or "")
         if label is not None and not _is_whole(label):
             raise ValueError(f"label must be the number of a class, not {quoted(label)}")
@@ -318,7 +318,7 @@ class Inspection(AtThreshold):
         return chosen
 
     def _by_decision(self, rows: Rows, shown: NDArray[np.bool_]) -> dict[str, int]:
-        """How many of the shown rows have each decision."""
+        """Return how many of the shown rows have each decision."""
         codes = self._deciding.codes()[rows.positions]
         return {
             name: int(np.count_nonzero(shown & (codes == CHOICES.index(name))))
@@ -328,7 +328,7 @@ class Inspection(AtThreshold):
     # ---------------------------------------------------------------- one sample
 
     def _open(self, asked: dict[str, Any]) -> None:
-        """Send a sample whole at once, and what its source knows of it when it is worked out."""
+        """Send a sample at once, and later what its source computes about it."""
         reply, buffers = self._opened_item(asked)
         self.send(reply, buffers)
         detail, position = self._detail, reply.get("position")
@@ -340,7 +340,7 @@ class Inspection(AtThreshold):
         threading.Thread(target=self._work_out, args=work, name=name, daemon=True).start()
 
     def _opened_item(self, asked: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
-        """One sample whole, and which come before and after it."""
+        """Return one sample in full, and which come before and after it."""
         rows, pixels = self._rows, bytearray()
         reply: dict[str, Any] = {"type": "opened", "request": asked.get("request")}
         wanted = asked.get("position")
@@ -369,7 +369,7 @@ class Inspection(AtThreshold):
         return reply, [bytes(pixels)] if pixels else []
 
     def _work_out(self, request: str, position: int, detail: Callable[[int], SampleDetail]) -> None:
-        """What the source knows of a sample, unless another was opened meanwhile."""
+        """Send what the source knows of a sample, unless another was opened meanwhile."""
         reply: dict[str, Any] = {"type": "known", "request": request}
         pixels = bytearray()
         try:
@@ -395,15 +395,15 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         An `ImageDataset`, an array of images of shape (n, h, w) or (n, h, w, c), a list of
         texts, or of records with ``question``, ``choices`` and ``answer``.
     scores : array-like of shape (n,), optional
-        Low means risk; finite.
+        Finite numbers. A low score means risk.
     memorized : array-like of shape (n,), bool, optional
         Ground truth.
     labels : array-like of shape (n,), int or str, optional
-        What each sample is trained on; by default what the samples carry.
+        Label that each sample is trained on. By default those of the samples.
     tau : float
         A sample is flagged if its score is at most this.
     positions : array-like of shape (n,), int, optional
-        Which sample each score belongs to; by default there is one for each, in order.
+        Position of the sample of each score. By default each sample has one, in order.
     errors, log_lira : array-like of shape (n,), optional
         Standard error of each score, and its log-LiRA.
     probabilities : array-like of shape (n, n_classes), optional
@@ -428,7 +428,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
     Attributes
     ----------
     page, page_size : int
-        Page on show, from 0, and samples on a page (1 to 48).
+        Shown page, from 0, and number of samples on a page, from 1 to 48.
     filter : str
         ``"all"``, ``"flagged"``, ``"not flagged"``; with ground truth ``"hit"``,
         ``"false alarm"``, ``"missed"``, ``"clear"``.
@@ -439,7 +439,7 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         Show the samples with this decision only: ``"any"``, ``"undecided"``, ``"keep"``,
         ``"anonymise"``, ``"remove"``.
     tau : float
-        The threshold that the filters go by.
+        Threshold of the filters.
     selected : int or None
         Position of the sample that the user chose; stays in Python.
     decisions : DataFrame
@@ -564,7 +564,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _place(rows: Rows, found: NDArray[np.int64], at: int) -> dict[str, Any]:
-    """Where a sample stands among those shown, and its neighbours there."""
+    """Return a sample's place among those shown, and the samples before and after it."""
     around = {"before": at - 1, "after": at + 1}
     there = {
         name: int(rows.positions[found[i]]) if 0 <= i < len(found) else None

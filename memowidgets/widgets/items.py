@@ -1,4 +1,4 @@
-"""What travels to the page of each sample: its card, its scores, the model's view of it."""
+"""What the page gets of each sample: its card, its scores, and the model's probabilities."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _TO_SORT = 20  # classes from which on the picker goes by name
 
 
 class Items:
-    """Makes the wire form of samples; pixels go into a buffer beside it.
+    """Makes the wire form of samples. Their pixels go into a buffer beside it.
 
     Parameters
     ----------
     reader : SampleReader
-        Where the samples are.
+        Reader of the samples.
     class_names : sequence of str
-        Names of the classes; numbers where there is none.
+        Names of the classes. A class without a name has its number.
     ids : sequence of str, optional
-        Names of the samples, by default the reader's.
+        Ids of the samples, by default the reader's.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Items:
         self._reader, self.class_names, self._ids = reader, class_names, ids
 
     def name(self, position: int) -> str:
-        """The id of a sample, as decisions know it."""
+        """Return the id of a sample, as decisions know it."""
         return self._reader.id(position) if self._ids is None else self._ids[position]
 
     @cached_property
@@ -59,14 +59,14 @@ class Items:
         return found
 
     def class_name(self, label: int) -> str:
-        """What a label is called; empty without one."""
+        """Return the name of a label, empty without one."""
         if label < 0:
             return ""
         inside = label < len(self.class_names)
         return _cut(self.class_names[label], MOST_ID) if inside else str(label)
 
     def classes(self, present: NDArray[np.int64]) -> list[list[Any]]:
-        """The classes to choose from; none where there are too many."""
+        """Return the classes to choose from, or none if there are too many."""
         if not 1 < len(present) <= MOST_CLASSES:
             return []
         found = [(int(label), self.class_name(int(label))) for label in present]
@@ -84,7 +84,7 @@ class Items:
         *,
         whole: bool = False,
     ) -> dict[str, Any]:
-        """One sample with its scores; `whole` sends long texts too."""
+        """Return one sample with its scores. `whole` sends long texts too."""
         position = int(rows.positions[row])
         card = self._reader.card(position)
         score, error = _at(rows.scores, row), _at(rows.errors, row)
@@ -107,7 +107,7 @@ class Items:
         }
 
     def glimpse(self, position: int, label: int, pixels: bytearray) -> dict[str, Any]:
-        """A sample beside another one: what it is and how it is labelled."""
+        """Return a neighbour of a sample: what it shows and its label."""
         card = self._reader.card(position)
         return {
             "position": position,
@@ -120,7 +120,7 @@ class Items:
         }
 
     def _likeliest(self, card: Card, rows: Rows, row: int) -> dict[str, Any]:
-        """The classes that the model finds most probable, of a text or a table's row."""
+        """Return the classes that the model finds most probable, of a text or a table's row."""
         if rows.probabilities is None or card.image is not None or card.options:
             return {}
         of_model = rows.probabilities[row]
@@ -138,7 +138,7 @@ class Items:
         }
 
     def _judgement(self, rows: Rows, row: int) -> dict[str, Any]:
-        """The label, and what the model says."""
+        """Return the label, and what the model predicts."""
         label = -1 if rows.labels is None else int(rows.labels[row])
         judgement: dict[str, Any] = {
             "label": self.class_name(label),
@@ -154,13 +154,13 @@ class Items:
 
 
 def short_title(title: str) -> str:
-    """The name of a score, short enough for a card: what stands before the first comma."""
+    """Return a score's name for a card: the part before the first comma."""
     name = title.split(",", maxsplit=1)[0].strip()
     return name if 0 < len(name) <= 16 else "score"
 
 
 def digits_for(scores: NDArray[np.float64] | None) -> int:
-    """Digits after the point that tell scores apart."""
+    """Return the number of digits after the point that tells scores apart."""
     if scores is None or len(scores) < 2:
         return 2
     span = float(scores.max() - scores.min())

@@ -1,4 +1,4 @@
-"""A thread that does the newest of the jobs it is given; no widgets here."""
+"""A thread that does the newest of the jobs it is given. No widgets here."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Newest:
         self._idle.set()
 
     def run(self, job: Callable[[], None]) -> None:
-        """Do a job as soon as the one under way is done; it deals with its own errors."""
+        """Do a job as soon as the running one is done. A job handles its own errors."""
         with self._lock:
             self._waiting = job
             if self._idle.is_set():
@@ -46,7 +46,7 @@ class Newest:
                 threading.Thread(target=self._work, name=self._name, daemon=True).start()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is left to do; whether that is so."""
+        """Wait until nothing is left to do, and return whether that is so."""
         return self._idle.wait(timeout)
 
     def _work(self) -> None:

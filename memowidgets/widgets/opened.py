@@ -1,4 +1,4 @@
-"""What travels to the page of an opened sample beside its card; no widgets here."""
+"""What the page gets of an opened sample beside its card. No widgets here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_GAPS = 500
 
 
 def known_of(detail: SampleDetail, rows: Rows, items: Items, pixels: bytearray) -> dict[str, Any]:
-    """A sample's detail in its wire form; the neighbours' pixels go into the buffer.
+    """Return a sample's detail in its wire form. The neighbours' pixels go into the buffer.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def _shadows(shadows: ShadowGaps) -> dict[str, Any]:
 
 
 def _thinned(gaps: NDArray[np.float64]) -> list[float]:
-    """At most some hundred gaps, evenly out of the sorted ones: more can't be told apart."""
+    """Return at most a few hundred gaps, evenly spaced among the sorted ones."""
     ordered = np.sort(gaps)
     if len(ordered) > MOST_GAPS:
         ordered = ordered[np.linspace(0, len(ordered) - 1, MOST_GAPS).round().astype(int)]
@@ -79,7 +79,7 @@ def _thinned(gaps: NDArray[np.float64]) -> list[float]:
 
 
 def _label(rows: Rows, position: int) -> int:
-    """The label of a sample that may have no row, -1 if it is not known."""
+    """Return the label of a sample that may have no row, or -1 if it is not known."""
     if rows.labels is None:
         return -1
     at = np.flatnonzero(rows.positions == position)

@@ -1,4 +1,4 @@
-"""Which samples the inspector shows, in what order: pure, on arrays; no widgets here."""
+"""Select and sort the samples that the inspector shows. Pure functions of arrays."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Extra:
     Attributes
     ----------
     label : str
-        What the user reads.
+        Label for the user.
     read : callable
-        Gives the positions of the samples that have the score, and their scores; called when it
-        is first sorted by.
+        Returns the positions of the samples that have the score, and their scores. It is called
+        when a user first sorts by the score.
     """
 
     label: str
@@ -45,22 +45,22 @@ class Extra:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Everything known of the samples on show; row i is sample ``positions[i]``.
+    """Everything known of the shown samples. Row i is sample ``positions[i]``.
 
     Attributes
     ----------
     positions : array of shape (n,), int64
-        Where each row stands in the samples.
+        Position of each row in the samples.
     scores, errors, log_lira : array of shape (n,), float64, or None
-        Low scores mean risk.
+        A low score means risk.
     memorized : array of shape (n,), bool, or None
-        Ground truth.
+        Mask of the memorised samples.
     labels : array of shape (n,), int64, or None
         -1 for a sample without one.
     probabilities : array of shape (n, n_classes), or None
-        The model's.
+        Probability of each class by the model.
     extras : mapping of str to Extra
-        Other scores to sort by, lowest first; their names in `sorts` begin with ``score:``.
+        Other scores to sort by, lowest first. Their names in `sorts` begin with ``score:``.
     """
 
     positions: NDArray[np.int64]
@@ -76,11 +76,11 @@ class Rows:
         return len(self.positions)
 
     def filters(self) -> tuple[str, ...]:
-        """Names of the filters that make sense here."""
+        """Return the names of the filters that make sense here."""
         return valid_filters(self.scores is not None, self.memorized is not None)
 
     def sorts(self) -> tuple[str, ...]:
-        """Names of the orders that make sense here."""
+        """Return the names of the orders that make sense here."""
         there = {
             "risk": self.scores is not None,
             "safe": self.scores is not None,
@@ -93,19 +93,19 @@ class Rows:
         return (*known, *(EXTRA + name for name in self.extras))
 
     def sort_label(self, name: str) -> str:
-        """What the user reads of a sort."""
+        """Return the label of an order."""
         if name in SORTS:
             return SORTS[name]
         return f"{self.extras[name.removeprefix(EXTRA)].label}, lowest first"
 
     def flagged(self, tau: float) -> NDArray[np.bool_]:
-        """Which rows have a score of at most τ; none without scores."""
+        """Return a mask of the rows with a score of at most τ. Without scores no row has one."""
         if self.scores is None:
             return np.zeros(len(self), dtype=np.bool_)
         return np.less_equal(self.scores, tau)
 
     def mask(self, name: str, tau: float) -> NDArray[np.bool_]:
-        """Which rows a filter shows."""
+        """Return a mask of the rows that a filter shows."""
         flagged = self.flagged(tau)
         if name == "all":
             return np.ones(len(self), dtype=np.bool_)
@@ -119,7 +119,7 @@ class Rows:
         return chosen
 
     def counts(self, tau: float, among: NDArray[np.bool_]) -> dict[str, int]:
-        """How many of these rows each filter shows."""
+        """Return how many of these rows each filter shows."""
         shown, flagged = int(np.count_nonzero(among)), self.flagged(tau) & among
         n_flagged = int(np.count_nonzero(flagged))
         found = {"all": shown, "flagged": n_flagged, "not flagged": shown - n_flagged}
@@ -132,7 +132,7 @@ class Rows:
         return {name: found[name] for name in self.filters()}
 
     def status(self, row: int, tau: float) -> str:
-        """What a row is at τ, in the words of the filters; empty without scores."""
+        """Return what a row is at τ, in the words of the filters. Without scores it is empty."""
         if self.scores is None:
             return ""
         flagged = bool(self.scores[row] <= tau)
@@ -141,7 +141,7 @@ class Rows:
         return STATUSES[2 * flagged + bool(self.memorized[row])]
 
     def order(self, name: str) -> NDArray[np.int64]:
-        """All rows in the order that a sort gives."""
+        """Return all rows in an order, by its name."""
         if name not in self.sorts():
             raise ValueError(
                 f"unknown sort {name!r}; valid here: {', '.join(map(repr, self.sorts()))}"
@@ -154,12 +154,12 @@ class Rows:
 
     @cached_property
     def classes(self) -> NDArray[np.int64]:
-        """The labels that are there, each once."""
+        """Labels that occur, each once."""
         return classes_in(self.labels)
 
     @cached_property
     def label_probability(self) -> NDArray[np.float64] | None:
-        """The model's probability of each row's label, NaN where the row has none."""
+        """Probability of each row's label by the model, NaN for a row without a label."""
         if self.probabilities is None or self.labels is None:
             return None
         known = (self.labels >= 0) & (self.labels < self.probabilities.shape[1])
@@ -169,12 +169,12 @@ class Rows:
 
 
 def classes_in(labels: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """The labels that are there, each once; -1 is none."""
+    """Return the labels that occur, each once, without -1."""
     return np.empty(0, dtype=np.int64) if labels is None else np.unique(labels[labels >= 0])
 
 
 def valid_filters(scores: bool, truth: bool) -> tuple[str, ...]:
-    """Names of the filters that make sense with what is known."""
+    """Return the names of the filters that make sense with what is known."""
     if not scores:
         return ("all",)
     if not truth:
@@ -183,7 +183,7 @@ def valid_filters(scores: bool, truth: bool) -> tuple[str, ...]:
 
 
 class _Orders(dict[str, "NDArray[np.int64]"]):
-    """Each order, made when first asked for."""
+    """Orders by name, each made when it is first asked for."""
 
     def __init__(self, rows: Rows) -> None:
         super().__init__()
@@ -211,7 +211,7 @@ class _Orders(dict[str, "NDArray[np.int64]"]):
 def _aligned(
     at: NDArray[np.int64], scores: NDArray[np.float64], positions: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """The scores of these positions; NaN, which sorts last, where there is none."""
+    """Return the scores of these positions, NaN for one that has none. NaN sorts last."""
     everywhere = np.full(int(max(at.max(initial=0), positions.max(initial=0))) + 1, np.nan)
     everywhere[at] = scores
     return everywhere[positions]

@@ -1,4 +1,4 @@
-"""What the widgets need of an audit: a small protocol, so that they never import one."""
+"""Protocol of what the widgets need of an audit, so that they never import one."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Choice:
     Attributes
     ----------
     value : str
-        What is handed back to the source.
+        Value that is passed to the source.
     label : str
-        What the user reads.
+        Label for the user.
     marked : bool
-        The recommended entry: the ρ checkpoint, the last layer, PSMI.
+        Whether this entry is recommended: the ρ checkpoint, the last layer, PSMI.
     uses_layer : bool
-        Of a score: whether it differs from layer to layer.
+        Whether a score differs from layer to layer.
     """
 
     value: str
@@ -39,18 +39,18 @@ class Choice:
 
 @dataclass(frozen=True)
 class ScoreView:
-    """All numbers behind one choice of score, layer and checkpoint.
+    """Numbers of one choice of score, layer and checkpoint.
 
     Attributes
     ----------
     title : str
-        What the scores are, for axis titles.
+        Name of the scores, for axis titles.
     scores : array of shape (n,), float64
-        Low means risk; finite.
+        Finite numbers. A low score means risk.
     labels : array of shape (n,), int
-        The label each sample was trained on.
+        Label that each sample was trained on.
     positions : array of shape (n,), int
-        Where each scored sample stands in the source's samples.
+        Position of each scored sample in the source's samples.
     errors : array of shape (n,), float64, optional
         Standard error of each score.
     log_lira : array of shape (n,), float64, optional
@@ -76,7 +76,7 @@ class ScoreView:
 
 @dataclass(frozen=True)
 class ShadowGaps:
-    """The picture of LiRA for one sample: how sure models are of it, trained on it or not.
+    """Logit gaps of one sample under models that were trained on it, and under others.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class ShadowGaps:
     log_lira : float
         In nats; NaN for a sample that has none.
     checkpoint : str
-        Where the gaps were taken, as the user reads it.
+        Label of the checkpoint of the gaps.
     """
 
     inside: NDArray[np.float64]
@@ -108,15 +108,15 @@ class SampleDetail:
     Attributes
     ----------
     title : str
-        What the score is.
+        Name of the score.
     checkpoints : sequence of Choice
-        Rows of `scores`; the marked one is on show.
+        Rows of `scores`. The marked one is shown.
     layers : sequence of Choice
         Columns of `scores`; one without a name for a score that has no layers.
     scores : array of shape (n_checkpoints, n_layers), float64
         NaN where it is not computed, or the sample has none.
     computed : array of shape (n_checkpoints, n_layers), bool
-        Which are computed.
+        Mask of the computed scores.
     shadows : ShadowGaps, optional
         None without shadow models.
     neighbours : sequence of (int, float)
@@ -144,7 +144,7 @@ class Samples(Protocol):
 
 
 class DashboardSource(Protocol):
-    """An audit, as the dashboard sees it. All methods may be called from any thread.
+    """What the dashboard needs of an audit. All methods may be called from any thread.
 
     A source may have four more members:
 
@@ -167,17 +167,17 @@ class DashboardSource(Protocol):
         ...
 
     def score_choices(self) -> Sequence[Choice]:
-        """Scores that can be computed with what is there."""
+        """Scores that can be computed."""
         ...
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
-        """Whether `view` would answer without work worth a progress bar."""
+        """Return whether `view` answers at once, so that no progress bar is needed."""
         ...
 
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
     ) -> ScoreView:
-        """The numbers behind a choice, computed if need be.
+        """Return the numbers of a choice. Compute them if they are missing.
 
         Raises
         ------

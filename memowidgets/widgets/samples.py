@@ -1,4 +1,4 @@
-"""How the inspector reads samples of any kind: images, texts, questions, rows of a table."""
+"""Readers of samples for the inspector: images, texts, questions and rows of a table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Card:
-    """What one sample shows.
+    """Content of one sample.
 
     Attributes
     ----------
@@ -49,35 +49,35 @@ class Card:
 
 
 class SampleReader(Protocol):
-    """One kind of samples."""
+    """Reads samples of one kind."""
 
     kind: str
     editable: bool
     notice: str  # what is said once above all samples
 
     def __len__(self) -> int:
-        """How many samples there are."""
+        """Return the number of samples."""
         ...
 
     def id(self, position: int) -> str:
-        """Name of a sample."""
+        """Return the id of a sample."""
         ...
 
     def card(self, position: int) -> Card:
-        """What a sample shows."""
+        """Return the content of a sample."""
         ...
 
     def text(self, position: int) -> str:
-        """What a search looks through; empty for images."""
+        """Return the text that a search looks through, empty for images."""
         ...
 
     def labels(self) -> NDArray[np.int64] | None:
-        """The labels that the samples themselves carry, -1 where one has none."""
+        """Return the labels that the samples have, -1 for one without a label."""
         ...
 
 
 def reader_for(samples: Any) -> SampleReader:
-    """The reader that fits.
+    """Return the reader for samples.
 
     Parameters
     ----------
@@ -126,12 +126,12 @@ def reader_for(samples: Any) -> SampleReader:
 
 
 def readable(text: str) -> str:
-    """Text that can travel as UTF-8: half characters are replaced."""
+    """Return text that can be sent as UTF-8. Half characters are replaced."""
     return _SURROGATES.sub("\ufffd", text)
 
 
 class _Objects:
-    """Samples that stand in a sequence, with an id each if they have one."""
+    """Samples in a sequence. Each may have an id."""
 
     editable = False
     notice = ""
@@ -227,7 +227,7 @@ class _TableRows(_Objects):
 
 
 class _Withheld(_Objects):
-    """Samples of which only ids and labels are at hand."""
+    """Samples of which only ids and labels are known."""
 
     kind = "text"
 
@@ -268,7 +268,7 @@ class _Questions(_Objects):
 
 
 def _label(sample: Any) -> int:
-    """The number that a sample gives as its label or answer, else -1."""
+    """Return the number that a sample gives as its label or answer, else -1."""
     for name in ("label", "answer"):
         label = value_of(sample, name)
         if isinstance(label, int | np.integer):
@@ -277,7 +277,7 @@ def _label(sample: Any) -> int:
 
 
 def _as_bytes(image: NDArray[Any], top: float | None = None) -> NDArray[np.uint8]:
-    """An image as bytes; real numbers count from 0 to 1, or to the largest pixel of all."""
+    """Return an image as bytes. Real numbers run from 0 to 1, or to the largest pixel of all."""
     if image.ndim == 2:
         image = image[..., np.newaxis]
     if image.dtype == np.uint8:

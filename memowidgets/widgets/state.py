@@ -22,7 +22,7 @@ _MOST_SHOWN = 40
 
 
 def checked(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A state whose parts are known and of the right kind.
+    """Return a state. Raise an error for a part that is unknown or of the wrong kind.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def checked(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def usable(text: str) -> tuple[dict[str, Any], list[str]]:
-    """What an address says of a state, and what is wrong with the rest of it.
+    """Return the state that an address gives, and what is wrong with the rest of it.
 
     Parameters
     ----------

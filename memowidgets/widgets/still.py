@@ -1,4 +1,4 @@
-"""A picture of the explorer for where no widget can run: the histogram, the ROC curve, and τ."""
+"""Picture of the explorer for places where no widget can run: histogram, ROC curve and τ."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def picture(
     evaluation: Evaluation | None,
     truth: str = "",
 ) -> str:
-    """An image element that holds its picture, and says it in words too.
+    """Return an image element that contains the picture, with its content in words.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def picture(
 
 
 def _histogram(scores: Floats, memorized: Bools | None, tau: float, positives: str) -> list[str]:
-    """Bars of all samples, those of the memorised in front."""
+    """Return bars of all samples, with those of memorised samples in front."""
     width = _WIDTH - 3 * _LEFT - _GAP - _PLOT
     edges = _edges(scores)
     counts = np.histogram(scores, edges)[0]
@@ -95,14 +95,14 @@ def _histogram(scores: Floats, memorized: Bools | None, tau: float, positives: s
 
 
 def _edges(scores: Floats) -> Floats:
-    """Of the bars; one bar where the scores are too near each other for more."""
+    """Return the edges of the bars. Scores that are too near each other share one bar."""
     low, high = float(scores.min()), float(scores.max())
     edges = np.linspace(low, high, _BINS + 1)
     return edges if (np.diff(edges) > 0).all() else np.array([low - 0.5, high + 0.5])
 
 
 def _curve(evaluation: Evaluation, tau: float) -> list[str]:
-    """The ROC curve with the point that τ takes on it."""
+    """Return the ROC curve with the point of τ."""
     left, bottom = _WIDTH - _LEFT - _PLOT, _TOP + _PLOT
     table = evaluation.roc
     chosen = np.unique(np.linspace(0, len(table) - 1, _CORNERS).astype(np.int64))

@@ -1,4 +1,4 @@
-"""The threshold that explorer and inspector share; in the dashboard it is one trait."""
+"""The threshold that explorer and inspector share. In the dashboard it is one trait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A thread that looks again and again, as long as somebody is there to look for."""
+"""A thread that looks at regular times, for as long as its owner exists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Owner = TypeVar("Owner")
 
 
 def watch(owner: Owner, look: Callable[[Owner], object], seconds: float) -> Callable[[], None]:
-    """Call ``look(owner)`` every so often, in a thread that does not keep the owner alive.
+    """Call ``look(owner)`` at regular times, in a thread that does not keep the owner alive.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.report import schema, write
 from memowidgets.report.markdown import escaped
-from memowidgets.report.wire import parcel
+from memowidgets.report.wire import wire
 from memowidgets.widgets import ThresholdExplorer
 from tests.report.content import ALL, EVIL, hostile, partly_judged, plain, without_truth
 
@@ -72,8 +72,8 @@ def test_without_truth_there_is_no_rate_anywhere(tmp_path):
         assert "no rate is given" in text
         assert not re.search(r"\b(TPR|FPR|AUC|precision)\b.*\d", text.split("</style>")[-1])
     head, _ = payload((tmp_path / "a.html").read_text("utf-8"))
-    assert head["explorer"]["truth"] is None
-    assert "bits" not in head["blobs"]
+    assert head["explorer"]["truth"]["bits"] is None
+    assert head["explorer"]["log_lira"] is None
 
 
 def test_without_samples_no_file_holds_an_id_a_text_a_label_or_a_note(tmp_path):
@@ -153,15 +153,9 @@ def test_the_explorer_gets_what_the_widget_sends():
         sent, truth = explorer._data, explorer._truth
     finally:
         explorer.close()
-    packed = parcel(content)
-    made = packed.head["explorer"]
-    assert {name: made[name] for name in ("title", "n_shared", "note")} == {
-        name: sent[name] for name in ("title", "n_shared", "note")
-    }
-    assert made["truth"]["eta_range"] == sent["eta_range"]
-    blobs = packed._blobs
-    assert (blobs["shared"], blobs["ties"]) == (sent["shared"], sent["ties"])
-    assert (blobs["bits"], blobs["hits"]) == (truth["bits"], truth["hits"])
+    made = wire(content)["explorer"]
+    assert made["data"] == sent
+    assert made["truth"] == truth
 
 
 def test_files_that_are_there_stay(tmp_path):

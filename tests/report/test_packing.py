@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memowidgets.report.packing import Parcel, planes, rising, thousandths
+from memowidgets.report.packing import packed, thousandths
 from memowidgets.report.page import script
 from memowidgets.report.wire import smaller
 
@@ -21,22 +21,17 @@ UNPACK = Path(sys.modules["memowidgets.report.page"].__file__).parent / "static"
 # Answers each line of JSON with the numbers that the page makes of it, as hexadecimal bytes.
 DRIVER = f"""
 import {{ createInterface }} from "node:readline";
-import {{ fromLogLira, fromPlanes, fromRising, unpack }} from {json.dumps(UNPACK.as_uri())};
+import {{ fromLogLira, unpack }} from {json.dumps(UNPACK.as_uri())};
 for await (const line of createInterface({{ input: process.stdin }})) {{
-  const {{ how, bytes, size, short, text }} = JSON.parse(line);
-  const packed = Uint8Array.from(Buffer.from(bytes ?? "", "base64"));
-  let found;
-  if (how === "rising") found = fromRising(packed);
-  else if (how === "planes") found = new Uint8Array(fromPlanes(packed, size));
-  else if (how === "logLira") found = fromLogLira(packed, short);
-  else {{
-    const parcel = await unpack(text);
-    console.log(JSON.stringify([parcel.head.title, Buffer.from(parcel.bytes("a")).toString("hex"),
-      parcel.bytes("none").length]));
+  const {{ bytes, short, text }} = JSON.parse(line);
+  if (text !== undefined) {{
+    const whole = await unpack(text);
+    const hex = (value) => Buffer.from(value).toString("hex");
+    console.log(JSON.stringify(whole, (_, v) => (v instanceof Uint8Array ? hex(v) : v)));
     continue;
   }}
-  const view = new Uint8Array(found.buffer, found.byteOffset, found.byteLength);
-  console.log(JSON.stringify(Buffer.from(view).toString("hex")));
+  const found = fromLogLira(Uint8Array.from(Buffer.from(bytes, "base64")), short);
+  console.log(JSON.stringify(Buffer.from(found.buffer).toString("hex")));
 }}
 """
 
@@ -59,23 +54,6 @@ def ask(node):
         process.stdin.close()
 
 
-FINITE = st.floats(allow_nan=False, allow_infinity=False, width=64)
-
-
-@settings(max_examples=150, deadline=None)
-@given(values=st.lists(FINITE, min_size=1, max_size=40))
-def test_rising_numbers_come_back_to_the_last_bit(ask, values):
-    distinct = np.unique(np.array(values) + 0.0)  # −0 is 0 to a threshold
-    assert ask(how="rising", bytes=rising(distinct)) == distinct.tobytes().hex()
-
-
-@settings(max_examples=50, deadline=None)
-@given(values=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=20))
-def test_planes_come_back(ask, values):
-    whole = np.array(values, dtype=np.int32)
-    assert ask(how="planes", bytes=planes(whole), size=4) == whole.tobytes().hex()
-
-
 LOG_LIRA = st.floats(-1e5, 1e5)
 
 
@@ -83,7 +61,7 @@ LOG_LIRA = st.floats(-1e5, 1e5)
 @given(values=st.lists(LOG_LIRA, min_size=1, max_size=30), eta=st.integers(-20_000, 100_000))
 def test_every_eta_of_three_decimals_judges_alike(ask, values, eta):
     gaps = np.array([*values, eta / 1000, np.nextafter(eta / 1000, -np.inf)])
-    found = ask(how="logLira", bytes=planes(thousandths(gaps)), short=True)
+    found = ask(bytes=thousandths(gaps).tobytes(), short=True)
     there = np.frombuffer(bytes.fromhex(found))
     assert ((there >= eta / 1000) == (gaps >= eta / 1000)).all()
 
@@ -92,17 +70,14 @@ def test_log_lira_that_is_too_large_goes_whole(ask):
     gaps = np.array([1e12, -3.25, 4.0])
     assert thousandths(gaps) is None
     assert thousandths(np.array([np.inf])) is None
-    assert ask(how="logLira", bytes=planes(gaps), short=False) == gaps.tobytes().hex()
+    assert ask(bytes=gaps.tobytes(), short=False) == gaps.tobytes().hex()
 
 
-def test_a_parcel_is_letters_and_digits_alone(ask):
-    parcel = Parcel({"title": "</script>\u2028 ü \ud83d"})
-    parcel.add("a", b"\x00\xff")
-    text = parcel.text()
+def test_what_is_packed_is_letters_and_digits_alone(ask):
+    content = {"title": "</script>\u2028 ü", "none": None, "more": [{"a": b"\x00\xff"}, b"", 0.1]}
+    text = packed(content)
     assert set(text) <= set(base64.b64encode(bytes(range(256)) * 99).decode()) | set("+/=")
-    title, found, missing = ask(how="parcel", text=text)
-    assert (found, missing) == ("00ff", 0)
-    assert title.startswith("</script>")
+    assert ask(text=text) == {**content, "more": [{"a": "00ff"}, "", 0.1]}
 
 
 def test_pictures_are_made_smaller_by_their_mean():

@@ -119,9 +119,9 @@ def test_bad_input_is_named(arguments, error, words):
             "others\\['loss'\\] must be finite: 1 of 3 .* row 1",
         ),
         (
-            {"memorized": [0, 1, 1], "others": {str(i): [1, 2, 3] for i in range(7)}},
+            {"memorized": [0, 1, 1], "others": {str(i): [1, 2, 3] for i in range(9)}},
             ValueError,
-            "at most 6",
+            "at most 8",
         ),
     ],
 )

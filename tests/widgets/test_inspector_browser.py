@@ -151,6 +151,18 @@ def test_the_chosen_checkpoint_is_in_view(questions):
     page.keyboard.press("Escape")
 
 
+def test_on_a_laptop_the_buttons_of_decisions_are_in_one_line(questions):
+    questions.resize(960)
+    names = ["Keep", "Anonymise", "Remove", "Undecided", "Undo", "Export CSV"]
+    buttons = [questions.page.locator(".mw-decide-row button", has_text=name) for name in names]
+    before = [button.bounding_box() for button in buttons]
+    assert len({box["y"] for box in before}) == 1
+    questions.page.locator(".mw-card").first.click()
+    buttons[2].click()
+    said(questions.page, "is to be removed.")
+    assert [button.bounding_box()["y"] for button in buttons] == [box["y"] for box in before]
+
+
 def test_what_is_not_computed_can_be(images):
     page = images.page
     cards(page).first.locator(".mw-open").click()

@@ -18,11 +18,14 @@
  * @property {string} kind  "image", "text", "mcq", or "number" where no sample is shown
  * @property {string} [notice]
  * @property {Partial<Item>[] | null} items
+ * @property {Uint8Array} [pixels]  of all items
  * @property {(number | null)[]} [labels]
  * @property {[number, string][]} [classes]
  * @property {string} score_name
  * @property {number} digits
- * @property {string[]} choices
+ * @property {string[]} choices  decisions
+ * @property {string[]} filters  that make sense here
+ * @property {[string, string][]} sorts  that make sense here, with their labels
  */
 
 /**
@@ -40,51 +43,23 @@
 
 /** @typedef {{content: any, buffers: ArrayBuffer[]}} Answer */
 
-const SORTS = /** @type {[string, string][]} */ ([
-  ["risk", "most at risk first"],
-  ["safe", "least at risk first"],
-  ["log-lira", "highest log-LiRA first"],
-  ["disagreement", "least probable label first"],
-  ["label", "by label"],
-  ["order", "as in the dataset"],
-]);
-
 const REFUSED = "A report can't be changed: decide in the audit's own dashboard.";
 
 export class Answers {
   /**
    * @param {Wire} wire
-   * @param {Uint8Array} pixels
    * @param {() => {tau: number, eta: number, page_size: number}} standing  where τ and η are
    */
-  constructor(wire, pixels, standing) {
+  constructor(wire, standing) {
     this.wire = wire;
     this.columns = wire.columns;
-    this.pixels = pixels;
+    this.pixels = wire.pixels ?? new Uint8Array(0);
     this.standing = standing;
     /** @type {number | null} */
     this.selected = null;
     this.rows = this.columns.scores.map((_, row) => row);
     /** @type {Map<number, number>} */
     this.rowOf = new Map(this.columns.positions.map((position, row) => [position, row]));
-  }
-
-  get filters() {
-    const truth = this.columns.log_lira !== undefined;
-    return truth
-      ? ["flagged", "hit", "false alarm", "missed", "clear", "all"]
-      : ["flagged", "not flagged", "all"];
-  }
-
-  get sorts() {
-    const { columns, wire } = this;
-    /** @type {Record<string, boolean>} */
-    const there = {
-      "log-lira": columns.log_lira !== undefined,
-      disagreement: wire.items?.some((item) => typeof item.labelProbability === "number") ?? false,
-      label: wire.labels !== undefined && wire.labels !== null,
-    };
-    return SORTS.filter(([name]) => there[name] ?? true);
   }
 
   /**
@@ -101,7 +76,7 @@ export class Answers {
   }
 
   /**
-   * What a sample is at τ and η, in the words of the filters.
+   * Returns what a sample is at τ and η, in the words of the filters.
    * @param {number} row
    */
   status(row) {
@@ -126,7 +101,7 @@ export class Answers {
   }
 
   /**
-   * The rows of a class that hold a text.
+   * Returns the rows of a class that contain a text.
    * @param {Asked} asked
    */
   narrowed(asked) {
@@ -165,7 +140,8 @@ export class Answers {
     const base = this.narrowed(asked);
     const wanted = this.wire.choices.includes(asked.decision);
     const shown = wanted ? base.filter((row) => this.decisionOf(row) === asked.decision) : base;
-    const filter = this.filters.includes(asked.filter) ? asked.filter : this.filters[0];
+    const { filters } = this.wire;
+    const filter = filters.includes(asked.filter) ? asked.filter : filters[0];
     const found = shown.filter((row) => this.isIn(row, filter));
     return { base: base.filter((row) => this.isIn(row, filter)), shown, found: this.inOrder(found, asked.sort) };
   }
@@ -211,12 +187,12 @@ export class Answers {
       scoreName: this.wire.score_name,
       digits: this.wire.digits,
       counts: Object.fromEntries(
-        this.filters.map((name) => [name, shown.filter((row) => this.isIn(row, name)).length]),
+        this.wire.filters.map((name) => [name, shown.filter((row) => this.isIn(row, name)).length]),
       ),
       items,
       kind: this.wire.kind,
       notice: this.wire.notice ?? "",
-      sorts: this.sorts,
+      sorts: this.wire.sorts,
       classes: this.wire.classes ?? [],
       selected: this.selected,
       decisions: { choices: [], undo: 0, decided: 0, problem: "" },
@@ -262,7 +238,7 @@ export class Answers {
   }
 
   /**
-   * Some samples, the pixels of all in one buffer.
+   * Returns samples, with the pixels of all of them in one buffer.
    * @param {number[]} rows
    * @returns {{items: Item[], buffers: ArrayBuffer[]}}
    */

@@ -1,4 +1,4 @@
-/** A stand-in for the model that anywidget gives a view: no kernel, the page itself answers. */
+/** A stand-in for the model that anywidget gives a view. There is no kernel: the page itself answers. */
 
 /** @typedef {(...args: any[]) => void} Handler */
 
@@ -29,7 +29,7 @@ export class StandIn {
     this.emit(`change:${name}`);
   }
 
-  /** There is nobody to save them for. */
+  /** Does nothing: there is no kernel to save the traits for. */
   save_changes() {}
 
   /**

@@ -1,97 +1,58 @@
-/** The moving parts of a report: both widgets on stand-in models, tied to each other; figures. */
+/** The moving parts of a report: both widgets on stand-in models that follow each other, and the figures. */
 
 import explorer from "../../widgets/static/explorer.js";
 import inspector from "../../widgets/static/inspector.js";
 import { html } from "../../widgets/static/dom.js";
 import { Answers } from "./answers.js";
 import { StandIn } from "./model.js";
-import { fromLogLira, fromRising, unpack } from "./unpack.js";
-
-/** @typedef {import("./unpack.js").Parcel} Parcel */
+import { fromLogLira, unpack } from "./unpack.js";
 
 const PAGE_SIZE = 24;
 const FOLLOWED = /** @type {const} */ (["tau", "eta"]);
 
-/**
- * The explorer's traits, as Python's `ThresholdExplorer` sends them.
- * @param {Parcel} parcel
- */
-export function explorerTraits({ head, bytes }) {
-  const { title, n_shared, note, truth, late } = head.explorer;
-  const eta = truth === null ? null : head.eta;
-  const known = (/** @type {string} */ name) => (head.blobs[name] ? bytes(name).buffer : null);
-  return {
-    tau: head.tau,
-    tau_committed: head.tau,
-    eta: head.eta,
-    eta_committed: head.eta,
+/** @param {any} content  what `wire.py` sends */
+function explorerModel({ tau, eta, explorer: { data, truth, late, log_lira } }) {
+  const others = late.others.length > 0;
+  const traits = {
+    tau,
+    tau_committed: tau,
+    eta,
+    eta_committed: eta,
     comparing: false,
-    _comparable: late.others.length > 0,
+    _comparable: others,
     _dimmed: false,
-    _data: {
-      version: 1,
-      title,
-      truth: "",
-      note,
-      has_log_lira: truth !== null,
-      eta_range: truth?.eta_range ?? null,
-      values: fromRising(bytes("values")).buffer,
-      wide: true,
-      n_shared,
-      shared: bytes("shared").buffer,
-      ties: bytes("ties").buffer,
-      levels: known("levels"),
-      codes: known("codes"),
-    },
-    _truth: { version: 1, eta, bits: known("bits"), hits: known("hits") },
-    _late: {
-      version: 1,
-      eta,
-      band: known("band"),
-      remarks: late.remarks,
-      others: late.others.map((/** @type {any} */ other, /** @type {number} */ i) => ({
-        ...other,
-        points: bytes(`other_${i}`).buffer,
-      })),
-      failed: "",
-    },
+    _data: data,
+    _truth: truth,
+    _late: late,
   };
-}
-
-/**
- * @param {Parcel} parcel
- */
-function explorerModel(parcel) {
-  const { head, bytes } = parcel;
-  const model = new StandIn(explorerTraits(parcel), ({ type, version }) => {
-    if (type !== "log_lira" || head.explorer.truth === null) return null;
-    const values = fromLogLira(bytes("log_lira"), head.explorer.truth.thousandths);
+  const model = new StandIn(traits, ({ type, version }) => {
+    if (type !== "log_lira" || log_lira === null) return null;
+    const values = fromLogLira(log_lira.values, log_lira.thousandths);
     return { content: { type, version, wide: true }, buffers: [values.buffer] };
   });
-  const others = head.explorer.late.others.length > 0;
-  model.on("change:eta", () => model.set("_comparable", others && model.get("eta") === head.eta));
+  model.on("change:eta", () => model.set("_comparable", others && model.get("eta") === eta));
   return model;
 }
 
 /**
- * @param {Parcel} parcel
+ * @param {any} content
  * @param {StandIn} beside  the explorer's model
  */
-function inspectorModel({ head, bytes }, beside) {
+function inspectorModel({ tau, eta, inspector }, beside) {
   const traits = {
     page: 0,
     page_size: PAGE_SIZE,
     filter: "flagged",
     sort: "risk",
     decision: "any",
-    tau: head.tau,
-    eta: head.eta,
+    tau,
+    eta,
     _version: 0,
     _decided: 0,
     _dimmed: false,
   };
-  const answers = new Answers(head.inspector, bytes("pixels"), () => traits);
-  const model = new StandIn(traits, (content) => answers.answer(content));
+  const answers = new Answers(inspector, () => traits);
+  const model = new StandIn(traits, (asked) => answers.answer(asked));
   for (const name of FOLLOWED) beside.on(`change:${name}`, () => model.set(name, beside.get(name)));
   beside.on("change:eta", () => model.set("_version", model.get("_version") + 1));
   return model;
@@ -115,14 +76,14 @@ function place(id) {
 }
 
 async function show() {
-  const parcel = await unpack(place("mr-data")?.textContent ?? "");
+  const content = await unpack(place("mr-data")?.textContent ?? "");
   const [upper, lower] = [place("mr-explorer"), place("mr-inspector")];
   if (upper !== null && lower !== null) {
-    const model = explorerModel(parcel);
+    const model = explorerModel(content);
     explorer.render({ model, el: upper });
-    inspector.render({ model: inspectorModel(parcel, model), el: lower });
+    inspector.render({ model: inspectorModel(content, model), el: lower });
   }
-  place("mr-figures")?.append(...parcel.head.figures.map(drawing));
+  place("mr-figures")?.append(...content.figures.map(drawing));
   document.body.dataset.ready = "true";
 }
 

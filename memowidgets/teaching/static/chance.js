@@ -1,4 +1,4 @@
-/** Random numbers that Python draws alike from the same seed: a number depends on its place alone. */
+/** Random numbers that Python draws identically from the same seed. A number depends only on its place. */
 
 /** @param {number} word */
 function mixed(word) {
@@ -25,7 +25,7 @@ export function uniforms(seed, start, count) {
 }
 
 /**
- * As `uniforms`, from the standard normal distribution; `start` is even.
+ * Standard normal numbers, as `uniforms` describes. `start` must be even.
  * @param {number} seed
  * @param {number} start
  * @param {number} count

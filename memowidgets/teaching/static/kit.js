@@ -1,6 +1,9 @@
-/** What the playgrounds share: plots on a canvas, sliders, numbers and words. */
+/** Shared parts of the playgrounds: plots on a canvas, sliders, numbers and words. */
 
-import { html, KERNEL_GONE, listeners, onWidth, root, setAttributes, tell } from "../../widgets/static/dom.js";
+import {
+  html, KERNEL_GONE, listeners, onTheme, onWidth, root, setAttributes, tell,
+} from "../../widgets/static/dom.js";
+import { fixed, ticks, tickText } from "../../widgets/static/numbers.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
 
@@ -11,34 +14,13 @@ import { html, KERNEL_GONE, listeners, onWidth, root, setAttributes, tell } from
  * @param {number} digits
  */
 export function fixedText(x, digits) {
-  if (!Number.isFinite(x)) return Number.isNaN(x) ? "–" : x > 0 ? "∞" : "−∞";
-  const text = Math.abs(x).toFixed(digits);
-  return x < 0 && Number(text) !== 0 ? `−${text}` : text;
+  if (Number.isFinite(x)) return fixed(x, digits);
+  return Number.isNaN(x) ? "–" : x > 0 ? "∞" : "−∞";
 }
 
 /** @param {number} share */
 export function shareText(share) {
-  return Number.isFinite(share) ? `${fixedText(100 * share, 1)} %` : "–";
-}
-
-/**
- * Round numbers between two ends, about so many.
- * @param {number} low
- * @param {number} high
- * @param {number} about
- */
-export function roundTicks(low, high, about) {
-  const raw = (high - low) / about;
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = power * ([1, 2, 5, 10].find((factor) => factor * power >= raw) ?? 10);
-  const found = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i++) found.push(i * step);
-  return found;
-}
-
-/** @param {number} tick */
-export function plainText(tick) {
-  return String(Number(tick.toPrecision(6))).replace("-", "−");
+  return Number.isFinite(share) ? `${fixed(100 * share, 1)} %` : "–";
 }
 
 /**
@@ -68,7 +50,7 @@ const COLOURS = ["bg", "fg", "muted", "line", "soft", "accent", "risk", "risk-te
 /** @typedef {Record<string, string>} Palette */
 
 /**
- * The theme's colours as they are now.
+ * Returns the current colours of the theme.
  * @param {Element} element
  * @returns {Palette}
  */
@@ -102,7 +84,7 @@ export class Plot {
     this.frame = { left: 0, right: 1, top: 0, bottom: 1 };
   }
 
-  /** Takes the size that the page gives it; after that the canvas is empty. */
+  /** Takes the size that the page gives it. Afterwards the canvas is empty. */
   fit() {
     const ratio = window.devicePixelRatio || 1;
     this.width = this.canvas.clientWidth;
@@ -187,15 +169,15 @@ export class Plot {
   }
 
   /**
-   * The lower axis with its ticks and name.
+   * Draws the lower axis with its ticks and name.
    * @param {Scale} x
    * @param {string} name
    * @param {{ticks?: number[], say?: (tick: number) => string}} [how]
    */
-  lowerAxis(x, name, { ticks, say = plainText } = {}) {
+  lowerAxis(x, name, { ticks: given, say = tickText } = {}) {
     const { left, right, bottom } = this.frame;
     this.line([[left, bottom + 0.5], [right, bottom + 0.5]], "muted");
-    for (const tick of ticks ?? roundTicks(x.low, x.high, Math.max(2, (right - left) / 80))) {
+    for (const tick of given ?? ticks(x.low, x.high, Math.max(2, (right - left) / 80))) {
       const at = Math.round(x.at(tick)) + 0.5;
       this.line([[at, bottom], [at, bottom + 4]], "muted");
       this.text(say(tick), at, bottom + 16, { align: "center" });
@@ -204,21 +186,21 @@ export class Plot {
   }
 
   /**
-   * Level lines with their numbers.
+   * Draws level lines with their numbers.
    * @param {Scale} y
    * @param {number} about
    */
   levels(y, about) {
     const { left, right } = this.frame;
-    for (const tick of roundTicks(y.low, y.high, about)) {
+    for (const tick of ticks(y.low, y.high, about)) {
       const at = Math.round(y.at(tick)) + 0.5;
       this.line([[left, at], [right, at]], tick === 0 ? "muted" : "line", 1);
-      this.text(plainText(tick), left - 6, at + 4, { align: "right" });
+      this.text(tickText(tick), left - 6, at + 4, { align: "right" });
     }
   }
 
   /**
-   * A small picture to be put in many places, which is far quicker than as many outlines.
+   * Makes a small picture to put in many places. That is much faster than drawing as many outlines.
    * @param {number} r  half of its side, in pixels
    * @param {(context: CanvasRenderingContext2D) => void} draw  around the origin
    */
@@ -396,8 +378,8 @@ export function legend(entries) {
 /* ---------------------------------------------------------------- a view */
 
 /**
- * What all three have in common: words, frames, themes, traits and the live region. `State` has
- * the traits that both sides share.
+ * Base class of the three playgrounds: words, frames, themes, traits and the live region. `State`
+ * has the traits that both sides share.
  * @template {object} State
  */
 export class Playground {
@@ -427,7 +409,7 @@ export class Playground {
     this.root.append(head, this.body, this.hint, details, this.spoken);
   }
 
-  /** Begins to listen, once the subclass is built. */
+  /** Begins to listen. The subclass calls it when it is built. */
   start() {
     const size = onWidth(this.root, (width) => {
       this.root.classList.toggle("mw-play-wide", width >= 880);
@@ -440,12 +422,7 @@ export class Playground {
       // styles of a theme may arrive after its name
       for (const wait of [0, 60, 300]) setTimeout(() => this.retheme(), wait);
     };
-    const observer = new MutationObserver(retheme);
-    const filter = { attributes: true, attributeFilter: ["class", "theme", "data-theme", "data-jp-theme-light", "data-jp-theme-name"] };
-    observer.observe(document.body, filter);
-    observer.observe(document.documentElement, filter);
-    this.ears.later(() => observer.disconnect());
-    this.ears.on(window.matchMedia("(prefers-color-scheme: dark)"), "change", retheme);
+    onTheme(this.ears, retheme);
   }
 
   retheme() {
@@ -455,7 +432,7 @@ export class Playground {
     this.later();
   }
 
-  /** Draws once before the next picture, however often it is called. */
+  /** Draws once before the next frame, however often it is called. */
   later() {
     if (this.frame !== 0) return;
     this.frame = requestAnimationFrame(() => {
@@ -468,7 +445,7 @@ export class Playground {
   draw() {}
 
   /**
-   * A trait as the model has it.
+   * Returns the model's value of a trait.
    * @template {keyof State & string} Name
    * @param {Name} name
    * @returns {State[Name]}

@@ -1,4 +1,4 @@
-/** LiRA of one sample: simulated gaps and Gaussians from them, no DOM. */
+/** LiRA of one sample: simulated logit gaps and the Gaussians that are fitted to them. No DOM. */
 
 import { normals, uniforms } from "./chance.js";
 
@@ -77,7 +77,7 @@ export function stretched(side, mean, spread) {
 }
 
 /**
- * What all samples together say of variances, when each side has so many models.
+ * Estimates variances from all samples together, with this many models on each side.
  * @param {Draws} draws
  * @param {number} nIn
  * @param {number} nOut

@@ -2,8 +2,9 @@
 
 import { bytesOf, html, segments } from "../../widgets/static/dom.js";
 import {
-  button, fixedText, legend, linear, panel, plainText, Playground, Plot, shareText, slider, tile,
+  button, fixedText, legend, linear, panel, Playground, Plot, shareText, slider, tile,
 } from "./kit.js";
+import { tickText } from "../../widgets/static/numbers.js";
 import {
   density, drawsOf, estimatesFor, logRatio, othersSquares, OUT_MEAN, REDRAWS, SIDE, sideOf, stretched, VARIANCES,
   varianceOf,
@@ -82,19 +83,19 @@ const ABOUT = {
   title: "LiRA: was this sample in the training set?",
   words:
     "Shadow models that trained on a sample give its label a larger logit gap than those that did not. A Gaussian is " +
-    "fitted to each side; log-LiRA asks under which of them the audited model’s gap is likelier. From η = 4 on the " +
-    "sample counts as memorised. But both Gaussians are guesses from few models.",
+    "fitted to each side. Log-LiRA compares the density of the audited model’s gap under both. From η = 4 on the " +
+    "sample counts as memorised. But both Gaussians are estimated from few models.",
   tries: [
     "Press “Other shadow models” with 8 of them: the verdict flips although nothing about the sample changed.",
-    "Raise the number of models: the 200 re-draws close in on the truth.",
-    "With few models, compare the three rows: “per-sample” scatters; “global” and “shrunk” learn from other samples and are calmer.",
-    "Set the sample’s spread to 0.5 or 3 with many models: now “global” is calm and wrong, for this sample is not like the others; “shrunk” has learned it.",
+    "Raise the number of models: the 200 re-draws come closer to the result of infinitely many models.",
+    "With few models, compare the three rows: “per-sample” scatters most, because “global” and “shrunk” also use other samples.",
+    "Set the sample’s spread to 0.5 or 3 with many models: now “global” scatters little but is wrong, because this sample is not like the others. “shrunk” is right.",
     "Drag the target’s gap far to the right: with unequal variances log-LiRA can fall again.",
   ],
 };
 
 /**
- * Draws and their moments; what is still right of those before is kept.
+ * Draws and their moments. Those that are still valid are kept.
  * @param {number} seed
  * @param {[number, number]} counts  models in and out
  * @param {Standard | null} before
@@ -337,7 +338,7 @@ class LiRAView extends Playground {
   say() {
     const value = this.logLira;
     const verdict = value >= this.now.eta ? "memorised" : "not memorised";
-    const words = `Gap ${fixedText(this.now.target_gap, 1)}: log-LiRA ${fixedText(value, 1)}, ${verdict} at η = ${plainText(this.now.eta)}.`;
+    const words = `Gap ${fixedText(this.now.target_gap, 1)}: log-LiRA ${fixedText(value, 1)}, ${verdict} at η = ${tickText(this.now.eta)}.`;
     this.speak(words);
     this.gaps.canvas.setAttribute("aria-label", `Gaps of the shadow models on both sides. ${words}`);
     this.ratio.canvas.setAttribute("aria-label", `Log-LiRA of every gap. ${words}`);
@@ -451,7 +452,7 @@ class LiRAView extends Playground {
     plot.line(curve(inside, outside), "accent", 2.4);
     plot.free();
     plot.line([[left, y.clip(eta)], [right, y.clip(eta)]], "risk", 1.6, [7, 4]);
-    plot.text(`memorised from η = ${plainText(eta)}`, left + 8, y.clip(eta) - 6, { colour: "risk-text", halo: true });
+    plot.text(`memorised from η = ${tickText(eta)}`, left + 8, y.clip(eta) - 6, { colour: "risk-text", halo: true });
     const at = x.at(this.now.target_gap);
     plot.line([[at, top], [at, bottom]], "fg", 1.2);
     context.beginPath();
@@ -516,7 +517,7 @@ class LiRAView extends Playground {
     context.lineWidth = 2;
     context.stroke();
     const ticks = TICKS.map(squeeze);
-    plot.lowerAxis(x, "log-LiRA", { ticks, say: (tick) => plainText(Math.round(KNEE * Math.sinh(tick))) });
+    plot.lowerAxis(x, "log-LiRA", { ticks, say: (tick) => tickText(Math.round(KNEE * Math.sinh(tick))) });
   }
 }
 

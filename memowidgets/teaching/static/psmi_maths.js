@@ -1,4 +1,4 @@
-/** PSMI in the plane: pure functions on arrays, no DOM. Points are x and y in turn. */
+/** PSMI in the plane: pure functions of arrays, no DOM. Points are x and y in turn. */
 
 const FLOOR = 1e-6; // of the deviation of all points along a direction
 const LEAST_TAIL = 1e-3; // of a class's mean variance
@@ -8,7 +8,7 @@ const FOLDS = 4;
 export const FEWEST = 64; // directions from which on control variates are regressed
 
 /**
- * What is known of each class: a Gaussian in the plane.
+ * The Gaussian of each class in the plane.
  * @typedef {object} Classes
  * @property {number} n
  * @property {number} count  of classes
@@ -140,8 +140,8 @@ export function pointwise(line, prior, z, label) {
 }
 
 /**
- * Gaussians along directions even over the half circle: their mean is that over all directions,
- * nearly exactly, for in the plane all of them can be visited.
+ * Gaussians along directions that are evenly spaced over the half circle. In the plane their mean
+ * is almost exactly the mean over all directions.
  * @param {Classes} classes
  * @param {number} count
  */
@@ -293,7 +293,7 @@ function runningProducts(rows, m, width) {
  */
 
 /**
- * One point's PSMI from more and more directions, as `metrics.PSMI` estimates it.
+ * One point's PSMI from a growing number of directions, as `metrics.PSMI` estimates it.
  * @param {Classes} classes
  * @param {Float32Array} directions
  * @param {number} x

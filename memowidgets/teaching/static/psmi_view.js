@@ -1,4 +1,4 @@
-/** The PSMI playground: a cloud to drag, a direction to turn, and the mean over all of them. */
+/** The PSMI playground: points to drag, a direction to turn, and the mean over all directions. */
 
 import { bytesOf, html, segments, throttle } from "../../widgets/static/dom.js";
 import {
@@ -98,14 +98,14 @@ const ABOUT = {
   name: "psmi",
   title: "PSMI: does this point go with its label?",
   words:
-    "Look at the points from one direction: each class becomes a Gaussian, and a point's value says how much likelier " +
-    "its place is in its own class than among all. PSMI is the mean of that value over all directions. Below 0, the " +
-    "place speaks against the label: a model can only fit such a sample by memorising it.",
+    "Project the points onto one direction, and fit a Gaussian to each class. A point's value says how much likelier " +
+    "its place is in its own class than among all points. PSMI is the mean of that value over all directions. Below 0, " +
+    "the place contradicts the label. A model can only fit such a sample by memorising it.",
   tries: [
     "Drag the ringed point into another class, or press “Make it atypical”: its PSMI falls below 0 and its sign turns hollow.",
-    "Turn the direction until both classes lie on each other: along it, the value is near 0 for everyone. Other directions tell them apart.",
+    "Turn the direction until both classes lie on each other: along it, every point's value is near 0. Other directions tell the classes apart.",
     "Give a point in the middle of a class another label: that is what a canary is.",
-    "Watch the running mean: control variates reach with 64 directions what plain averaging does not with 256.",
+    "Watch the running mean: with 64 directions, control variates are more precise than the plain mean of 256.",
     "Raise d: noise dimensions make most directions blind, so PSMI shrinks towards 0, but the order of the points mostly stays.",
   ],
 };
@@ -135,7 +135,7 @@ function ringedOf({ points, labels, selected, directions }, { classes, curves })
 }
 
 /**
- * How far from the middle all points lie, and a little more.
+ * Largest distance of a point from the middle, and a little more.
  * @param {Float64Array} points
  * @param {number} least
  */
@@ -330,13 +330,13 @@ class PSMIView extends Playground {
     return this.scored.psmi[this.now.selected];
   }
 
-  /** Works out everything again once points or labels changed. */
+  /** Computes everything again after points or labels changed. */
   changed() {
     this.scored = scoredOf(this.now);
     this.followed();
   }
 
-  /** Works out again what belongs to the ringed point. */
+  /** Computes again what belongs to the ringed point. */
   followed() {
     this.ringed = ringedOf(this.now, this.scored);
     this.later();
@@ -391,7 +391,7 @@ class PSMIView extends Playground {
     this.later();
   }
 
-  /** Hands the cloud to Python, once the hand rests. */
+  /** Sends the points to Python when the user stops moving them. */
   rest() {
     this.reach = reachOf(this.now.points, this.reach);
     this.showControls();
@@ -497,7 +497,7 @@ class PSMIView extends Playground {
     return [(px - this.cloud.width / 2) / this.unit, (this.cloud.height / 2 - py) / this.unit];
   }
 
-  /** Where the line's ends are, from the middle, in pixels. */
+  /** Returns the line's ends, from the middle, in pixels. */
   get arm() {
     return Math.min(this.cloud.width, this.cloud.height) / 2 - 16;
   }
@@ -586,7 +586,7 @@ class PSMIView extends Playground {
     this.parts.atypical.textContent = this.score > 0 ? "Make it atypical" : "Make it typical";
   }
 
-  /** For those who listen to the page, once the hand rests. */
+  /** Speaks the result to screen readers when the user stops moving. */
   say() {
     const value = fixedText(this.score, 2);
     const words = `Point ${this.now.selected + 1} of ${this.now.labels.length}, class ${NAMES[this.own]}: PSMI ${value}.`;

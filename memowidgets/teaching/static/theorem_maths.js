@@ -1,4 +1,4 @@
-/** The mixture of Theorem 1 and its PSMI, by quadrature over directions; no DOM. */
+/** The mixture of Theorem 1 and its PSMI, by quadrature over directions. No DOM. */
 
 import { normals, uniforms } from "./chance.js";
 
@@ -18,7 +18,7 @@ export const SEPARATIONS = 6;
  */
 
 /**
- * Everything random: the same numbers serve every setting.
+ * All random numbers. Every setting uses the same ones.
  * @param {number} n
  * @param {number} seed
  */
@@ -36,7 +36,7 @@ export function worldOf(n, seed) {
 /** @typedef {ReturnType<typeof worldOf>} World */
 
 /**
- * Samples as PSMI sees them: where they stand between the classes, and how far from that axis.
+ * Samples by their place along the axis of the class means, and their distance from that axis.
  * @typedef {object} Samples
  * @property {Float64Array} t  along the axis of the means
  * @property {Float64Array} r  distance from it

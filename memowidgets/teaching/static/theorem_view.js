@@ -2,8 +2,9 @@
 
 import { html, throttle } from "../../widgets/static/dom.js";
 import {
-  button, fixedText, legend, linear, panel, plainText, Playground, Plot, shareText, slider, tile,
+  button, fixedText, legend, linear, panel, Playground, Plot, shareText, slider, tile,
 } from "./kit.js";
+import { tickText } from "../../widgets/static/numbers.js";
 import { directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf } from "./theorem_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
@@ -72,11 +73,11 @@ const ABOUT = {
   name: "theorem",
   title: "Theorem 1: why τ = 0",
   words:
-    "Two Gaussian classes; a share ε of the samples are outliers, whose label was tossed like a coin. The theorem says " +
-    "that PSMI of the others is above 0 on average, and of outliers 0. With p the law of all samples, as PSMI is " +
-    "computed, the mean of outliers is below 0: a wrong label counts against a sample more than a right one counts for it.",
+    "There are two Gaussian classes. A share ε of the samples are outliers, which have a random label. The theorem says " +
+    "that the mean PSMI is above 0 for the others, and 0 for outliers. But PSMI compares each class with all samples, " +
+    "outliers included. A wrong label lowers PSMI more than a right one raises it, so the mean of outliers is below 0.",
   tries: [
-    "Watch the outliers below the axis: half of them kept their right label by chance and look like everyone else. No score can find those: nothing is wrong with them.",
+    "Watch the outliers below the axis: half of them kept their right label by chance and look like the other samples. No score can find them, because nothing is wrong with them.",
     "Lower the separation: both means meet at 0, the only place where the paper’s equality holds.",
     "Raise the dimension: everything shrinks towards 0, but τ = 0 stays between the two.",
     "Switch on imbalance: PSMI of the large class hardly rises above 0, so τ = 0 flags many of its ordinary samples, and nearly none of the small class’s.",
@@ -313,7 +314,7 @@ class TheoremView extends Playground {
   }
 
   /**
-   * Whether what Python sent belongs to the settings as they are.
+   * Whether what Python sent belongs to the current settings.
    * @param {Settings | undefined} of
    * @param {boolean} separation  whether that one counts
    */
@@ -427,7 +428,7 @@ class TheoremView extends Playground {
     plot.lowerAxis(x, "PSMI (bar heights on a √ scale)");
   }
 
-  /** Stripes over the bars of wrong labels, so that colour is not alone. */
+  /** Draws stripes over the bars of wrong labels, so that they differ by more than colour. */
   hatch() {
     if (this.hatched?.palette === this.palette) return this.hatched.pattern;
     const canvas = html("canvas", { width: 6, height: 6 });
@@ -512,7 +513,7 @@ class TheoremView extends Playground {
       context.fill();
     }
     if (curve.length === 0) plot.text("Python is computing …", (left + right) / 2, (top + bottom) / 2, { align: "center" });
-    plot.lowerAxis(x, `separation (large signs: now, ε = ${plainText(Math.round(100 * this.mixture.epsilon))} % in ${this.mixture.dimension === 1 ? "1 dimension" : `${this.mixture.dimension} dimensions`})`);
+    plot.lowerAxis(x, `separation (large signs: now, ε = ${tickText(Math.round(100 * this.mixture.epsilon))} % in ${this.mixture.dimension === 1 ? "1 dimension" : `${this.mixture.dimension} dimensions`})`);
   }
 }
 

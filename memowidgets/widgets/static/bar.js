@@ -1,18 +1,18 @@
-/** The bar of the dashboard: what to score, Compute, how far it is, Cancel. */
+/** The bar of the dashboard: pickers, Compute, progress and Cancel. */
 
 import { html, KERNEL_GONE, listeners, root, segments, setAttributes, tell } from "./dom.js";
-import { durationText } from "./maths.js";
+import { durationText } from "./numbers.js";
 
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {{value: string, label: string, marked: boolean, usesLayer: boolean}} Choice */
 
 const NO_LAYER = "This score is the same at every layer";
 const ADDRESS = "memowidgets=";
-/** One dashboard of a page follows its address: the first. */
+/** Only the first dashboard of a page follows the page's address. */
 const FOLLOWS = "data-memowidgets-follows";
 
 /**
- * What a page's address says of the dashboard, as text that nobody has checked; "" for nothing.
+ * Returns the dashboard's part of a page's address, unchecked. "" if there is none.
  * @param {string} hash  with or without its #
  */
 export function textInAddress(hash) {
@@ -26,7 +26,7 @@ export function textInAddress(hash) {
 }
 
 /**
- * The same address with another state of the dashboard; what else it says stays.
+ * Returns an address with another state of the dashboard. Its other parts stay.
  * @param {string} hash
  * @param {Record<string, any>} state
  */
@@ -96,7 +96,7 @@ export class Bar {
     this.followAddress();
   }
 
-  /** In Voila, where a page has an address of its own, a view can be sent to somebody. */
+  /** In Voila a page has an address of its own, so that a user can send somebody a link to a view. */
   followAddress() {
     const page = document.documentElement;
     if (document.body.dataset.voila === undefined || page.hasAttribute(FOLLOWS)) return;

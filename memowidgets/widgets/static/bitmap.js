@@ -1,6 +1,6 @@
 /**
- * Pixels as bitmap files and their addresses. Not canvases: each one is a layer of its own, and a
- * page of them takes longer to paint than all the rest of it.
+ * Pixels as bitmap files and their addresses. A canvas would be a layer of its own for each image,
+ * and a page of them takes longer to paint than everything else on it.
  */
 
 import { html } from "./dom.js";
@@ -76,7 +76,8 @@ function fillRow(rgba, bytes, { width, channels }) {
 }
 
 /**
- * An address that holds the file itself: no request, and nothing to give back later.
+ * Returns an address that contains the file itself. It needs no request and nothing to revoke
+ * later.
  * @param {Uint8Array} file
  */
 export function bitmapUrl(file) {
@@ -90,8 +91,8 @@ export function bitmapUrl(file) {
 }
 
 /**
- * Images on show. The small ones of a page share one file, in a style that they all follow, for
- * each file takes its time.
+ * Shown images. The small ones of a page share one file, through one style rule, because every file
+ * takes time.
  */
 export class Sheets {
   /** @param {Element} root  what the images stand in */
@@ -141,7 +142,7 @@ export class Sheets {
     return new Map(elements);
   }
 
-  /** Forgets the files of which nothing is on show any more. */
+  /** Forgets the files of which nothing is shown any more. */
   sweep() {
     for (const [name, { style, scope }] of this.styles) {
       if (this.root.querySelector(`.${name}`) !== null) continue;

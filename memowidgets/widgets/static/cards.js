@@ -1,7 +1,7 @@
-/** How a sample looks, as a card, a tile or opened: what the inspector's parts share. */
+/** How a sample looks as a card, as a tile and opened. Shared by the inspector's parts. */
 
 import { html, setAttributes } from "./dom.js";
-import { fixed, whole } from "./maths.js";
+import { fixed, whole } from "./numbers.js";
 
 /**
  * @typedef {object} Item  one sample of a page
@@ -44,8 +44,8 @@ const OVERRIDES = /[\u202d\u202e]/g;
 const BIDI = /[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]/g;
 
 /**
- * A text in which control characters show as their numbers, and so does what turns letters round,
- * for it makes a text look like another one.
+ * Returns a text that shows control characters as their numbers. The same holds for characters that
+ * change the direction of writing, because they make a text look like another one.
  * @param {string} text
  */
 export function proseText(text) {
@@ -53,7 +53,8 @@ export function proseText(text) {
 }
 
 /**
- * As `proseText`, for names, in which no control of direction has a place, nor what isn't seen.
+ * Does what `proseText` does, for names, and also shows all characters of direction and all
+ * invisible ones.
  * @param {string} text
  */
 export function nameText(text) {
@@ -113,7 +114,7 @@ export function footer(item) {
 }
 
 /**
- * What is marked with a word: the decision or a note, and canaries.
+ * Makes the marks with words: the decision or a note, and canaries.
  * @param {Item} item
  */
 export function tags(item) {
@@ -144,7 +145,7 @@ export function strong(text) {
 }
 
 /**
- * How far an image is enlarged.
+ * Returns how many times an image is enlarged.
  * @param {Image} image
  * @param {number} room  screen pixels for its longer side
  */
@@ -153,7 +154,7 @@ export function enlargement({ height, width }, room) {
 }
 
 /**
- * An image in its frame.
+ * Makes an image in its frame.
  * @param {{label: string}} item
  * @param {HTMLElement} image
  */
@@ -176,7 +177,8 @@ function cut(hidden) {
 }
 
 /**
- * What a sample that is no image is, how it is labelled, and what the model says of it.
+ * Makes the text of a sample that is not an image: its content, its label and what the model
+ * predicts.
  * @param {Item} item
  */
 export function body(item) {
@@ -278,7 +280,8 @@ export function decided(item) {
 }
 
 /**
- * A short sum of an image's bytes, to tell whether a card still shows the same one.
+ * Returns a short digest of an image's bytes, which tells whether a card still shows the same
+ * image.
  * @param {Item} item
  * @param {Uint8Array} bytes
  */

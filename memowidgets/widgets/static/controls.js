@@ -1,10 +1,12 @@
-/** What moves τ and η without the plots, and the tiles that show the results. */
+/** Controls of τ and η outside the plots, and the tiles that show the results. */
 
 import { html, setAttributes, svg } from "./dom.js";
 import {
-  clopperPearson, countUpTo, intervalText, percentIntervalText, percentText, rankFprAtMost,
-  rankTprAtLeast, rankYouden, rateText, scoreText, tauAtRank, whole,
+  clopperPearson, countUpTo, rankFprAtMost, rankTprAtLeast, rankYouden, tauAtRank,
 } from "./maths.js";
+import {
+  intervalText, percentIntervalText, percentText, rateText, scoreText, whole,
+} from "./numbers.js";
 
 /** @typedef {import("./maths.js").Scores} Scores */
 /** @typedef {import("./maths.js").Interval} Interval */
@@ -12,7 +14,8 @@ import {
 /** @typedef {import("./maths.js").Auc} Auc */
 
 /**
- * Where Shift and an arrow lead: to the next score that changes who is flagged.
+ * Returns the τ that Shift and an arrow lead to: the next score that changes which samples are
+ * flagged.
  * @param {Scores} scores
  * @param {number} tau
  * @param {number} step  +1 or −1
@@ -23,7 +26,7 @@ export function neighbourTau(scores, tau, step) {
 }
 
 /**
- * The named ways to choose τ.
+ * Rules to choose τ, by name.
  * @param {boolean} truth  whether both memorised and other samples are known
  */
 export function presets(truth) {
@@ -86,7 +89,7 @@ export class Tile {
     this.detail.textContent = detail;
   }
 
-  /** There is a number, but not yet for where η stands. */
+  /** There is a number, but not yet for the current η. */
   wait() {
     this.show("…", "");
   }
@@ -102,7 +105,7 @@ export class Tile {
 }
 
 /**
- * How many of n there could be, from the exact interval of the share k / n.
+ * Returns the interval of a count, from the exact interval of the share k / n.
  * @param {number} k
  * @param {number} n
  */
@@ -130,7 +133,7 @@ export class Tiles {
   }
 
   /**
-   * Says in the tiles' help what the ground truth calls positive.
+   * Tells in the tiles' help what the ground truth marks.
    * @param {string} positives  "memorised samples", or what was given as the truth
    */
   nameTruth(positives) {
@@ -201,7 +204,7 @@ function thresholdRow(symbol, name, help) {
   return { slider, field, row };
 }
 
-/** Sliders, number fields, presets and scales: what moves τ and η without the plots. */
+/** Sliders, number fields, presets and scales: the controls of τ and η outside the plots. */
 export class Controls {
   constructor() {
     this.tau = thresholdRow("τ", "threshold", "Arrow keys move τ; with Shift, to the next score");

@@ -1,7 +1,7 @@
-/** Deciding on samples: the bar with its buttons, one sample or all that a filter shows, undo. */
+/** Decisions on one sample, or on all that a filter shows: the bar with its buttons, and undo. */
 
 import { html } from "./dom.js";
-import { whole } from "./maths.js";
+import { whole } from "./numbers.js";
 
 /**
  * @typedef {object} DecisionStatus
@@ -34,7 +34,7 @@ const VERBS = /** @type {Record<string, string>} */ ({
 });
 
 /**
- * The decision that a key stands for, "undo", or "".
+ * Returns the decision that a key stands for, "undo", or "".
  * @param {{key: string, ctrlKey: boolean, metaKey: boolean, altKey: boolean}} event
  */
 export function decisionOf(event) {
@@ -45,7 +45,7 @@ export function decisionOf(event) {
 }
 
 /**
- * A button for each decision; the present one is pressed.
+ * Makes a button for each decision. The current decision's button is pressed.
  * @param {(decision: string) => void} choose
  */
 export function decisionButtons(choose) {
@@ -95,9 +95,9 @@ export class DecideBar {
     this.exporting.title = "download ids, decisions and notes; no sample";
     this.exporting.addEventListener("click", () => actions.exportAll());
     this.said = html("p", { class: "mw-said", role: "status" });
-    const scope = html("label", { class: "mw-labelled mw-scope" }, "decide on", this.scope);
+    const scope = html("label", { class: "mw-labelled mw-scope" }, html("span", {}, "decide on"), this.scope);
     const row = html("div", { class: "mw-row mw-decide-row" }, scope, this.buttons.group);
-    row.append(this.said, this.undo, this.exporting);
+    row.append(this.said, html("span", { class: "mw-row mw-last" }, this.undo, this.exporting));
     this.question = html("span", {});
     this.yes = html("button", { type: "button", class: "mw-button mw-yes" });
     this.no = html("button", { type: "button", class: "mw-button mw-no" }, "Cancel");
@@ -143,7 +143,7 @@ export class DecideBar {
   }
 
   /**
-   * Asks before so many change at once.
+   * Asks for confirmation before many samples change at once.
    * @param {string} decision
    * @param {number} count
    */
@@ -178,7 +178,7 @@ export class DecideBar {
 }
 
 /**
- * Hands the user a file that is made here; nothing is asked of any server.
+ * Offers the user a file to download. The page makes it, without any request.
  * @param {string} name
  * @param {string} text
  */

@@ -1,4 +1,4 @@
-/** What the front ends share to build and update a page. Text enters it as text, never as HTML. */
+/** Shared functions of the front ends to build and update a page. Text enters it as text, never as HTML. */
 
 /**
  * @typedef {object} Model  the part of anywidget's model that is used here
@@ -15,7 +15,8 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * An HTML element; a true or false attribute is there or is not.
+ * Makes an HTML element. An attribute that is true is set without a value, and one that is false is
+ * left out.
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag
  * @param {Attributes} [attributes]
@@ -55,8 +56,8 @@ export function setAttributes(element, attributes) {
 }
 
 /**
- * Makes an element look like another one with as few changes as possible, so that the browser need
- * not style and lay out all of it again. Listeners and what the user did to it stay.
+ * Makes an element look like another one with as few changes as possible, so that the browser does
+ * not style and lay out all of it again. Listeners and the user's input stay.
  * @param {Element} element
  * @param {Element} wanted  not in the page; parts of it are moved into the element
  */
@@ -90,7 +91,8 @@ export function become(element, wanted) {
 }
 
 /**
- * The bytes of a synced trait or message, wherever the host put them, as a fresh buffer.
+ * Returns the bytes of a synced trait or message in a new buffer, whatever form the host gives
+ * them.
  * @param {DataView | ArrayBuffer | ArrayBufferView} data
  * @returns {ArrayBuffer}
  */
@@ -103,8 +105,8 @@ export function bytesOf(data) {
 export const KERNEL_GONE = "The kernel that made this view is gone: run its cell again.";
 
 /**
- * Sends the kernel a message, or the traits that were set. These alone would vanish in silence
- * where the kernel is gone, so a word goes after them.
+ * Sends the kernel a message, or the traits that were set. Traits alone raise no error when the
+ * kernel is gone, so a message follows them.
  * @param {Model} model
  * @param {any} [message]
  * @returns {boolean}  whether there is a kernel to hear it
@@ -147,7 +149,7 @@ export function throttle(action, wait) {
 }
 
 /**
- * Listeners of one view, taken off together when it goes.
+ * Listeners of one view, which are removed together when the view goes.
  * @param {Model} model
  */
 export function listeners(model) {
@@ -215,7 +217,7 @@ export function onWidth(element, action) {
 }
 
 /**
- * One of several buttons that stand for one choice, a radio group for the keyboard.
+ * Makes a row of buttons of which one is chosen. For the keyboard it is a radio group.
  * @param {string} label
  * @param {{value: string, label: string, marked?: boolean}[]} choices
  * @param {(value: string) => void} choose
@@ -253,7 +255,7 @@ export function segments(label, choices, choose) {
 }
 
 /**
- * The element that has the focus beside `element`: inside the same shadow root, if it is in one.
+ * Returns the element that has the focus in the same document or shadow root as `element`.
  * @param {Element} element
  */
 export function focused(element) {
@@ -263,7 +265,7 @@ export function focused(element) {
 }
 
 /**
- * +1 for the arrows that go on, −1 for those that go back, else 0.
+ * Returns +1 for the right and up arrows, −1 for the left and down arrows, else 0.
  * @param {string} key
  */
 export function arrowStep(key) {
@@ -273,9 +275,9 @@ export function arrowStep(key) {
 
 const DARK = '.dark, .vscode-dark, [theme="dark"], [data-theme="dark"]';
 const LIGHT = '.light, .vscode-light, [theme="light"], [data-theme="light"]';
-const THEMED = ["class", "theme", "data-theme", "data-jp-theme-light"];
+const THEMED = ["class", "theme", "data-theme", "data-jp-theme-light", "data-jp-theme-name"];
 
-/** Whether the page is dark, as its host says; where none does, as the system says. */
+/** Whether the page is dark, by its host or else by the system. */
 function isDark() {
   const { body, documentElement: page } = document;
   const { jpThemeLight } = body.dataset;
@@ -285,27 +287,37 @@ function isDark() {
 }
 
 /**
- * Keeps the theme of an element that of the page. No selector could: a host may put a view into a
- * shadow root, as marimo does, which hides the page from style sheets.
+ * Calls an action whenever the host or the system may have changed its theme.
+ * @param {ReturnType<typeof listeners>} ears
+ * @param {() => void} action
+ */
+export function onTheme(ears, action) {
+  const observer = new MutationObserver(action);
+  for (const host of [document.body, document.documentElement]) {
+    observer.observe(host, { attributes: true, attributeFilter: THEMED });
+  }
+  ears.later(() => observer.disconnect());
+  ears.on(matchMedia("(prefers-color-scheme: dark)"), "change", action);
+}
+
+/**
+ * Gives an element the theme of the page, and follows it. A selector cannot do this: a host may put
+ * a view into a shadow root, as marimo does, which hides the page from style sheets.
  * @param {Element} element
  * @param {ReturnType<typeof listeners>} ears
  */
 function followTheme(element, ears) {
   const follow = () => element.classList.toggle("mw-dark", isDark());
-  const observer = new MutationObserver(follow);
-  for (const host of [document.body, document.documentElement]) {
-    observer.observe(host, { attributes: true, attributeFilter: THEMED });
-  }
-  ears.later(() => observer.disconnect());
-  ears.on(matchMedia("(prefers-color-scheme: dark)"), "change", follow);
+  onTheme(ears, follow);
   follow();
 }
 
 const KEYS_ARE_OURS = "data-lm-suppress-shortcuts";
 
 /**
- * The root of a view. JupyterLab leaves the keyboard to whatever is inside it; Notebook 7 looks for
- * the mark at the very element that has the focus, and would else change the cell around it.
+ * Makes the root of a view. JupyterLab leaves the keyboard to everything inside an element with
+ * this mark. Notebook 7 looks for the mark only at the element that has the focus, and otherwise
+ * runs its own shortcuts.
  * @param {HTMLElement} el
  * @param {string} name
  * @param {string} label

@@ -7,9 +7,10 @@ import {
   arrowStep, html, KERNEL_GONE, listeners, onWidth, root, segments, setAttributes, tell, throttle,
 } from "./dom.js";
 import {
-  aucOf, countsAt, isSkewed, judgedAt, kneeFor, LINEAR, neighbourEta, rankShareAtMost, rateText,
-  scoreText, symmetricLog, tauAtRank, undecidedAt, whole,
+  aucOf, countsAt, isSkewed, judgedAt, kneeFor, LINEAR, neighbourEta, rankShareAtMost,
+  symmetricLog, tauAtRank, undecidedAt,
 } from "./maths.js";
+import { rateText, scoreText, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
 import { floats, NOTHING, unpack, unpackLate, unpackTruth } from "./wire.js";
 
@@ -187,7 +188,7 @@ export class Explorer {
     return this.known && memorized > 0 && memorized < n;
   }
 
-  /** Whether the truth is the one at η, and not yet that of where η was. */
+  /** Whether the truth is the one at the current η, not at the last one. */
   get settled() {
     return this.data.etaRange === null || this.judgedEta === this.eta;
   }
@@ -211,7 +212,7 @@ export class Explorer {
     if (!this.settled) this.withLogLira(() => this.judge());
   }
 
-  /** A truth for where η is, or for new scores; one for where η was is of no use. */
+  /** Takes a truth for the current η or for new scores. One for an earlier η is of no use. */
   hearTruth() {
     const truth = this.model.get("_truth");
     if (truth.version !== this.data.version) this.load();
@@ -224,7 +225,7 @@ export class Explorer {
     this.showTruth(unpackTruth(this.data, truth));
   }
 
-  /** Counts anew who is memorised. */
+  /** Counts again which samples are memorised. */
   judge() {
     if (this.logLira === null || this.settled) return;
     this.judgedEta = this.eta;
@@ -250,7 +251,7 @@ export class Explorer {
     this.draw();
   }
 
-  /** Takes the band and the other scores, if they are those of what is shown. */
+  /** Takes the band and the other scores, if they belong to what is shown. */
   takeLate() {
     const late = this.model.get("_late");
     const fits =
@@ -260,7 +261,7 @@ export class Explorer {
   }
 
   /**
-   * Does something with log-LiRA, which is sent once it is needed.
+   * Calls an action with log-LiRA, which is sent when it is first needed.
    * @param {() => void} action  the last one counts
    */
   withLogLira(action) {
@@ -290,7 +291,7 @@ export class Explorer {
     action?.();
   }
 
-  /** A τ that Python set; while the user drags, the user is right. */
+  /** Takes a τ that Python set, unless the user is dragging. */
   hearTau() {
     const tau = this.model.get("tau");
     if (this.dragging || tau === this.tau) return;
@@ -299,7 +300,7 @@ export class Explorer {
     this.moved();
   }
 
-  /** An η that Python set: its truth comes along, or is counted here. */
+  /** Takes an η that Python set. Its truth is sent with it, or counted here. */
   hearEta() {
     const eta = this.model.get("eta");
     if (this.dragging || eta === this.eta) return;
@@ -313,7 +314,7 @@ export class Explorer {
 
   /* ------------------------------------------------------------ what is there to see */
 
-  /** Hides what needs a truth that is not known. */
+  /** Hides what needs ground truth if there is none. */
   showParts() {
     const { known, hasRoc } = this;
     this.root.classList.toggle("mw-without-truth", !known);
@@ -408,7 +409,7 @@ export class Explorer {
     this.draw();
   }
 
-  /** Takes the user's scale of the scores, or the one that shows most of them. */
+  /** Takes the scale of scores that the user chose, or the one that shows most of them. */
   chooseAxis() {
     const { scores } = this;
     const scale = this.scoreScale || (isSkewed(scores) ? "log" : "linear");
@@ -456,7 +457,7 @@ export class Explorer {
     this.root.dataset.eta = String(this.eta);
   }
 
-  /** Moves what depends on τ; everything else stays as it is drawn. */
+  /** Moves what depends on τ. Everything else stays as it is drawn. */
   moved() {
     const { slider, field } = this.controls.tau;
     const counts = countsAt(this.scores, this.tau);
@@ -655,14 +656,14 @@ export class Explorer {
     this.ears.on(plot, "pointercancel", stop);
   }
 
-  /** Says the result once τ or η rests, for those who listen to the page. */
+  /** Speaks the result to screen readers when τ or η rests. */
   speak() {
     if (!this.settled) return;
     this.spoken.textContent = this.result();
     this.describe();
   }
 
-  /** Says what the plots show, where they can't be seen. */
+  /** Describes the plots for screen readers. */
   describe() {
     if (!this.settled) return;
     const text = this.result();

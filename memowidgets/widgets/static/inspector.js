@@ -1,4 +1,4 @@
-/** The inspector: pages of samples as cards or tiles, asked from the kernel and never kept. */
+/** The inspector: pages of samples as cards or tiles. The kernel sends them, and they are never stored. */
 
 import { Sheets } from "./bitmap.js";
 import {
@@ -9,7 +9,7 @@ import {
   arrowStep, become, bytesOf, focused, html, KERNEL_GONE, listeners, root, segments, setAttributes, tell,
   throttle,
 } from "./dom.js";
-import { fixed, whole } from "./maths.js";
+import { fixed, whole } from "./numbers.js";
 import { Opened } from "./opened.js";
 
 /** @typedef {import("./dom.js").Model} Model */
@@ -210,7 +210,7 @@ export class Inspector {
     this.saveLater();
   }
 
-  /** Saves the traits when there is time: the kernel's word on them would hold up the answer. */
+  /** Saves the traits later, because the kernel's reply to them would delay the answer. */
   saveLater() {
     clearTimeout(this.saving);
     this.saving = setTimeout(() => tell(this.model), SAVE_AFTER);
@@ -219,7 +219,7 @@ export class Inspector {
   /* ------------------------------------------------------------ pages */
 
   /**
-   * τ moves: the counts follow at once, the samples as fast as the kernel answers.
+   * Follows τ: the counts at once, the samples as fast as the kernel answers.
    * @param {number} tau
    * @param {import("./maths.js").Counts | null} counts  null where they are not known here
    */
@@ -347,8 +347,8 @@ export class Inspector {
   }
 
   /**
-   * A card that stays as it is is not touched; others become what they have to show, which takes
-   * the browser half the time of new ones.
+   * Leaves a card that stays the same, and changes the others in place. That takes the browser half
+   * the time of new cards.
    * @param {number[]} places
    * @param {Reply} reply
    */
@@ -415,7 +415,8 @@ export class Inspector {
   }
 
   /**
-   * How many samples each filter shows: as counted here where nothing else narrows them.
+   * Shows how many samples each filter has. They are counted here unless something else narrows
+   * them.
    * @param {Reply} reply
    */
   showCounts(reply) {
@@ -445,7 +446,7 @@ export class Inspector {
   /* ------------------------------------------------------------ deciding */
 
   /**
-   * Asks the kernel to do something; it answers with a sentence.
+   * Asks the kernel to do something. It answers with a sentence.
    * @param {string} type
    * @param {Record<string, any>} [content]
    */
@@ -519,7 +520,7 @@ export class Inspector {
   }
 
   /**
-   * Asks for the open sample, as it is by now.
+   * Asks for the current state of the open sample.
    * @param {boolean} known  whether its scores, shadows and neighbours are wanted too
    */
   look(known) {
@@ -546,7 +547,7 @@ export class Inspector {
   }
 
   /**
-   * The list behind the open sample turns to its page.
+   * Turns the list behind the open sample to its page.
    * @param {import("./opened.js").Place | null} place
    */
   turnTo(place) {
@@ -739,7 +740,8 @@ function asClass([value, name]) {
 }
 
 /**
- * Writes only what is new, for even the same again has the browser style the element.
+ * Writes a value only if it is new, because the browser styles the element again even for the same
+ * value.
  * @param {HTMLElement} card
  * @param {number} index
  */

@@ -1,7 +1,7 @@
 /** The picture of LiRA: gaps of models that trained on a sample and of others, and the target's. */
 
 import { html, svg } from "./dom.js";
-import { fixed, tickText, ticks } from "./maths.js";
+import { fixed, tickText, ticks } from "./numbers.js";
 
 /**
  * @typedef {object} Shadows

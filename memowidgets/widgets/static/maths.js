@@ -1,7 +1,9 @@
 /**
- * The arithmetic behind the front ends: pure functions on plain and typed arrays, no DOM.
- * Everywhere: a sample is flagged if its score is at most tau, and low scores mean risk.
+ * The arithmetic of the front ends: pure functions of plain and typed arrays, no DOM. Everywhere: a
+ * sample is flagged if its score is at most tau, and low scores mean risk.
  */
+
+import { roundStep, ticks, tidy } from "./numbers.js";
 
 /**
  * Scores as the kernel sends them: ascending distinct values and how many samples have each.
@@ -40,19 +42,12 @@
  */
 export function makeScores(values, counts, memorized) {
   const flaggedUpTo = cumulative(values.length, counts);
-  const hitsUpTo = memorized === null ? null : cumulative(values.length, memorized);
-  const last = values.length - 1;
-  return {
-    values,
-    flaggedUpTo,
-    hitsUpTo,
-    n: last < 0 ? 0 : flaggedUpTo[last],
-    memorized: hitsUpTo === null || last < 0 ? 0 : hitsUpTo[last],
-  };
+  const scores = { values, flaggedUpTo, hitsUpTo: null, n: flaggedUpTo.at(-1) ?? 0, memorized: 0 };
+  return memorized === null ? scores : withHits(scores, cumulative(values.length, memorized));
 }
 
 /**
- * How many there are up to each place; null: one at each.
+ * Returns the cumulative sums of counts. null stands for one at each place.
  * @param {number} length
  * @param {ArrayLike<number> | null} counts
  */
@@ -64,35 +59,30 @@ export function cumulative(length, counts) {
 }
 
 /**
- * How many entries of an ascending array are at most x.
- * @param {ArrayLike<number>} ascending
- * @param {number} x
+ * Returns the first of `length` places where a condition holds that also holds at all later ones.
+ * Returns `length` if there is none.
+ * @param {number} length
+ * @param {(place: number) => boolean} isTrue
+ * @param {number} [from]
  */
-export function countUpTo(ascending, x) {
-  let low = 0;
-  let high = ascending.length;
+function firstWhere(length, isTrue, from = 0) {
+  let low = from;
+  let high = length;
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if (ascending[middle] <= x) low = middle + 1;
-    else high = middle;
+    if (isTrue(middle)) high = middle;
+    else low = middle + 1;
   }
   return low;
 }
 
 /**
- * How many entries of an ascending array are below x.
+ * Returns how many entries of an ascending array are at most x.
  * @param {ArrayLike<number>} ascending
  * @param {number} x
  */
-export function countBelow(ascending, x) {
-  let low = 0;
-  let high = ascending.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (ascending[middle] < x) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+export function countUpTo(ascending, x) {
+  return firstWhere(ascending.length, (i) => ascending[i] > x);
 }
 
 /**
@@ -153,28 +143,11 @@ export function undecidedAt({ reaches, starts, values }, tau) {
   let undecided = 0;
   for (let k = 0; k < reaches.length; k++) {
     const reach = reaches[k];
-    const [from, to] = [starts[k], starts[k + 1]];
-    const above = firstFrom(from, to, (row) => values[row] + reach > tau);
-    undecided += Math.max(0, firstFrom(above, to, (row) => values[row] - reach >= tau) - above);
+    const to = starts[k + 1];
+    const above = firstWhere(to, (row) => values[row] + reach > tau, starts[k]);
+    undecided += Math.max(0, firstWhere(to, (row) => values[row] - reach >= tau, above) - above);
   }
   return undecided;
-}
-
-/**
- * The first place of a range from which on a condition holds, which holds from some place on.
- * @param {number} from
- * @param {number} to
- * @param {(place: number) => boolean} holds
- */
-function firstFrom(from, to, holds) {
-  let low = from;
-  let high = to;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (holds(middle)) high = middle;
-    else low = middle + 1;
-  }
-  return low;
 }
 
 /* ---------------------------------------------------------------- the truth */
@@ -186,9 +159,7 @@ function firstFrom(from, to, holds) {
  * @returns {Scores}
  */
 export function withHits(scores, hitsUpTo) {
-  const last = scores.values.length - 1;
-  const memorized = hitsUpTo === null || last < 0 ? 0 : hitsUpTo[last];
-  return { ...scores, hitsUpTo, memorized };
+  return { ...scores, hitsUpTo, memorized: hitsUpTo?.at(-1) ?? 0 };
 }
 
 /**
@@ -350,8 +321,8 @@ export function rankShareAtMost(scores, share) {
 }
 
 /**
- * The lowest number of flagged scores at which something is true that stays true with more; one
- * beyond all if it never is.
+ * Returns the lowest number of flagged scores from which on a condition holds, or one more than
+ * there are.
  * @param {Scores} scores
  * @param {(counts: Counts) => boolean} isTrue
  */
@@ -359,28 +330,10 @@ function firstRank(scores, isTrue) {
   return firstWhere(scores.values.length + 1, (rank) => isTrue(countsAtRank(scores, rank)));
 }
 
-/**
- * The first of `length` places where something is true that is so at all later ones; `length` if
- * there is none.
- * @param {number} length
- * @param {(place: number) => boolean} isTrue
- * @param {number} [from]
- */
-function firstWhere(length, isTrue, from = 0) {
-  let low = from;
-  let high = length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (isTrue(middle)) high = middle;
-    else low = middle + 1;
-  }
-  return low;
-}
-
 /* ---------------------------------------------------------------- histogram and ROC */
 
 /**
- * Where scores stand on an axis; 0 is at 0, and order is kept.
+ * Where scores are on an axis. 0 is at 0, and the order is kept.
  * @typedef {object} Axis
  * @property {(score: number) => number} to
  * @property {(place: number) => number} from
@@ -409,7 +362,7 @@ export function symmetricLog(knee) {
  * @param {number} share
  */
 export function quantile(scores, share) {
-  const rank = countBelow(scores.flaggedUpTo, share * scores.n);
+  const rank = firstWhere(scores.values.length, (i) => scores.flaggedUpTo[i] >= share * scores.n);
   return scores.values[Math.min(rank, scores.values.length - 1)];
 }
 
@@ -511,33 +464,7 @@ export function rocPoints(scores, x, y) {
   return points;
 }
 
-/* ---------------------------------------------------------------- scales and ticks */
-
-/**
- * The next 1, 2 or 5 times a power of ten.
- * @param {number} step
- */
-export function roundStep(step) {
-  const power = 10 ** Math.floor(Math.log10(step));
-  const lead = step / power;
-  const rounded = lead <= 1.0000001 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10;
-  return rounded * power;
-}
-
-/**
- * Round numbers between two ends.
- * @param {number} low
- * @param {number} high
- * @param {number} about  how many
- */
-export function ticks(low, high, about) {
-  if (!(high > low)) return [low];
-  const step = roundStep((high - low) / Math.max(1, about));
-  const found = [];
-  const first = Math.ceil(low / step - 1e-9);
-  for (let i = first; i * step <= high + step * 1e-9; i++) found.push(tidy(i * step));
-  return found;
-}
+/* ---------------------------------------------------------------- scales */
 
 /**
  * Round scores worth a tick, at least `apart` from each other on an axis that is not linear.
@@ -560,11 +487,6 @@ export function axisTicks(axis, low, high, apart) {
     if (kept.every((other) => Math.abs(axis.to(other) - place) >= apart)) kept.push(tidy(score));
   }
   return kept.sort((a, b) => a - b);
-}
-
-/** @param {number} x */
-function tidy(x) {
-  return Number(x.toPrecision(12)) + 0;
 }
 
 /**
@@ -725,95 +647,4 @@ function logGamma(x) {
   for (let i = 1; i < LANCZOS.length; i++) sum += LANCZOS[i] / (z + i);
   const t = z + LANCZOS.length - 1.5;
   return 0.5 * Math.log(2 * Math.PI) + (z + 0.5) * Math.log(t) - t + Math.log(sum);
-}
-
-/* ---------------------------------------------------------------- numbers as text */
-
-/**
- * @param {number} x
- * @param {number} digits
- */
-export function fixed(x, digits) {
-  const text = x.toFixed(digits);
-  return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
-}
-
-/** @param {number} x */
-export function whole(x) {
-  return Math.round(x)
-    .toString()
-    .replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
-}
-
-/**
- * A rate with two digits, or one that counts where two would make it 0 or 1.
- * @param {number | null} rate
- */
-export function rateText(rate) {
-  if (rate === null || Number.isNaN(rate)) return "–";
-  const rest = 1 - rate;
-  if (rate > 0 && rate < 0.01) return rate < 0.0001 ? "< 0.0001" : String(Number(rate.toPrecision(1)));
-  if (rest > 0 && rest < 0.005) {
-    return rest < 0.0001 ? "> 0.9999" : String(1 - Number(rest.toPrecision(1))).slice(0, 6);
-  }
-  return rate.toFixed(2);
-}
-
-/**
- * An interval of rates, both ends with as many digits: two, or up to four where fewer would make
- * an end 0 or 1.
- * @param {Interval | null} interval
- */
-export function intervalText(interval) {
-  if (interval === null) return "";
-  const isHidden = (/** @type {number} */ rate, /** @type {number} */ digits) =>
-    rate > 0 && rate < 1 && Number.isInteger(Number(rate.toFixed(digits)));
-  const digits = [2, 3].find((d) => !interval.some((rate) => isHidden(rate, d))) ?? 4;
-  const ends = interval.map((rate) => {
-    if (!isHidden(rate, digits)) return rate.toFixed(digits);
-    return rate < 0.5 ? "< 0.0001" : "> 0.9999";
-  });
-  return ends.join(" – ");
-}
-
-/** @param {Interval} interval */
-export function percentIntervalText([low, high]) {
-  return `${percentText(low).replace(" %", "")} – ${percentText(high)}`;
-}
-
-/** @param {number} share */
-export function percentText(share) {
-  const percent = 100 * share;
-  if (percent > 0 && percent < 0.1) return "< 0.1 %";
-  return `${percent.toFixed(percent === 0 || percent === 100 ? 0 : 1)} %`;
-}
-
-/**
- * A score with enough digits to tell it apart from others `step` away.
- * @param {number} score
- * @param {number} step
- */
-export function scoreText(score, step) {
-  const size = Math.max(Math.abs(score), step);
-  const digits = Math.max(0, 1 - Math.floor(Math.log10(step || 1)));
-  if (digits <= 7 && size < 1e6) return fixed(score, digits);
-  if (score === 0) return "0";
-  return score.toExponential(3).replace(/\.?0*e\+?/, "e").replaceAll("-", "−");
-}
-
-/** @param {number} tick */
-export function tickText(tick) {
-  const size = Math.abs(tick);
-  const short = tick === 0 || (size >= 1e-4 && size < 1e6);
-  const text = short ? String(tick) : tick.toExponential().replace("e+", "e");
-  return text.replaceAll("-", "−");
-}
-
-/** @param {number | null} seconds */
-export function durationText(seconds) {
-  if (seconds === null) return "";
-  const rounded = Math.max(1, Math.round(seconds));
-  const minutes = Math.floor(rounded / 60);
-  if (minutes >= 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min left`;
-  return `${minutes}:${String(rounded % 60).padStart(2, "0")} left`;
 }

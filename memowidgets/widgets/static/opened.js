@@ -1,4 +1,7 @@
-/** A sample opened: whole, with its decision, its scores everywhere, its shadows, its neighbours. */
+/**
+ * An opened sample: in full, with its decision, its score at every checkpoint and layer, its shadow
+ * gaps and its neighbours.
+ */
 
 import { alone } from "./bitmap.js";
 import {
@@ -8,7 +11,7 @@ import {
 import { decisionButtons } from "./decide.js";
 import { bytesOf, focused, html } from "./dom.js";
 import { liraPicture } from "./lira.js";
-import { fixed, whole } from "./maths.js";
+import { fixed, whole } from "./numbers.js";
 
 /** @typedef {import("./cards.js").Item} Item */
 
@@ -86,7 +89,7 @@ const NO_FILE =
   "An edited text needs a file of your choice, outside the run directory. In a cell, set " +
   'audit.edits_file = "somewhere/edits.jsonl" (or edits_file of the inspector), then save here.';
 
-/** The view of one sample, in the place of the list. */
+/** The view of one sample, which takes the place of the list. */
 export class Opened {
   /** @param {OpenedActions} actions */
   constructor(actions) {
@@ -133,7 +136,7 @@ export class Opened {
   }
 
   /**
-   * Another sample comes: nothing of the last one stays.
+   * Clears everything of the last sample before another one is shown.
    * @param {number} position
    */
   start(position) {
@@ -223,7 +226,7 @@ export class Opened {
     );
   }
 
-  /** After the text was kept. */
+  /** Takes note that the text was saved. */
   saved() {
     this.words = this.fields.map((field) => field.value);
     this.form.hidden = true;
@@ -321,7 +324,8 @@ export class Opened {
 }
 
 /**
- * Scrolls a table so that the cell of what is on show is in view, beside its fixed row and column.
+ * Scrolls a table so that the cell of the shown layer and checkpoint is in view, beside its fixed
+ * row and column.
  * @param {Element} known
  */
 function showChosen(known) {
@@ -336,7 +340,7 @@ function showChosen(known) {
 }
 
 /**
- * How strongly a cell is shaded, 0 to 1: the lowest score, the most at risk, most.
+ * Returns how strongly a cell is shaded, from 0 to 1. The lowest score, most at risk, has 1.
  * @param {number} value
  * @param {number} low
  * @param {number} high
@@ -346,7 +350,7 @@ export function heat(value, low, high) {
 }
 
 /**
- * What a text field makes of a text.
+ * Returns what a text field makes of a text.
  * @param {string} word
  */
 export function shownIn(word) {
@@ -354,7 +358,7 @@ export function shownIn(word) {
 }
 
 /**
- * Lines of a text field that show most of a text.
+ * Returns the number of lines of a text field that show most of a text.
  * @param {string} word
  */
 function rowsFor(word) {

@@ -2,9 +2,9 @@
 
 import { setAttributes, svg } from "./dom.js";
 import {
-  axisTicks, barHeight, countTicks, decadesFor, histogram, LINEAR, ratePosition, rateText,
-  rocPoints, tickText, whole,
+  axisTicks, barHeight, countTicks, decadesFor, histogram, LINEAR, ratePosition, rocPoints,
 } from "./maths.js";
+import { rateText, tickText, whole } from "./numbers.js";
 
 /** @typedef {import("./maths.js").Axis} Axis */
 /** @typedef {import("./maths.js").Histogram} Histogram */
@@ -183,7 +183,7 @@ class Bars {
  * @typedef {{fpr: number, tpr: number}[]} OtherCurve
  */
 
-/** The ROC, its band, those of other scores, and the point that τ stands for. */
+/** The ROC with its band, the ROCs of other scores, and the point of τ. */
 export class RocPlot {
   constructor() {
     this.element = svg("svg", { class: "mw-roc", role: "img" });
@@ -259,7 +259,7 @@ export class RocPlot {
   }
 
   /**
-   * The τ of the point of the curve that is nearest to a pixel.
+   * Returns the τ of the curve's point that is nearest to a pixel.
    * @param {number} x
    * @param {number} y
    */
@@ -286,7 +286,7 @@ export class RocPlot {
 }
 
 /**
- * The τ of the point of a drawn curve that is nearest to a place.
+ * Returns the τ of a drawn curve's point that is nearest to a place.
  * @param {RocPoint[]} points
  * @param {(point: RocPoint) => [number, number]} place
  * @param {number} x

@@ -20,7 +20,7 @@ import { boundsOf, cumulative, makeScores, withHits } from "./maths.js";
  */
 
 /**
- * What takes the kernel a while to work out.
+ * What takes the kernel longer to compute.
  * @typedef {object} Late
  * @property {Float32Array | null} band  fpr, low, high, one after the other
  * @property {Other[]} others
@@ -107,7 +107,7 @@ export function floats(bytes, wide) {
 }
 
 /**
- * Whole numbers of one, two or four bytes: what the length leaves for each.
+ * Whole numbers of one, two or four bytes. The number of bytes follows from the length.
  * @param {any} bytes
  * @param {number} length
  * @returns {Uint8Array | Uint16Array | Uint32Array}

@@ -3,7 +3,7 @@ import { createInterface } from "node:readline";
 
 import { load } from "./load.mjs";
 
-const maths = await load("maths");
+const maths = { ...(await load("maths")), ...(await load("numbers")) };
 const controls = await load("controls");
 const { unpack: unpacked, unpackTruth } = await load("wire");
 

@@ -6,7 +6,7 @@ import { load } from "./load.mjs";
 
 const controls = await load("controls");
 const wires = await load("wire");
-const maths = await load("maths");
+const maths = { ...(await load("maths")), ...(await load("numbers")) };
 
 const bytes = (array) => new DataView(array.buffer, array.byteOffset, array.byteLength);
 

@@ -4,7 +4,7 @@ import test from "node:test";
 
 import { load } from "./load.mjs";
 
-const maths = await load("maths");
+const maths = { ...(await load("maths")), ...(await load("numbers")) };
 
 function random(seed) {
   let state = seed;

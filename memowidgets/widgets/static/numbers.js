@@ -1,0 +1,121 @@
+/** Numbers as text, and round numbers for axes. */
+
+/**
+ * The next 1, 2 or 5 times a power of ten.
+ * @param {number} step
+ */
+export function roundStep(step) {
+  const power = 10 ** Math.floor(Math.log10(step));
+  const lead = step / power;
+  const rounded = lead <= 1.0000001 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10;
+  return rounded * power;
+}
+
+/**
+ * Round numbers between two ends.
+ * @param {number} low
+ * @param {number} high
+ * @param {number} about  how many
+ */
+export function ticks(low, high, about) {
+  if (!(high > low)) return [low];
+  const step = roundStep((high - low) / Math.max(1, about));
+  const found = [];
+  const first = Math.ceil(low / step - 1e-9);
+  for (let i = first; i * step <= high + step * 1e-9; i++) found.push(tidy(i * step));
+  return found;
+}
+
+/** @param {number} x */
+export function tidy(x) {
+  return Number(x.toPrecision(12)) + 0;
+}
+
+/**
+ * @param {number} x
+ * @param {number} digits
+ */
+export function fixed(x, digits) {
+  const text = x.toFixed(digits);
+  return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
+}
+
+/** @param {number} x */
+export function whole(x) {
+  return Math.round(x)
+    .toString()
+    .replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
+}
+
+/**
+ * A rate with two digits, or one that counts where two would make it 0 or 1.
+ * @param {number | null} rate
+ */
+export function rateText(rate) {
+  if (rate === null || Number.isNaN(rate)) return "–";
+  const rest = 1 - rate;
+  if (rate > 0 && rate < 0.01) return rate < 0.0001 ? "< 0.0001" : String(Number(rate.toPrecision(1)));
+  if (rest > 0 && rest < 0.005) {
+    return rest < 0.0001 ? "> 0.9999" : String(1 - Number(rest.toPrecision(1))).slice(0, 6);
+  }
+  return rate.toFixed(2);
+}
+
+/**
+ * An interval of rates, both ends with as many digits: two, or up to four where fewer would make
+ * an end 0 or 1.
+ * @param {import("./maths.js").Interval | null} interval
+ */
+export function intervalText(interval) {
+  if (interval === null) return "";
+  const isHidden = (/** @type {number} */ rate, /** @type {number} */ digits) =>
+    rate > 0 && rate < 1 && Number.isInteger(Number(rate.toFixed(digits)));
+  const digits = [2, 3].find((d) => !interval.some((rate) => isHidden(rate, d))) ?? 4;
+  const ends = interval.map((rate) => {
+    if (!isHidden(rate, digits)) return rate.toFixed(digits);
+    return rate < 0.5 ? "< 0.0001" : "> 0.9999";
+  });
+  return ends.join(" – ");
+}
+
+/** @param {import("./maths.js").Interval} interval */
+export function percentIntervalText([low, high]) {
+  return `${percentText(low).replace(" %", "")} – ${percentText(high)}`;
+}
+
+/** @param {number} share */
+export function percentText(share) {
+  const percent = 100 * share;
+  if (percent > 0 && percent < 0.1) return "< 0.1 %";
+  return `${percent.toFixed(percent === 0 || percent === 100 ? 0 : 1)} %`;
+}
+
+/**
+ * A score with enough digits to tell it apart from others `step` away.
+ * @param {number} score
+ * @param {number} step
+ */
+export function scoreText(score, step) {
+  const size = Math.max(Math.abs(score), step);
+  const digits = Math.max(0, 1 - Math.floor(Math.log10(step || 1)));
+  if (digits <= 7 && size < 1e6) return fixed(score, digits);
+  if (score === 0) return "0";
+  return score.toExponential(3).replace(/\.?0*e\+?/, "e").replaceAll("-", "−");
+}
+
+/** @param {number} tick */
+export function tickText(tick) {
+  const size = Math.abs(tick);
+  const short = tick === 0 || (size >= 1e-4 && size < 1e6);
+  const text = short ? String(tick) : tick.toExponential().replace("e+", "e");
+  return text.replaceAll("-", "−");
+}
+
+/** @param {number | null} seconds */
+export function durationText(seconds) {
+  if (seconds === null) return "";
+  const rounded = Math.max(1, Math.round(seconds));
+  const minutes = Math.floor(rounded / 60);
+  if (minutes >= 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min left`;
+  return `${minutes}:${String(rounded % 60).padStart(2, "0")} left`;
+}

@@ -707,7 +707,7 @@ class Audit:
         metric: str | scores.Metric = "psmi",
         layer: str | int = "last",
         checkpoint: str | float = "prediction",
-        tau: float = 0.0,
+        tau: float | None = None,
     ) -> pd.DataFrame:
         """Return the members with score ≤ τ, most at risk first.
 
@@ -715,9 +715,10 @@ class Audit:
         ----------
         metric, layer, checkpoint
             As in `score`.
-        tau : float
-            Threshold; 0 for PSMI is the practitioner's (paper, Section 4.3). A threshold as the
-            first argument still works, with a FutureWarning.
+        tau : float, optional
+            Threshold. Default: 0 for PSMI, which is the practitioner's (paper, Section 4.3), and
+            the logit gap, −4 for the baseline. No other score has one. A threshold as the first
+            argument still works, with a FutureWarning.
 
         Returns
         -------
@@ -730,7 +731,7 @@ class Audit:
         Raises
         ------
         TypeError, ValueError
-            If `tau` is not a number.
+            If `tau` is not a number, or missing for a score that has no default.
 
         Warns
         -----

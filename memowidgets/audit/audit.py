@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial, wraps
 from pathlib import PurePath
@@ -1500,19 +1500,22 @@ def scoreboard(
     eta : float
         Log-LiRA from which on a sample counts as memorised.
     against : str
-        Score that the differences refer to.
+        Score that the differences refer to. It is one of `scores`; without PSMI among them and
+        no other choice, there are no differences.
 
     Returns
     -------
     Scoreboard
-        ``table``, ``chart``, ``ranks`` and ``missing``. ``table, chart = scoreboard(…)`` works too.
+        ``table``, ``chart``, ``ranks``, ``missing`` and ``notes``.
+        ``table, chart = scoreboard(…)`` works too.
 
     Raises
     ------
     TypeError
         If something else than an audit is given.
     ValueError
-        If there is no audit, a name is unknown, or nothing can be judged.
+        If there is no audit, one is given twice in a setting, a name is unknown, `against` is not
+        one of the scores, or nothing can be judged.
 
     Examples
     --------
@@ -1537,8 +1540,9 @@ def scoreboard(
         )
     named = asked if isinstance(asked, Mapping) else {name: name for name in asked}
     metrics = {str(name): _of_source(name, metric) for name, metric in named.items()}
-    table, missing = numbers.board(sources, metrics, truths, eta, against)
-    return Scoreboard(table, tuple(missing))
+    _check_against(against, metrics)
+    table, missing, notes = numbers.board(sources, metrics, truths, eta, against)
+    return Scoreboard(table, tuple(missing), tuple(notes))
 
 
 def _settings(
@@ -1546,9 +1550,7 @@ def _settings(
 ) -> dict[str, Sequence[Audit]]:
     if not isinstance(audits, Mapping):
         given = list(audits)
-        paths = [str(getattr(one, "path", "")) for one in given]
-        names = [PurePath(path).name or path for path in paths]
-        audits = dict(zip(names if len(set(names)) == len(names) else paths, given, strict=True))
+        audits = dict(zip(_names_of(given), given, strict=True))
     found: dict[str, Sequence[Audit]] = {
         str(name): [of] if isinstance(of, Audit) else list(of) for name, of in audits.items()
     }
@@ -1556,7 +1558,27 @@ def _settings(
         raise ValueError("there is no audit to compare scores on")
     for one in [one for of in found.values() for one in of]:
         _check_audit(one)
+    for name, of in found.items():
+        if len({id(one.source) for one in of}) < len(of):
+            raise ValueError(f"the setting {name!r} has the same audit twice")
     return found
+
+
+def _names_of(audits: Sequence[Audit]) -> list[str]:
+    """Return the folders of audits; their paths, then with a number, where these are the same."""
+    paths = [str(getattr(one, "path", "")) for one in audits]
+    names = [PurePath(path).name or path for path in paths]
+    chosen = names if len(set(names)) == len(names) else paths
+    if len(set(chosen)) == len(chosen):
+        return chosen
+    return [f"{name} ({number})" for number, name in enumerate(chosen, start=1)]
+
+
+def _check_against(against: str, metrics: Collection[str]) -> None:
+    if against not in metrics and against != "psmi":
+        raise ValueError(
+            f"against is {against!r}, which is not one of the scores: {', '.join(metrics)}"
+        )
 
 
 def _check_audit(one: object) -> None:

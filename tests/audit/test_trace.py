@@ -173,6 +173,7 @@ def test_a_comparison_has_them_from_the_second_checkpoint_on(finished):
     table = finished.compare(checkpoints=[1, 3])
     assert set(MEANS) <= set(table[table["checkpoint"] == "epoch-3"]["metric"])
     assert not set(MEANS) & set(table[table["checkpoint"] == "epoch-1"]["metric"])
+    assert finished.compare("csl", checkpoints="all")["epoch"].tolist() == [2, 3, 4]
     with pytest.raises(ValueError, match="needs two"):
         finished.compare("csl", checkpoints=1)
 

@@ -22,9 +22,14 @@ PAIRS = {
         "checkpoints/epoch-3/weights.safetensors",
     ),
     "record": ("checkpoints/epoch-2/record.json", "checkpoints/epoch-3/record.json"),
+    "outputs": (
+        "checkpoints/epoch-2/outputs.safetensors",
+        "checkpoints/epoch-3/outputs.safetensors",
+    ),
     "pass": ("forward/epoch-2.safetensors", "forward/epoch-3.safetensors"),
     "score": ("scores/epoch-2/hidden/psmi.safetensors", "scores/epoch-3/hidden/psmi.safetensors"),
     "shadow": ("shadows/balanced*/0001.safetensors", "shadows/balanced*/0002.safetensors"),
+    "reference": ("references/*/0000.safetensors", "references/*/0001.safetensors"),
 }
 ALONE = {
     "manifest": "manifest.json",
@@ -89,7 +94,7 @@ def every_mutation(twins: dict[str, Victim], outside: Path) -> Iterator[Mutation
     for field in ("config", "index", "design", "seed", "precision", "forward"):
         edit = _without_metadata(field)
         yield Mutation(f"shadow without {field}", KINDS["shadow"], _on(KINDS["shadow"], edit))
-    for kind in ("shadow", "pass", "score", "score of a shadow", "state", "design"):
+    for kind in ("shadow", "reference", "outputs", "pass", "score", "score of a shadow", "state", "design"):
         edit = _without_metadata(KEY)
         yield Mutation(f"{kind} without a stamp", KINDS[kind], _on(KINDS[kind], edit))
 

@@ -71,10 +71,9 @@ def _add_places(command: argparse.ArgumentParser) -> None:
 
 
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port < 2**16:
-        raise argparse.ArgumentTypeError(f"the port must be from 0 to 65535, not {port}")
-    return port
+    if not (text.isdecimal() and int(text) < 2**16):
+        raise argparse.ArgumentTypeError(f"the port must be a number from 0 to 65535, not {text!r}")
+    return int(text)
 
 
 def _doctor(_chosen: argparse.Namespace) -> int:

@@ -99,12 +99,21 @@ def test_a_report_of_a_run(run, tmp_path, capsys):
     status, _, err = said(capsys, "report", run, tmp_path / "a.html")
     assert status == 2
     assert "a.html is there already" in err
+    assert "pass --overwrite" in err
+    assert "overwrite=" not in err
+    page = tmp_path / "pass tau=.html"
+    page.touch()
+    assert str(page) in said(capsys, "report", run, page)[2]  # a path stays as it is
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--tau", "nan"], "tau must be a finite number"),
+        (["--tau", "nan"], "--tau must be a finite number"),
+        (["--metric", "loss"], "'loss' has no default threshold; pass --tau\n"),
+        (["--metric", "x"], "--metric: unknown score 'x'"),
+        (["--data", "nowhere"], "leave --data out"),
+        (["--model", "nowhere"], "leave --model out"),
         (["--score", ANSI], "unknown score"),
         (["--score", "surprise"], "valid: psmi, loss"),
     ],
@@ -114,6 +123,16 @@ def test_options_that_make_no_sense(run, tmp_path, capsys, options, says):
     assert status == 2
     assert says in err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("port", ["http", "65536", "-1", "²"])
+def test_a_port_that_is_none(run, capsys, port):
+    with pytest.raises(SystemExit) as stopped:
+        main(["view", str(run), f"--port={port}"])
+    assert stopped.value.code == 2
+    assert f"argument --port: the port must be a number from 0 to 65535, not {port!r}" in (
+        capsys.readouterr().err
+    )
 
 
 def test_paths_that_hold_no_run(tmp_path, capsys):

@@ -30,7 +30,7 @@ def shown(progress: Progress | None) -> Iterator[Progress]:
     from tqdm.auto import tqdm
 
     logged = None if _is_drawn(tqdm) else _Logged()
-    with tqdm(total=None, leave=False, file=logged and _Nowhere()) as bar:
+    with tqdm(total=None, leave=False, file=None if logged is None else _Nowhere()) as bar:
 
         def draw(step: Step) -> None:
             if bar.disable:

@@ -45,6 +45,7 @@ __all__ = [
     "checked_tau",
     "flagged",
     "is_computed",
+    "is_defined",
     "is_free",
     "metrics_of",
     "missing_passes",
@@ -180,9 +181,9 @@ def _csl(asked: Asked) -> Scores:
 
 
 def _has_csl(asked: Asked) -> bool:
-    return all(
-        asked.source.has_losses(record) for record in trace.so_far(asked.source, asked.record)
-    )
+    records = trace.so_far(asked.source, asked.record)
+    there = [asked.source.has_losses(record) for record in records]
+    return len(there) >= trace.FEWEST and all(there)
 
 
 def _psmi_mean(asked: Asked) -> Scores:
@@ -199,7 +200,9 @@ def _psmi_mean(asked: Asked) -> Scores:
 
 
 def _has_psmi_mean(asked: Asked) -> bool:
-    return all(asked.knows("psmi", record) for record in trace.so_far(asked.source, asked.record))
+    records = trace.so_far(asked.source, asked.record)
+    there = [asked.knows("psmi", record) for record in records]
+    return len(there) >= trace.FEWEST and all(there)
 
 
 def _psmi_and_csl(asked: Asked) -> Scores:
@@ -278,6 +281,13 @@ def metrics_of(source: Source) -> tuple[str, ...]:
     return tuple(name for name, known in SCORES.items() if set(known.needs) <= set(there))
 
 
+def is_defined(source: Source, metric: str | Metric, record: Record) -> bool:
+    """Return whether there are enough checkpoints for a score, if it is a mean over them."""
+    if not isinstance(metric, str) or metric not in SCORES or not SCORES[metric].over_checkpoints:
+        return True
+    return len(trace.so_far(source, record)) >= trace.FEWEST
+
+
 def is_free(source: Source, metric: str, layer: str | int, record: Record) -> bool:
     """Return whether an early score needs at most the pass of its own checkpoint.
 
@@ -285,7 +295,7 @@ def is_free(source: Source, metric: str, layer: str | int, record: Record) -> bo
     an earlier checkpoint is missing. Reference models are asked at some checkpoints only.
     """
     known = SCORES[metric]
-    if known.over_checkpoints and len(trace.so_far(source, record)) < trace.FEWEST:
+    if not is_defined(source, metric, record):
         return False
     if REFERENCES in known.needs and not is_computed(source, metric, layer, record.name):
         return False

@@ -66,7 +66,7 @@ def refused(capsys, tmp_path, path):
     return lines.pop()
 
 
-@pytest.mark.parametrize("command", [[], ["doctor"], ["view"], ["report"], ["audits"]])
+@pytest.mark.parametrize("command", [[], ["doctor"], ["demo"], ["view"], ["report"], ["audits"]])
 def test_help_fits_a_screen(command, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as stopped:
@@ -328,6 +328,31 @@ def test_a_folder_without_runs(tmp_path, capsys):
 def test_nothing_is_hidden_in_a_line():
     assert not UNSEEN.search(visible("".join(map(chr, range(0x2100)))))
     assert visible("a" * 99, 10) == "a" * 9 + "…"
+
+
+# ------------------------------------------------------------ demo
+
+
+def test_the_demo_writes_the_page_and_opens_it(tmp_path, capsys, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or False)
+    page = tmp_path / "a" / "mmlu-field-smollm2.html"
+    status, out, err = said(capsys, "demo", "--out", tmp_path / "a")
+    assert (status, err) == (0, "")
+    assert str(page) in out
+    assert opened == [page.as_uri()]
+    assert "Open the page in one yourself" in out  # the browser did not open
+    assert json.loads(page.with_suffix(".json").read_text("utf-8"))["truth"]["memorized"] == 35
+    status, _, err = said(capsys, "demo", "--no-open", "--out", tmp_path / "a")
+    assert (status, len(opened)) == (2, 1)
+    assert "pass --overwrite" in err
+
+
+def test_a_demo_needs_a_folder(run, capsys):
+    file = run / "manifest.json"
+    status, out, err = said(capsys, "demo", "--no-browser", "--out", file)
+    assert (status, out) == (2, "")
+    assert f"{file} is not a folder; pass a folder as --out" in err
 
 
 # ------------------------------------------------------------ view

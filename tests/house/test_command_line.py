@@ -14,9 +14,11 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
+import memowidgets as mw
 from memowidgets.__main__ import main
 from memowidgets.audit.runs import recorded
 from memowidgets.commands.runs import CommandError, checked_manifest
@@ -333,19 +335,43 @@ def test_nothing_is_hidden_in_a_line():
 # ------------------------------------------------------------ demo
 
 
-def test_the_demo_writes_the_page_and_opens_it(tmp_path, capsys, monkeypatch):
+@pytest.fixture
+def small_recording(monkeypatch):
+    """Another audit in the place of the recorded one, whose report takes seconds; its names."""
+    labels = np.arange(60) % 2
+    points = np.random.default_rng(0).normal(size=(60, 4)) + labels[:, None]
+    audit = mw.Audit.from_arrays(labels=labels, representations=points)
+    asked = []
+    monkeypatch.setattr("memowidgets.audit.open_recorded", lambda name: asked.append(name) or audit)
+    return asked
+
+
+def test_the_demo_writes_the_page_and_opens_it(small_recording, tmp_path, capsys, monkeypatch):
     opened = []
     monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or False)
-    page = tmp_path / "a" / "mmlu-field-smollm2.html"
+    page = tmp_path / "a" / f"{RECORDING.name}.html"
     status, out, err = said(capsys, "demo", "--out", tmp_path / "a")
-    assert (status, err) == (0, "")
+    assert (status, err, small_recording) == (0, "", [RECORDING.name])
     assert str(page) in out
     assert opened == [page.as_uri()]
     assert "Open the page in one yourself" in out  # the browser did not open
-    assert json.loads(page.with_suffix(".json").read_text("utf-8"))["truth"]["memorized"] == 35
+    assert page.read_text("utf-8").startswith("<!doctype html>")
     status, _, err = said(capsys, "demo", "--no-open", "--out", tmp_path / "a")
     assert (status, len(opened)) == (2, 1)
     assert "pass --overwrite" in err
+    status, _, _ = said(capsys, "demo", "--no-browser", "--overwrite", "--out", tmp_path / "a")
+    assert (status, len(opened)) == (0, 1)
+
+
+@pytest.mark.slow
+def test_the_demo_is_the_recorded_audit_in_a_folder_of_its_own(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    status, _, err = said(capsys, "demo", "--no-browser")
+    assert (status, err) == (0, "")
+    (folder,) = tmp_path.iterdir()
+    found = json.loads((folder / f"{RECORDING.name}.json").read_text("utf-8"))
+    assert found["truth"]["memorized"] == 35
+    assert folder.stat().st_mode & 0o077 == 0
 
 
 def test_a_demo_needs_a_folder(run, capsys):

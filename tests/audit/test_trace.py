@@ -242,6 +242,7 @@ def test_a_recording_keeps_the_losses(finished, tmp_path):
 
 AUCS = {  # at ρ, η = 4; docs/scores.md has the table
     "mmlu-field-smollm2": {"csl": 0.902, "psmi_mean": 0.831, "psmi+csl": 0.894},
+    "banking77-smollm2": {"csl": 0.848, "psmi_mean": 0.852, "psmi+csl": 0.884},
     "cifar10-wrn": {"csl": 0.813, "psmi_mean": 0.768, "psmi+csl": 0.771},
 }
 

@@ -105,6 +105,8 @@ class Scored:
         Other scores of the same members, to compare.
     notes : sequence of str
         Notes that a reader of the scores needs.
+    natural : float, optional
+        Threshold that means the same for every model; None if the metric has none.
     """
 
     metric: str
@@ -119,6 +121,7 @@ class Scored:
     probabilities: Floats | None = None
     others: Mapping[str, Floats] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    natural: float | None = 0.0
 
     @cached_property
     def judged(self) -> NDArray[np.bool_]:

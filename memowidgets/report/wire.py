@@ -43,7 +43,9 @@ def wire(content: Content) -> dict[str, Any]:
 def _explorer(content: Content, scored: Scored) -> dict[str, Any]:
     """Return the traits that `ThresholdExplorer` sends its page, and log-LiRA."""
     title = readable(scored.title)
-    given = checked_scores(scored.scores, None, title, scored.errors, "", scored.log_lira)
+    given = checked_scores(
+        scored.scores, None, title, scored.errors, "", scored.log_lira, scored.natural
+    )
     judged = Judged(replace(given, version=1), content.eta)
     others = {name: values[given.counting] for name, values in scored.others.items()}
     found = {"data": judged.given.wire, "truth": judged.wire, "log_lira": None}

@@ -391,7 +391,10 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         eta = view.eta if self._shown is None else self.eta_committed
         extras = self._extras(pick)
         errors = _kept(view.errors, keep)
-        given = checked_scores(scores, None, view.title, errors, "", log_lira)
+        canaries = _kept(view.canaries, keep)
+        given = checked_scores(
+            scores, None, view.title, errors, "", log_lira, view.natural, canaries
+        )
         others = partial(_aligned, extras, view.positions[keep]) if extras else None
         rows = rows_from(
             self._reader,

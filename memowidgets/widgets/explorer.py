@@ -240,6 +240,12 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         sample that has none; it is left out, and the view says how many are.
     eta : float
         Where η stands at first.
+    natural : float, optional
+        Threshold that means the same for every model, for the first preset: 0 for PSMI. None if
+        the score has none, as the loss; then flag a share of the samples.
+    canaries : mask of shape (n,), optional
+        Samples that were planted to be memorised. They give a preset: the lowest τ that flags
+        75 % of them.
     others : mapping of str to array-like of shape (n,), or a function that returns one, optional
         Other scores of the same samples, at most 8, whose ROCs are drawn over this one. A
         function is called in a thread of its own, and only while `comparing` is on.
@@ -309,12 +315,16 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         log_lira: ArrayLike | None = None,
         eta: float = 4.0,
         others: Others | None = None,
+        natural: float | None = 0.0,
+        canaries: ArrayLike | None = None,
         **traits: Any,
     ) -> None:
         first, least = checked_tau(tau), checked_tau(eta, "eta")
         given, compared = NOTHING, None
         if scores is not None:
-            given = checked_scores(scores, memorized, title, errors, truth, log_lira)
+            given = checked_scores(
+                scores, memorized, title, errors, truth, log_lira, natural, canaries
+            )
             compared = checked_others(others, given)
         super().__init__(**traits)
         with self.hold_sync():
@@ -337,12 +347,14 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         log_lira: ArrayLike | None = None,
         eta: float | None = None,
         others: Others | None = None,
+        natural: float | None = 0.0,
+        canaries: ArrayLike | None = None,
     ) -> None:
         """Show other scores in the same view; parameters as for the constructor.
 
         `tau` and `eta` stay where they are unless given. May be called from any thread.
         """
-        given = checked_scores(scores, memorized, title, errors, truth, log_lira)
+        given = checked_scores(scores, memorized, title, errors, truth, log_lira, natural, canaries)
         self._show_scores(given, others, tau, eta)
         self._work_later()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from memowidgets.widgets.arrays import (
     checked_flags,
     checked_floats,
     checked_log_lira,
+    checked_tau,
     eta_range,
     thinned_curve,
 )
@@ -55,6 +57,8 @@ class Given:
     counting: Bools
     note: str = ""
     version: int = 0
+    natural: float | None = 0.0
+    canaries: Floats | None = None
 
     @cached_property
     def sorted(self) -> SortedScores:
@@ -71,6 +75,14 @@ class Given:
         return self.memorized if self.log_lira is None else self.log_lira >= eta
 
     @property
+    def canary_tau(self) -> float | None:
+        """Lowest τ that flags 75 % of the planted canaries; None without any."""
+        if self.canaries is None or not len(self.canaries):
+            return None
+        ordered = np.sort(self.canaries)
+        return float(ordered[math.ceil(0.75 * len(ordered)) - 1])
+
+    @property
     def wire(self) -> dict[str, Any]:
         """What the front end draws, except which samples are memorised."""
         if self.levels is None:
@@ -84,6 +96,8 @@ class Given:
             "has_log_lira": self.log_lira is not None,
             "eta_range": None if self.log_lira is None else eta_range(self.log_lira),
             "note": self.note,
+            "natural": self.natural,
+            "canary_tau": self.canary_tau,
             **errors,
             **self.sorted.packed(),
         }
@@ -163,6 +177,8 @@ def checked_scores(
     errors: ArrayLike | None,
     truth: str,
     log_lira: ArrayLike | None,
+    natural: float | None = 0.0,
+    canaries: ArrayLike | None = None,
 ) -> Given:
     """Check all arrays of a view before anything changes."""
     values = checked_floats("scores", scores)
@@ -176,7 +192,20 @@ def checked_scores(
     if gaps is not None:
         gaps, counting, note = with_log_lira(gaps)
     levels = None if spread is None else ErrorLevels.of(spread[counting])
-    return Given(title, truth, values[counting], flags, gaps, levels, counting, note)
+    planted = None if canaries is None else values[checked_flags("canaries", canaries, n)]
+    zero = None if natural is None else checked_tau(natural, "natural")
+    return Given(
+        title,
+        truth,
+        values[counting],
+        flags,
+        gaps,
+        levels,
+        counting,
+        note,
+        natural=zero,
+        canaries=planted,
+    )
 
 
 def with_log_lira(log_lira: Floats) -> tuple[Floats | None, Bools, str]:

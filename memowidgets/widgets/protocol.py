@@ -61,6 +61,10 @@ class ScoreView:
         The model's at the chosen checkpoint.
     warnings : tuple of str
         What the reader must know before trusting the numbers.
+    natural : float, optional
+        Threshold that means the same for every model; None if the score has none.
+    canaries : array of shape (n,), bool, optional
+        Which samples were planted to be memorised.
     """
 
     title: str
@@ -72,6 +76,8 @@ class ScoreView:
     eta: float = 4.0
     probabilities: NDArray[np.float64] | None = None
     warnings: tuple[str, ...] = ()
+    natural: float | None = 0.0
+    canaries: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)

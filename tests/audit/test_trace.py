@@ -128,6 +128,40 @@ def test_fewer_than_two_checkpoints_are_refused(finished, metric):
         finished.score(metric, checkpoint=3, last=4)
 
 
+def test_the_dashboard_offers_the_ways_to_a_threshold_that_mean_something(finished):
+    """No τ = 0 for csl, and the canaries' threshold beside it."""
+    dashboard = finished.dashboard()
+    try:
+        assert dashboard._data["natural"] == 0
+        dashboard.checkpoint = "epoch-3"
+        dashboard.metric = "csl"
+        dashboard.wait(60)
+        assert dashboard._data["natural"] is None
+        scores = finished.score("csl", checkpoint=3)
+        planted = scores[finished.member_data.canaries]
+        tau = dashboard._data["canary_tau"]
+        assert (planted <= tau).mean() >= 0.75 > (planted < tau).mean()
+    finally:
+        dashboard.close()
+
+
+def test_scores_to_compare_leave_out_what_is_not_defined(finished):
+    """At the first checkpoint the other scores are compared without the means."""
+    dashboard = finished.dashboard()
+    try:
+        dashboard.checkpoint = "epoch-1"
+        dashboard.compute()
+        dashboard.wait(60)
+        assert not {"csl", "psmi+csl"} & set(dashboard._extras(("psmi", "last", "epoch-1")))
+        assert "csl" in dashboard._extras(("psmi", "last", "epoch-3"))
+        dashboard.metric = "csl"
+        dashboard.compute()
+        dashboard.wait(60)
+        assert "needs two" in dashboard._message["text"]
+    finally:
+        dashboard.close()
+
+
 def test_last_goes_with_a_mean(finished):
     for metric in ("psmi", lambda x, _logits, _y: x[:, 0]):
         with pytest.raises(ValueError, match="csl, psmi_mean"):

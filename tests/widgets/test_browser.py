@@ -267,6 +267,7 @@ def test_what_is_not_computed_waits_for_compute(dashboard):
 
 def test_compute_can_be_cancelled_and_may_fail(dashboard):
     page = dashboard.page
+    dashboard.python("setattr(source, 'seconds', 60)")  # it ends by being cancelled
     page.get_by_label("checkpoint", exact=True).select_option("epoch-1")
     page.get_by_role("button", name="Compute").click()
     page.get_by_role("button", name="Cancel").click()

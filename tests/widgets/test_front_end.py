@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from memowidgets.evaluation import clopper_pearson, roc
 from memowidgets.widgets.arrays import ErrorLevels, SortedScores, packed_log_lira, thinned_curve
 from memowidgets.widgets.frontend import STATIC, script, style
+from memowidgets.widgets.given import checked_scores
 from tests.javascript import asking
 
 JS = Path(__file__).parent / "js"
@@ -211,6 +212,21 @@ def test_presets_are_those_of_python(ask, seed):
         if not same and tau is not None:  # equal heights, told apart by rounding
             a, b = evaluation.at(wanted), evaluation.at(tau)
             assert a.tpr - a.fpr == pytest.approx(b.tpr - b.fpr, abs=1e-12)
+
+
+def test_a_score_without_a_natural_threshold_offers_none(ask):
+    planted = np.arange(40) < 7
+    scores = np.random.default_rng(3).normal(size=40)
+    offered = []
+    for natural, canaries in ((0.0, None), (-4.0, planted), (None, planted), (None, None)):
+        given = checked_scores(scores, None, "", None, "", None, natural, canaries)
+        wire = {name: text(part) for name, part in given.wire.items()}
+        offered.append(ask("presets", wire=wire, truth=False))
+    sixth = np.sort(scores[planted])[5]  # 6 of 7 is the first share of at least 75 %
+    canary = ["75 % of canaries", False, sixth]
+    assert offered == [[["τ = 0", False, 0]], [["τ = −4", False, -4], canary], [canary], []]
+    with_truth = ask("presets", wire=wire, truth=True)
+    assert [label for label, *_ in with_truth] == ["Youden", "TPR ≥ 75 %", "FPR ≤ 1 %"]
 
 
 def test_intervals_are_exact(ask):

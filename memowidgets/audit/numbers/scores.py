@@ -180,9 +180,9 @@ def _csl(asked: Asked) -> Scores:
 
 
 def _has_csl(asked: Asked) -> bool:
-    return all(
-        asked.source.has_losses(record) for record in trace.so_far(asked.source, asked.record)
-    )
+    records = trace.so_far(asked.source, asked.record)
+    there = [asked.source.has_losses(record) for record in records]
+    return len(there) >= trace.FEWEST and all(there)
 
 
 def _psmi_mean(asked: Asked) -> Scores:
@@ -199,7 +199,9 @@ def _psmi_mean(asked: Asked) -> Scores:
 
 
 def _has_psmi_mean(asked: Asked) -> bool:
-    return all(asked.knows("psmi", record) for record in trace.so_far(asked.source, asked.record))
+    records = trace.so_far(asked.source, asked.record)
+    there = [asked.knows("psmi", record) for record in records]
+    return len(there) >= trace.FEWEST and all(there)
 
 
 def _psmi_and_csl(asked: Asked) -> Scores:

@@ -254,8 +254,8 @@ class RunSource:
         return self._outputs(record, progress).losses()
 
     def has_losses(self, record: Record) -> bool:
-        """Whether `losses_at` needs no pass, or none can be made."""
-        return self._kept_outputs(record) is not None or not self.asks_model
+        """Whether `losses_at` needs no pass."""
+        return self._kept_outputs(record) is not None
 
     def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
         """The target's logit gap of each member, (n_members,)."""

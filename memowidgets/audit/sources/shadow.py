@@ -257,9 +257,8 @@ class ShadowSource:
         return made.losses()
 
     def has_losses(self, record: Record) -> bool:
-        """Always True: nothing can be computed."""
-        del record
-        return True
+        """Whether they were kept."""
+        return f"{LOSS}{record.name}" in self._file or self.kept_forward(record).exists
 
     def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
         """The shadow model's logit gap of each member, (n_members,)."""

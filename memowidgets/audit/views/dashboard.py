@@ -97,6 +97,7 @@ class AuditView:
         source = self._source
         found = scores.score(source, score, layer, checkpoint, progress)
         of_classes = self._probabilities(checkpoint)
+        planted = source.member_data.canaries
         shared = (SHARED_NOISE,) if score == BASELINE else ()
         return ScoreView(
             title=self._title(score, layer, checkpoint),
@@ -107,6 +108,8 @@ class AuditView:
             log_lira=self._log_lira(found.rows),
             probabilities=None if of_classes is None else of_classes[found.rows],
             warnings=(*shared, *source.notes_at(checkpoint), *notes_on_chance(source, _ETA)),
+            natural=SCORES[score].tau,
+            canaries=None if planted is None else planted[found.rows],
         )
 
     def revision(self) -> frozenset[tuple[str, int]]:

@@ -178,6 +178,7 @@ class _Gathering:
             probabilities=None if of_classes is None else of_classes[found.rows],
             others=self._others(metric, checkpoint, found.rows),
             notes=found.notes,
+            natural=SCORES[metric].tau,
         )
 
     def _log_lira(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:

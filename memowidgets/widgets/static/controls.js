@@ -5,7 +5,7 @@ import {
   clopperPearson, countUpTo, rankFprAtMost, rankTprAtLeast, rankYouden, tauAtRank,
 } from "./maths.js";
 import {
-  intervalText, percentIntervalText, percentText, rateText, scoreText, whole,
+  intervalText, percentIntervalText, percentText, rateText, scoreText, tickText, whole,
 } from "./numbers.js";
 
 /** @typedef {import("./maths.js").Scores} Scores */
@@ -28,14 +28,24 @@ export function neighbourTau(scores, tau, step) {
 /**
  * Rules to choose τ, by name.
  * @param {boolean} truth  whether both memorised and other samples are known
+ * @param {number | null} natural  threshold that means the same for every model
+ * @param {number | null} canaryTau  lowest τ that flags 75 % of the planted canaries
  */
-export function presets(truth) {
-  const zero = { label: "τ = 0", title: "PSMI's default", fitted: false, tau: () => 0 };
-  if (!truth) return [zero];
+export function presets(truth, natural, canaryTau) {
+  const always = [];
+  if (natural !== null) {
+    const label = `τ = ${tickText(natural)}`;
+    always.push({ label, title: "the score's own threshold", fitted: false, tau: () => natural });
+  }
+  if (canaryTau !== null) {
+    const title = "lowest τ that flags 75 % of the planted canaries";
+    always.push({ label: "75 % of canaries", title, fitted: false, tau: () => canaryTau });
+  }
+  if (!truth) return always;
   /** @type {(rank: (scores: Scores) => number) => (scores: Scores) => number} */
   const at = (rank) => (scores) => tauAtRank(scores, rank(scores));
   return [
-    zero,
+    ...always,
     { label: "Youden", title: "highest TPR − FPR", fitted: true, tau: at(rankYouden) },
     {
       label: "TPR ≥ 75 %",

@@ -57,6 +57,7 @@ export class Explorer {
     this.dragging = false;
     this.typing = false;
     this.fitted = false;
+    this.ways = "";
     this.heard = true;
     this.frame = 0;
     this.redraw = false;
@@ -234,14 +235,11 @@ export class Explorer {
 
   /** @param {Scores} scores */
   showTruth(scores) {
-    const had = [this.known, this.hasRoc];
     this.scores = scores;
     this.auc = aucOf(scores);
     this.takeLate();
     this.showParts();
-    if (had[0] !== this.known || had[1] !== this.hasRoc || !this.controls.presets.hasChildNodes()) {
-      this.showPresets();
-    }
+    this.showPresets();
     this.chooseAxis();
     this.draw();
   }
@@ -385,8 +383,12 @@ export class Explorer {
     this.legend.replaceChildren(...entries);
   }
 
+  /** Offers the ways to choose τ; the buttons stay while the ways do. */
   showPresets() {
-    const buttons = presets(this.hasRoc).map((preset) => {
+    const ways = JSON.stringify([this.hasRoc, this.data.natural, this.data.canaryTau]);
+    if (ways === this.ways) return;
+    this.ways = ways;
+    const buttons = presets(this.hasRoc, this.data.natural, this.data.canaryTau).map((preset) => {
       const button = html("button", { type: "button", class: "mw-button", title: preset.title }, preset.label);
       button.addEventListener("click", () => {
         if (this.settled || !preset.fitted) this.choose(preset.tau(this.scores), preset.fitted);

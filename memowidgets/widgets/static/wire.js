@@ -17,6 +17,8 @@ import { boundsOf, cumulative, makeScores, withHits } from "./maths.js";
  * @property {string} truth  what counts as memorised; "" where η says it, or without ground truth
  * @property {[number, number] | null} etaRange  where its slider ends; null where η says nothing
  * @property {string} note  on samples that are left out
+ * @property {number | null} natural  threshold that means the same for every model
+ * @property {number | null} canaryTau  lowest threshold that flags 75 % of the planted canaries
  */
 
 /**
@@ -59,6 +61,8 @@ export function unpack(wire) {
     truth: wire.truth,
     etaRange: wire.eta_range ?? null,
     note: wire.note ?? "",
+    natural: wire.natural ?? null,
+    canaryTau: wire.canary_tau ?? null,
   };
 }
 

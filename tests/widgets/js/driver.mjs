@@ -40,6 +40,12 @@ const answers = {
       Object.entries(rank).map(([rule, r]) => [rule, r === 0 ? null : maths.tauAtRank(scores, r)]),
     );
   },
+  // The ways to choose τ that are offered, by label, and where each leads without ground truth.
+  presets: ({ wire, truth }) => {
+    const [{ natural, canaryTau }] = data(wire);
+    const ways = controls.presets(truth, natural, canaryTau);
+    return ways.map(({ label, fitted, tau }) => [label, fitted, fitted ? null : tau()]);
+  },
   // What is shown after η was moved there, by the log-LiRA that was sent.
   moved: ({ wire, logLira, wide, eta, taus }) => {
     const [{ scores }] = data(wire);

@@ -24,6 +24,7 @@ from tests.training.small import Inline, tiny_audit
 
 TRAINING = mw.TrainingConfig(epochs=2, batch_size=16, precision="float32")
 BUILD, STEP, SAMPLE, START = 1.0, 0.5, 0.01, 20.0
+WITH_WORKERS = estimate._timed
 
 
 @pytest.fixture(autouse=True)
@@ -196,6 +197,26 @@ def test_the_shadow_models_are_the_same_with_and_without(audit, tmp_path):
         one.run_shadows(2, Inline())
     gaps = [one.source.shadows.read("epoch-2").gaps for one in (audit, other)]
     np.testing.assert_array_equal(*gaps)
+
+
+@pytest.mark.slow
+def test_two_worker_processes_time_steps_and_change_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "_timed", WITH_WORKERS)
+    audit = audit_at(tmp_path / "run")
+    before = files(audit.path)
+    wanted = draws_after_seed(lambda: None)
+    said = None
+
+    def work():
+        nonlocal said
+        said = audit.estimate(4, processes=2)
+
+    assert draws_after_seed(work) == wanted
+    assert files(audit.path) == before
+    assert said.loc["shadow models", ["models", "processes"]].tolist() == [4, 2]
+    assert (said["seconds"] > 0).all()
+    assert (said["disk_mb"] > 0).all()
+    assert (said["memory_mb"] > 0).all()
 
 
 # Bad input

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row
 from benchmarks.recorded_cifar import METRICS, tables
 
 VARIANCES = ("shrunk", "per-sample", "global")
 ETA = 4.0
+EARLY = ("psmi", "loss", "logit_gap", "csl", "psmi+csl")
 
 
 def rows(_: Namespace) -> list[Row]:
-    """Return every checkpoint of SmolLM2, and the paper's table for the vision network."""
-    return [*_smollm2(), *_cifar()]
+    """Return every checkpoint of the texts, and the paper's table for the vision network."""
+    texts = {"SmolLM2 on MMLU": "mmlu-field-smollm2", "SmolLM2 on Banking77": "banking77-smollm2"}
+    return [row for title, name in texts.items() for row in _texts(title, name)] + _cifar()
 
 
 def _cifar() -> list[Row]:
@@ -27,24 +31,30 @@ def _cifar() -> list[Row]:
     return found
 
 
-def _smollm2() -> list[Row]:
+def _texts(title: str, name: str) -> list[Row]:
     """Return every checkpoint, and the number of memorised samples by variance."""
-    audit = mw.open_recorded("mmlu-field-smollm2")
+    audit = mw.open_recorded(name)
     counts = {v: int((audit.log_lira(variance=v) >= ETA).sum()) for v in VARIANCES}
     said = ", ".join(f"{count} ({variance})" for variance, count in counts.items())
-    found = [Row(f"members of SmolLM2's audit that are memorised, of {len(audit.members)}", said)]
-    return [*found, *(_checkpoint(audit, name) for name in audit.checkpoints.index[1:])]
+    found = [Row(f"{title}: members that are memorised, of {len(audit.members)}", said)]
+    compared = audit.compare(EARLY, checkpoints="all")
+    return [*found, *(_checkpoint(title, audit, compared, c) for c in audit.checkpoints.index[1:])]
 
 
-def _checkpoint(audit: mw.Audit, name: str) -> Row:
-    psmi, loss = (audit.evaluate(metric, checkpoint=name) for metric in ("psmi", "loss"))
+def _checkpoint(title: str, audit: mw.Audit, compared: pd.DataFrame, name: str) -> Row:
+    table = compared[compared["checkpoint"] == name]
+    aucs = [
+        f"{row.metric} {_with_interval(row.auc, (row.auc_low, row.auc_high))}"
+        for row in table.itertuples()
+    ]
+    psmi = audit.evaluate("psmi", checkpoint=name)
     drop, accuracy = audit.checkpoints.loc[name, ["drop", "test_accuracy"]]
     point = psmi.at(0.0)
     return Row(
-        f"SmolLM2 at {name.replace('-', ' ')}, drop {drop:.3f}, held-out accuracy {accuracy:.2f}: "
-        "AUC of PSMI; of the loss; τ = 0",
-        _with_interval(psmi.auc, psmi.auc_interval),
-        _with_interval(loss.auc, loss.auc_interval),
+        f"{title} at {name.replace('-', ' ')}, drop {drop:.3f}, held-out accuracy {accuracy:.2f}: "
+        "AUC; τ = 0",
+        ", ".join(aucs),
+        "",
         f"TPR {_with_interval(point.tpr, point.tpr_interval)}, "
         f"FPR {_with_interval(point.fpr, point.fpr_interval)}",
     )

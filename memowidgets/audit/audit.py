@@ -1116,8 +1116,9 @@ class Audit:
             As in `score`. Default: all of `metrics` but the baseline, as far as they need no pass
             at another checkpoint.
         layers, checkpoints : "all", one, or several
-            As in `score`; "all" checkpoints leave out step 0. Loss, logit gap and baseline have
-            no layer: they get one row, with an empty one.
+            As in `score`; "all" checkpoints leave out step 0. Scores without a layer, such as the
+            loss, get one row, with an empty one. Of several checkpoints, those are left out that
+            a mean over checkpoints cannot have, because there are fewer than two so far.
         eta, truth, variance
             As in `evaluate`.
 

@@ -308,10 +308,17 @@ def test_an_old_run_whose_shadow_models_differ_from_its_target_is_refused(was, p
         opened(tmp_path / "run").log_lira()
 
 
-@pytest.mark.parametrize("name", ["cifar10-wrn", "mmlu-field-smollm2"])
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        ("banking77-smollm2", "bfloat16"),
+        ("cifar10-wrn", "float32"),
+        ("mmlu-field-smollm2", "float32"),
+    ],
+)
 @pytest.mark.parametrize("here", BOTH)
-def test_recorded_audits_open_on_any_processor(name, here, processor):
+def test_recorded_audits_open_on_any_processor(name, precision, here, processor):
     processor(here)
     audit = mw.open_recorded(name)
-    assert audit.training.precision == "float32"
+    assert audit.training.precision == precision
     assert len(audit.log_lira()) > 0

@@ -173,6 +173,7 @@ def test_a_comparison_has_them_from_the_second_checkpoint_on(finished):
     table = finished.compare(checkpoints=[1, 3])
     assert set(MEANS) <= set(table[table["checkpoint"] == "epoch-3"]["metric"])
     assert not set(MEANS) & set(table[table["checkpoint"] == "epoch-1"]["metric"])
+    assert finished.compare("csl", checkpoints="all")["epoch"].tolist() == [2, 3, 4]
     with pytest.raises(ValueError, match="needs two"):
         finished.compare("csl", checkpoints=1)
 
@@ -241,6 +242,7 @@ def test_a_recording_keeps_the_losses(finished, tmp_path):
 
 AUCS = {  # at ρ, η = 4; docs/scores.md has the table
     "mmlu-field-smollm2": {"csl": 0.902, "psmi_mean": 0.831, "psmi+csl": 0.894},
+    "banking77-smollm2": {"csl": 0.848, "psmi_mean": 0.852, "psmi+csl": 0.884},
     "cifar10-wrn": {"csl": 0.813, "psmi_mean": 0.768, "psmi+csl": 0.771},
 }
 

@@ -387,7 +387,7 @@ def test_a_run_of_format_1_opens_goes_on_and_answers_the_same(run, source):
 
 
 def test_the_shipped_recordings_open():
-    for name in ("cifar10-wrn", "mmlu-field-smollm2"):
+    for name in ("banking77-smollm2", "cifar10-wrn", "mmlu-field-smollm2"):
         audit = mw.open_recorded(name)
         assert len(audit.log_lira()) > 0
         assert len(audit.score("psmi")) > 0

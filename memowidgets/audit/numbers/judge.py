@@ -17,6 +17,7 @@ from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
     Metric,
+    is_defined,
     is_free,
     metrics_of,
     score,
@@ -99,8 +100,11 @@ def compare(
     by_default = metrics is None
     chosen = metrics_of(source) if metrics is None else metrics
     chosen = [chosen] if isinstance(chosen, str) else list(chosen)
-    for record in source.names.some_records(checkpoints):
+    records = source.names.some_records(checkpoints)
+    for record in records:
         for metric in chosen:
+            if len(records) > 1 and not is_defined(source, metric, record):
+                continue
             per_layer = metric in PER_LAYER
             for layer in source.names.some_layers(layers) if per_layer else ("",):
                 if by_default and not is_free(source, str(metric), layer or "last", record):

@@ -45,6 +45,7 @@ __all__ = [
     "checked_tau",
     "flagged",
     "is_computed",
+    "is_defined",
     "is_free",
     "metrics_of",
     "missing_passes",
@@ -280,6 +281,13 @@ def metrics_of(source: Source) -> tuple[str, ...]:
     return tuple(name for name, known in SCORES.items() if set(known.needs) <= set(there))
 
 
+def is_defined(source: Source, metric: str | Metric, record: Record) -> bool:
+    """Return whether there are enough checkpoints for a score, if it is a mean over them."""
+    if not isinstance(metric, str) or metric not in SCORES or not SCORES[metric].over_checkpoints:
+        return True
+    return len(trace.so_far(source, record)) >= trace.FEWEST
+
+
 def is_free(source: Source, metric: str, layer: str | int, record: Record) -> bool:
     """Return whether an early score needs at most the pass of its own checkpoint.
 
@@ -287,7 +295,7 @@ def is_free(source: Source, metric: str, layer: str | int, record: Record) -> bo
     an earlier checkpoint is missing. Reference models are asked at some checkpoints only.
     """
     known = SCORES[metric]
-    if known.over_checkpoints and len(trace.so_far(source, record)) < trace.FEWEST:
+    if not is_defined(source, metric, record):
         return False
     if REFERENCES in known.needs and not is_computed(source, metric, layer, record.name):
         return False

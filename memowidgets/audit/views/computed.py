@@ -11,10 +11,15 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from memowidgets.audit.console import shown
-from memowidgets.audit.numbers import trace
 from memowidgets.audit.numbers.judge import evaluate
 from memowidgets.audit.numbers.pooled import checked_targets, pooled_evaluation
-from memowidgets.audit.numbers.scores import BASELINE, SCORES, is_computed, missing_passes
+from memowidgets.audit.numbers.scores import (
+    BASELINE,
+    SCORES,
+    is_computed,
+    is_defined,
+    missing_passes,
+)
 from memowidgets.audit.numbers.truth import log_lira, memorized_members, positives
 from memowidgets.audit.source import REFERENCES, Source
 from memowidgets.audit.sources.shadow import kept_shadow_source
@@ -213,13 +218,11 @@ class Computed:
     def _is_defined(self, metric: str, checkpoint: str) -> bool:
         if self._asks_references(metric):
             return REFERENCES in self.source.evidence
-        if not SCORES[metric].over_checkpoints:
-            return True
         try:
             record = self.source.names.record(checkpoint)
         except ValueError as error:
             raise self._not_there(error, checkpoint) from error
-        return len(trace.so_far(self.source, record)) >= trace.FEWEST
+        return is_defined(self.source, metric, record)
 
     def _refuse_baseline(self, name: str) -> None:
         try:

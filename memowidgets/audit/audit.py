@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial, wraps
 from pathlib import PurePath
@@ -753,7 +753,7 @@ class Audit:
         metric: str | scores.Metric = "psmi",
         layer: str | int = "last",
         checkpoint: str | float = "prediction",
-        tau: float = 0.0,
+        tau: float | None = None,
     ) -> pd.DataFrame:
         """Return the members with score ≤ τ, most at risk first.
 
@@ -761,9 +761,10 @@ class Audit:
         ----------
         metric, layer, checkpoint
             As in `score`.
-        tau : float
-            Threshold; 0 for PSMI is the practitioner's (paper, Section 4.3). A threshold as the
-            first argument still works, with a FutureWarning.
+        tau : float, optional
+            Threshold. Default: 0 for PSMI, which is the practitioner's (paper, Section 4.3), and
+            the logit gap, −4 for the baseline. No other score has one. A threshold as the first
+            argument still works, with a FutureWarning.
 
         Returns
         -------
@@ -776,7 +777,7 @@ class Audit:
         Raises
         ------
         TypeError, ValueError
-            If `tau` is not a number.
+            If `tau` is not a number, or missing for a score that has no default.
 
         Warns
         -----
@@ -1546,19 +1547,22 @@ def scoreboard(
     eta : float
         Log-LiRA from which on a sample counts as memorised.
     against : str
-        Score that the differences refer to.
+        Score that the differences refer to. It is one of `scores`; without PSMI among them and
+        no other choice, there are no differences.
 
     Returns
     -------
     Scoreboard
-        ``table``, ``chart``, ``ranks`` and ``missing``. ``table, chart = scoreboard(…)`` works too.
+        ``table``, ``chart``, ``ranks``, ``missing`` and ``notes``.
+        ``table, chart = scoreboard(…)`` works too.
 
     Raises
     ------
     TypeError
         If something else than an audit is given.
     ValueError
-        If there is no audit, a name is unknown, or nothing can be judged.
+        If there is no audit, one is given twice in a setting, a name is unknown, `against` is not
+        one of the scores, or nothing can be judged.
 
     Examples
     --------
@@ -1583,8 +1587,9 @@ def scoreboard(
         )
     named = asked if isinstance(asked, Mapping) else {name: name for name in asked}
     metrics = {str(name): _of_source(name, metric) for name, metric in named.items()}
-    table, missing = numbers.board(sources, metrics, truths, eta, against)
-    return Scoreboard(table, tuple(missing))
+    _check_against(against, metrics)
+    table, missing, notes = numbers.board(sources, metrics, truths, eta, against)
+    return Scoreboard(table, tuple(missing), tuple(notes))
 
 
 def _settings(
@@ -1592,9 +1597,7 @@ def _settings(
 ) -> dict[str, Sequence[Audit]]:
     if not isinstance(audits, Mapping):
         given = list(audits)
-        paths = [str(getattr(one, "path", "")) for one in given]
-        names = [PurePath(path).name or path for path in paths]
-        audits = dict(zip(names if len(set(names)) == len(names) else paths, given, strict=True))
+        audits = dict(zip(_names_of(given), given, strict=True))
     found: dict[str, Sequence[Audit]] = {
         str(name): [of] if isinstance(of, Audit) else list(of) for name, of in audits.items()
     }
@@ -1602,7 +1605,27 @@ def _settings(
         raise ValueError("there is no audit to compare scores on")
     for one in [one for of in found.values() for one in of]:
         _check_audit(one)
+    for name, of in found.items():
+        if len({id(one.source) for one in of}) < len(of):
+            raise ValueError(f"the setting {name!r} has the same audit twice")
     return found
+
+
+def _names_of(audits: Sequence[Audit]) -> list[str]:
+    """Return the folders of audits; their paths, then with a number, where these are the same."""
+    paths = [str(getattr(one, "path", "")) for one in audits]
+    names = [PurePath(path).name or path for path in paths]
+    chosen = names if len(set(names)) == len(names) else paths
+    if len(set(chosen)) == len(chosen):
+        return chosen
+    return [f"{name} ({number})" for number, name in enumerate(chosen, start=1)]
+
+
+def _check_against(against: str, metrics: Collection[str]) -> None:
+    if against not in metrics and against != "psmi":
+        raise ValueError(
+            f"against is {against!r}, which is not one of the scores: {', '.join(metrics)}"
+        )
 
 
 def _check_audit(one: object) -> None:

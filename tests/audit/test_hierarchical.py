@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
+from memowidgets.audit.numbers.truth import evidence_for, member_gaps
 from memowidgets.memorization import hierarchical_probability, log_lira, probability_memorized
 from memowidgets.memorization.variance import Variance
 
@@ -121,6 +122,20 @@ def test_a_shadow_model_as_the_target(recorded):
     np.testing.assert_array_equal(found, expected[~np.isnan(expected)])
     assert found.attrs["covariates"] == "epoch-3.5"
     assert 0 < target.probability_memorized().mean() < 0.2
+
+
+def test_its_evidence_has_the_order_of_the_shadow_models(finished):
+    """Disjoint subsets are drawn by row, for log-LiRA and for the definitions beside it."""
+    source = finished.as_target(3).source
+    record = source.names.record("final")
+    assert source.shadows.read(record.name).indices.tolist()[-1] == -1, "the run's target"
+    evidence = evidence_for(source, record, "hierarchical")
+    _, members, gaps, _ = member_gaps(source, record.name)
+    assert evidence.early is not None
+    np.testing.assert_array_equal(evidence.members[:, evidence.judged], members)
+    np.testing.assert_array_equal(evidence.gaps[:, evidence.judged], gaps)
+    before = source.shadows.read(source.names.prediction().record.name)
+    np.testing.assert_array_equal(evidence.early, before.gaps)
 
 
 def arrays(recorded, **changes):

@@ -7,7 +7,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.evaluation import compare, roc
-from tests.audit.conftest import small_audit
+from tests.audit.conftest import small_audit, small_data
 
 ETA = 1.0  # from which on enough of so few digits count as memorised
 
@@ -93,11 +93,88 @@ def test_samples_of_other_data_are_never_taken_for_the_same():
     from memowidgets.audit.numbers.scoreboard import _sample_names
 
     sources = [arrays(alike).source, arrays(alike).source, arrays(others).source]
-    names = [
-        name(source.data.ids)[0]
-        for name, source in zip(_sample_names(sources), sources, strict=True)
-    ]
+    names = [name.iloc[0] for name in _sample_names(sources)]
     assert names[0] == names[1] != names[2]
+
+
+def test_a_sample_is_the_same_in_other_data_if_its_content_is():
+    """Other seeds of the canaries change 80 of 400 labels; other images have the same ids."""
+    from memowidgets.audit.numbers.scoreboard import _sample_names
+
+    data = small_data(), small_data(1), small_data().take(range(5, 400))
+    turned = mw.data.ImageDataset.from_arrays(
+        data[0].images[::-1], data[0].labels, data[0].class_names, ids=data[0].ids
+    )
+    audits = [
+        mw.Audit.from_arrays(one.labels, logits=np.zeros((len(one), 10)), samples=one)
+        for one in (*data, turned)
+    ]
+    first, other, part, last = _sample_names([audit.source for audit in audits])
+    same = data[0].labels == data[1].labels
+    assert 0 < (~same).sum() <= 80
+    assert (first == other).to_numpy().tolist() == same.tolist()
+    assert part.tolist() == first[part.index].tolist()
+    assert (last != first).all()
+
+
+def planted(n=40, seed=0, **changes):
+    logits = np.random.default_rng(seed).normal(size=(n, 2))
+    options = {"logits": logits, "canaries": np.arange(n) < 8} | changes
+    return mw.Audit.from_arrays(np.arange(n) % 2, **options)
+
+
+def test_no_audit_of_a_list_is_lost_to_another_of_the_same_name():
+    table = mw.scoreboard([planted(), planted(seed=1)], ["loss"], "canaries").table
+    assert table["setting"].nunique() == 2
+    assert table["auc"].nunique() == 2
+
+
+def test_an_audit_is_one_target_only():
+    audit = planted()
+    with pytest.raises(ValueError, match="'a' has the same audit twice"):
+        mw.scoreboard({"a": [audit, audit]}, ["loss"])
+
+
+def test_differences_to_a_score_that_is_not_there_are_refused():
+    with pytest.raises(ValueError, match=r"'lose'.* loss, logit_gap"):
+        mw.scoreboard([planted()], ["loss", "logit_gap"], against="lose")
+
+
+def test_a_target_without_any_sample_is_said():
+    """The second has a log-LiRA for the members that have no PSMI alone."""
+    rng = np.random.default_rng(0)
+    labels = np.array([0, 1] * 20 + [2])
+    given = {"representations": rng.normal(size=(41, 3)), "logits": rng.normal(size=(41, 3))}
+    known = rng.normal(size=41) + 4
+    alone = np.where(labels == 2, known, np.nan)
+    audits = [mw.Audit.from_arrays(labels, **given, log_lira=lira) for lira in (known, alone)]
+    with pytest.raises(ValueError, match=r"no member of .* has a truth and every score"):
+        mw.scoreboard({"a": audits}, ["psmi", "loss"], "log_lira")
+    assert mw.scoreboard({"a": audits[0]}, ["loss"], "log_lira").table["n_targets"].item() == 1
+
+
+def test_a_score_that_one_target_lacks_takes_no_sample_from_the_others():
+    """A class of one has no PSMI, and the second target has no representations."""
+    labels = np.array([0, 1] * 20 + [2])
+    rng = np.random.default_rng(1)
+    logits, marked = rng.normal(size=(41, 3)), np.arange(41) % 5 == 0
+    audits = [
+        mw.Audit.from_arrays(labels, logits=logits, canaries=marked, representations=states)
+        for states in (rng.normal(size=(41, 3)), None)
+    ]
+    board = mw.scoreboard({"a": audits}, ["psmi", "loss"], "canaries")
+    assert board.table[["metric", "n"]].to_numpy().tolist() == [["loss", 82]]
+    assert "a: no psmi" in board.missing[0]
+
+
+def test_what_to_know_of_a_setting_is_said(tmp_path):
+    training = mw.TrainingConfig(epochs=1, batch_size=64, label_noise=0.1, precision="float32")
+    audit = small_audit(tmp_path / "noisy", training=training)
+    audit.train()
+    board = mw.scoreboard({"noisy": audit}, ["loss", "psmi"], "canaries")
+    assert any(note.startswith("noisy: label noise is on: 10.0%") for note in board.notes)
+    assert any("has not learned" in note for note in board.notes)
+    assert "note: noisy: label noise" in repr(board)
 
 
 def test_all_scores_are_judged_on_the_same_samples():

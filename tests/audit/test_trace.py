@@ -10,6 +10,7 @@ from scipy.stats import rankdata
 
 import memowidgets as mw
 from memowidgets.audit.source import NotGivenError
+from memowidgets.audit.views.dashboard import AuditView
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training import target
 from memowidgets.training.learner import Learner
@@ -252,3 +253,48 @@ def test_the_recorded_audits_have_them(name):
     audit = mw.open_recorded(name)
     for metric, auc in AUCS[name].items():
         assert audit.evaluate(metric).auc == pytest.approx(auc, abs=6e-4)
+
+
+def test_the_dashboard_shows_the_probabilities_of_a_checkpoint_that_was_made_again(tmp_path):
+    """CSL needs no forward pass, so nothing but the kept logits tells the two apart."""
+    training = mw.TrainingConfig(epochs=3, batch_size=64, precision="float32")
+    audit = small_audit(tmp_path / "run", training=training)
+    audit.train()
+    view = AuditView(audit.source)
+    before = view.view("csl", audit.layers[-1], "epoch-2").probabilities
+    record = audit.source.names.record("epoch-2")
+    kept = audit.source.run.read_tensors(target.outputs_of("epoch-2"), record.weights)
+    moved = {"logits": kept["logits"] + np.eye(10, dtype=np.float32)[0], "losses": kept["losses"]}
+    moved = {name: np.array(values) for name, values in moved.items()}
+    noted = {"precision": "float32"}
+    audit.source.run.write_tensors(target.outputs_of("epoch-2"), moved, noted, record.weights)
+    after = view.view("csl", audit.layers[-1], "epoch-2").probabilities
+    np.testing.assert_array_equal(after, audit.probabilities("epoch-2"))
+    assert (after[:, 0] > before[:, 0]).all()
+
+
+def test_a_mean_that_needs_passes_is_not_quick(finished, tmp_path):
+    audit = copied(finished, tmp_path / "run")
+    for name in ("epoch-1", "epoch-2"):
+        shutil.rmtree(tmp_path / "run" / "scores" / name, ignore_errors=True)
+        RunDirectory.existing(audit.path).forget(f"forward/{name}")
+    audit.score("psmi", checkpoint="final")
+    view, layer = AuditView(audit.source), audit.layers[-1]
+    assert view.is_quick("psmi", layer, "epoch-4")
+    assert view.is_quick("psmi+csl", layer, "epoch-4")
+    assert not view.is_quick("psmi_mean", layer, "epoch-4")
+    audit.score("psmi_mean", checkpoint="final")
+    assert view.is_quick("psmi_mean", layer, "epoch-4")
+
+
+def test_a_score_without_a_threshold_of_its_own_flags_nobody_by_default():
+    rng = np.random.default_rng(0)
+    labels = np.arange(40) % 2
+    audit = mw.Audit.from_arrays(labels, logits=2 * np.eye(2)[labels] + rng.normal(size=(40, 2)))
+    with pytest.raises(ValueError, match=r"'loss' has no default threshold.*tau="):
+        audit.flagged("loss")
+    assert len(audit.flagged("loss", tau=-1.0)) == (audit.score("loss") <= -1.0).sum()
+    gaps = audit.score("logit_gap")
+    assert set(audit.flagged("logit_gap").index) == set(gaps.index[gaps <= 0])
+    with pytest.raises(ValueError, match=r"valid: psmi, loss"):
+        audit.flagged("lose")

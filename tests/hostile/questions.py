@@ -42,6 +42,19 @@ def _as_target(audit: mw.Audit, _folder: Path) -> Answer:
     return {"its psmi": _values(other.score("psmi")), "its log-LiRA": _values(other.log_lira())}
 
 
+def _trace(audit: mw.Audit, _folder: Path) -> Answer:
+    csl = {f"csl at {at}": _values(audit.score("csl", checkpoint=at)) for at in (2, "final")}
+    return csl | {"its csl": _values(audit.as_target(1).score("csl"))}
+
+
+def _reference(audit: mw.Audit, _folder: Path) -> Answer:
+    return {"reference": _values(audit.score("reference"))}
+
+
+def _hierarchical(audit: mw.Audit, _folder: Path) -> Answer:
+    return {"hierarchical": _values(audit.log_lira(variance="hierarchical"))}
+
+
 def _decisions(audit: mw.Audit, _folder: Path) -> Answer:
     return {"decisions": audit.decisions.to_numpy(dtype=str)}
 
@@ -66,6 +79,9 @@ QUICK: dict[str, Callable[[mw.Audit, Path], Answer]] = {
     "score": _score,
     "log_lira": _log_lira,
     "evaluate": _evaluate,
+    "trace": _trace,
+    "reference": _reference,
+    "hierarchical": _hierarchical,
     "as_target": _as_target,
     "decisions": _decisions,
 }

@@ -53,6 +53,7 @@ def made(path: Path, samples: mw.data.ImageDataset, seed: int = 0) -> Victim:
         audit.train(stop_at_drop=0.1)
     audit.train()
     audit.run_shadows(SHADOWS, keep_forward=True, design="balanced")
+    audit.run_references(1)
     for checkpoint in (2, "final"):
         audit.score("psmi", checkpoint=checkpoint)
     audit.as_target(1).score("psmi")

@@ -20,6 +20,7 @@ from memowidgets.audit.numbers.truth import (
     share_by_chance,
 )
 from memowidgets.audit.source import Source
+from memowidgets.data import Dataset
 from memowidgets.store import StoreError
 
 __all__ = ["OwnScore", "board", "early_scores", "ranked"]
@@ -61,7 +62,7 @@ def board(
     truths: Sequence[str],
     eta: float,
     against: str,
-) -> tuple[pd.DataFrame, list[str]]:
+) -> tuple[pd.DataFrame, list[str], list[str]]:
     """Tabulate scores by setting and truth, as `memowidgets.scoreboard` describes.
 
     Returns
@@ -70,22 +71,25 @@ def board(
         One row for each setting, truth and score.
     list of str
         What is missing, and why.
+    list of str
+        What a reader must know of each setting before trusting its rows.
     """
-    parts, missing = [], []
+    parts, missing, notes = [], [], []
     for setting, sources in settings.items():
         for truth in truths:
             try:
                 pairs, lacking = _paired(sources, metrics, truth, eta)
                 missing += [f"{setting}: {reason}" for reason in lacking]
                 rows = _judged(pairs, truth, against)
+                notes += [f"{setting}: {note}" for note in _notes(sources, truth)]
             except (ValueError, StoreError) as error:
                 missing.append(f"{setting}, by {_spoken(truth)}: {error}")
                 continue
-            parts.append(rows.assign(setting=setting, truth=truth, n_targets=len(sources)))
+            parts.append(rows.assign(setting=setting, truth=truth))
     if not parts:
         raise ValueError(f"there is nothing to compare: {'; '.join(missing)}")
     table = pd.concat(parts, ignore_index=True)[list(_COLUMNS)]
-    return table, list(dict.fromkeys(missing))
+    return table, list(dict.fromkeys(missing)), list(dict.fromkeys(notes))
 
 
 def ranked(table: pd.DataFrame) -> pd.DataFrame:
@@ -99,26 +103,41 @@ def ranked(table: pd.DataFrame) -> pd.DataFrame:
 def _paired(
     sources: Sequence[Source], metrics: Mapping[str, str | OwnScore], truth: str, eta: float
 ) -> tuple[_Pairs, list[str]]:
-    lacking: dict[str, str] = {}
+    every, lacking = _every_value(sources, metrics)
     parts, by_chance, names = [], 0.0, _sample_names(sources)
     for number, source in enumerate(sources):
         memorized = memorized_members(source, truth, eta)
-        values = {}
+        table = pd.DataFrame({"memorized": memorized} | every[number]).dropna()
+        if table.empty:
+            raise ValueError(f"no member of {source!r} has a truth and every score")
+        table["sample"] = names[number].reindex(table.index)
+        parts.append(table.assign(target=number))
+        share = share_by_chance(source, eta) if is_log_lira(truth) else None
+        by_chance += np.nan if share is None else share * len(table)
+    table = pd.concat(parts, ignore_index=True)
+    table["memorized"] = table["memorized"].astype(np.bool_)
+    return _Pairs(table, by_chance), lacking
+
+
+def _every_value(
+    sources: Sequence[Source], metrics: Mapping[str, str | OwnScore]
+) -> tuple[list[dict[str, pd.Series]], list[str]]:
+    """Return the scores that every target has, by target, and why others are missing."""
+    lacking: dict[str, str] = {}
+    every: list[dict[str, pd.Series]] = [{} for _ in sources]
+    for source, values in zip(sources, every, strict=True):
         for name, metric in metrics.items():
             try:
                 values[name] = _values(source, metric)
             except (ValueError, StoreError) as error:
                 lacking[name] = f"no {name}: {error}"
-        table = pd.DataFrame({"memorized": memorized} | values).dropna()
-        table["sample"] = names[number](table.index)
-        parts.append(table.assign(target=number))
-        share = share_by_chance(source, eta) if is_log_lira(truth) else None
-        by_chance += np.nan if share is None else share * len(table)
-    table = pd.concat(parts, ignore_index=True).drop(columns=list(lacking), errors="ignore")
-    table["memorized"] = table["memorized"].astype(np.bool_)
-    if table.empty:
-        raise ValueError("no member has a truth and every score")
-    return _Pairs(table, by_chance), list(lacking.values())
+    kept = [{name: one[name] for name in one if name not in lacking} for one in every]
+    return kept, list(lacking.values())
+
+
+def _notes(sources: Sequence[Source], truth: str) -> list[str]:
+    lost = [note for one in sources for note in one.shadows.lost()] if is_log_lira(truth) else []
+    return [*(note for one in sources for note in one.notes_at("prediction")), *lost]
 
 
 def _values(source: Source, metric: str | OwnScore) -> pd.Series:
@@ -135,24 +154,27 @@ def _values(source: Source, metric: str | OwnScore) -> pd.Series:
     return pd.Series(values, members)
 
 
-def _sample_names(sources: Sequence[Source]) -> list[Callable[[pd.Index], Any]]:
-    """Return what names the samples of each target: the same where the data are the same."""
-    kinds: list[Source] = []
+def _sample_names(sources: Sequence[Source]) -> list[pd.Series]:
+    """Return a name of each sample of each target, by id.
 
-    def namer(source: Source) -> Callable[[pd.Index], Any]:
-        for number, known in enumerate(kinds):
-            if _same_samples(known, source):
-                return lambda ids: [f"{number} {name}" for name in ids]
-        kinds.append(source)
-        last = len(kinds) - 1
-        return lambda ids: [f"{last} {name}" for name in ids]
-
-    return [namer(source) for source in sources]
-
-
-def _same_samples(one: Source, other: Source) -> bool:
-    a, b = one.clean_data(), other.clean_data()
-    return np.array_equal(a.ids, b.ids) and np.array_equal(a.labels, b.labels)
+    Two samples have the same name if their content and their label from before label noise are the
+    same, whatever their ids. Where nobody knows the content, all ids and labels must be the same.
+    """
+    known: dict[tuple[Any, ...], str] = {}
+    hashed: dict[int, tuple[Dataset, list[str]]] = {}  # of the data that targets share
+    named = []
+    for number, source in enumerate(sources):
+        data = source.clean_data()
+        if id(data) not in hashed:
+            hashed[id(data)] = data, data.content_hashes()
+        ids, labels, hashes = data.ids.tolist(), data.labels.tolist(), hashed[id(data)][1]
+        unknown = (tuple(ids), tuple(labels)) if hashes == ids else ()
+        keys = [(one, label, unknown) for one, label in zip(hashes, labels, strict=True)]
+        names = [
+            known.setdefault(key, f"{number} {name}") for key, name in zip(keys, ids, strict=True)
+        ]
+        named.append(pd.Series(names, ids))
+    return named
 
 
 def _judged(pairs: _Pairs, truth: str, against: str) -> pd.DataFrame:
@@ -160,7 +182,8 @@ def _judged(pairs: _Pairs, truth: str, against: str) -> pd.DataFrame:
     memorized = table["memorized"].to_numpy()
     check_both_kinds(memorized, truth)
     names = [str(name) for name in table if name not in ("memorized", "sample", "target")]
-    several = len(table["target"].unique()) > 1
+    n_targets = len(table["target"].unique())
+    several = n_targets > 1
     grouped = {"groups": table["sample"], "models": table["target"]} if several else {}
     found = {
         name: evaluation.roc(table[name].to_numpy(), memorized, **grouped).called(positives(truth))
@@ -170,7 +193,8 @@ def _judged(pairs: _Pairs, truth: str, against: str) -> pd.DataFrame:
         raise ValueError("no score can be had")
     rows = pd.DataFrame([_row(name, found, against) for name in names])
     rows["rank"] = rows["auc"].rank(ascending=False)
-    return rows.assign(n=len(table), n_memorized=int(memorized.sum()), n_by_chance=pairs.by_chance)
+    counts = {"n": len(table), "n_memorized": int(memorized.sum()), "n_targets": n_targets}
+    return rows.assign(**counts, n_by_chance=pairs.by_chance)
 
 
 def _row(name: str, found: Mapping[str, evaluation.Evaluation], against: str) -> dict[str, Any]:

@@ -43,6 +43,7 @@ __all__ = [
     "Metric",
     "NamedScore",
     "checked_tau",
+    "default_tau",
     "flagged",
     "is_computed",
     "is_defined",
@@ -50,6 +51,7 @@ __all__ = [
     "metrics_of",
     "missing_passes",
     "named_series",
+    "needs_no_pass",
     "probabilities",
     "representation",
     "score",
@@ -302,6 +304,18 @@ def is_free(source: Source, metric: str, layer: str | int, record: Record) -> bo
     return known.is_early and set(missing_passes(source, metric, layer, record)) <= {record}
 
 
+def needs_no_pass(source: Source, metric: str, checkpoint: str | float) -> bool:
+    """Return whether all passes and losses are on disk that a named score needs at a checkpoint."""
+    record, known = source.names.record(checkpoint), SCORES[metric]
+    if not known.over_checkpoints:
+        return source.kept_forward(record).exists
+    so_far = trace.so_far(source, record)
+    if metric == "psmi_mean":
+        return all(source.kept_forward(one).exists for one in so_far)
+    here = not known.uses_layer or source.kept_forward(record).exists
+    return here and all(source.has_losses(one) for one in so_far)
+
+
 def missing_passes(source: Source, metric: str, layer: str | int, record: Record) -> list[Record]:
     """Return the checkpoints at which a forward pass must be made for a score, if any can be."""
     known = SCORES[metric]
@@ -330,12 +344,7 @@ def score(
     last: int | None = None,
 ) -> Scores:
     """Score the members, as `Audit.score` describes; read from disk what was computed before."""
-    if metric not in SCORES if isinstance(metric, str) else not callable(metric):
-        raise ValueError(
-            f"unknown score {metric!r}; valid: {', '.join(SCORES)}, or a callable "
-            "(representation, logits, labels)"
-        )
-    known = SCORES[metric] if isinstance(metric, str) else None
+    known = _known(metric)
     if last is not None and not (known and known.over_checkpoints):
         means = ", ".join(name for name, one in SCORES.items() if one.over_checkpoints)
         raise ValueError(f"last= goes with a mean over checkpoints ({means}), not with {metric!r}")
@@ -412,10 +421,14 @@ def probabilities(source: Source, checkpoint: str | float) -> Floats:
 
 
 def flagged(
-    source: Source, metric: str | Metric, layer: str | int, checkpoint: str | float, tau: float
+    source: Source,
+    metric: str | Metric,
+    layer: str | int,
+    checkpoint: str | float,
+    tau: float | None,
 ) -> pd.DataFrame:
     """Return the members with score ≤ τ, as `Audit.flagged` describes."""
-    tau = checked_tau(tau)
+    tau = default_tau(metric) if tau is None else checked_tau(tau)
     if math.isnan(tau):
         raise ValueError("tau is NaN; it must be a number")
     for note in source.notes_at(checkpoint):
@@ -437,6 +450,24 @@ def flagged(
     if source.has_ground_truth:
         table["log_lira"] = log_lira(source)
     return table[table["score"] <= tau].sort_values("score", kind="stable")
+
+
+def default_tau(metric: str | Metric) -> float:
+    """Return the default threshold of a score.
+
+    Raises
+    ------
+    ValueError
+        If the score is unknown, or has no default threshold.
+    """
+    known = _known(metric)
+    if known is None or known.tau is None:
+        name = quoted(_name_of(metric))
+        raise ValueError(
+            f"{name} has no default threshold, because its values mean something else in every "
+            "model; pass tau="
+        )
+    return known.tau
 
 
 def checked_tau(tau: Any) -> float:
@@ -491,6 +522,16 @@ def _custom(source: Source, metric: Metric, made: ForwardPass, layer: str) -> Sc
             f"for {quoted(source.members[int(np.argmax(wrong))])}"
         )
     return Scores.of_all(values)
+
+
+def _known(metric: str | Metric) -> NamedScore | None:
+    """Return the score of that name; None for a function of the user's."""
+    if metric not in SCORES if isinstance(metric, str) else not callable(metric):
+        raise ValueError(
+            f"unknown score {metric!r}; valid: {', '.join(SCORES)}, or a callable "
+            "(representation, logits, labels)"
+        )
+    return SCORES[metric] if isinstance(metric, str) else None
 
 
 def _name_of(metric: str | Metric) -> str:

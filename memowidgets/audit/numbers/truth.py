@@ -192,6 +192,8 @@ def evidence_for(source: Source, record: Record, variance: str) -> Evidence:
         return Evidence(shadows.members, shadows.gaps, columns, source.given_early_gaps, variance)
     before = source.shadows.read(early)
     _, here, there = np.intersect1d(shadows.indices, before.indices, return_indices=True)
+    order = np.argsort(here)  # as `member_gaps` has them: the target of the run comes last
+    here, there = here[order], there[order]
     return Evidence(
         shadows.members[here], shadows.gaps[here], columns, before.gaps[there], variance
     )

@@ -354,9 +354,9 @@ class RunSource:
         return self.kept_forward(self.names.record(checkpoint)).exists
 
     def forward_state(self, checkpoint: str | float) -> tuple[Hashable, ...]:
-        """A value that changes when the forward pass of a checkpoint does."""
+        """A value that changes when the forward pass of a checkpoint does, or its kept logits."""
         name = self.names.record(checkpoint).name
-        return name, self.run.state(f"forward/{name}")
+        return name, self.run.state(f"forward/{name}"), self.run.state(outputs_of(name))
 
     def gaps_state(self, checkpoint: str) -> tuple[str, tuple[tuple[int, ...], ...]]:
         """A value that changes when log-LiRA at a checkpoint may."""

@@ -226,8 +226,8 @@ class ShadowSource:
             kept = self._file.metadata.get("forward")
             raise StoreError(
                 f"shadow {self.index} kept "
-                + (f"its forward pass at {kept}" if kept else "no forward pass")
-                + f", not at {record.name}: run_shadows(…, keep_forward=True) keeps it at the "
+                + (f"its forward pass at {kept}, not" if kept else "no forward pass")
+                + f" at {record.name}: run_shadows(…, keep_forward=True) keeps it at the "
                 "prediction checkpoint"
             )
         return made

@@ -82,7 +82,7 @@ class AuditView:
 
     def is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
         """Whether `view` takes about a second or less: a small layer that needs no forward pass."""
-        if score not in PER_LAYER:
+        if score not in PER_LAYER or not scores.needs_no_pass(self._source, score, checkpoint):
             return False
         try:
             representation = scores.representation(self._source, layer, checkpoint)

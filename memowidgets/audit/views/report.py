@@ -80,9 +80,7 @@ def content_of(
         metric = "psmi" if "psmi" in there or "logit_gap" not in there else "logit_gap"
     if metric not in SCORES:
         raise ValueError(f"unknown score {metric!r}; valid: {', '.join(SCORES)}")
-    tau = SCORES[metric].tau if tau is None else scores.checked_tau(tau)
-    if tau is None:
-        raise ValueError(f"{metric!r} has no default threshold; pass tau=")
+    tau = scores.default_tau(metric) if tau is None else scores.checked_tau(tau)
     if not math.isfinite(tau):
         raise ValueError(f"tau must be a finite number, not {tau}")
     with one_look():

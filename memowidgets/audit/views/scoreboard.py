@@ -34,10 +34,13 @@ class Scoreboard:
         many of these chance alone would give; NaN for canaries) and ``n_targets``.
     missing : tuple of str
         What could not be judged, and why.
+    notes : tuple of str
+        What a reader must know of a setting before trusting its rows, such as label noise.
     """
 
     table: pd.DataFrame
     missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def ranks(self) -> pd.DataFrame:
@@ -62,4 +65,5 @@ class Scoreboard:
         n_scores, n_settings = len(self.ranks), len(rankings["setting"].unique())
         head = f"Scoreboard: {n_scores} scores, {n_settings} settings, {len(rankings)} rankings"
         missing = [f"missing: {reason}" for reason in self.missing]
-        return "\n".join([head, self.ranks.round(2).to_string(), *missing])
+        notes = [f"note: {note}" for note in self.notes]
+        return "\n".join([head, self.ranks.round(2).to_string(), *missing, *notes])

@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import (
     auc,
     dashboard,
+    estimate,
     explorer,
     gpu_language,
     hierarchical,
@@ -44,6 +45,7 @@ TOPICS = {
     "variances": variances,
     "hierarchical": hierarchical,
     "shadows": shadows,
+    "estimate": estimate,
     "language": language,
     "text": text,
     "gpu-language": gpu_language,

@@ -35,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     doctor = commands.add_parser("doctor", help="check what is installed and what is missing")
     doctor.set_defaults(run=_doctor)
+    _add_demo(commands.add_parser("demo", help="open a recorded audit in the browser"))
     view = commands.add_parser("view", help="open a run's dashboard in the browser")
     view.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="the run directory")
     view.add_argument("--port", type=_port, default=0, help="port (default: any free one)")
@@ -46,6 +47,15 @@ def _parser() -> argparse.ArgumentParser:
     audits.add_argument("folder", type=Path, metavar="FOLDER")
     audits.set_defaults(run=_audits)
     return parser
+
+
+def _add_demo(demo: argparse.ArgumentParser) -> None:
+    folder = "folder for the page (default: a new temporary one)"
+    demo.add_argument("--out", type=Path, metavar="FOLDER", help=folder)
+    path = "only write the page and print its path"
+    demo.add_argument("--no-browser", "--no-open", action="store_true", help=path)
+    demo.add_argument("--overwrite", action="store_true", help="replace existing files")
+    demo.set_defaults(run=_demo)
 
 
 def _add_report(report: argparse.ArgumentParser) -> None:
@@ -71,10 +81,9 @@ def _add_places(command: argparse.ArgumentParser) -> None:
 
 
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port < 2**16:
-        raise argparse.ArgumentTypeError(f"the port must be from 0 to 65535, not {port}")
-    return port
+    if not (text.isdecimal() and int(text) < 2**16):
+        raise argparse.ArgumentTypeError(f"the port must be a number from 0 to 65535, not {text!r}")
+    return int(text)
 
 
 def _doctor(_chosen: argparse.Namespace) -> int:
@@ -85,6 +94,14 @@ def _doctor(_chosen: argparse.Namespace) -> int:
         print(finding, flush=True)
         failed |= finding.essential
     return int(failed)
+
+
+def _demo(chosen: argparse.Namespace) -> int:
+    from memowidgets.commands import demo
+
+    say = partial(print, flush=True)
+    demo(say, chosen.out, browser=not chosen.no_browser, overwrite=chosen.overwrite)
+    return 0
 
 
 def _view(chosen: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = ["CHOICES", "Decision", "DecisionLog", "Keeper", "from_csv", "to_csv"]
+__all__ = ["CHOICES", "Decision", "DecisionLog", "Keeper", "from_csv", "spelled", "to_csv"]
 
 CHOICES = ("keep", "anonymise", "remove", "undecided")
 NO_FILE = (
@@ -40,6 +40,17 @@ _TO_RESTORE = re.compile(rf"(?:^|(?<=[;\t\r\n]))'(?={_RISKY})")
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
 
 
+def spelled(decision: str) -> str:
+    """Return a decision in the spelling that is stored.
+
+    Examples
+    --------
+    >>> spelled("anonymize")
+    'anonymise'
+    """
+    return "anonymise" if decision == "anonymize" else decision
+
+
 @dataclass(frozen=True)
 class Decision:
     """Decision on one sample.
@@ -47,13 +58,16 @@ class Decision:
     Attributes
     ----------
     decision : {"keep", "anonymise", "remove", "undecided"}
-        What to do with the sample.
+        What to do with the sample. "anonymize" becomes "anonymise".
     note : str
         Reason for the decision.
     """
 
     decision: str = "undecided"
     note: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decision", spelled(self.decision))
 
 
 UNDECIDED = Decision()
@@ -176,7 +190,7 @@ class DecisionLog:
         names : iterable of str
             Ids of the samples. For one sample, pass a list with one id.
         decision : {"keep", "anonymise", "remove", "undecided"}, optional
-            New decision. By default the present one stays.
+            New decision. By default the present one stays. "anonymize" means "anonymise".
         note : str, optional
             New note. By default the present one stays.
 
@@ -195,6 +209,7 @@ class DecisionLog:
         """
         if isinstance(names, str | bytes):
             raise TypeError(f"names must be a list of ids, not one text; pass [{quoted(names)}]")
+        decision = None if decision is None else spelled(decision)
         if decision is not None and decision not in CHOICES:
             valid = ", ".join(map(repr, CHOICES))
             raise ValueError(f"unknown decision {decision!r}; valid: {valid}")
@@ -413,7 +428,7 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
 def _parsed(cells: list[str], where: str) -> tuple[str, Decision]:
     if len(cells) != len(HEADER):
         raise ValueError(f"{where}: {len(cells)} cells instead of 3 (id, decision, note)")
-    name, decision, note = _restored(cells[0]), cells[1].strip(), _restored(cells[2])
+    name, decision, note = _restored(cells[0]), spelled(cells[1].strip()), _restored(cells[2])
     if decision not in CHOICES:
         raise ValueError(
             f"{where}: unknown decision {quoted(decision)}; valid: {', '.join(map(repr, CHOICES))}"

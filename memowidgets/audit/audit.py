@@ -19,6 +19,7 @@ from memowidgets.audit.decisions import kept
 from memowidgets.audit.numbers import judge, pooled, scores, truth
 from memowidgets.audit.runs import opening, recorded
 from memowidgets.audit.runs.arrays import arrays_source, opened_arrays
+from memowidgets.audit.runs.estimate import estimate
 from memowidgets.audit.runs.shapes import is_of_arrays
 from memowidgets.audit.runs.training import (
     recorder,
@@ -607,6 +608,51 @@ class Audit:
         True
         """
         run_references(self.source, n, executor, processes, progress)
+
+    def estimate(
+        self, n_shadows: int = 100, n_references: int = 1, processes: int | None = None
+    ) -> pd.DataFrame:
+        """Estimate what the rest of the training will take on this machine.
+
+        Worker processes start as `run_shadows` starts them, and train throw-away models for a few
+        steps at the same time. This takes a few seconds, and longer for a large model. It changes
+        nothing in the run directory. If models of the same kind exist, their recorded seconds are
+        used instead of timed steps. They may come from another machine.
+
+        Parameters
+        ----------
+        n_shadows : int
+            Number of shadow models in all, those on disk included, as for `run_shadows`.
+        n_references : int
+            Number of reference models in all for each member, as for `run_references`.
+        processes : int, optional
+            Number of models trained at once. Default: as for `run_shadows`.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by work (``"target"``, ``"shadow models"`` and ``"reference models"``), with
+            what is left of it. ``models`` is the number of models to train, and ``processes`` the
+            number of them that are trained at once. ``seconds`` is from the call to its end,
+            ``disk_mb`` the size of the new files, and ``memory_mb`` the peak memory of all worker
+            processes together (of a GPU if they compute on one), in 10⁶ bytes. ``basis`` says
+            whether the seconds are from timed or from recorded trainings, or why nothing is left.
+
+        Raises
+        ------
+        ValueError
+            If a number is below 1.
+        StoreError
+            If the audit cannot train, or a worker process was killed.
+
+        Notes
+        -----
+        The estimate is for shadow models with the default settings of `run_shadows`. Its row
+        includes the forward passes of the target that `run_shadows` makes at its end. Processes
+        count libraries that they share each for itself, so ``memory_mb`` is too high rather than
+        too low. ``python -m benchmarks estimate`` compares the estimate with what then happens.
+        """
+        return estimate(self.source, n_shadows, n_references, processes)
 
     @property
     def shadow_sets(self) -> dict[str, int]:

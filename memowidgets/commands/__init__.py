@@ -1,7 +1,8 @@
-"""Commands of ``python -m memowidgets`` that need no notebook: view, report, audits."""
+"""Commands of ``python -m memowidgets`` that need no notebook: demo, view, report, audits."""
 
+from memowidgets.commands.demo import demo
 from memowidgets.commands.listing import listing
 from memowidgets.commands.runs import CommandError, opened, refusing
 from memowidgets.commands.view import view
 
-__all__ = ["CommandError", "listing", "opened", "refusing", "view"]
+__all__ = ["CommandError", "demo", "listing", "opened", "refusing", "view"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,20 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 LARGEST_MANIFEST = 2**30  # bytes; a million samples need a twentieth of it
 _MOST_CHARACTERS = 600
+# What Python's errors ask for, in the words of the command line. Each pattern has words of the
+# message around the name, because a path may contain the name, too.
+_IN_FLAGS = (
+    (r"\bpass overwrite=True\b", "pass --overwrite"),
+    (r"; pass tau=$", "; pass --tau"),
+    (r"^tau must be\b", "--tau must be"),
+    (r"^unknown score\b", "--metric: unknown score"),
+    (r": pass data= alone$", ": pass --data alone"),
+    (r": pass the dataset itself as data=$", ": leave --data out"),
+    (
+        r"^(data|model) is a path, but the \1 of this run was not made from one: pass .* itself$",
+        r"--\1 is not for this run, whose \1 was not loaded from a path: leave --\1 out",
+    ),
+)
 
 
 class CommandError(Exception):
@@ -27,6 +42,19 @@ class CommandError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(visible(message, _MOST_CHARACTERS))
+
+
+def in_flags(message: str) -> str:
+    """Return the message of an error with the command's flags instead of Python's arguments.
+
+    Examples
+    --------
+    >>> in_flags("a.html exists already: choose another path, or pass overwrite=True")
+    'a.html exists already: choose another path, or pass --overwrite'
+    """
+    for pattern, words in _IN_FLAGS:
+        message = re.sub(pattern, words, message)
+    return message
 
 
 def checked_manifest(path: Path) -> dict[str, Any]:
@@ -123,7 +151,7 @@ def refusing(path: Path) -> Iterator[None]:
     except CommandError:
         raise
     except (StoreError, ValueError, OSError) as error:
-        raise CommandError(str(error) or f"{path} cannot be opened") from None
+        raise CommandError(in_flags(str(error)) or f"{path} cannot be opened") from None
     except (
         ArithmeticError,
         AttributeError,

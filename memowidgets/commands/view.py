@@ -188,7 +188,9 @@ def _free_port(wanted: int) -> int:
         try:
             probe.bind((ADDRESS, wanted))
         except OSError as error:
-            raise CommandError(f"port {wanted} cannot be used ({error.strerror})") from None
+            raise CommandError(
+                f"port {wanted} cannot be used ({error.strerror}); choose another --port"
+            ) from None
         return int(probe.getsockname()[1])
 
 

@@ -46,7 +46,7 @@ def checked_targets(path: str | os.PathLike[str], *, overwrite: bool) -> tuple[P
             raise FileExistsError(f"{target} is there and is no file: choose another path")
         if not overwrite:
             raise FileExistsError(
-                f"{target} is there already: choose another path, or say overwrite=True"
+                f"{target} is there already: choose another path, or pass overwrite=True"
             )
     return targets
 

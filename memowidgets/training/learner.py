@@ -100,7 +100,7 @@ class Learner:
 
     def advance(self, stop: int, progress: Progress, what: str) -> None:
         """Train up to a step; `Progress` may cancel between two steps."""
-        total = self.recipe.settings.total_steps(len(self.members))
+        total = self.total_steps
         self.module.train()
         with self._random.active(), cpu_threads(self.recipe.model.cpu_threads):
             while self.step < stop:
@@ -130,6 +130,20 @@ class Learner:
         if capture:
             _say_memory(look(positions[:1], progress=None), len(positions), self.recipe.model)
         return self._with_memory(partial(look, positions, allocate=allocate), self._halve_forward)
+
+    @property
+    def total_steps(self) -> int:
+        """Number of steps of the whole training."""
+        return self.recipe.settings.total_steps(len(self.members))
+
+    def optimizer_bytes(self) -> dict[str, int]:
+        """Return the bytes of each array of the optimizer's state, by name."""
+        return {
+            f"{i}.{key}": int(value.nbytes)
+            for i, entries in self._optimizer.state_dict()["state"].items()
+            for key, value in entries.items()
+            if hasattr(value, "detach")
+        }
 
     def weights(self) -> dict[str, NDArray[Any]]:
         """Return the module's state as arrays."""

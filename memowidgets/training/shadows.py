@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from memowidgets.progress import Progress
 from memowidgets.store import ForeignError, RunDirectory, StoreError, Tensors
+from memowidgets.training.cost import model_bytes, model_seconds
 from memowidgets.training.design import SHADOW, Kind
 from memowidgets.training.engine.claims import Claims
 from memowidgets.training.engine.filling import Filling, Pace
+from memowidgets.training.engine.timing import Timing
 from memowidgets.training.engine.workers import Workers, default_processes, opened
 from memowidgets.training.made_in import are_rounded
 from memowidgets.training.shadow import (
@@ -283,8 +285,7 @@ class ShadowSet:
         StoreError
             If they cannot be written, or the workers ended or are unsuitable.
         """
-        job = self._with_kept(job)
-        missing = [index for index in range(n) if not self._holds(index, job)]
+        missing, job = self.missing(n, job)
         if not missing:
             return
         progress.report(n - len(missing), n, f"training {self._kind.noun}s", _cost(job, missing))
@@ -327,11 +328,31 @@ class ShadowSet:
         def keep(index: int, trained: TrainedShadow) -> None:
             self._write(index, trained, job)
 
-        before = [self.file(index).metadata.get("seconds") for index in self.indices()]
-        pace = Pace([float(seconds) for seconds in before if seconds])
+        def each(timing: Timing | None) -> tuple[float | None, int]:
+            return None if timing is None else model_seconds(timing, job), model_bytes(timing, job)
+
         return Filling(
-            holds, keep, lambda: len(self), claims, workers, beacon, pace, progress, self._kind
+            holds,
+            keep,
+            lambda: len(self),
+            claims,
+            workers,
+            beacon,
+            Pace(self.seconds()),
+            progress,
+            self._kind,
+            each,
         )
+
+    def seconds(self) -> list[float]:
+        """Return the recorded seconds of each shadow model that has them."""
+        before = [self.file(index).metadata.get("seconds") for index in self.indices()]
+        return [float(seconds) for seconds in before if seconds]
+
+    def missing(self, n: int, job: ShadowJob) -> tuple[list[int], ShadowJob]:
+        """Return those of the shadow models 0 to n − 1 that `fill` would train, and its job."""
+        job = self._with_kept(job)
+        return [index for index in range(n) if not self._holds(index, job)], job
 
     def _with_kept(self, job: ShadowJob) -> ShadowJob:
         """Return the job with everything that all existing shadow models have."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.data.questions import checked_texts
-from memowidgets.decisions import CHOICES, NO_FILE, UNDECIDED, DecisionLog, to_csv
+from memowidgets.decisions import CHOICES, NO_FILE, UNDECIDED, DecisionLog, spelled, to_csv
 from memowidgets.edits import Edit
 from memowidgets.visible import quoted
 from memowidgets.widgets.samples import readable
@@ -80,6 +80,7 @@ class Deciding:
         ValueError
             If the decision is not to be had here, or a sample's id or note cannot be kept.
         """
+        decision = None if decision is None else spelled(decision)
         if decision is not None and decision not in self.choices:
             raise ValueError(
                 f"unknown decision {quoted(decision)}; valid here: "

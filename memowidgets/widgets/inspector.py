@@ -10,7 +10,7 @@ import numpy as np
 import traitlets
 
 from memowidgets.checks import numbered_labels
-from memowidgets.decisions import CHOICES, DecisionLog
+from memowidgets.decisions import CHOICES, DecisionLog, spelled
 from memowidgets.visible import quoted, visible
 from memowidgets.widgets.arrays import checked_tau
 from memowidgets.widgets.cells import created, displayed
@@ -41,6 +41,13 @@ ANY = "any"
 SMALLEST_PAGE, LARGEST_PAGE = 1, 48
 
 
+class _DecisionName(traitlets.Enum[str]):
+    """Name of a decision, in the spelling that is stored."""
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        return super().validate(obj, spelled(value))
+
+
 class Inspection(AtThreshold):
     """The inspector's part of a widget: samples, pages of them, and decisions.
 
@@ -51,7 +58,7 @@ class Inspection(AtThreshold):
     page_size = traitlets.Int(24, min=SMALLEST_PAGE, max=LARGEST_PAGE).tag(sync=True)
     filter = traitlets.Unicode("all").tag(sync=True)
     sort = traitlets.Unicode("order").tag(sync=True)
-    decision = traitlets.Enum([ANY, *CHOICES], ANY).tag(sync=True)
+    decision = _DecisionName([ANY, *CHOICES], ANY).tag(sync=True)
     selected = traitlets.Int(None, allow_none=True)
     _version = traitlets.Int(0).tag(sync=True)
     _decided = traitlets.Int(0).tag(sync=True)
@@ -311,7 +318,7 @@ class Inspection(AtThreshold):
         return match
 
     def _with_decision(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.bool_]:
-        wanted = asked.get("decision", ANY)
+        wanted = spelled(asked.get("decision", ANY))
         if wanted not in CHOICES:
             return np.ones(len(rows), dtype=np.bool_)
         chosen: NDArray[np.bool_] = self._deciding.codes()[rows.positions] == CHOICES.index(wanted)

@@ -320,6 +320,26 @@ def test_anonymised_questions_take_the_place_of_the_original(question_audit, tmp
         assert audit.kept()[1].question == "Ms Smith 0?"
 
 
+def test_anonymize_is_accepted_and_one_spelling_is_stored(question_audit, tmp_path):
+    audit = question_audit
+    assert audit.decision_log.decide(["p3"], "anonymize") == 1
+    assert audit.decision_log.decide(["p3"], "anonymise") == 0
+    file = Path(audit.path) / "decisions.csv"
+    assert '"p3","anonymise",""' in file.read_text()
+    file.write_text(file.read_text().replace("anonymise", "anonymize"))  # in an editor
+    assert audit.decisions["decision"].tolist() == ["anonymise"]
+    assert Decision("anonymize") == Decision("anonymise")
+    audit.edits_file = tmp_path / "edits.jsonl"
+    audit.decision_log.edit("p3", Edit("Someone?", ("x", "y")))
+    assert audit.kept()[3].question == "Someone?"
+    inspector = mw.widgets.SampleInspector(audit.data, decisions=audit.decision_log)
+    try:
+        inspector.decision = "anonymize"
+        assert inspector.decision == "anonymise"
+    finally:
+        inspector.close()
+
+
 def test_no_text_is_in_the_run_directory(question_audit, tmp_path):
     audit = question_audit
     audit.edits_file = tmp_path / "edits.jsonl"

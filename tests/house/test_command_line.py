@@ -14,9 +14,11 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
+import memowidgets as mw
 from memowidgets.__main__ import main
 from memowidgets.audit.runs import recorded
 from memowidgets.commands.runs import CommandError, checked_manifest
@@ -66,7 +68,7 @@ def refused(capsys, tmp_path, path):
     return lines.pop()
 
 
-@pytest.mark.parametrize("command", [[], ["doctor"], ["view"], ["report"], ["audits"]])
+@pytest.mark.parametrize("command", [[], ["doctor"], ["demo"], ["view"], ["report"], ["audits"]])
 def test_help_fits_a_screen(command, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as stopped:
@@ -99,12 +101,21 @@ def test_a_report_of_a_run(run, tmp_path, capsys):
     status, _, err = said(capsys, "report", run, tmp_path / "a.html")
     assert status == 2
     assert "a.html is there already" in err
+    assert "pass --overwrite" in err
+    assert "overwrite=" not in err
+    page = tmp_path / "pass tau=.html"
+    page.touch()
+    assert str(page) in said(capsys, "report", run, page)[2]  # a path stays as it is
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--tau", "nan"], "tau must be a finite number"),
+        (["--tau", "nan"], "--tau must be a finite number"),
+        (["--metric", "loss"], "'loss' has no default threshold; pass --tau\n"),
+        (["--metric", "x"], "--metric: unknown score 'x'"),
+        (["--data", "nowhere"], "leave --data out"),
+        (["--model", "nowhere"], "leave --model out"),
         (["--score", ANSI], "unknown score"),
         (["--score", "surprise"], "valid: psmi, loss"),
     ],
@@ -114,6 +125,16 @@ def test_options_that_make_no_sense(run, tmp_path, capsys, options, says):
     assert status == 2
     assert says in err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("port", ["http", "65536", "-1", "²"])
+def test_a_port_that_is_none(run, capsys, port):
+    with pytest.raises(SystemExit) as stopped:
+        main(["view", str(run), f"--port={port}"])
+    assert stopped.value.code == 2
+    assert f"argument --port: the port must be a number from 0 to 65535, not {port!r}" in (
+        capsys.readouterr().err
+    )
 
 
 def test_paths_that_hold_no_run(tmp_path, capsys):
@@ -309,6 +330,55 @@ def test_a_folder_without_runs(tmp_path, capsys):
 def test_nothing_is_hidden_in_a_line():
     assert not UNSEEN.search(visible("".join(map(chr, range(0x2100)))))
     assert visible("a" * 99, 10) == "a" * 9 + "…"
+
+
+# ------------------------------------------------------------ demo
+
+
+@pytest.fixture
+def small_recording(monkeypatch):
+    """Another audit in the place of the recorded one, whose report takes seconds; its names."""
+    labels = np.arange(60) % 2
+    points = np.random.default_rng(0).normal(size=(60, 4)) + labels[:, None]
+    audit = mw.Audit.from_arrays(labels=labels, representations=points)
+    asked = []
+    monkeypatch.setattr("memowidgets.audit.open_recorded", lambda name: asked.append(name) or audit)
+    return asked
+
+
+def test_the_demo_writes_the_page_and_opens_it(small_recording, tmp_path, capsys, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or False)
+    page = tmp_path / "a" / f"{RECORDING.name}.html"
+    status, out, err = said(capsys, "demo", "--out", tmp_path / "a")
+    assert (status, err, small_recording) == (0, "", [RECORDING.name])
+    assert str(page) in out
+    assert opened == [page.as_uri()]
+    assert "Open the page in one yourself" in out  # the browser did not open
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+    status, _, err = said(capsys, "demo", "--no-open", "--out", tmp_path / "a")
+    assert (status, len(opened)) == (2, 1)
+    assert "pass --overwrite" in err
+    status, _, _ = said(capsys, "demo", "--no-browser", "--overwrite", "--out", tmp_path / "a")
+    assert (status, len(opened)) == (0, 1)
+
+
+@pytest.mark.slow
+def test_the_demo_is_the_recorded_audit_in_a_folder_of_its_own(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    status, _, err = said(capsys, "demo", "--no-browser")
+    assert (status, err) == (0, "")
+    (folder,) = tmp_path.iterdir()
+    found = json.loads((folder / f"{RECORDING.name}.json").read_text("utf-8"))
+    assert found["truth"]["memorized"] == 35
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_a_demo_needs_a_folder(run, capsys):
+    file = run / "manifest.json"
+    status, out, err = said(capsys, "demo", "--no-browser", "--out", file)
+    assert (status, out) == (2, "")
+    assert f"{file} is not a folder; pass a folder as --out" in err
 
 
 # ------------------------------------------------------------ view

@@ -484,4 +484,4 @@ def test_a_dask_client_that_is_closed_is_named(audit):
 
 
 def test_times_are_spoken():
-    assert [filling._spoken(s) for s in (5.2, 300, 7300)] == ["5 s", "5 min", "2.0 h"]
+    assert [filling.spoken(s) for s in (5.2, 300, 7300)] == ["5 s", "5 min", "2.0 h"]

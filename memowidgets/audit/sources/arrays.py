@@ -59,6 +59,7 @@ _CANNOT = {  # what an audit of arrays cannot do, and what else may help
         "train reference models",
         "; gaps of models of your own that never saw a sample go into reference_gaps=",
     ),
+    "estimate": ("estimate the cost of training", ""),
     "as_target": ("take a shadow model as its target", ""),
     "fork": ("be forked", ", on the data that kept() gives"),
     "compare_fork": ("be compared with a fork", ""),

@@ -60,6 +60,7 @@ _CANNOT_WATCHED = {  # work that needs the model or its weights
     "run_shadows": "have shadow models",
     "run_references": "have reference models",
     "use_shadows": "have shadow models",
+    "estimate": "estimate the cost of training",
     "fork": "be forked",
     "compare_fork": "be compared with a fork",
     "repeat": "make a pass over the samples again",
@@ -299,8 +300,10 @@ class RunSource:
         """
         return TargetTraining(self.run, self.recipe(), self.design, self.held_out, self.seed)
 
-    def recipe(self) -> Recipe:
+    def recipe(self, *, keep: bool = True) -> Recipe:
         """Model, data, settings and device.
+
+        With `keep`, the manifest of an old run gets the precision that it lacks.
 
         Raises
         ------
@@ -315,7 +318,8 @@ class RunSource:
                 "Audit.open(path, data=…, model=…)"
             )
         check_available(torch_device(self.device), self.precision)
-        self._keep_precision()
+        if keep:
+            self._keep_precision()
         return Recipe(self.model, self.data, self.training, self.device)
 
     def refuse_recorded(self, instead: str) -> None:

@@ -47,6 +47,7 @@ _CANNOT = {
         "has no reference models, because those of the audit trained on samples that it trains "
         "on: call this on the audit itself"
     ),
+    "estimate": "is trained already; call this on the audit itself",
     "use_shadows": (
         "is judged by the others of its set: call this on the audit itself, and as_target again"
     ),

@@ -18,6 +18,7 @@ __all__ = [
     "current_set",
     "keys_with_forward",
     "set_of_design",
+    "set_of_halves",
     "shadow_sets",
     "use_set",
 ]
@@ -42,6 +43,11 @@ def current_set(run: RunDirectory, precision: str = "") -> ShadowSet:
     """The set of shadow models that `use_set` chose last; random halves where it never did."""
     key = str(read_choice(run).get("key", "halves"))
     return _set(run, key, precision)
+
+
+def set_of_halves(run: RunDirectory, precision: str = "") -> ShadowSet:
+    """The set of shadow models on random halves, whichever the truth is from."""
+    return _set(run, "halves", precision)
 
 
 def use_set(run: RunDirectory, key: str, precision: str = "") -> ShadowSet:

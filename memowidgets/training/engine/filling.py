@@ -12,8 +12,10 @@ from typing import TypeVar
 
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
+from memowidgets.training.cost import announced, spoken, work_seconds
 from memowidgets.training.design import SHADOW, Kind
 from memowidgets.training.engine.claims import Claims
+from memowidgets.training.engine.timing import Timing, slowest
 from memowidgets.training.engine.worker import Result, unpacked
 from memowidgets.training.engine.workers import Workers
 from memowidgets.training.shadow import TrainedShadow
@@ -48,6 +50,9 @@ class Filling:
         Progress reports and cancellation.
     kind : Kind
         What the models are called.
+    each : callable, optional
+        Function that returns the seconds and the bytes of one from a `Timing`, or from None if
+        nothing was timed.
     """
 
     def __init__(
@@ -61,8 +66,9 @@ class Filling:
         pace: Pace,
         progress: Progress,
         kind: Kind = SHADOW,
+        each: Callable[[Timing | None], tuple[float | None, int]] | None = None,
     ) -> None:
-        self._kind = kind
+        self._kind, self._each = kind, each
         self._holds, self._write, self._finished = holds, keep, finished
         self._claims, self._workers, self._beacon = claims, workers, beacon
         self._pace, self._progress = pace, progress
@@ -76,6 +82,7 @@ class Filling:
         """Train all missing shadow models, and wait for those that other processes train."""
         left = list(missing)
         try:
+            self._announce(len(left), n)
             while left:
                 self._order(left)
                 for index in self._collected():
@@ -92,6 +99,41 @@ class Filling:
             for future in self._in_hand:
                 future.cancel()
             raise
+
+    def _announce(self, missing: int, n: int) -> None:
+        """Say what the work will take, from recorded seconds or from a few timed steps."""
+        if self._each is None:
+            return
+        recorded, timing = self._pace.recorded, None
+        if not recorded:
+            timing = self._timed(n - missing, n)
+        seconds, n_bytes = self._each(timing)
+        if recorded:
+            seconds = self._pace.seconds
+        elif seconds is not None:
+            self._pace.expect(seconds)
+        slots = self._or_say_why(lambda: self._workers.slots)
+        running = min(slots, missing)
+        whole = None if seconds is None else work_seconds(seconds, missing, running)
+        memory = 0 if timing is None else running * timing.memory
+        said = announced(whole, recorded, missing * n_bytes, memory)
+        self._progress.report(n - missing, n, f"training {self._kind.noun}s", said)
+
+    def _timed(self, done: int, n: int) -> Timing | None:
+        """Return what local processes timed; None if they can't, which training will explain."""
+        found: list[Timing] = []
+        try:
+            waiting = set(self._workers.timed())
+        except Exception:  # noqa: BLE001
+            return None
+        while waiting:
+            finished, waiting = wait(waiting, timeout=_POLL_SECONDS)
+            self._or_say_why(self._workers.check)
+            self._progress.report(done, n, f"training {self._kind.noun}s", "timing a few steps")
+            if any(future.exception() is not None for future in finished):
+                return None
+            found += [future.result() for future in finished]
+        return slowest(found) if found else None
 
     def _order(self, left: list[int]) -> None:
         """Claim and order as many as the workers can take, and drop those that others finished."""
@@ -221,7 +263,7 @@ class Filling:
         oldest = min(self._started[index] for index in self._in_hand.values())
         following = max(0.0, seconds - (time.monotonic() - oldest))
         rest = (len(left) - len(self._in_hand)) * seconds / len(self._in_hand) + following
-        return f"{said}, next in {_spoken(following)}, {_spoken(rest)} left"
+        return f"{said}, next in {spoken(following)}, {spoken(rest)} left"
 
 
 class Pace:
@@ -231,11 +273,21 @@ class Pace:
     ----------
     known : sequence of float
         Seconds of earlier shadow models.
+
+    Attributes
+    ----------
+    recorded : int
+        Number of earlier shadow models.
     """
 
     def __init__(self, known: Sequence[float] = ()) -> None:
         self._known = list(known)[-8:]
         self._ours: list[float] = []
+        self.recorded = len(known)
+
+    def expect(self, seconds: float) -> None:
+        """Give the seconds of one by which to estimate until the first is finished."""
+        self._known = [seconds]
 
     def add(self, seconds: float) -> None:
         """Add the duration of a finished shadow model."""
@@ -246,9 +298,3 @@ class Pace:
         """Return the seconds for one, or None before the first."""
         seen = self._ours or self._known
         return sum(seen) / len(seen) if seen else None
-
-
-def _spoken(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -19,6 +19,7 @@ from typing import ClassVar
 import cloudpickle
 
 from memowidgets.progress import Cancelled, Progress
+from memowidgets.training.engine.timing import Timing, meet, take_times
 from memowidgets.training.shadow import ShadowJob, TrainedShadow, train_shadow
 
 _POLL_SECONDS = 0.2
@@ -107,6 +108,41 @@ def fulfil(order: Order, payload: bytes | None = None) -> Result:
     except (Exception, Cancelled) as error:  # noqa: BLE001 - whatever it is, it is the user's
         return Result(worker, error=_packed(error))
     return Result(worker, trained=trained, warning=warning)
+
+
+def timed(order: Order, folder: str, n: int, since: float, threads: int | None) -> Timing:
+    """Time a few steps of the job in this process, while `n` processes do the same.
+
+    Parameters
+    ----------
+    order : Order
+        What to train, and where.
+    folder : str
+        Folder in which the processes wait for each other.
+    n : int
+        Number of processes.
+    since : float
+        Time at which the processes were started, as `time.time` tells it.
+    threads : int or None
+        Number of threads. None leaves it as it is.
+    """
+    import torch
+
+    start = time.time() - since
+    job, progress = _job(order.job, None), _Beacon(Path(order.beacon))
+    if job is None:
+        raise ValueError("this worker has no job")
+    if order.device is not None:
+        job = replace(job, recipe=replace(job.recipe, device=order.device))
+    if n > 1:
+        meet(Path(folder), f"ready-{os.getpid()}", n, progress)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        found = take_times(job, progress)
+        return replace(found, start=start + found.start)
+    finally:
+        torch.set_num_threads(before)
 
 
 def unpacked(error: bytes) -> BaseException:

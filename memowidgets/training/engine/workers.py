@@ -17,12 +17,14 @@ import cloudpickle
 
 from memowidgets.store import StoreError
 from memowidgets.training.engine.sharing import SharedSamples
+from memowidgets.training.engine.timing import Timing
 from memowidgets.training.engine.worker import (
     Order,
     Result,
     fulfil,
     library_versions,
     start_local,
+    timed,
 )
 from memowidgets.training.shadow import ShadowJob
 
@@ -44,6 +46,12 @@ class Workers(Protocol):
 
     def submit_again(self, index: int) -> Future[Result]:
         """Order a shadow model again from a worker that lacked the job."""
+
+    def timed(self, threads: int | None = None) -> list[Future[Timing]]:
+        """Let local processes time a few steps at the same time; others are not asked.
+
+        With `threads`, only one of them does, with that many threads.
+        """
 
     def check(self) -> None:
         """Raise `StoreError` if there are no workers any more."""
@@ -95,6 +103,7 @@ class _Local:
     def __init__(self, job: ShadowJob, processes: int, beacon: Path) -> None:
         from loky import ProcessPoolExecutor
 
+        self._opened = time.time()
         self._samples = SharedSamples()
         payload = _payload(self._samples.of(job))
         self._slots, self._noun = processes, job.shadows.kind.noun
@@ -131,6 +140,13 @@ class _Local:
 
     def submit_again(self, index: int) -> Future[Result]:
         return self.submit(index)
+
+    def timed(self, threads: int | None = None) -> list[Future[Timing]]:
+        n = 1 if threads is not None else self._slots
+        devices: list[str | None] = [*self._devices] or [None]
+        orders = [replace(self._order, device=devices[i % len(devices)]) for i in range(n)]
+        given = self._samples.folder, n, self._opened, threads
+        return [self._executor.submit(timed, order, *given) for order in orders]
 
     def check(self) -> None:
         """Detect a stopped worker; a broken pool reports itself in its futures."""
@@ -217,6 +233,10 @@ class _Foreign:
 
     def submit_again(self, index: int) -> Future[Result]:
         return self._executor.submit(fulfil, replace(self._order, index=index), self._payload)
+
+    def timed(self, threads: int | None = None) -> list[Future[Timing]]:
+        del threads
+        return []
 
     def check(self) -> None:
         now = time.monotonic()

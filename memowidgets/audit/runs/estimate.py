@@ -1,0 +1,217 @@
+"""What training will take on this machine: seconds, disk and memory."""
+
+from __future__ import annotations
+
+import tempfile
+from concurrent.futures import BrokenExecutor, Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from memowidgets.audit.runs.shadows import check_request, planned
+from memowidgets.audit.source import Source
+from memowidgets.audit.sources.run import RunSource, run_behind
+from memowidgets.audit.sources.shadow_sets import config_digest, set_of_halves
+from memowidgets.store import StoreError
+from memowidgets.training import cost
+from memowidgets.training.design import REFERENCE, ShadowDesign
+from memowidgets.training.engine.filling import Pace
+from memowidgets.training.engine.timing import Timing, slowest
+from memowidgets.training.engine.workers import Workers, default_processes, opened
+from memowidgets.training.learner import Recipe
+from memowidgets.training.shadow import ShadowJob
+from memowidgets.training.shadows import ShadowSet
+from memowidgets.training.target import name_of
+
+__all__ = ["estimate"]
+
+_TIMED = "timed steps"
+_DONE = "nothing is left to train"
+_MB = 1e6
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Models of one kind that are left to train; `why_not` says why none can be trained."""
+
+    job: ShadowJob
+    missing: int
+    processes: int
+    recorded: tuple[float, ...] = ()
+    at_most: bool = False
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class _Timings:
+    """Timings of the worker processes of shadow models, and of one process as the target's."""
+
+    shadow: Timing
+    target: Timing
+
+
+def estimate(
+    source: Source, n_shadows: int, n_references: int, processes: int | None
+) -> pd.DataFrame:
+    """Return what training will take, as `Audit.estimate` describes."""
+    run = run_behind(source, "estimate")
+    check_request(n_shadows, None, ("prediction", "final"), processes)
+    check_request(n_references, None, ("prediction",), processes, REFERENCE)
+    run.refuse_recorded("its models are trained elsewhere, so their cost cannot be estimated")
+    with run.alone():
+        recipe = run.recipe(keep=False)
+        shadows = _shadows(run, recipe, int(n_shadows), processes)
+        references = _references(run, recipe, int(n_references), processes)
+        passes = _missing_passes(run) if not shadows.why_not else 0
+        work = max(shadows, references, key=lambda one: one.processes)
+        timings = None
+        if work.missing or _steps_left(run):
+            timings = _timed(work, target=bool(passes or _steps_left(run)))
+    rows = [
+        _target_row(run, timings.target if timings else None),
+        _row(run, "shadow models", shadows, timings, passes),
+        _row(run, "reference models", references, timings),
+    ]
+    return pd.DataFrame(rows).set_index("work")
+
+
+def _shadows(run: RunSource, recipe: Recipe, n: int, processes: int | None) -> _Work:
+    known = _planned_checkpoints(run)
+    job = ShadowJob(
+        recipe,
+        run.design,
+        run.seed,
+        {name: known[name] for name in _asked_checkpoints(run)},
+        known,
+        ShadowDesign(),
+        config_digest(run.manifest),
+    )
+    try:
+        planned(run.data, run.design, "halves", None)
+    except ValueError as error:
+        return _Work(job, 0, 0, why_not=str(error))
+    return _work(set_of_halves(run.run, run.precision), n, job, processes)
+
+
+def _references(run: RunSource, recipe: Recipe, n: int, processes: int | None) -> _Work:
+    known, plan = _planned_checkpoints(run), run.references.plan
+    trained = len(run.names.records()) > 1
+    name = run.names.prediction().record.name if trained else list(known)[-1]
+    job = ShadowJob(
+        recipe, run.design, run.seed, {name: known[name]}, known, plan, run.references.config
+    )
+    try:
+        plan.check(run.design, run.seed, n)
+    except ValueError as error:
+        return _Work(job, 0, 0, why_not=str(error))
+    made = _work(run.references.files, n * plan.per_round, job, processes)
+    return replace(made, at_most=not trained)
+
+
+def _work(files: ShadowSet, n: int, job: ShadowJob, processes: int | None) -> _Work:
+    missing, job = files.missing(n, job)
+    slots = min(processes or default_processes(job.recipe.device), len(missing))
+    return _Work(job, len(missing), slots, tuple(files.seconds()))
+
+
+def _planned_checkpoints(run: RunSource) -> dict[str, int]:
+    """Return the step of each checkpoint by name, also of those that are not reached yet."""
+    plan = run.training.checkpoint_steps(len(run.design.members))
+    return {name_of(epoch): step for step, epoch in plan.items()}
+
+
+def _asked_checkpoints(run: RunSource) -> list[str]:
+    """Return the names of the prediction checkpoint and of the end.
+
+    The prediction checkpoint of a target that was not trained is not known, and another one takes
+    its place. A shadow model trains to the end, so only the number of checkpoints matters.
+    """
+    names = [name for name, step in _planned_checkpoints(run).items() if step]
+    if len(run.names.records()) > 1:
+        names = [run.names.prediction().record.name, names[-1]]
+    return list(dict.fromkeys(names[-2:]))
+
+
+def _missing_passes(run: RunSource) -> int:
+    """Return the number of passes over the members that `run_shadows` makes at its end."""
+    records = {record.name: record for record in run.names.records()}
+    return sum(
+        name not in records or not run.kept_forward(records[name]).exists
+        for name in _asked_checkpoints(run)
+    )
+
+
+def _steps_left(run: RunSource) -> dict[str, int]:
+    """Return the checkpoints that the target has not reached, with their steps."""
+    records = run.names.records()
+    last = records[-1].step if records else -1
+    return {name: step for name, step in _planned_checkpoints(run).items() if step > last}
+
+
+def _timed(work: _Work, *, target: bool) -> _Timings:
+    """Let as many worker processes as there will be time a few steps, then one as the target."""
+    import torch
+
+    with tempfile.TemporaryDirectory() as folder:
+        beacon = Path(folder) / "wanted"
+        beacon.touch(mode=0o600)
+        processes = max(1, work.processes)
+        with opened(work.job, None, processes, beacon) as workers:
+            shadow = _collected(workers, workers.timed())
+            if not target:
+                return _Timings(shadow, shadow)
+            return _Timings(shadow, _collected(workers, workers.timed(torch.get_num_threads())))
+
+
+def _collected(workers: Workers, futures: list[Future[Timing]]) -> Timing:
+    try:
+        return slowest([future.result() for future in futures])
+    except BrokenExecutor as error:
+        raise StoreError(f"{workers.blame(error)}, so the cost cannot be estimated") from error
+
+
+def _target_row(run: RunSource, timing: Timing | None) -> dict[str, Any]:
+    left = _steps_left(run)
+    if timing is None or not left:
+        return _as_row("target", 0, 0, 0.0, 0, 0, _DONE)
+    members, n_records = len(run.design.members), len(run.names.records())
+    steps = max(left.values()) - (run.names.records()[-1].step if n_records else 0)
+    seconds = cost.target_seconds(timing, steps, len(left), members + len(run.held_out))
+    n_bytes = cost.target_bytes(timing, len(left), members, resumed=n_records > 0)
+    return _as_row("target", 1, 1, seconds, n_bytes, timing.memory, _TIMED)
+
+
+def _row(
+    run: RunSource, what: str, work: _Work, timings: _Timings | None, passes: int = 0
+) -> dict[str, Any]:
+    """Return the row of shadow or reference models; `passes` of the target follow them."""
+    if timings is None or not work.missing:
+        return _as_row(what, 0, 0, 0.0, 0, 0, work.why_not or _DONE)
+    timing, members = timings.shadow, len(run.design.members)
+    recorded = Pace(work.recorded).seconds
+    each = cost.model_seconds(timing, work.job) if recorded is None else recorded
+    seconds = cost.work_seconds(each, work.missing, work.processes, timing.start)
+    seconds += passes * (timings.target.build + members * timings.target.sample)
+    n_bytes = work.missing * cost.model_bytes(timing, work.job)
+    n_bytes += passes * cost.pass_bytes(timing, members)
+    basis = _TIMED if recorded is None else f"{len(work.recorded)} recorded"
+    if work.at_most:
+        basis += ", at most: the target is not trained, so the prediction checkpoint is not known"
+    memory = work.processes * timing.memory
+    return _as_row(what, work.missing, work.processes, seconds, n_bytes, memory, basis)
+
+
+def _as_row(
+    what: str, models: int, processes: int, seconds: float, n_bytes: int, memory: int, basis: str
+) -> dict[str, Any]:
+    return {
+        "work": what,
+        "models": models,
+        "processes": processes,
+        "seconds": seconds,
+        "disk_mb": n_bytes / _MB,
+        "memory_mb": memory / _MB,
+        "basis": basis,
+    }

@@ -1,0 +1,58 @@
+"""Open the report of a recorded audit in the browser, without Jupyter."""
+
+from __future__ import annotations
+
+import tempfile
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+
+from memowidgets.commands.runs import CommandError, refusing
+from memowidgets.visible import visible
+
+RECORDING = "mmlu-field-smollm2"
+
+
+def demo(
+    say: Callable[[str], None],
+    out: Path | None = None,
+    *,
+    browser: bool = True,
+    overwrite: bool = False,
+) -> Path:
+    """Write the report of the recorded audit, and open it.
+
+    Parameters
+    ----------
+    say : callable
+        Function that prints a line.
+    out : Path, optional
+        Folder for the report. It is created if it does not exist. Default: a new temporary folder.
+    browser : bool
+        Whether to open a browser. The page's path is printed in any case.
+    overwrite : bool
+        Whether to replace a report that is in the folder already.
+
+    Returns
+    -------
+    Path
+        The page.
+
+    Raises
+    ------
+    CommandError
+        If the folder cannot be written to, or a report is there already.
+    """
+    if out is not None and out.exists() and not out.is_dir():
+        raise CommandError(f"{out} is not a folder; pass a folder as --out")
+    say("Writing the report of a recorded audit: SmolLM2, fine-tuned on questions of MMLU.")
+    folder = Path(tempfile.mkdtemp(prefix="memowidgets-demo-")) if out is None else out.absolute()
+    with refusing(folder):
+        from memowidgets.audit import open_recorded
+
+        folder.mkdir(parents=True, exist_ok=True)
+        page = open_recorded(RECORDING).report(folder / f"{RECORDING}.html", overwrite=overwrite)
+    say(f"The page is {visible(str(page))}")
+    if browser and not webbrowser.open(page.as_uri()):
+        say("No browser was found. Open the page in one yourself.")
+    return page

@@ -1,0 +1,200 @@
+"""Measurement of a few training steps, by which the cost of a whole training is estimated."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.progress import Progress
+from memowidgets.training.learner import Learner
+from memowidgets.training.seeds import derived_seed, restored
+from memowidgets.training.shadow import ShadowJob
+
+if TYPE_CHECKING:
+    import torch
+
+_FEWEST_STEPS, _MOST_STEPS, _STEP_SECONDS = 3, 60, 1.0
+_BATCHES = 4  # of a forward pass
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds and sizes of one model, measured on a few batches.
+
+    Attributes
+    ----------
+    build : float
+        Seconds to create the module and its optimizer.
+    step : float
+        Seconds of an optimizer step: the median after a warm-up.
+    sample : float
+        Seconds of a forward pass for each sample.
+    memory : int
+        Peak memory of the process in bytes; of its GPU if it computes on one.
+    logits : int
+        Number of logits of a sample.
+    layers : dict of int
+        Number of values of a sample's representation, by layer.
+    weights, optimizer : dict of int
+        Bytes of each array of a checkpoint's weights, and of the optimizer's state, by name.
+    start : float
+        Seconds until the process is ready to train, once for all of its models.
+    """
+
+    build: float
+    step: float
+    sample: float
+    memory: int
+    logits: int
+    layers: dict[str, int]
+    weights: dict[str, int]
+    optimizer: dict[str, int]
+    start: float = field(default=0.0)
+
+
+def slowest(timings: Sequence[Timing]) -> Timing:
+    """Return the mean of the times of several processes, the longest start and the most memory."""
+    return replace(
+        timings[0],
+        build=float(np.mean([one.build for one in timings])),
+        step=float(np.mean([one.step for one in timings])),
+        sample=float(np.mean([one.sample for one in timings])),
+        memory=max(one.memory for one in timings),
+        start=max(one.start for one in timings),
+    )
+
+
+def take_times(job: ShadowJob, progress: Progress) -> Timing:
+    """Train a throw-away model for a few steps, and run it over a part of the pool.
+
+    All random states are restored.
+    """
+    import torch
+
+    device = torch.device(job.recipe.device)
+    members = job.design.pool[job.shadows.members(job.design, job.seed, 0)]
+    with restored(device):
+        seed = derived_seed(job.seed, job.shadows.kind.stream, 0)
+        start = time.perf_counter()
+        Learner(job.recipe, members, seed)  # the first in a process imports what it needs
+        middle = time.perf_counter()
+        learner = Learner(job.recipe, members, seed)
+        build = time.perf_counter() - middle
+        first = max(0.0, middle - start - build)
+        step = _step_seconds(learner, device, progress)
+        sample, logits, layers = _look(learner, job.design.pool, progress)
+        weights = job.recipe.model.weights(learner.module)
+        return Timing(
+            build,
+            step,
+            sample,
+            peak_memory(device),
+            logits,
+            layers,
+            {name: int(values.nbytes) for name, values in weights.items()},
+            learner.optimizer_bytes(),
+            first,
+        )
+
+
+def meet(folder: Path, name: str, n: int, progress: Progress, patience: float = 60.0) -> None:
+    """Wait until `n` processes are in a folder, so that they compute at the same time."""
+    (folder / name).touch(mode=0o600)
+    end = time.monotonic() + patience
+    while len(list(folder.glob("ready-*"))) < n and time.monotonic() < end:
+        progress.report(0, 1, "waiting for the other workers")
+        time.sleep(0.01)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Return the peak memory of this process in bytes, or that of its GPU."""
+    import torch
+
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_reserved(device))
+    with suppress(OSError, StopIteration):  # not the parent's peak, unlike that of getrusage
+        status = Path("/proc/self/status").read_text("utf-8").splitlines()
+        peak = next(line for line in status if line.startswith("VmHWM:"))
+        return 1024 * int(peak.split()[1])
+    try:
+        import resource
+    except ImportError:  # Windows does not tell
+        return 0
+    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return usage if sys.platform == "darwin" else 1024 * usage
+
+
+class _Enough(Exception):  # noqa: N818 - not an error
+    """Raised between two steps when enough of them were timed."""
+
+
+class _Clock(Progress):
+    """Progress that notes the time of each step, and ends the training after some."""
+
+    def __init__(self, device: torch.device, outer: Progress) -> None:
+        super().__init__()
+        self._device, self._outer = device, outer
+        self.times: list[float] = []
+
+    def report(self, done: int, total: int, what: str, detail: str = "") -> None:
+        self._outer.report(done, total, what, detail)
+        self.note()
+        steps = len(self.times) - 1
+        enough = steps > _FEWEST_STEPS and self.times[-1] - self.times[1] > _STEP_SECONDS
+        if enough or steps > _MOST_STEPS:
+            raise _Enough
+
+    def note(self) -> None:
+        """Note the time at which the device has finished."""
+        wait_for(self._device)
+        self.times.append(time.perf_counter())
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until a device has done what it was given."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _step_seconds(learner: Learner, device: torch.device, progress: Progress) -> float:
+    clock = _Clock(device, progress)
+    with suppress(_Enough):
+        learner.advance(learner.total_steps, clock, "timing steps")
+        clock.note()
+    seconds = np.diff(clock.times)
+    return float(np.median(seconds[1:] if len(seconds) > 1 else seconds))
+
+
+def _look(
+    learner: Learner, pool: NDArray[np.int64], progress: Progress
+) -> tuple[float, int, dict[str, int]]:
+    """Return a pass's seconds for each sample, and the numbers of a sample's values."""
+    one = learner.look_at(pool[:1], capture=True)
+    n = min(len(pool), _BATCHES * learner.recipe.model.forward_batch)
+    spread = pool[np.linspace(0, len(pool) - 1, n).round().astype(np.int64)]
+    few = spread[:: max(1, n // learner.recipe.model.forward_batch)]
+    seconds, n = _timed(learner, few, progress), len(few)
+    if seconds < _STEP_SECONDS and len(spread) > len(few):
+        seconds, n = _timed(learner, spread, progress), len(spread)
+    values = {name: _width(array) for name, array in one.layers.items()}
+    return seconds / n, _width(one.logits), values
+
+
+def _timed(learner: Learner, positions: NDArray[np.int64], progress: Progress) -> float:
+    start = time.perf_counter()
+    learner.look_at(positions, progress=progress)  # its results are copied to the CPU
+    return time.perf_counter() - start
+
+
+def _width(array: NDArray[Any]) -> int:
+    return int(np.prod(array.shape[1:]))

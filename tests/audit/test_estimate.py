@@ -1,0 +1,311 @@
+"""`audit.estimate`: what it counts, what it reads, and that it changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import shutil
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import memowidgets as mw
+from memowidgets.audit.runs import estimate
+from memowidgets.progress import Progress
+from memowidgets.store import StoreError
+from memowidgets.training import cost
+from memowidgets.training.engine.timing import Timing, slowest, take_times
+from memowidgets.training.engine.workers import _Foreign
+from tests.training.small import Inline, tiny_audit
+
+TRAINING = mw.TrainingConfig(epochs=2, batch_size=16, precision="float32")
+BUILD, STEP, SAMPLE, START = 1.0, 0.5, 0.01, 20.0
+WITH_WORKERS = estimate._timed
+
+
+@pytest.fixture(autouse=True)
+def timed(monkeypatch):
+    """Time in this process, because worker processes take seconds to start."""
+    asked = []
+
+    def here(work, *, target):
+        found = replace(take_times(work.job, Progress()), start=START)
+        asked.append((work.processes, target))
+        found = replace(found, build=BUILD, step=STEP, sample=SAMPLE)
+        return estimate._Timings(found, found)
+
+    monkeypatch.setattr(estimate, "_timed", here)
+    return asked
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A run with a trained target. Tests copy it."""
+    path = tmp_path_factory.mktemp("estimate") / "run"
+    audit_at(path).train()
+    return path
+
+
+@pytest.fixture
+def audit(path, tmp_path):
+    shutil.copytree(path, tmp_path / "run")
+    return audit_at(tmp_path / "run")
+
+
+def audit_at(path, **changes) -> mw.Audit:
+    return tiny_audit(path, training=TRAINING, **changes)
+
+
+def files(path) -> dict[str, tuple[str, int]]:
+    return {
+        str(file.relative_to(path)): (
+            hashlib.sha256(file.read_bytes()).hexdigest(),
+            file.stat().st_mtime_ns,
+        )
+        for file in Path(path).rglob("*")
+        if file.is_file()
+    }
+
+
+def megabytes(path) -> float:
+    return sum(Path(path, name).stat().st_size for name in files(path)) / 1e6
+
+
+def draws() -> list[float]:
+    legacy = float(np.random.rand())
+    return [float(torch.rand(1)), legacy, random.random()]
+
+
+# What it counts
+
+
+def test_seconds_scale_with_models_and_processes(audit):
+    one, more = (audit.estimate(n, processes=1).loc["shadow models"] for n in (10, 40))
+    two = audit.estimate(40, processes=2).loc["shadow models"]
+    assert (one["models"], more["models"], two["processes"]) == (10, 40, 2)
+    each = (more["seconds"] - one["seconds"]) / 30
+    own = int(audit.source.design.shadow_members(0, 0).sum())
+    asked = len(audit.source.pool_rows) * len({audit.prediction.record.name, "epoch-2"})
+    assert each == pytest.approx(BUILD + 2 * -(-own // 16) * STEP + asked * SAMPLE)
+    assert two["seconds"] == pytest.approx(more["seconds"] - 20 * each)
+    assert two["memory_mb"] == pytest.approx(2 * more["memory_mb"], rel=0.2)
+    assert more["memory_mb"] > 0
+    assert set(audit.estimate(10)["basis"]) == {"nothing is left to train", "timed steps"}
+
+
+def test_a_target_is_estimated_until_it_is_trained(tmp_path, audit):
+    new = audit_at(tmp_path / "new")
+    row = new.estimate(4).loc["target"]
+    members = len(new.members)
+    assert row["seconds"] == pytest.approx(
+        BUILD + 2 * -(-members // 16) * STEP + 3 * members * SAMPLE
+    )
+    assert audit.estimate(4).loc["target", ["models", "seconds", "disk_mb"]].tolist() == [0, 0, 0]
+
+
+def test_reference_models_of_an_untrained_target_train_to_the_end_at_most(tmp_path, audit):
+    said = audit_at(tmp_path / "new").estimate(4, 3).loc["reference models"]
+    assert said["models"] == 3
+    assert "at most" in said["basis"]
+    assert audit.estimate(4).loc["reference models", "basis"] == "timed steps"
+
+
+def test_a_target_on_the_whole_pool_says_why_it_has_no_shadow_models(tmp_path):
+    said = audit_at(tmp_path / "all", members="all").estimate(4)
+    assert said.loc["shadow models", ["models", "seconds"]].tolist() == [0, 0]
+    assert 'members="half"' in said.loc["shadow models", "basis"]
+    assert said.loc["reference models", "models"] == 2
+
+
+def test_recorded_seconds_are_used(audit):
+    audit.run_shadows(2, Inline())
+    for index, seconds in enumerate((30.0, 50.0)):
+        name = f"shadows/{index:04d}"
+        kept = audit.source.run.read_tensors(name)
+        arrays = {key: np.array(kept[key]) for key in kept}
+        notes = {key: value for key, value in kept.metadata.items() if key != "memowidgets"}
+        audit.source.run.write_tensors(name, arrays, {**notes, "seconds": str(seconds)})
+    row = audit_at(audit.path).estimate(12, processes=2).loc["shadow models"]
+    assert (row["models"], row["basis"]) == (10, "2 recorded")
+    assert row["seconds"] == pytest.approx(START + 5 * 40)
+
+
+def test_nothing_is_timed_where_nothing_is_left(audit, timed):
+    audit.run_shadows(4, Inline())
+    audit.run_references(1, Inline())
+    audit.score("psmi", checkpoint="final")
+    assert audit.estimate(4)["seconds"].sum() == 0
+    assert not timed
+
+
+# Compared with what then happens
+
+
+def test_disk_is_what_then_happens(tmp_path):
+    audit = audit_at(tmp_path / "run")
+    sizes = [megabytes(audit.path)]
+    target = audit.estimate(6).loc["target", "disk_mb"]
+    audit.train()
+    sizes.append(megabytes(audit.path))
+    rest = audit.estimate(6)["disk_mb"]
+    audit.run_shadows(6, Inline())
+    sizes.append(megabytes(audit.path))
+    audit.run_references(1, Inline())
+    sizes.append(megabytes(audit.path))
+    said = [target, rest["shadow models"], rest["reference models"]]
+    np.testing.assert_allclose(said, np.diff(sizes), rtol=0.25)
+
+
+def test_the_disk_of_a_kept_forward_pass(audit):
+    audit.run_shadows(2, Inline(), keep_forward=True)
+    before = megabytes(audit.path)
+    said = audit.estimate(4).loc["shadow models", "disk_mb"]  # as those that are there
+    audit.run_shadows(4, Inline())
+    assert said == pytest.approx(megabytes(audit.path) - before, rel=0.25)
+
+
+# What it leaves as it was
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_nothing_changes(audit, tmp_path, trained):
+    chosen = audit if trained else audit_at(tmp_path / "new")
+    before, threads = files(chosen.path), torch.get_num_threads()
+    wanted = draws_after_seed(lambda: None)
+    assert draws_after_seed(lambda: chosen.estimate(4)) == wanted
+    assert files(chosen.path) == before
+    assert torch.get_num_threads() == threads
+
+
+def draws_after_seed(work) -> list[float]:
+    torch.manual_seed(3)
+    np.random.seed(3)
+    random.seed(3)
+    work()
+    return draws()
+
+
+def test_the_shadow_models_are_the_same_with_and_without(audit, tmp_path):
+    shutil.copytree(audit.path, tmp_path / "copy")
+    other = audit_at(tmp_path / "copy")
+    audit.estimate(2)
+    for one in (audit, other):
+        one.run_shadows(2, Inline())
+    gaps = [one.source.shadows.read("epoch-2").gaps for one in (audit, other)]
+    np.testing.assert_array_equal(*gaps)
+
+
+@pytest.mark.slow
+def test_two_worker_processes_time_steps_and_change_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "_timed", WITH_WORKERS)
+    audit = audit_at(tmp_path / "run")
+    before = files(audit.path)
+    wanted = draws_after_seed(lambda: None)
+    said = None
+
+    def work():
+        nonlocal said
+        said = audit.estimate(4, processes=2)
+
+    assert draws_after_seed(work) == wanted
+    assert files(audit.path) == before
+    assert said.loc["shadow models", ["models", "processes"]].tolist() == [4, 2]
+    assert (said["seconds"] > 0).all()
+    assert (said["disk_mb"] > 0).all()
+    assert (said["memory_mb"] > 0).all()
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_shadows": 0}, "shadow models in all, at least 1, not 0"),
+        ({"n_references": 0}, "at least 1, not 0"),
+        ({"processes": 0}, "processes must be at least 1, not 0"),
+    ],
+)
+def test_a_number_below_one(audit, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        audit.estimate(**arguments)
+
+
+def test_an_audit_without_a_model_says_so(audit):
+    arrays = mw.Audit.from_arrays(labels=[0, 1, 0, 1], representations=np.eye(4))
+    with pytest.raises(StoreError, match="cannot estimate the cost of training, because it has no"):
+        arrays.estimate()
+    without = mw.Audit.open(audit.path)
+    without.source.model = None
+    with pytest.raises(StoreError, match="needs the model and the data"):
+        without.estimate()
+
+
+def test_a_watched_run_says_so(audit):
+    audit.source.manifest["kind"] = "watch"
+    with pytest.raises(StoreError, match="cannot estimate the cost of training"):
+        audit.estimate()
+
+
+# What run_shadows says
+
+
+def said_by(audit, n) -> list[str]:
+    said = []
+    audit.run_shadows(n, Inline(), progress=Progress(lambda step: said.append(step.detail)))
+    return said
+
+
+def test_run_shadows_says_timed_seconds_disk_and_memory(audit, monkeypatch):
+    found = Timing(BUILD, STEP, SAMPLE, 10**9, 10, {}, {}, {})
+
+    def timed(_workers, threads=None):
+        future = Future()
+        future.set_result(found)
+        return [future, future][: 2 if threads is None else 1]
+
+    monkeypatch.setattr(_Foreign, "timed", timed)
+    announced = [text for text in said_by(audit, 4) if "of disk" in text]
+    seconds = audit_at(audit.path).estimate(4, processes=1)["seconds"]["shadow models"]
+    assert seconds == 0  # they are there
+    assert len(announced) == 1
+    assert "about" in announced[0]
+    assert "1.0 GB of memory" in announced[0]
+
+
+def test_run_shadows_says_recorded_seconds(audit):
+    first = [text for text in said_by(audit, 2) if "of disk" in text]
+    then = [text for text in said_by(audit, 4) if "of disk" in text]
+    assert len(first) == len(then) == 1
+    assert "about" not in first[0]
+    assert "from 2 recorded" in then[0]
+
+
+def test_times_that_fail_do_not_stop_the_training(audit, monkeypatch):
+    def timed(_workers, threads=None):
+        future = Future()
+        future.set_exception(RuntimeError(f"no time for {threads}"))
+        return [future]
+
+    monkeypatch.setattr(_Foreign, "timed", timed)
+    assert "about" not in "".join(said_by(audit, 4))
+    assert audit.n_shadows == 4
+
+
+# The arithmetic
+
+
+def test_the_last_models_take_a_whole_turn():
+    assert cost.work_seconds(10, 7, 2, 5) == 45
+    assert cost.work_seconds(10, 0, 2, 5) == 0
+
+
+def test_processes_count_with_their_mean_time_and_longest_start():
+    one = Timing(1, 2, 3, 100, 10, {}, {}, {}, 5)
+    two = replace(one, step=4, memory=200, start=9)
+    both = slowest([one, two])
+    assert (both.step, both.memory, both.start) == (3, 200, 9)

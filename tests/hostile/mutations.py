@@ -94,7 +94,8 @@ def every_mutation(twins: dict[str, Victim], outside: Path) -> Iterator[Mutation
     for field in ("config", "index", "design", "seed", "precision", "forward"):
         edit = _without_metadata(field)
         yield Mutation(f"shadow without {field}", KINDS["shadow"], _on(KINDS["shadow"], edit))
-    for kind in ("shadow", "reference", "outputs", "pass", "score", "score of a shadow", "state", "design"):
+    stamped = ("shadow", "reference", "outputs", "pass", "score", "score of a shadow", "state")
+    for kind in (*stamped, "design"):
         edit = _without_metadata(KEY)
         yield Mutation(f"{kind} without a stamp", KINDS[kind], _on(KINDS[kind], edit))
 

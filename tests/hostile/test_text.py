@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import warnings
 
 import numpy as np
@@ -263,9 +264,13 @@ def test_errors_of_a_hostile_run_are_harmless(evil_run, what):
     assert_harmless(error.value)
 
 
-def test_a_progress_bar_shows_a_layer_visibly(capsys):
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_progress_bar_shows_a_layer_visibly(capsys, monkeypatch, terminal):
+    from memowidgets.audit import console
     from memowidgets.audit.console import shown
 
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    monkeypatch.setattr(console, "_SHORT_SECONDS", 0.0)  # a log file gets its line
     with shown(None) as progress:
         progress.report(0, 3, f"computing psmi at {EVIL}")
         progress.report(2, 3, f"computing psmi at {EVIL}")

@@ -12,7 +12,7 @@ import torch
 import memowidgets as mw
 from tests.house.test_docs import ROOT, blocks
 
-READ, OWN, TRAINER, LOOP, ARRAYS = blocks(ROOT / "docs/text_classifier.md", "python")
+READ, OWN, TRAINER, LOOP, ARRAYS, _RECORDED = blocks(ROOT / "docs/text_classifier.md", "python")
 N, WRONG = 240, 12
 NAME = "distilbert/distilbert-base-uncased"
 

@@ -210,7 +210,7 @@ def _ranks(board: Any) -> str:
     ranks = board.ranks
     head = ["score", *(f"mean rank, {name.replace('_', '-')}" for name in ranks.columns[:-2])]
     rows = [
-        [f"`{name}`", *(f"{value:.1f}" for value in row)]
+        [f"`{name}`", *(f"{value:.1f}" for value in row[:-1]), f"{row[-1]:.0f}"]
         for name, row in zip(ranks.index, ranks.to_numpy(), strict=True)
     ]
     return _markdown([*head, "mean rank", "rankings"], rows)
@@ -222,7 +222,9 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _missing(board: Any) -> list[str]:
-    return ["\n".join(f"- {reason}" for reason in board.missing)] if board.missing else []
+    package = Path(mw.__file__).parent.as_posix()
+    reasons = [reason.replace(f"{package}/audit/recordings/", "") for reason in board.missing]
+    return ["\n".join(f"- {reason}" for reason in reasons)] if reasons else []
 
 
 def _verdicts(found: Sequence[Sequence[dict[str, Any]]]) -> str:

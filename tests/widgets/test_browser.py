@@ -113,6 +113,27 @@ def test_a_laptop_shows_the_first_samples_without_scrolling(notebook_page):
     page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
 
 
+RECORDED = (
+    "import memowidgets as mw\ndashboard = mw.open_recorded('cifar10-wrn').dashboard()\ndashboard"
+)
+
+
+def test_many_scores_are_in_a_drop_down_and_take_no_second_row(notebook_page):
+    notebook = notebook_page([RECORDED], width=1440, height=900)
+    page = notebook.page
+    page.wait_for_selector(".mw-card")
+    page.evaluate("() => window.jupyterapp.shell.expandLeft()")
+    pickers = [picker.bounding_box() for picker in page.locator(".mw-bar .mw-picker").all()]
+    assert len({round(box["y"] + box["height"]) for box in pickers}) == 1
+    page.get_by_label("score", exact=True).select_option(label="CSL")
+    eventually(notebook, "dashboard.metric", "csl")
+    page.locator(".mw-axis-title", has_text="CSL").wait_for()
+    assert not page.get_by_role("button", name="τ = 0").is_visible()
+    page.get_by_role("button", name="75 % of canaries").click()
+    eventually(notebook, "dashboard.tau", notebook.python("dashboard._data['canary_tau']"))
+    page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+
+
 @pytest.mark.parametrize(("width", "beside"), [(960, True), (700, True), (600, False)])
 def test_the_plots_stand_side_by_side_from_700_pixels_on(dashboard, width, beside):
     page = dashboard.page

@@ -6,6 +6,7 @@ import { durationText } from "./numbers.js";
 /** @typedef {import("./dom.js").Model} Model */
 /** @typedef {{value: string, label: string, marked: boolean, usesLayer: boolean}} Choice */
 
+const MOST_BUTTONS = 5; // more scores take a second row in a notebook beside its sidebar
 const NO_LAYER = "This score is the same at every layer";
 const ADDRESS = "memowidgets=";
 /** Only the first dashboard of a page follows the page's address. */
@@ -83,6 +84,7 @@ export class Bar {
     row.append(picker("Checkpoint", this.checkpoint), picker("Layer", this.layer), this.scoreBox);
     row.append(this.deviceBox, actions);
     this.root.append(row, this.message, this.warnings);
+    /** @type {{ group: HTMLElement, show: (value: string) => void }} */
     this.scores = segments("Score", [], () => {});
     this.ears.onModel("change:_choices", () => this.fill());
     for (const name of ["checkpoint", "layer", "metric"]) {
@@ -116,7 +118,9 @@ export class Bar {
     this.byLayer = new Set(byLayer.map((/** @type {Choice} */ metric) => metric.value));
     fillPicker(this.checkpoint, checkpoints, " (ρ)");
     fillPicker(this.layer, layers, "");
-    this.scores = segments("Score", metrics, (value) => this.choose("metric", value));
+    const few = metrics.length <= MOST_BUTTONS;
+    const choose = (/** @type {string} */ value) => this.choose("metric", value);
+    this.scores = few ? segments("Score", metrics, choose) : dropDown("score", metrics, choose);
     this.scoreBox.replaceChildren(html("span", { class: "mw-picker-name" }, "Score"), this.scores.group);
     this.showChosen();
   }
@@ -200,6 +204,19 @@ export class Bar {
 function picker(name, control) {
   const tag = control instanceof HTMLSelectElement ? "label" : "div";
   return html(tag, { class: "mw-picker" }, html("span", { class: "mw-picker-name" }, name), control);
+}
+
+/**
+ * A drop-down that is used as `segments` are.
+ * @param {string} label
+ * @param {Choice[]} choices
+ * @param {(value: string) => void} choose
+ */
+function dropDown(label, choices, choose) {
+  const group = html("select", { class: "mw-select", "aria-label": label });
+  fillPicker(group, choices, "");
+  group.addEventListener("change", () => choose(group.value));
+  return { group, show: (/** @type {string} */ value) => void (group.value = value) };
 }
 
 /**

@@ -150,7 +150,9 @@ def _checked(values: ArrayLike, what: str, rows: str = "checkpoints") -> Floats:
     if table.ndim != 2:
         raise ValueError(f"{what} must be (n_{rows}, n_samples), but has shape {table.shape}")
     if len(table) < FEWEST_CHECKPOINTS:
-        raise ValueError(f"{what} holds {len(table)} {rows}; a mean needs two or more")
+        raise ValueError(
+            f"{what} must have a row for each of two {rows} or more, but has shape {table.shape}"
+        )
     if table.shape[1] == 0:
         raise ValueError(f"{what} holds no sample")
     complain_if_not_finite(table, what)

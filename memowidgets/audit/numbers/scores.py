@@ -120,6 +120,8 @@ class NamedScore:
         Kinds of evidence that `of_source` uses. Those of the other functions are known.
     uses_layer : bool
         Whether `of_source` has another value at each layer.
+    every_pass : bool
+        Whether `of_source` needs the forward pass of each checkpoint so far.
     tau : float, optional
         Default threshold; None if no threshold means the same for every model.
     """
@@ -131,6 +133,7 @@ class NamedScore:
     is_there: Callable[[Asked], bool] | None = None
     needs: tuple[str, ...] = ()
     uses_layer: bool = False
+    every_pass: bool = False
     tau: float | None = None
 
     def __post_init__(self) -> None:
@@ -183,9 +186,13 @@ def _csl(asked: Asked) -> Scores:
 
 
 def _has_csl(asked: Asked) -> bool:
+    return _at_each(asked, asked.source.has_losses)
+
+
+def _at_each(asked: Asked, is_there: Callable[[Record], bool]) -> bool:
+    """Whether what a mean over the checkpoints so far needs is there at each of them."""
     records = trace.so_far(asked.source, asked.record)
-    there = [asked.source.has_losses(record) for record in records]
-    return len(there) >= trace.FEWEST and all(there)
+    return len(records) >= trace.FEWEST and all(map(is_there, records))
 
 
 def _psmi_mean(asked: Asked) -> Scores:
@@ -202,9 +209,7 @@ def _psmi_mean(asked: Asked) -> Scores:
 
 
 def _has_psmi_mean(asked: Asked) -> bool:
-    records = trace.so_far(asked.source, asked.record)
-    there = [asked.knows("psmi", record) for record in records]
-    return len(there) >= trace.FEWEST and all(there)
+    return _at_each(asked, lambda record: asked.knows("psmi", record))
 
 
 def _psmi_and_csl(asked: Asked) -> Scores:
@@ -256,6 +261,7 @@ SCORES: dict[str, NamedScore] = {
         is_there=_has_psmi_mean,
         needs=(REPRESENTATIONS, TRACE),
         uses_layer=True,
+        every_pass=True,
     ),
     "psmi+csl": NamedScore(
         "PSMI + CSL",
@@ -310,7 +316,7 @@ def needs_no_pass(source: Source, metric: str, checkpoint: str | float) -> bool:
     if not known.over_checkpoints:
         return source.kept_forward(record).exists
     so_far = trace.so_far(source, record)
-    if metric == "psmi_mean":
+    if known.every_pass:
         return all(source.kept_forward(one).exists for one in so_far)
     here = not known.uses_layer or source.kept_forward(record).exists
     return here and all(source.has_losses(one) for one in so_far)
@@ -321,7 +327,7 @@ def missing_passes(source: Source, metric: str, layer: str | int, record: Record
     known = SCORES[metric]
     if not source.makes_passes:
         return []
-    if metric == "psmi_mean":
+    if known.every_pass:
         records = trace.so_far(source, record)
     elif known.of_source is None or known.uses_layer:
         records = [record]

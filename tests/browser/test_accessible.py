@@ -46,7 +46,7 @@ def test_axe_finds_nothing_serious(notebook_page):
     problems += [f"open: {problem}" for problem in judged(notebook)]
     page.keyboard.press("Escape")
     page.get_by_label("layer", exact=True).select_option("1")
-    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_role("progressbar", name="progress").wait_for()
     problems += [f"busy: {problem}" for problem in judged(notebook)]
     assert not problems, "\n".join(problems)

@@ -99,7 +99,7 @@ def compute_and_cancel(opened):
     """Compute runs beside the kernel: it answers meanwhile, an interrupt harms nothing."""
     page = opened.page
     page.get_by_label("layer", exact=True).select_option("1")
-    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_role("button", name="Cancel").wait_for()
     opened.lab.api(f"kernels/{opened.kernel}/interrupt", method="POST")
     assert opened.python("dashboard._progress is not None") is True

@@ -31,7 +31,7 @@ def compute(notebook):
     """Compute to its end, and show what came of it."""
     page = notebook.page
     page.get_by_label("layer", exact=True).select_option("2")
-    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_text("✓ computed").wait_for()
     notebook.eventually("dashboard.computed", wanted=True)
     agree(notebook)

@@ -153,7 +153,7 @@ def test_the_dashboard_works_in_marimo(marimo_page):
     eventually(page, lambda known: known["decided"], 1)
 
     page.get_by_label("layer", exact=True).select_option("1")
-    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_role("button", name="Cancel").click()
     page.get_by_text("Cancelled; what was finished is kept.").wait_for()
     page.get_by_label("layer", exact=True).select_option("last")

@@ -101,7 +101,7 @@ def pick_another_checkpoint_and_compute(notebook):
     page.get_by_label("checkpoint", exact=True).select_option(checkpoint)
     waiting = page.locator(".mw-dashboard").get_by_text("Not computed yet")
     waiting.wait_for()
-    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("button", name="Compute", exact=True).click()
     waiting.wait_for(state="hidden")
     notebook.eventually("dashboard.computed", wanted=True)
     assert notebook.python("dashboard.state['checkpoint']") == checkpoint
@@ -114,7 +114,7 @@ def cancel_a_computation(notebook):
     notebook.python(SLOWER)
     before = on_screen(page)
     page.get_by_label("checkpoint", exact=True).select_option(uncomputed_checkpoints(notebook)[0])
-    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_role("button", name="Cancel").wait_for()
     assert notebook.python("1 + 1") == 2
     page.get_by_role("button", name="Cancel").click()

@@ -273,7 +273,7 @@ def test_what_is_not_computed_waits_for_compute(dashboard):
     assert page.locator(".mw-explorer.mw-dimmed").is_visible()
     assert page.locator(".mw-tile-flagged").inner_text() == before
     dashboard.screenshots("widgets-stale", of=".mw-dashboard", widths=[1400])
-    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_role("progressbar", name="progress").wait_for()
     page.get_by_text("left", exact=False).first.wait_for()
     dashboard.screenshots("widgets-busy", of=".mw-bar", themes=["light"])
@@ -290,11 +290,11 @@ def test_compute_can_be_cancelled_and_may_fail(dashboard):
     page = dashboard.page
     dashboard.python("setattr(source, 'seconds', 60)")  # it ends by being cancelled
     page.get_by_label("checkpoint", exact=True).select_option("epoch-1")
-    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_role("button", name="Cancel").click()
     page.get_by_text("Cancelled; what was finished is kept.").wait_for()
     dashboard.python("setattr(source, 'fail', 'the disk is full: 12 MB are missing <b>')")
-    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("button", name="Compute", exact=True).click()
     page.get_by_text("the disk is full: 12 MB are missing <b>").wait_for()
     dashboard.screenshots("widgets-error", of=".mw-bar", widths=[1400])
 

@@ -42,8 +42,8 @@ def test_texts_and_rows_are_shown_as_text_with_label_and_likeliest_classes(noteb
     card = texts.locator(".mw-card").first
     best = notebook.python("[names[i] for i in np.argsort(-p[0], kind='stable')[:5]]")
     shown = card.locator(".mw-option-text").all_inner_texts()
-    assert [text.removesuffix(" (label)") for text in shown[:5]] == best
-    assert [text for text in shown if text.endswith(" (label)")] == ["intent a0 (label)"]
+    assert [text.removeprefix("label ") for text in shown[:5]] == best
+    assert [text for text in shown if text.startswith("label ")] == ["label intent a0"]
     picker = texts.get_by_label("class", exact=True)
     options = picker.locator("option").all_inner_texts()[1:]
     assert len(options) == 77

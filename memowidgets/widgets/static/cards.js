@@ -224,8 +224,8 @@ function likeliest(classes) {
   const list = html("ul", { class: "mw-options", "aria-label": "likeliest classes" });
   for (const { name, label, probability } of classes) {
     const row = html("li", { class: "mw-option" });
-    const text = html("span", { class: "mw-option-text" }, label ? strong(name) : plain("bdi", name));
-    if (label) text.append(" (label)");
+    const text = html("span", { class: "mw-option-text" });
+    text.append(...(label ? ["label ", strong(name)] : [plain("bdi", name)]));
     row.append(text, gauge(probability));
     list.append(row);
   }

@@ -25,14 +25,14 @@ _LIMITS = (
     "Only the members, which are the samples that the model trains on, have a score.",
     "The audit is about one target model. Another one on the same data may memorise other samples.",
     (
-        "Samples that were protected by removed ones may be memorised after a new training. An audit "
-        "of the new model shows which."
+        "Samples that were protected by removed ones may be memorised after a new training. An "
+        "audit of the new model shows which."
     ),
 )
 _LIMIT_OF_TRUTH = (
     (
-        "Memorised means that log-LiRA is at least η. It stands for an attacker who knows the sample "
-        "and asks whether the model trained on it. Other attacks exist."
+        "Memorised means that log-LiRA is at least η. It stands for an attacker who knows the "
+        "sample and asks whether the model trained on it. Other attacks exist."
     ),
     "Rates are too optimistic if τ, the layer or the checkpoint was chosen on the same samples.",
 )

@@ -5,21 +5,27 @@ operation on both kinds raises, except for a copy from one to the other and for 
 NumPy can't read it. So code that forgets to move a tensor fails here. Values and random numbers are
 those of the CPU, so every result can be compared with that of the CPU.
 
-Memory is counted in tensors' bytes while `limit` is set, to let an operation run out of it, and
-`lost` makes the device fail at every operation, as one does that fell off the bus.
+`DEVICE` can be made small, so that convolutions of many rows run out of memory, or lost, so that
+every operation fails. In a worker process, $PRETEND_COUNT says how many devices there are, and
+$PRETEND_SEEN names a folder in which each process leaves a file for each device that it uses.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch.utils import _pytree as pytree
 
 NAME = "pretend"
 _COPIES = {"aten::_to_copy", "aten::copy_", "aten::_copy_from"}
+_IN_BFLOAT16 = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "conv2d")
+_IN_BFLOAT16 += ("scaled_dot_product_attention",)
+_IN_FLOAT32 = ("cross_entropy_loss", "softmax.int", "log_softmax.int", "layer_norm")
 _FACTORIES = ("empty.memory_format", "empty_strided.default", "_to_copy.default")
 
 
@@ -36,7 +42,7 @@ class Device:
     lost : bool
         Whether every operation fails.
     largest : int or None
-        Largest number of rows of a floating-point result that fits into the memory.
+        Largest number of images that a convolution has memory for.
     emptied : int
         How often the cached memory was freed.
     seen : set of int
@@ -50,14 +56,20 @@ class Device:
     emptied: int = 0
     seen: set[int] = field(default_factory=set)
 
-    def check(self, result: object) -> None:
+    def check(self, name: str, result: object) -> None:
         """Raise if the device is lost, or if a result is larger than its memory."""
         if self.lost:
             raise RuntimeError("PRETEND error: no such device is connected any more")
-        if self.largest is None or not isinstance(result, torch.Tensor) or result.dim() < 2:
+        if self.largest is None or "convolution" not in name or "backward" in name:
             return
-        if result.is_floating_point() and result.shape[0] > self.largest:
+        if isinstance(result, torch.Tensor) and len(result) > self.largest:
             raise torch.OutOfMemoryError(f"pretend out of memory: {tuple(result.shape)}")
+
+    def see(self, index: int) -> None:
+        """Note that something is put on a device."""
+        if index not in self.seen and "PRETEND_SEEN" in os.environ:
+            Path(os.environ["PRETEND_SEEN"], f"{os.getpid()}-{index}").touch()
+        self.seen.add(index)
 
 
 DEVICE = Device()
@@ -111,7 +123,7 @@ class Pretend(torch.Tensor):
 
     @staticmethod
     def __new__(cls, held: torch.Tensor, index: int = 0):
-        DEVICE.seen.add(index)
+        DEVICE.see(index)
         made = torch.Tensor._make_wrapper_subclass(
             cls,
             held.shape,
@@ -144,7 +156,9 @@ def _asked_for(kwargs: dict) -> torch.device | None:
 def _run(operation, args, kwargs):
     """Do an operation on what the tensors hold, and give its results the device of their inputs."""
     name = operation._schema.name
-    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    tensors = [
+        leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)
+    ]
     ours = [tensor for tensor in tensors if isinstance(tensor, Pretend)]
     strange = any(not isinstance(tensor, Pretend) and tensor.dim() > 0 for tensor in tensors)
     places = {tensor.device for tensor in ours if tensor.dim() > 0}
@@ -153,7 +167,9 @@ def _run(operation, args, kwargs):
         raise RuntimeError(f"{name} got tensors on different devices: {', '.join(found)}")
     wanted = _asked_for(kwargs)
     goes_to = _destination(name, args, ours, wanted)
-    args, kwargs = pytree.tree_map(lambda v: v.held if isinstance(v, Pretend) else v, (args, kwargs))
+    args, kwargs = pytree.tree_map(
+        lambda v: v.held if isinstance(v, Pretend) else v, (args, kwargs)
+    )
     if wanted is not None and wanted.type == NAME:
         kwargs["device"] = torch.device("cpu")
     result = operation(*args, **kwargs)
@@ -162,10 +178,14 @@ def _run(operation, args, kwargs):
     def placed(value):
         if goes_to is None or not isinstance(value, torch.Tensor):
             return value
-        DEVICE.check(value)
+        DEVICE.check(name, value)
         return own[id(value)] if id(value) in own else Pretend(value, goes_to)
 
     return pytree.tree_map(placed, result)
+
+
+def _held(value):
+    return value.held if isinstance(value, Pretend) else value
 
 
 def _destination(name, args, ours, wanted) -> int | None:
@@ -197,7 +217,36 @@ def register() -> list[torch.library.Library]:
         packet, overload = name.split(".")
         operation = getattr(getattr(torch.ops.aten, packet), overload)
         factories.impl(name.removesuffix(".default"), _starting(operation), "PrivateUse1")
-    return [fallback, factories]  # alive as long as the process
+    return [fallback, factories, *_autocast()]  # alive as long as the process
+
+
+def _autocast() -> list[torch.library.Library]:
+    """Let autocast do products in bfloat16 and what sums many numbers in float32, as on CUDA."""
+    others = torch.library.Library("_", "IMPL")
+    others.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    some = torch.library.Library("aten", "IMPL")
+    for names, low in ((_IN_BFLOAT16, True), (_IN_FLOAT32, False)):
+        for name in names:
+            packet, _, overload = name.partition(".")
+            operation = getattr(getattr(torch.ops.aten, packet), overload or "default")
+            some.impl(name, _casting(operation, low=low), "AutocastPrivateUse1")
+    return [others, some]
+
+
+def _casting(operation, *, low: bool) -> Callable:
+    outside = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+
+    def cast(value):
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        return value.to(torch.get_autocast_dtype(NAME) if low else torch.float32)
+
+    def call(*args, **kwargs):
+        with torch._C._ExcludeDispatchKeyGuard(outside):
+            args, kwargs = pytree.tree_map(cast, (args, kwargs))
+            return operation(*args, **kwargs)
+
+    return call
 
 
 def _starting(operation) -> Callable:
@@ -207,7 +256,9 @@ def _starting(operation) -> Callable:
 def start() -> None:
     """Make the device available. torch calls it in worker processes, as an entry point."""
     register()
-    DEVICE.present = True
+    DEVICE.present, DEVICE.count = True, int(os.environ.get("PRETEND_COUNT", "1"))
+    # Its backward passes would have a thread for each device, and torch knows of one alone.
+    torch.autograd.set_multithreading_enabled(mode=False)
     # A parameter of another class can't take the content of one on the CPU, so it is replaced.
     torch.__future__.set_overwrite_module_params_on_conversion(True)
 
@@ -215,4 +266,5 @@ def start() -> None:
 def stop() -> None:
     """Make the device unavailable, and restore what `start` changed."""
     DEVICE.__init__()
+    torch.autograd.set_multithreading_enabled(mode=True)
     torch.__future__.set_overwrite_module_params_on_conversion(False)

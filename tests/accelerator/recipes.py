@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageClassification
-from transformers import ViTImageProcessorPil
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageClassification,
+    ViTImageProcessorPil,
+)
 
 import memowidgets as mw
 from memowidgets.models.scratch import word_tokenizer
 
 N = 48
 _SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+_IMAGES = {"image_size": 8, "patch_size": 4, "num_channels": 1, "intermediate_size": 32}
 _WORDS = np.array(["mild", "wet", "cold", "dry", "warm", "far", "near", "old", "new", "thin"])
 
 
@@ -68,11 +72,9 @@ def language_model(data, **changes):
     return AutoModelForCausalLM.from_config(config)
 
 
-def image_model(n_classes=10, **changes):
+def image_model(n_classes=10):
     torch.manual_seed(0)
-    config = AutoConfig.for_model(
-        "vit", image_size=8, patch_size=4, num_channels=1, num_labels=n_classes, intermediate_size=32, **_SMALL, **changes
-    )
+    config = AutoConfig.for_model("vit", num_labels=n_classes, **_SMALL, **_IMAGES)
     return AutoModelForImageClassification.from_config(config)
 
 
@@ -116,7 +118,3 @@ def audit(name: str, path, device: str, precision: str = "float32", **changes) -
     )
     settings = {"training": training, "device": device, "held_out": 1 / 8, "seed": 1}
     return mw.Audit(make(data()), data(), path=path, **settings)
-
-
-def copy_of(model: nn.Module) -> nn.Module:
-    return copy.deepcopy(model)

@@ -45,7 +45,8 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
 def whole(name, folder, device, **changes):
     """An audit that was interrupted, resumed after being opened again, and has its truth."""
     made = audit(name, folder / "run", device, **changes)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEMOWIDGETS_CACHE", str(folder / "cache"))
         warnings.simplefilter("ignore", UserWarning)  # it has hardly learned
         made.train(stop_at_drop=1e-9)
         again = audit(name, folder / "run", device, **changes)

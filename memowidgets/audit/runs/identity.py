@@ -47,6 +47,7 @@ __all__ = [
     "read_data",
     "read_design",
     "read_encoding",
+    "repeats",
     "run_digest",
     "settle",
     "write_design",
@@ -131,6 +132,12 @@ def described(
         "ids": data.ids.tolist(),
         "content": data.content_hashes(),
     }
+
+
+def repeats(device: str, settings: Settings) -> dict[str, str]:
+    """Return how equal another training of the run would be on the machine that it begins on."""
+    exact = settings.deterministic or device == "cpu"
+    return {"repeats": "bit for bit" if exact else "to rounding"}
 
 
 @functools.cache
@@ -238,6 +245,8 @@ def _trainings(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings of two runs, with "auto" replaced by the stored run's precision."""
     there, here = Settings.read(stored["training"]).described(), dict(given["training"])
+    for settings in (there, here):
+        settings.setdefault("deterministic", False)
     there["precision"] = stored.get("precision", there["precision"])
     if here["precision"] == "auto":
         here["precision"] = there["precision"]

@@ -195,7 +195,7 @@ def continued(run: RunDirectory, manifest: Mapping[str, Any], device: str) -> di
     if run.is_empty:
         return dict(manifest)
     stored = read_manifest(run)
-    known = {**stored, "precision": settled_precision(run, stored, device)}
+    known = {**stored, "precision": settled_precision(run, stored, lambda: device)}
     check_same(known, manifest, str(run.path))
     others = {key: value for key, value in manifest.items() if key not in _SETTLED}
     return others | {key: stored[key] for key in _SETTLED if key in stored}

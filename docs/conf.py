@@ -77,6 +77,7 @@ class Live(SphinxDirective):
             found = part(*self.arguments)
         except UnknownPartError as error:
             raise self.error(str(error)) from error
+        self.env.note_reread()  # it shows what the package has by now
         root = "../" * self.env.docname.count("/")
         return [nodes.raw("", found.markup(root), format="html")]
 

@@ -17,9 +17,12 @@ from urllib.parse import unquote, urlsplit
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "build" / "docs"
 INLINE = {
-    "script": re.compile(r"<script(?![^>]*\b(?:src|type=['\"]text/plain))[^>]*>(.*?)</script>", re.S),
-    "style": re.compile(r"<style[^>]*>(.*?)</style>", re.S),
+    "script": re.compile(
+        r"<script(?![^>]*\b(?:src|type=['\"]text/plain))[^>]*>(.*?)</script>", re.DOTALL
+    ),
+    "style": re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL),
 }
+SELF = "'self'"
 STYLED = re.compile(r"<[a-zA-Z][^<>]*?\sstyle=\"([^\"]*)\"")
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
 
@@ -72,8 +75,8 @@ def guarded(page: str) -> str:
     unsafe = ["'unsafe-hashes'", *attributes] if attributes else []
     policy = (
         "default-src 'none'; "
-        f"script-src {' '.join([chr(39) + 'self' + chr(39), *hashes['script']])}; "
-        f"style-src {' '.join([chr(39) + 'self' + chr(39), *hashes['style'], *unsafe])}; "
+        f"script-src {' '.join([SELF, *hashes['script']])}; "
+        f"style-src {' '.join([SELF, *hashes['style'], *unsafe])}; "
         "img-src 'self' data:; base-uri 'none'; form-action 'self'"
     )
     meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'

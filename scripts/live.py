@@ -383,6 +383,7 @@ def _table(caption: str, rows: Iterable[Sequence[str]]) -> str:
 def playground(name: str) -> Moving:
     """Return a playground as it opens, with the numbers that Python computes for that."""
     from memowidgets import teaching
+    from memowidgets.teaching.lira import _FEW as FEW_MODELS
 
     made = getattr(teaching, PLAYGROUNDS[name])()
     try:
@@ -396,7 +397,7 @@ def playground(name: str) -> Moving:
         f"<noscript><img src='{STATIC}{name}.png' alt='{title}: a still'></noscript>"
         f"{_table('As it opens', facts)}"
     )
-    return Moving(name, title, still, {"state": state})
+    return Moving(name, title, still, {"state": state, "few": FEW_MODELS})
 
 
 _OURS = {

@@ -250,4 +250,8 @@ class Recorded {
   }
 }
 
-start((content, el) => dashboard.render({ model: new Recorded(content).model, el }));
+start((content, el) => {
+  dashboard.render({ model: new Recorded(content).model, el });
+  const search = el.querySelector(".mw-search"); // there is no text to search through
+  for (const name of ["placeholder", "aria-label"]) search?.setAttribute(name, "search ids");
+});

@@ -20,7 +20,7 @@ from benchmarks.measure import Namespace, Row, interleaved
 
 TURNS = 3
 BATCH = 50
-IMAGES, TEXTS = 300, 150
+IMAGES, LARGE_IMAGES, TEXTS = 300, 100, 500
 GOAL = "≤ 1.05×"
 
 
@@ -28,7 +28,12 @@ def rows(_arguments: Namespace) -> list[Row]:
     """Measure checkpoints of mw.watch and of the callback, in float32."""
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         place = Path(folder)
-        return [_watched_images(place), _watched_tokens(place), _called_back(place)]
+        return [
+            _watched_images(place),
+            _watched_large_images(place),
+            _watched_tokens(place),
+            _called_back(place),
+        ]
 
 
 def _row(what: str, ours: float, plain: float) -> Row:
@@ -48,14 +53,33 @@ def _watched_images(folder: Path) -> Row:
     return _row("watch: a checkpoint, 300 images, WideResNet-16-2", ours, plain)
 
 
+def _watched_large_images(folder: Path) -> Row:
+    """100 images of 224×224 in a ResNet-18, as people fine-tune it."""
+    from transformers import AutoConfig, AutoModelForImageClassification
+
+    torch.manual_seed(0)
+    data = TensorDataset(torch.rand(LARGE_IMAGES, 3, 224, 224), torch.arange(LARGE_IMAGES) % 10)
+    config = AutoConfig.for_model(
+        "resnet",
+        layer_type="basic",
+        embedding_size=64,
+        hidden_sizes=[64, 128, 256, 512],
+        depths=[2, 2, 2, 2],
+        num_labels=10,
+    )
+    module: nn.Module = AutoModelForImageClassification.from_config(config)  # type: ignore[no-untyped-call]
+    ours, plain = _watched(module, data, folder / "large", lambda inputs: module(inputs[0]))
+    return _row("watch: a checkpoint, 100 images of 224×224, ResNet-18", ours, plain)
+
+
 def _watched_tokens(folder: Path) -> Row:
-    """150 texts of 64 tokens in a transformer of 6 blocks."""
+    """500 texts of 64 tokens in a transformer of 6 blocks."""
     torch.manual_seed(0)
     module = _transformer()
     tokens = torch.randint(1, 1000, (TEXTS, 64))
     data = TensorDataset(tokens, torch.arange(TEXTS) % 10)
     ours, plain = _watched(module, data, folder / "tokens", lambda inputs: module(inputs[0]))
-    return _row("watch: a checkpoint, 150 texts of 64 tokens, BERT of 6 blocks", ours, plain)
+    return _row("watch: a checkpoint, 500 texts of 64 tokens, BERT of 6 blocks", ours, plain)
 
 
 def _watched(
@@ -92,7 +116,7 @@ def _transformer() -> nn.Module:
 
 
 def _called_back(folder: Path) -> Row:
-    """300 texts in the same transformer, as the callback records them."""
+    """1000 texts in the same transformer, as the callback records them."""
     from memowidgets.models.scratch import tokenizer_of_words
     from memowidgets.progress import Progress
 
@@ -122,4 +146,4 @@ def _called_back(folder: Path) -> Row:
                 module(**{name: inputs[name] for name in names})
 
     seconds = interleaved(ours, plain, repeats=TURNS)
-    return _row("callback: a checkpoint, 300 texts of 62 tokens, BERT of 6 blocks", *seconds)
+    return _row("callback: a checkpoint, 1000 texts of 62 tokens, BERT of 6 blocks", *seconds)

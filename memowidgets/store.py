@@ -649,11 +649,11 @@ class RunDirectory:
                 head = _head(shapes, metadata or {}, self._stamp(name, of, unknown))
                 arrays = _mapped(temporary, shapes, head)
                 yield arrays
-                for array in arrays.values():
-                    cast("np.memmap[Any, Any]", array).flush()
                 known = {key: array_digest(array) for key, array in arrays.items()}
                 with temporary.open("r+b") as file:  # all digests have the same length
                     file.write(_head(shapes, metadata or {}, self._stamp(name, of, known)))
+                    file.flush()
+                    os.fsync(file.fileno())  # what was written through the mapping, too
 
     def read_tensors(self, name: str, of: str | None = None) -> Tensors:
         """Return the arrays of ``<name>.safetensors``, memory-mapped.
@@ -838,6 +838,26 @@ def _mapped(
         )
         for name, entry in entries.items()
     }
+
+
+def put_rows(
+    array: NDArray[np.float32], rows: NDArray[np.int64], values: NDArray[np.float32]
+) -> None:
+    """Copy values into rows of an array, which may be one of `Store.new_tensors`.
+
+    Neighbouring rows of a file are written, which takes a third of the time of copying them
+    through the mapping: that stops at each page for the file system.
+    """
+    neighbours = len(rows) > 0 and bool((np.diff(rows) == 1).all())
+    if not (os.name == "posix" and isinstance(array, np.memmap) and neighbours):
+        array[rows] = values
+        return
+    content = np.ascontiguousarray(values, dtype=array.dtype)
+    if content.shape != (len(rows), *array.shape[1:]) or not 0 <= rows[0] <= len(array) - len(rows):
+        raise ValueError(f"values of shape {values.shape} do not fit into {array.shape}")
+    with Path(str(array.filename)).open("r+b") as file:
+        file.seek(array.offset + int(rows[0]) * array.strides[0])
+        file.write(content.data)
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from memowidgets.store import FORMAT, RunDirectory, StoreError
+from memowidgets.store import FORMAT, RunDirectory, StoreError, put_rows
 
 
 @pytest.fixture
@@ -166,6 +166,32 @@ def test_tensors_that_are_filled_are_there_once_the_block_ends(run):
     made = run.read_tensors("forward/a")
     assert made["losses"].tolist() == [1, 2, 3]
     assert made["layer.1"].tolist() == [[7, 7], [0, 0], [7, 7]]
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2], [3, 4], [4], [], [2, 0, 3], [3, 2]])
+def test_rows_put_into_a_file_are_those_that_an_assignment_puts(run, rows):
+    rng = np.random.default_rng(0)
+    expected = rng.normal(size=(5, 3)).astype("f4")
+    values = rng.normal(size=(len(rows), 3))[:, ::-1]  # float64, and not contiguous
+    with run.new_tensors("forward/a", {"logits": (5, 2), "layer.1": (5, 3)}) as arrays:
+        arrays["logits"][:] = 7
+        arrays["layer.1"][:] = expected
+        put_rows(arrays["layer.1"], np.array(rows, dtype=np.int64), values)
+        expected[rows] = values
+        np.testing.assert_array_equal(arrays["layer.1"], expected)
+    kept = run.read_tensors("forward/a")
+    np.testing.assert_array_equal(kept["layer.1"], expected)
+    np.testing.assert_array_equal(kept["logits"], np.full((5, 2), 7))
+
+
+@pytest.mark.parametrize(("rows", "shape"), [([4, 5], (2, 3)), ([0, 1], (2, 4)), ([0, 1], (3, 3))])
+def test_rows_that_do_not_fit_are_never_put_into_a_file(run, rows, shape):
+    with (
+        pytest.raises(ValueError, match="fit"),
+        run.new_tensors("forward/a", {"layer.1": (5, 3), "z": (5, 3)}) as arrays,
+    ):
+        put_rows(arrays["layer.1"], np.array(rows), np.ones(shape, np.float32))
+    assert not run.has("forward/a")
 
 
 def test_tensors_whose_filling_fails_leave_nothing(run):

@@ -15,6 +15,7 @@ from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
+from memowidgets.store import put_rows
 from memowidgets.training.device import cpu_threads
 from memowidgets.training.seeds import preserved
 
@@ -109,7 +110,7 @@ def forward(
                     shapes = {k: (len(positions), *v.shape[1:]) for k, v in kept.items()}
                     filled = (allocate or _in_memory)(shapes)
                 for name, output in kept.items():
-                    filled[name][place] = output.float().cpu().numpy()
+                    put_rows(filled[name], place, output.float().cpu().numpy())
     finally:
         module.train(training)
     check_finite(filled["losses"])

@@ -120,12 +120,17 @@ class Items:
         }
 
     def _likeliest(self, card: Card, rows: Rows, row: int) -> dict[str, Any]:
-        """Return the classes that the model finds most probable, of a text or a table's row."""
+        """Return the classes that the model finds most probable, and the label behind them.
+
+        Only of a text or a table's row. The label comes last if it is not among the likeliest.
+        """
         if rows.probabilities is None or card.image is not None or card.options:
             return {}
         of_model = rows.probabilities[row]
         label = -1 if rows.labels is None else int(rows.labels[row])
         order = np.argsort(-of_model, kind="stable")[:_LIKELIEST]
+        if 0 <= label < len(of_model) and label not in order:
+            order = np.append(order, label)
         return {
             "likeliest": [
                 {

@@ -235,7 +235,7 @@ class _Withheld(_Objects):
         super().__init__(samples)
         hint = value_of(samples[0], "hint")
         advice = f": open the audit with {hint}" if hint else ""
-        self.notice = f"The samples themselves are not at hand{advice}."
+        self.notice = f"The samples are not at hand{advice}."
 
     def card(self, position: int) -> Card:
         return Card(text="", canary=bool(value_of(self._samples[position], "canary")))

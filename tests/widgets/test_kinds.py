@@ -110,7 +110,15 @@ def test_a_text_travels_with_five_likeliest_of_many_classes():
     content = page(inspector)
     item = content["items"][3]
     best = np.argsort(-probabilities[3])[:5]
-    assert [one["name"] for one in item["likeliest"]] == [NAMES[i] for i in best]
+    assert texts.labels[3] not in best
+    assert [one["name"] for one in item["likeliest"]] == [
+        NAMES[i] for i in [*best, texts.labels[3]]
+    ]
+    assert [one["label"] for one in item["likeliest"]] == [False] * 5 + [True]
+    for place in range(24):
+        label = texts.labels[content["items"][place]["position"]]
+        marked = [one for one in content["items"][place]["likeliest"] if one["label"]]
+        assert [one["name"] for one in marked] == [NAMES[label]]
     assert sum(one["canary"] for one in content["items"]) > 0
     present = [NAMES[label] for label in set(texts.labels.tolist())]
     assert [name for _, name in content["classes"]] == sorted(present)

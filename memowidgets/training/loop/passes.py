@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.progress import Progress
+from memowidgets.store import put_rows
 from memowidgets.training.forward import FloatArray, Forward, Shapes, check_finite
 from memowidgets.training.loop.inputs import Batches, called, moved
 from memowidgets.training.loop.layers import (
@@ -153,7 +154,7 @@ class Looker:
                     f"{filled[name].shape[1]} in another, because its inputs are padded to "
                     "different lengths; choose other layers with layers=, or pad to one length"
                 )
-            filled[name][place] = values.cpu().numpy()
+            put_rows(filled[name], place, values.cpu().numpy())
 
 
 def tried(

@@ -129,7 +129,7 @@ export function tags(item) {
 export function labels(item) {
   const lines = html("div", { class: "mw-labels" });
   if (item.label !== "") lines.append(html("div", {}, "label ", strong(item.label)));
-  if (item.guess === "" || item.likeliest) return lines;
+  if (item.guess === "") return lines;
   const probability = item.guessProbability === null ? "" : ` (${item.guessProbability.toFixed(2)})`;
   const guess = html("div", { class: item.guess === item.label ? "mw-agrees" : "mw-differs" });
   guess.append("model ", strong(item.guess), probability);
@@ -184,7 +184,7 @@ function cut(hidden) {
 export function body(item) {
   const shown = item.values ? [values(item)] : item.text ? [prose(item)] : [];
   if (item.options) return [...shown, options(item)];
-  return [...shown, labels(item), ...(item.likeliest ? [likeliest(item.likeliest)] : [])];
+  return [...shown, item.likeliest ? likeliest(item.likeliest) : labels(item)];
 }
 
 /** @param {Item} item */
@@ -224,8 +224,8 @@ function likeliest(classes) {
   const list = html("ul", { class: "mw-options", "aria-label": "likeliest classes" });
   for (const { name, label, probability } of classes) {
     const row = html("li", { class: "mw-option" });
-    const text = html("span", { class: "mw-option-text" }, label ? strong(name) : plain("bdi", name));
-    if (label) text.append(" (label)");
+    const text = html("span", { class: "mw-option-text" });
+    text.append(...(label ? ["label ", strong(name)] : [plain("bdi", name)]));
     row.append(text, gauge(probability));
     list.append(row);
   }

@@ -43,6 +43,8 @@ class Device:
         Whether every operation fails.
     largest : int or None
         Largest number of images that a convolution has memory for.
+    free : int or None
+        Free memory in bytes; None stands for much.
     emptied : int
         How often the cached memory was freed.
     seen : set of int
@@ -53,6 +55,7 @@ class Device:
     present: bool = False
     lost: bool = False
     largest: int | None = None
+    free: int | None = None
     emptied: int = 0
     seen: set[int] = field(default_factory=set)
 
@@ -109,6 +112,11 @@ class _Module:
     @staticmethod
     def empty_cache() -> None:
         DEVICE.emptied += 1
+
+    @staticmethod
+    def mem_get_info(device: object = None) -> tuple[int, int]:
+        total = 8 * 2**30
+        return total if DEVICE.free is None else DEVICE.free, total
 
     @staticmethod
     def synchronize(device: object = None) -> None:

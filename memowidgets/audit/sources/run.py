@@ -114,8 +114,10 @@ class RunSource:
         self.run, self.manifest, self.model, self.data = run, manifest, model, data
         self.design = design
         self.held_out = held_out if held_out is not None else data.take(design.held_out)
-        self.device, self._anywhere = device_of(model, device), _is_auto(model, device)
-        self.precision = settled_precision(run, manifest, self.device)
+        self._anywhere = _is_auto(model, device)
+        waits = model is None and device == "auto"  # asking for it imports torch: seconds
+        self._device = None if waits else device_of(model, device)
+        self.precision = settled_precision(run, manifest, lambda: self.device)
         self.names = Catalogue(run, manifest, len(design.members))
         self.shadows = (
             ShadowSet(run, why_none=NotGivenError(self.cannot("run_shadows")))
@@ -126,6 +128,13 @@ class RunSource:
         self.references = References(run, manifest, design, data.ids, self.precision, why_none)
         self.decision_log = DecisionLog(RunKeeper(run), run.path, data.ids)
         self.cache, self.alone = Cache(), OneAtATime()
+
+    @property
+    def device(self) -> str:
+        """The device to compute on."""
+        if self._device is None:
+            self._device = resolve_device("auto")
+        return self._device
 
     def __repr__(self) -> str:
         return (

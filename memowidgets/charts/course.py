@@ -74,9 +74,7 @@ def over_training(
             for quantity, rows in groups.groupby("quantity", sort=False)
         ]
     chart: alt.ConcatChart = alt.ConcatChart(concat=panels, columns=2, spacing=24)
-    chart.resolve = alt.Resolve(
-        scale=alt.ScaleResolveMap(color="independent", shape="independent")
-    )
+    chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="independent", shape="independent"))
     return finished(
         chart,
         colors,

@@ -26,6 +26,7 @@ from benchmarks import (
     report,
     shadows,
     smollm2,
+    states,
     teaching,
     text,
     trace,
@@ -39,6 +40,7 @@ from benchmarks.measure import Row, machine, table
 TOPICS = {
     "psmi": psmi,
     "smollm2": smollm2,
+    "states": states,
     "layers": layers,
     "auc": auc,
     "lira": lira,

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -13,20 +14,26 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
-_SHADOWS = re.compile(r"run_shadows\((\d+)\)")
-FEWER = 4  # shadow models at most: every cell runs, none of them needs more
+# Every cell runs, and none of them needs more shadow models or samples.
+MOST = {
+    r"run_shadows\((\d+)\)": 4,
+    r"make_mcqs\(n=(\d+)": 500,
+    r"load_digits\(\)\.take\(range\((\d+)": 600,
+}
 
 
 def check_notebook(name: str, folder: Path) -> None:
-    """Run a notebook from top to bottom in an empty folder, with few shadow models."""
+    """Run a notebook from top to bottom in an empty folder, with few shadow models and samples."""
     text = (NOTEBOOKS / f"{name}.ipynb").read_text("utf-8")
+    for call, most in MOST.items():
+        text = re.sub(call, partial(_fewer, most), text)
     copy = folder / f"{name}.ipynb"
-    copy.write_text(_SHADOWS.sub(_fewer, text), "utf-8")
+    copy.write_text(text, "utf-8")
     check_quiet(execute(copy))
 
 
-def _fewer(call: re.Match[str]) -> str:
-    return f"run_shadows({min(int(call[1]), FEWER)})"
+def _fewer(most: int, call: re.Match[str]) -> str:
+    return call[0].replace(call[1], str(min(int(call[1]), most)))
 
 
 def check_quiet(executed: nbformat.NotebookNode) -> None:

@@ -17,7 +17,7 @@ from memowidgets.audit.numbers.truth import (
     positives,
     share_by_chance,
 )
-from memowidgets.audit.source import Scores, Source
+from memowidgets.audit.source import Scores, Source, one_look
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 
@@ -47,6 +47,7 @@ def checked_targets(
     return every
 
 
+@one_look()
 def pooled_evaluation(
     source: Source,
     target_of: Callable[[int], Source],

@@ -14,6 +14,7 @@ from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from memowidgets.training.cost import announced, spoken, work_seconds
 from memowidgets.training.design import SHADOW, Kind
+from memowidgets.training.device import DeviceError
 from memowidgets.training.engine.claims import Claims
 from memowidgets.training.engine.timing import Timing, slowest
 from memowidgets.training.engine.worker import Result, unpacked
@@ -94,6 +95,9 @@ class Filling:
         except Cancelled:
             self._withdraw()
             raise
+        except DeviceError:
+            self._finish()
+            raise
         except BaseException:
             self._extinguish()
             for future in self._in_hand:
@@ -113,7 +117,7 @@ class Filling:
         elif seconds is not None:
             self._pace.expect(seconds)
         slots = self._or_say_why(lambda: self._workers.slots)
-        running = min(slots, missing)
+        running = max(1, min(slots, missing))
         whole = None if seconds is None else work_seconds(seconds, missing, running)
         memory = 0 if timing is None else running * timing.memory
         said = announced(whole, recorded, missing * n_bytes, memory)
@@ -181,7 +185,10 @@ class Filling:
         return written
 
     def _keep(self, index: int, future: Future[Result]) -> bool:
-        """Write a shadow model, and return False if its worker first needs the job."""
+        """Write a shadow model, and return False if it must be ordered again."""
+        if self._workers.has_lost(future):
+            self._claims.release(index)  # until it is ordered again
+            return False
         result = self._or_say_why(future.result)
         if result.refusal:
             raise StoreError(
@@ -227,6 +234,16 @@ class Filling:
                 self._collect_last()
                 self._workers.check()
 
+    def _finish(self) -> None:
+        """Let other GPUs finish what they train, when one has failed."""
+        for future in self._in_hand:
+            self._workers.withdraw(future)
+        with suppress(Exception):  # the failed GPU is what is reported to the user
+            while self._in_hand:
+                self._collect_last()
+                self._workers.check()
+        self._extinguish()
+
     def _extinguish(self) -> None:
         with suppress(OSError):  # the file is gone, or the disk is read-only now
             self._beacon.unlink()
@@ -254,6 +271,8 @@ class Filling:
     def _detail(self, left: Collection[int]) -> str:
         if not self._in_hand and (not left or self._next_look == 0):
             return ""
+        if not self._in_hand and not self._workers.slots:
+            return "waiting for a worker"
         if not self._in_hand:
             return f"waiting for {len(left)} that another process trains"
         seconds = self._pace.seconds

@@ -28,6 +28,7 @@ from benchmarks import (
     shadows,
     site,
     smollm2,
+    states,
     teaching,
     text,
     trace,
@@ -41,6 +42,7 @@ from benchmarks.measure import Row, machine, table
 TOPICS = {
     "psmi": psmi,
     "smollm2": smollm2,
+    "states": states,
     "layers": layers,
     "auc": auc,
     "lira": lira,

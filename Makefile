@@ -16,6 +16,9 @@ BENCH_ARGS ?=
 # Where it is set, every process would compile the package again.
 export PYTHONDONTWRITEBYTECODE =
 
+# JupyterLab asks no server for updates, and nobody whether it may fetch news.
+QUIET_LAB = --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.app_settings_dir="$(CURDIR)/scripts/jupyterlab"
+
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 
@@ -30,7 +33,7 @@ $(STAMP): pyproject.toml constraints.txt scripts/environment.sh
 	@touch $@
 
 lab: $(STAMP) ## open the quickstart in JupyterLab (LAB_ARGS=... are handed on)
-	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jupyter lab --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(LAB_ARGS) $(NOTEBOOK)
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jupyter lab $(QUIET_LAB) $(LAB_ARGS) $(NOTEBOOK)
 
 lint: style ## style, types and the order of the rooms
 	$(BIN)/mypy

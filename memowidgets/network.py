@@ -1,14 +1,20 @@
-"""Switch for requests to a hub. Opening a run on disk makes none, as a run can name anything."""
+"""Whether a hub may be asked, and what its refusal means.
+
+Opening a run on disk makes no request, as a run can name anything.
+"""
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.util
+import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
+from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,7 +22,21 @@ if TYPE_CHECKING:
     import os
     from contextlib import AbstractContextManager
 
-__all__ = ["hub_may_be_asked", "without_the_hub", "without_the_hub_for"]
+__all__ = [
+    "busy_seconds",
+    "check_revision",
+    "explained",
+    "hub_errors",
+    "hub_may_be_asked",
+    "reason_of",
+    "refusal",
+    "without_the_hub",
+    "without_the_hub_for",
+]
+
+_BUSY = (429, 500, 502, 503, 504)
+_LONGEST_PAUSE = 60.0  # seconds
+_REVISION = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)*")
 
 _may_be_asked = ContextVar("_may_be_asked", default=True)
 
@@ -48,6 +68,128 @@ def without_the_hub_for(name: str | os.PathLike[str]) -> AbstractContextManager[
         if Path(name).exists():
             return without_the_hub()
     return nullcontext()
+
+
+def check_revision(revision: str | None) -> None:
+    """Raise for what is not the name of a branch, a tag or a commit, such as a path.
+
+    Raises
+    ------
+    ValueError
+        If it is not.
+    """
+    if revision is not None and not _REVISION.fullmatch(revision):
+        raise ValueError(
+            f"revision must be the name of a branch or tag, or a commit, not {revision!r:.80}"
+        )
+
+
+def hub_errors() -> tuple[type[Exception], ...]:
+    """Return what the hub's library raises if a download fails.
+
+    Besides errors of the system, these are errors of its HTTP library, JSONDecodeError for an
+    answer that is not JSON, and one for a name that no repository can have.
+    """
+    errors = sys.modules.get("huggingface_hub.errors")
+    own = (getattr(errors, name, OSError) for name in ("HTTPError", "HFValidationError"))
+    return (OSError, JSONDecodeError, *own)
+
+
+@contextmanager
+def explained(failed: str, name: str, instead: str) -> Iterator[None]:
+    """Raise one sentence for whatever makes a download fail in this block.
+
+    Parameters
+    ----------
+    failed : str
+        What failed: the beginning of the sentence.
+    name : str
+        Name of the repository.
+    instead : str
+        What to do.
+
+    Raises
+    ------
+    PermissionError
+        If the repository is gated, or the local copies cannot be written.
+    ValueError
+        If the repository has no such revision.
+    ConnectionError
+        If anything else fails.
+    """
+    try:
+        yield
+    except hub_errors() as error:
+        known = refusal(name, error)
+        if known is not None:
+            raise known from error
+        raise ConnectionError(f"{failed} ({reason_of(error)}); {instead}") from error
+
+
+def refusal(name: str, error: BaseException) -> Exception | None:
+    """Return the error to raise for a cause that another network would not change, or None."""
+    from huggingface_hub.errors import GatedRepoError, RevisionNotFoundError
+
+    if _cause(error, lambda e: isinstance(e, GatedRepoError)):
+        return PermissionError(
+            f"{name} is gated; accept its licence on its page on the hub and log in with "
+            "`hf auth login`, or pass a folder that contains it"
+        )
+    if _cause(error, lambda e: isinstance(e, RevisionNotFoundError)):
+        return ValueError(f"{name} on the hub has no such revision; leave it out for the newest")
+    closed = _cause(error, _is_closed)
+    if isinstance(closed, OSError):
+        return PermissionError(
+            f"{name} cannot be stored in the hub's cache ({closed.strerror}: {closed.filename}); "
+            "make that folder writable, or set HF_HOME to one that is"
+        )
+    return None
+
+
+def busy_seconds(error: BaseException) -> float | None:
+    """Return the seconds after which a busy hub wants to be asked again; None: do not ask again.
+
+    The hub's library itself asks for files again, but not what a repository contains.
+    """
+    busy = _cause(error, lambda e: getattr(getattr(e, "response", None), "status_code", 0) in _BUSY)
+    answer = getattr(busy, "response", None)
+    if answer is None or "/api/" not in str(answer.url):
+        return None
+    wanted = str(answer.headers.get("Retry-After", ""))
+    return min(float(wanted), _LONGEST_PAUSE) if wanted.isdigit() else 0.0
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the reason of a failed download in one line."""
+    from huggingface_hub import constants
+    from huggingface_hub.errors import FileMetadataError
+
+    if _cause(error, lambda e: isinstance(e, FileMetadataError | JSONDecodeError)) is not None:
+        return (
+            f"{constants.ENDPOINT} does not answer as a hub does; is this the network's login "
+            "page, or HF_ENDPOINT a wrong address?"
+        )
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _is_closed(error: BaseException) -> bool:
+    if not isinstance(error, OSError) or error.filename is None:
+        return False
+    return error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
+
+
+def _cause(
+    error: BaseException | None, matches: Callable[[BaseException], bool]
+) -> BaseException | None:
+    """Return the first of an error and its causes that matches, or None."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        if matches(error):
+            return error
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return None
 
 
 class _Offline:

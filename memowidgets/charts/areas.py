@@ -184,7 +184,7 @@ def auc_by_eta(
         layer=[_chosen(eta, colors), *_shares(table, across, colors)], width=360, height=100
     )
     chart: alt.VConcatChart = alt.VConcatChart(vconcat=[above, below], spacing=14)
-    chart = chart.resolve_scale(x="shared")
+    chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(x="shared"))
     return finished(chart, colors, f"AUC of {len(names)} scores, and share memorised, by η.")
 
 

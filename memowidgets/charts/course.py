@@ -73,9 +73,8 @@ def over_training(
             _group_panel(rows, str(quantity), positives, checkpoints, colors)
             for quantity, rows in groups.groupby("quantity", sort=False)
         ]
-    chart: alt.ConcatChart = alt.ConcatChart(concat=panels, columns=2, spacing=24).resolve_scale(
-        color="independent", shape="independent"
-    )
+    chart: alt.ConcatChart = alt.ConcatChart(concat=panels, columns=2, spacing=24)
+    chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="independent", shape="independent"))
     return finished(
         chart,
         colors,

@@ -81,7 +81,7 @@ def histograms_of_log_lira(
     ]
     columns = min(len(panels), 3)
     chart: alt.ConcatChart = alt.ConcatChart(concat=panels, columns=columns, spacing=20)
-    chart = chart.resolve_scale(color="shared")
+    chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="shared"))
     return finished(
         chart,
         colors,

@@ -174,7 +174,7 @@ def roc_panels(
     chart: alt.ConcatChart = alt.ConcatChart(
         concat=panels, columns=min(columns, len(panels)), spacing=16, title=_note(off, colors)
     )
-    chart = chart.resolve_scale(color="shared", strokeDash="shared")
+    chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="shared", strokeDash="shared"))
     return finished(chart, colors, f"TPR against FPR in {len(panels)} panels.")
 
 

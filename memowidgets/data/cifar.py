@@ -21,8 +21,8 @@ from memowidgets.data.folders import (
     open_tree,
     read_classes,
 )
+from memowidgets.data.hub import check_pinned, hub_folder
 from memowidgets.data.images import ImageDataset
-from memowidgets.network import hub_may_be_asked
 from memowidgets.visible import quoted, visible
 
 CLASSES = (
@@ -36,7 +36,9 @@ _RECORD = 1 + 3 * _SIDE * _SIDE
 _TAR = (".tar", ".tar.gz", ".tgz")
 
 
-def fetch_cifar10(source: str | Path = "hub", split: str = "train") -> ImageDataset:
+def fetch_cifar10(
+    source: str | Path = "hub", split: str = "train", revision: str | None = None
+) -> ImageDataset:
     """Load CIFAR-10: 50 000 training and 10 000 test images of 32×32 pixels in ten classes.
 
     Parameters
@@ -47,6 +49,9 @@ def fetch_cifar10(source: str | Path = "hub", split: str = "train") -> ImageData
         file), or a folder tree ``train/<class>/…``, ``test/<class>/…``, also inside a zip.
     split : {"train", "test", "train+test"}
         Split to load.
+    revision : str, optional
+        Branch, tag or commit on the hub. By default the newest. Its commit is recorded, so that a
+        run loads the same images again after the repository has changed.
 
     Returns
     -------
@@ -56,11 +61,13 @@ def fetch_cifar10(source: str | Path = "hub", split: str = "train") -> ImageData
     Raises
     ------
     ValueError
-        If the split is unknown, or a file is not what its authors publish.
+        If the split or revision is unknown, or a file is not what its authors publish.
     FileNotFoundError
         If there is no such path, or no file of the split in it.
     ConnectionError
-        If the hub cannot be reached.
+        If the hub cannot be reached, or answers with something else.
+    PermissionError
+        If the hub's local copies cannot be written.
     ImportError
         If a library for the hub, or Pillow for pictures in files, is missing.
 
@@ -90,12 +97,17 @@ def fetch_cifar10(source: str | Path = "hub", split: str = "train") -> ImageData
         raise ValueError(f"unknown split {split!r}; valid: 'train', 'test', 'train+test'")
     if len(parts) > 1 and str(source) != "hub" and Path(source).suffix == ".bin":
         raise ValueError(f"{source} is one file, so it is one split; pass split='train' or 'test'")
-    pictures = _joined([_part(source, part) for part in parts])
+    check_pinned(source, revision)
+    arguments = {"source": str(source), "split": split}
+    if str(source) == "hub":
+        found, arguments["revision"] = _from_hub(parts, revision)
+    else:
+        found = [_part(Path(source).expanduser(), part) for part in parts]
+    pictures = _joined(found)
     ids = checked_ids(pictures.ids, len(pictures.labels))
     data = ImageDataset(
         pictures.images, ids, pictures.labels, CLASSES
     )  # some classes may be absent
-    arguments = {"source": str(source), "split": split}
     return replace(data, source={"loader": "fetch_cifar10", "arguments": arguments})
 
 
@@ -110,10 +122,7 @@ def _joined(parts: Sequence[Pictures]) -> Pictures:
     )
 
 
-def _part(source: str | Path, split: str) -> Pictures:
-    if str(source) == "hub":
-        return _from_hub(split)
-    path = Path(source).expanduser()
+def _part(path: Path, split: str) -> Pictures:
     if path.is_dir():
         batches = sorted(p for p in path.rglob("*.bin") if re.fullmatch(_SPLITS[split], p.name))
         if batches or any(path.rglob("*_batch*.bin")):
@@ -224,40 +233,19 @@ def _refuse_pickles(path: Path) -> None:
         )
 
 
-def _from_hub(split: str) -> Pictures:
+def _from_hub(splits: Sequence[str], revision: str | None) -> tuple[list[Pictures], str]:
+    """Return the images of each split, all of one commit, and the commit."""
+    patterns = {split: f"plain_text/{split}-*.parquet" for split in splits}
+    folder, commit = hub_folder(_REPOSITORY, revision, list(patterns.values()))
+    return [_from_tables(folder, pattern, split) for split, pattern in patterns.items()], commit
+
+
+def _from_tables(folder: Path, pattern: str, split: str) -> Pictures:
     from memowidgets.data.rows import read_parquet
 
-    pattern = f"plain_text/{split}-*.parquet"
-    files = sorted(_downloaded(pattern).glob(pattern))
-    rows = [row.fields for file in files for row in read_parquet(file)]
+    rows = [row.fields for file in sorted(folder.glob(pattern)) for row in read_parquet(file)]
     if not rows:
         raise FileNotFoundError(f"{_REPOSITORY} on the hub has no {pattern}")
     images = np.stack([decoded(row["img"]["bytes"])[0] for row in rows])
     labels = np.array([row["label"] for row in rows], dtype=np.int64)
     return Pictures(images, labels, CLASSES, [f"{split}/{i:05d}" for i in range(len(rows))])
-
-
-def _downloaded(pattern: str) -> Path:
-    """Download those files of the hub's repository (data only, never code) to a folder."""
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise ImportError(
-            "getting data from the hub needs huggingface_hub: pip install huggingface_hub "
-            "pyarrow, or pass the authors' own files as source=path"
-        ) from error
-    try:
-        return Path(
-            snapshot_download(
-                _REPOSITORY,
-                repo_type="dataset",
-                allow_patterns=[pattern],
-                local_files_only=not hub_may_be_asked(),
-            )
-        )
-    except OSError as error:
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise ConnectionError(
-            f"cannot get {_REPOSITORY} from the hub ({reason[0]}); connect to the network, or "
-            "pass the authors' own files as source=path"
-        ) from error

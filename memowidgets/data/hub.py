@@ -3,79 +3,102 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable
+import re
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from memowidgets.data.benchmarks import Benchmark
-from memowidgets.data.rows import Row, read_parquet
-from memowidgets.network import hub_may_be_asked
+from memowidgets.network import busy_seconds, check_revision, explained, hub_may_be_asked
+
+__all__ = ["check_pinned", "hub_folder"]
+
+_PAUSES = (1.0, 2.0, 4.0)  # seconds
+_PART = re.compile(r"(.*-)\d{5}-of-(\d{5})(\.\w+)")
 
 
-def hub_rows(benchmark: Benchmark, split: str) -> list[Row]:
-    """Return the records of a split of a benchmark.
+def hub_folder(repository: str, revision: str | None, patterns: Sequence[str]) -> tuple[Path, str]:
+    """Download the files of a dataset that match the patterns, each as a whole or not at all.
+
+    Parameters
+    ----------
+    repository : str
+        Name of the dataset on the hub.
+    revision : str or None
+        Branch, tag or commit. None is the newest.
+    patterns : sequence of str
+        Which files, as shells match them.
+
+    Returns
+    -------
+    folder : Path
+        The hub's local copies.
+    commit : str
+        Commit of the repository that they are from.
 
     Raises
     ------
     ConnectionError
-        If the hub cannot be reached or refuses the request.
+        If the hub cannot be reached or refuses the request, or if some of the parts that a table
+        was saved in are missing.
+    PermissionError
+        If the hub wants its licence to be accepted first, or the local copies cannot be written.
+    ValueError
+        If there is no such revision.
     ImportError
         If no library for the hub is installed.
     """
-    try:
-        if _installed("datasets"):
-            return _through_datasets(benchmark, split)
-        return _through_files(benchmark, split)
-    except OSError as error:
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise ConnectionError(
-            f"cannot get {benchmark.repository} from the hub ({reason[0]}); connect to the "
-            "network, or pass the authors' own files as source=path"
-        ) from error
-
-
-def _through_datasets(benchmark: Benchmark, split: str) -> list[Row]:
-    import datasets  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-    place: dict[str, Any] = {"split": benchmark.splits[split].hub}
-    if not hub_may_be_asked():
-        place["download_config"] = datasets.DownloadConfig(local_files_only=True)
-    if benchmark.revision is None:
-        place["name"] = benchmark.config
-    else:
-        # a converted branch has a folder for each configuration
-        place |= {"data_dir": benchmark.folder, "revision": benchmark.revision}
-    return _located(datasets.load_dataset(benchmark.repository, **place), benchmark, split)
-
-
-def _through_files(benchmark: Benchmark, split: str) -> list[Row]:
-    folder = _download(benchmark.repository, benchmark.revision, benchmark.hub_files(split))
-    return [row for file in benchmark.files_in(folder, split) for row in read_parquet(file)]
-
-
-def _download(repository: str, revision: str | None, patterns: Iterable[str]) -> Path:
-    """Download the files of a repository that match the patterns, and return their folder."""
+    check_revision(revision)
     if not _installed("huggingface_hub"):
         raise ImportError(
-            "getting data from the hub needs huggingface_hub or datasets: pip install "
-            "huggingface_hub pyarrow, or pass the authors' own files as source=path"
+            "getting data from the hub needs huggingface_hub: pip install huggingface_hub "
+            "pyarrow, or pass the authors' own files as source=path"
         )
+    with explained(
+        f"cannot get {repository} from the hub",
+        repository,
+        "connect to the network, or pass the authors' own files as source=path",
+    ):
+        folder = _downloaded(repository, revision, list(patterns))
+        _check_parts(folder, patterns)
+    return folder, folder.name
+
+
+def _downloaded(repository: str, revision: str | None, patterns: list[str]) -> Path:
+    """Return the folder of the files; a hub that is busy is asked again, as it says."""
     from huggingface_hub import snapshot_download
 
-    return Path(
-        snapshot_download(
-            repository,
-            repo_type="dataset",
-            revision=revision,
-            allow_patterns=list(patterns),
-            local_files_only=not hub_may_be_asked(),
-        )
-    )
+    local, pauses = not hub_may_be_asked(), list(_PAUSES)
+    while True:
+        try:
+            found = snapshot_download(
+                repository,
+                repo_type="dataset",
+                revision=revision,
+                allow_patterns=patterns,
+                local_files_only=local,
+            )
+            return Path(found)
+        except OSError as error:
+            wanted = busy_seconds(error)
+            if wanted is None or not pauses:
+                raise
+            time.sleep(max(wanted, pauses.pop(0)))
 
 
-def _located(records: Iterable[Any], benchmark: Benchmark, split: str) -> list[Row]:
-    place = f"{benchmark.repository}, {benchmark.config}, {split}"
-    return [Row(f"{place}, row {number}", dict(record)) for number, record in enumerate(records)]
+def check_pinned(source: str | Path, revision: str | None) -> None:
+    """Raise for a revision of something that is not on the hub."""
+    if revision is not None and str(source) != "hub":
+        raise ValueError(f"{source} is a path, which has no revisions; leave revision out")
+
+
+def _check_parts(folder: Path, patterns: Sequence[str]) -> None:
+    """Raise if there are some, but not all, of the files that a table was saved in."""
+    found = [file for pattern in patterns for file in folder.glob(pattern)]
+    parts = [match for file in found if (match := _PART.fullmatch(str(file)))]
+    for start, count, end in {part.groups() for part in parts}:
+        there = sum(part.groups() == (start, count, end) for part in parts)
+        if there < int(count):
+            raise OSError(f"{folder} has {there} of the {int(count)} parts {start}*{end}")
 
 
 def _installed(library: str) -> bool:

@@ -121,6 +121,11 @@ def read_parquet(path: Path) -> list[Row]:
         raise ImportError(
             f"{path.name} is a Parquet file, which needs pyarrow: pip install pyarrow"
         ) from error
+    except (OSError, ValueError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"{path} is not a whole Parquet file ({reason}); delete it and get it again"
+        ) from error
     return [
         Row(f"{path}, row {number}", {str(name): value for name, value in record.items()})
         for number, record in enumerate(frame.to_dict("records"))

@@ -49,6 +49,7 @@ class CausalLM(TransformerModel[Encoded]):
         dtype: str = "auto",
         device: str | None = None,
         cache: bool = True,
+        revision: str | None = None,
     ) -> Self:
         """Create a model from the hub or from a folder, to be fine-tuned with LoRA.
 
@@ -68,6 +69,9 @@ class CausalLM(TransformerModel[Encoded]):
         cache : bool
             Whether to run frozen blocks (with ``layers="top:k"``) only once, and keep their output
             for the target model and all shadow models (`memowidgets.models.prefix`).
+        revision : str, optional
+            Branch, tag or commit on the hub. By default the newest. Its commit is recorded, so that
+            a run loads the same files again after the repository has changed.
 
         Returns
         -------
@@ -78,21 +82,28 @@ class CausalLM(TransformerModel[Encoded]):
         ConnectionError
             If the name is not a folder and the hub cannot provide it.
         PermissionError
-            If the hub requires that you first accept the model's licence.
+            If the hub requires that you first accept the model's licence, or if its local copies
+            cannot be written.
         ValueError
-            If the dtype is unknown, the model needs its own code, or its weights are not in
-            safetensors (checked when they are first read).
+            If the dtype or the revision is unknown, the model needs its own code, or its weights
+            are not in safetensors (checked when they are first read).
         """
-        from memowidgets.models.pretrained import Pretrained, load_config, load_tokenizer
+        from memowidgets.models.pretrained import (
+            Pretrained,
+            commit_at,
+            load_config,
+            load_tokenizer,
+            pinned,
+        )
 
         check_dtype(dtype, lora)
         name = str(name_or_path)
-        config = load_config(name)
-        commit = getattr(config, "_commit_hash", None)
+        commit = commit_at(name, revision, cls.kind)
+        config = load_config(name, cls.kind, commit)
         model = cls(
             Pretrained(name, dtype if lora is not None else "float32", commit),
             config,
-            load_tokenizer(name),
+            load_tokenizer(name, cls.kind, commit),
             {"pretrained": name.rstrip("/").rsplit("/", 1)[-1]},
             lora,
             FINE_TUNED,
@@ -108,6 +119,7 @@ class CausalLM(TransformerModel[Encoded]):
                 "max_length": max_length,
                 "cache": cache,
                 "dtype": dtype,
+                **pinned(commit),
             }
             model.source = {"model": "CausalLM.from_pretrained", "arguments": arguments}
         return model

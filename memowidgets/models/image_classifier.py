@@ -90,7 +90,11 @@ class ImageClassifier(ImageModel):
 
     @classmethod
     def from_pretrained(
-        cls, name_or_path: str | os.PathLike[str], *, device: str | None = None
+        cls,
+        name_or_path: str | os.PathLike[str],
+        *,
+        device: str | None = None,
+        revision: str | None = None,
     ) -> Self:
         """Create a model from the hub or from a folder, to be fine-tuned.
 
@@ -104,6 +108,9 @@ class ImageClassifier(ImageModel):
             weights in safetensors are read.
         device : str, optional
             Default device of an audit, as torch names it.
+        revision : str, optional
+            Branch, tag or commit on the hub. By default the newest. Its commit is recorded, so that
+            a run loads the same files again after the repository has changed.
 
         Returns
         -------
@@ -114,25 +121,32 @@ class ImageClassifier(ImageModel):
         ConnectionError
             If the name is not a folder and the hub cannot provide it.
         PermissionError
-            If the hub requires that you first accept the model's licence.
+            If the hub requires that you first accept the model's licence, or if its local copies
+            cannot be written.
         ValueError
             If transformers has no classifier of this kind, the folder has no image processor, or
             the head is for several labels at once or for regression.
         """
-        from memowidgets.models.pretrained import Pretrained, load_config, load_processor
+        from memowidgets.models.pretrained import (
+            Pretrained,
+            commit_at,
+            load_config,
+            load_processor,
+            pinned,
+        )
 
         name = str(name_or_path)
-        config = load_config(name, cls.kind)
+        commit = commit_at(name, revision, cls.kind)
+        config = load_config(name, cls.kind, commit)
         check_config(config, name, cls.kind)
-        commit = getattr(config, "_commit_hash", None)
         model = cls(
             Pretrained(name, "float32", commit, cls.kind),
             config,
-            load_processor(name, cls.kind),
+            load_processor(name, cls.kind, commit),
             {"pretrained": name.rstrip("/").rsplit("/", 1)[-1]},
         )
         model.device = device
-        arguments = {"name_or_path": name}
+        arguments = {"name_or_path": name, **pinned(commit)}
         model.source = {"model": "ImageClassifier.from_pretrained", "arguments": arguments}
         return model
 

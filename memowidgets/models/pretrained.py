@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from memowidgets.models.digests import folder_origin
-from memowidgets.network import hub_may_be_asked, without_the_hub, without_the_hub_for
+from memowidgets.network import (
+    check_revision,
+    hub_errors,
+    hub_may_be_asked,
+    reason_of,
+    refusal,
+    without_the_hub,
+    without_the_hub_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,21 +37,54 @@ CLASSES = {  # classes of this package by the class of transformers that loads t
 _PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 
 
-def load_config(name: str, kind: str = _CAUSAL) -> Any:
+def commit_at(name: str, revision: str | None, kind: str) -> str | None:
+    """Return the commit of the hub's repository that a revision is at; None for a folder.
+
+    Whatever is loaded after it is loaded from this commit, so that a repository that changes
+    meanwhile cannot mix its states.
+
+    Raises
+    ------
+    ValueError
+        If there is no such revision, or a folder is given one.
+    """
+    from huggingface_hub import hf_hub_download
+
+    check_revision(revision)
+    if Path(name).is_dir():
+        if revision is not None:
+            raise ValueError(f"{name} is a folder, which has no revisions; leave revision out")
+        return None
+
+    def ask() -> str:
+        local = not hub_may_be_asked()
+        return hf_hub_download(name, "config.json", revision=revision, local_files_only=local)
+
+    return Path(_explained(name, ask, kind)).parent.name
+
+
+def load_config(name: str, kind: str = _CAUSAL, revision: str | None = None) -> Any:
     """Return the configuration of a model; code that comes with it is never run."""
     from transformers import AutoConfig
 
-    return _explained(name, lambda: AutoConfig.from_pretrained(name, **_options()), kind)
+    load = partial(AutoConfig.from_pretrained, name, **_options(revision))
+    return _explained(name, load, kind)
 
 
-def load_tokenizer(name: str, kind: str = _CAUSAL) -> Any:
+def pinned(commit: str | None) -> dict[str, str]:
+    """Return the argument by which `from_pretrained` loads the same files again."""
+    return {} if commit is None else {"revision": commit}
+
+
+def load_tokenizer(name: str, kind: str = _CAUSAL, revision: str | None = None) -> Any:
     """Return the tokenizer of a model."""
     from transformers import AutoTokenizer
 
-    return _explained(name, lambda: AutoTokenizer.from_pretrained(name, **_options()), kind)
+    load = partial(AutoTokenizer.from_pretrained, name, **_options(revision))
+    return _explained(name, load, kind)
 
 
-def load_processor(name: str, kind: str) -> Any:
+def load_processor(name: str, kind: str, revision: str | None = None) -> Any:
     """Return the image processor of a model.
 
     Raises
@@ -60,11 +101,12 @@ def load_processor(name: str, kind: str) -> Any:
             "images; save the model's image processor there with save_pretrained"
         )
     load: Callable[..., Any] = AutoImageProcessor.from_pretrained
-    return _explained(name, lambda: load(name, **_options()), kind)
+    return _explained(name, partial(load, name, **_options(revision)), kind)
 
 
-def _options() -> dict[str, bool]:
-    return {"trust_remote_code": False, "local_files_only": not hub_may_be_asked()}
+def _options(revision: str | None = None) -> dict[str, Any]:
+    local = not hub_may_be_asked()
+    return {"trust_remote_code": False, "local_files_only": local, **pinned(revision)}
 
 
 class Pretrained:
@@ -121,25 +163,26 @@ class Pretrained:
             Changes of the configuration, such as ``num_labels``.
         """
         self.origin()
+        with without_the_hub() if self._local else nullcontext():
+            work = partial(self._here_or_there, **changes)
+            return cast("nn.Module", _explained(self._name, work, self._kind))
+
+    def _here_or_there(self, **changes: Any) -> Any:
         if self._commit is not None and not self._local:
             with suppress(OSError, ValueError), without_the_hub():
-                return cast("nn.Module", self._load(**changes))
-        with without_the_hub() if self._local else nullcontext():
-            work = partial(self._load, **changes)
-            return cast("nn.Module", _explained(self._name, work, self._kind))
+                return self._load(**changes)
+        return self._load(**changes)
 
     def _load(self, **changes: Any) -> Any:
         import transformers
 
-        check_memory(self._name, self._dtype, self._kind)
-        revision = {} if self._commit is None else {"revision": self._commit}
+        check_memory(self._name, self._dtype, self._kind, self._commit)
         load = partial(
             getattr(transformers, self._kind).from_pretrained,
             self._name,
             use_safetensors=True,
             dtype=self._dtype,
-            **revision,
-            **_options(),
+            **_options(self._commit),
         )
         with _quiet():
             return load() if self._kind == _CAUSAL else _with_head(load, self._name, **changes)
@@ -166,7 +209,7 @@ def _with_head(load: Callable[..., Any], name: str, **changes: Any) -> Any:
     return model
 
 
-def check_memory(name: str, dtype: str, kind: str = _CAUSAL) -> None:
+def check_memory(name: str, dtype: str, kind: str = _CAUSAL, revision: str | None = None) -> None:
     """Raise if the weights do not fit in main memory, before it is full.
 
     Raises
@@ -176,8 +219,8 @@ def check_memory(name: str, dtype: str, kind: str = _CAUSAL) -> None:
     """
     import psutil
 
-    kept_as = dtype if dtype != "auto" else _stored_dtype(name)
-    needed = _n_parameters(name, kind) * _BYTES.get(kept_as, 2)
+    kept_as = dtype if dtype != "auto" else _stored_dtype(name, revision)
+    needed = _n_parameters(name, kind, revision) * _BYTES.get(kept_as, 2)
     free = psutil.virtual_memory().available
     if needed > free:
         raise MemoryError(
@@ -216,41 +259,43 @@ def _quiet() -> Iterator[None]:
 
 
 @lru_cache(maxsize=8)
-def _n_parameters(name: str, kind: str = _CAUSAL) -> int:
+def _n_parameters(name: str, kind: str = _CAUSAL, revision: str | None = None) -> int:
     import torch
     import transformers
 
     with torch.device("meta"):
-        skeleton = getattr(transformers, kind).from_config(load_config(name))
+        skeleton = getattr(transformers, kind).from_config(load_config(name, kind, revision))
     return sum(parameter.numel() for parameter in skeleton.parameters())
 
 
-def _stored_dtype(name: str) -> str:
-    dtype = load_config(name).get_text_config().dtype
+def _stored_dtype(name: str, revision: str | None = None) -> str:
+    dtype = load_config(name, revision=revision).get_text_config().dtype
     return str(dtype).removeprefix("torch.") if dtype is not None else "float32"
 
 
 def _explained(name: str, load: Callable[[], Any], kind: str) -> Any:
     """Return the result of `load`, or raise one clear sentence about the hub or the folder."""
-    from huggingface_hub.errors import GatedRepoError
+    from safetensors import SafetensorError
 
+    failures: tuple[type[Exception], ...] = (ValueError, *hub_errors())
     try:
         with without_the_hub_for(name):
             return load()
-    except (OSError, ValueError) as error:
-        causes = _chain(error)
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        if any(isinstance(cause, GatedRepoError) for cause in causes) or "gated" in str(error):
-            raise PermissionError(
-                f"{name} is gated; accept its licence on its page on the hub and log in with "
-                "`hf auth login`, or pass a folder that contains it"
-            ) from error
+    except SafetensorError as error:
+        raise ValueError(
+            f"the weights of {name} are not whole ({reason_of(error)}); get the files again"
+        ) from error
+    except failures as error:
+        known = refusal(name, error)
+        if known is not None:
+            raise known from error
         if "custom code" in str(error) or "trust_remote_code" in str(error):
             raise ValueError(
                 f"{name} comes with its own code, which is never run; load it yourself and "
                 f"pass it to {CLASSES[kind]}.from_model"
             ) from error
         if "Unrecognized model" in str(error):
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             raise ValueError(f"{name} has no model that transformers knows: {lines[0]}") from error
         if isinstance(error, OSError) and ".safetensors" in str(error):
             raise ValueError(
@@ -259,17 +304,9 @@ def _explained(name: str, load: Callable[[], Any], kind: str) -> Any:
                 "run code. If you trust it, convert it (load it, then save_pretrained), or "
                 f"load it yourself and pass it to {CLASSES[kind]}.from_model"
             ) from error
-        if isinstance(error, OSError):
+        if isinstance(error, hub_errors()):
             raise ConnectionError(
                 f"{name} is neither a folder with a model nor available on the hub "
-                f"({lines[0] if lines else type(error).__name__})"
+                f"({reason_of(error)})"
             ) from error
         raise
-
-
-def _chain(error: BaseException | None) -> list[BaseException]:
-    found: list[BaseException] = []
-    while error is not None and error not in found:
-        found.append(error)
-        error = error.__cause__ or error.__context__
-    return found

@@ -98,6 +98,7 @@ class SequenceClassifier(TransformerModel[Tokens]):
         dtype: str = "auto",
         device: str | None = None,
         cache: bool = True,
+        revision: str | None = None,
     ) -> Self:
         """Create a model from the hub or from a folder, to be fine-tuned.
 
@@ -125,6 +126,9 @@ class SequenceClassifier(TransformerModel[Tokens]):
         cache : bool
             Whether to run frozen blocks (with ``layers="top:k"``) only once, and keep their output
             for the target model and all shadow models (`memowidgets.models.prefix`).
+        revision : str, optional
+            Branch, tag or commit on the hub. By default the newest. Its commit is recorded, so that
+            a run loads the same files again after the repository has changed.
 
         Returns
         -------
@@ -135,23 +139,30 @@ class SequenceClassifier(TransformerModel[Tokens]):
         ConnectionError
             If the name is not a folder and the hub cannot provide it.
         PermissionError
-            If the hub requires that you first accept the model's licence.
+            If the hub requires that you first accept the model's licence, or if its local copies
+            cannot be written.
         ValueError
             If transformers has no classifier of this kind, the head is for several labels at once
             or for regression, or an argument is not valid.
         """
-        from memowidgets.models.pretrained import Pretrained, load_config, load_tokenizer
+        from memowidgets.models.pretrained import (
+            Pretrained,
+            commit_at,
+            load_config,
+            load_tokenizer,
+            pinned,
+        )
 
         check_dtype(dtype, lora)
         name = str(name_or_path)
-        config = load_config(name, cls.kind)
+        commit = commit_at(name, revision, cls.kind)
+        config = load_config(name, cls.kind, commit)
         check_config(config, name, cls.kind)
         stored = dtype if lora is not None else "float32"
-        commit = getattr(config, "_commit_hash", None)
         model = cls(
             Pretrained(name, stored, commit, cls.kind),
             config,
-            load_tokenizer(name, cls.kind),
+            load_tokenizer(name, cls.kind, commit),
             {"pretrained": name.rstrip("/").rsplit("/", 1)[-1]},
             lora,
             _defaults(lora),
@@ -169,6 +180,7 @@ class SequenceClassifier(TransformerModel[Tokens]):
             "truncate": truncate,
             "dtype": dtype,
             "cache": cache,
+            **pinned(commit),
         }
         model.source = {"model": "SequenceClassifier.from_pretrained", "arguments": arguments}
         return model

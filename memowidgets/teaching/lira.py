@@ -75,6 +75,9 @@ class LiRAPlayground(Playground):
         Its jackknife error; NaN where a side has too few models.
     true_log_lira : float
         What infinitely many shadow models would give.
+    limits : dict of str to float
+        For each variance, what its log-LiRA closes in on with more and more shadow models. That
+        of "global" is not the truth: it gives the sample the spread of all samples.
     redraws : dict of str to (200,) float64
         For each variance, log-LiRA under other shadow models.
 
@@ -109,6 +112,7 @@ class LiRAPlayground(Playground):
     log_lira = traitlets.Float(read_only=True)
     log_lira_std = traitlets.Float(read_only=True)
     true_log_lira = traitlets.Float(read_only=True)
+    limits = traitlets.Dict(read_only=True)
     redraws = traitlets.Dict(read_only=True)
     _given: traitlets.List[Any] = traitlets.List().tag(sync=True)
     _fit = traitlets.Dict().tag(sync=True)
@@ -212,6 +216,7 @@ class LiRAPlayground(Playground):
         self.set_trait("log_lira", result.log_lira)
         self.set_trait("log_lira_std", result.std)
         self.set_trait("true_log_lira", sample.true_ratio(self.target_gap))
+        self.set_trait("limits", sample.limits(self.target_gap))
         self.set_trait("redraws", result.redraws)
         self._fit = _wire(result)
 

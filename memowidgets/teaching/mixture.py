@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.evaluation import Evaluation, roc
+from memowidgets.evaluation import Evaluation, clopper_pearson, roc
 from memowidgets.metrics import PSMI
 from memowidgets.teaching.chance import normals, uniforms
 
@@ -131,7 +131,7 @@ class Judged:
         return {name: _mean(self.psmi[group]) for name, group in groups.items()}
 
     def rates(self, tau: float) -> dict[str, Any]:
-        """Flagged samples, rates with 95 % intervals, and the flagged share of wrong labels."""
+        """Flagged samples and rates with 95 % intervals: outliers, others, wrong labels."""
         flagged = self.psmi <= tau
         found: dict[str, Any] = {"flagged": int(flagged.sum()), "n": len(flagged)}
         if self.evaluation is None:
@@ -143,7 +143,7 @@ class Judged:
             "fpr": point.fpr,
             "fpr_interval": list(point.fpr_interval),
             "auc": self.evaluation.auc,
-            "tpr_wrong": _mean(flagged[self.draws.wrong]),
+            **_rate_of("tpr_wrong", flagged[self.draws.wrong]),
         }
 
 
@@ -153,6 +153,14 @@ def by_separation(mixture: Mixture) -> list[dict[str, float]]:
     for separation in SEPARATIONS:
         judged = Judged.of(replace(mixture, separation=separation), n_directions=128)
         found.append({"separation": separation, **judged.means()})
+    return found
+
+
+def _rate_of(name: str, flagged: Bools) -> dict[str, Any]:
+    """Return a share with its interval; NaN and no interval where there is nothing to flag."""
+    found: dict[str, Any] = {name: _mean(flagged)}
+    if len(flagged):
+        found[f"{name}_interval"] = list(clopper_pearson(int(flagged.sum()), len(flagged)))
     return found
 
 

@@ -82,14 +82,31 @@ class Sample:
 
     def true_ratio(self, gap: float) -> float:
         """Return log-LiRA of a gap for the true distributions."""
+        return _ratio(gap, *self.truth)
+
+    def limits(self, gap: float) -> dict[str, float]:
+        """Return what log-LiRA of a gap closes in on with more and more models, by variance.
+
+        "global" gives the sample the spread of all samples, so its limit is not the truth.
+        """
         mean_in, spread_in, mean_out, spread_out = self.truth
-        if not (spread_in and spread_out):
-            return float("nan")
-        return float(
-            np.log(spread_out / spread_in)
-            - 0.5 * ((gap - mean_in) / spread_in) ** 2
-            + 0.5 * ((gap - mean_out) / spread_out) ** 2
-        )
+        others = float((_deviations() ** 2).sum())
+        pooled = [np.sqrt((others + own**2) / (OTHERS + 1)) for own in (spread_in, spread_out)]
+        found = dict.fromkeys(VARIANCES, self.true_ratio(gap))
+        return found | {"global": _ratio(gap, mean_in, pooled[0], mean_out, pooled[1])}
+
+
+def _ratio(
+    gap: float, mean_in: float, spread_in: float, mean_out: float, spread_out: float
+) -> float:
+    """Return the log of the ratio of two Gaussian densities; NaN where one has no width."""
+    if not (spread_in and spread_out):
+        return float("nan")
+    return float(
+        np.log(spread_out / spread_in)
+        - 0.5 * ((gap - mean_in) / spread_in) ** 2
+        + 0.5 * ((gap - mean_out) / spread_out) ** 2
+    )
 
 
 def _own_draws(seed: int, side: str, redraw: int, count: int) -> Floats:
@@ -108,12 +125,16 @@ def others_gaps(seed: int, n_in: int, n_out: int) -> Floats:
     >>> others_gaps(0, 4, 4).shape
     (8, 100)
     """
-    exponentials = -np.log(uniforms(-1, 0, OTHERS * _FREEDOM // 2)).reshape(OTHERS, -1)
-    deviations = TYPICAL * np.sqrt(_FREEDOM / (2 * exponentials.sum(axis=1)))
     begin = 2 * (REDRAWS + 1) * _SIDE
     draws = normals(seed, begin, 2 * OTHERS * _SIDE).reshape(2, OTHERS, _SIDE)
     both = np.concatenate([draws[0, :, :n_in].T, draws[1, :, :n_out].T])
-    return np.asarray(both * deviations)
+    return np.asarray(both * _deviations())
+
+
+def _deviations() -> Floats:
+    """Return the true deviations (others,) of the other samples' gaps."""
+    exponentials = -np.log(uniforms(-1, 0, OTHERS * _FREEDOM // 2)).reshape(OTHERS, -1)
+    return np.asarray(TYPICAL * np.sqrt(_FREEDOM / (2 * exponentials.sum(axis=1))))
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,9 @@ class TheoremPlayground(Playground):
     means : dict
         Mean PSMI of ``outliers``, ``others``, and outliers with a ``wrong`` or a ``right`` label.
     rates : dict
-        At `tau`: ``flagged``, ``n``, and where there are outliers ``tpr``, ``fpr``, each with its
-        95 % interval, ``auc``, and ``tpr_wrong``, the share of wrong labels that is flagged.
+        At `tau`: ``flagged``, ``n``, and where there are outliers ``tpr``, ``fpr`` and
+        ``tpr_wrong`` (the share of wrong labels that is flagged), each with its 95 % interval,
+        and ``auc``.
 
     Raises
     ------
@@ -199,7 +200,8 @@ class TheoremPlayground(Playground):
         ]
         if "tpr" in self.rates:
             found += [
-                (f"outliers at or below τ = {self.tau:g}", f"{self.rates['tpr']:.1%}"),
+                (f"wrong labels at or below τ = {self.tau:g}", f"{self.rates['tpr_wrong']:.1%}"),
+                ("outliers there", f"{self.rates['tpr']:.1%}"),
                 ("others there", f"{self.rates['fpr']:.1%}"),
             ]
         return found

@@ -65,6 +65,11 @@ class TrainingConfig:
     augment : {"none", "flip", "crop", "flip+crop"}, optional
         Augmentation of images in training: mirrored half of the time, shifted by up to an eighth of
         their side, or both. None by default, as in the paper.
+    deterministic : bool, optional
+        Whether to use torch's deterministic algorithms and no TF32 on a GPU, so that two runs there
+        are equal bit for bit. Training is then slower, and an operation without such an algorithm
+        is an error. Off by default: two runs on a GPU differ by rounding. On a CPU they are equal
+        in any case.
 
     Raises
     ------
@@ -94,6 +99,7 @@ class TrainingConfig:
     label_noise: float | None = None
     milestones: Sequence[float] | None = None
     augment: str | None = None
+    deterministic: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "checkpoint_every", "batch_size", "accumulate", "lr"):
@@ -113,6 +119,8 @@ class TrainingConfig:
         _check_name("precision", self.precision, PRECISIONS)
         _check_name("augment", self.augment, AUGMENTATIONS)
         _check_milestones(self.milestones)
+        if self.deterministic not in (None, True, False):
+            raise ValueError(f"deterministic must be True or False, not {self.deterministic!r}")
 
     def resolved(self, defaults: Mapping[str, Any]) -> Settings:
         """Return the settings with every open field taken from a model's defaults."""
@@ -144,6 +152,7 @@ class Settings:
     label_noise: float
     milestones: tuple[float, ...]
     augment: str
+    deterministic: bool
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Settings:
@@ -156,8 +165,12 @@ class Settings:
         return replace(_FALLBACK, **{k: _read(v) for k, v in stored.items() if k in known})
 
     def described(self) -> dict[str, Any]:
-        """Return the settings as text and numbers; a function as its name and a hash."""
-        return {k: _described(v) for k, v in asdict(self).items()}
+        """Return the settings as text and numbers; a function as its name and a hash.
+
+        A setting that older versions lack is left out where it is off, so that digests stay.
+        """
+        found = {k: _described(v) for k, v in asdict(self).items()}
+        return found if self.deterministic else _without(found, "deterministic")
 
     def steps_per_epoch(self, n_members: int) -> int:
         """Return the number of optimizer steps in an epoch; the last may be smaller."""
@@ -217,6 +230,7 @@ _FALLBACK = Settings(
     label_noise=0.0,
     milestones=(0.5, 0.75),
     augment="none",
+    deterministic=False,
 )
 
 
@@ -226,6 +240,10 @@ def lost_function(what: str, name: str) -> str:
         f"this run is trained with its owner's {what} {name}; create the audit with "
         f"Audit(…, training=TrainingConfig({what}=…))"
     )
+
+
+def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != name}
 
 
 def _described(value: Any) -> Any:
@@ -266,7 +284,7 @@ def _arguments_of(function: Any) -> list[Any]:
 
 def _plain(value: Any) -> Any:
     """Return NumPy's number as Python's, as an integer if it is whole."""
-    if isinstance(value, str) or callable(value):
+    if isinstance(value, str | bool) or callable(value):
         return value
     if isinstance(value, Sequence):
         return tuple(float(v) for v in value)

@@ -1,17 +1,30 @@
-"""Choice of the device to compute on, and its description."""
+"""The device to compute on: its choice, its memory, its settings, and its failure."""
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import torch
 
 
 _GIB = 2**30
+_TOO_LARGE = (
+    "the GPU's memory cannot hold {} this model; use a smaller model, or device='cpu'. What is "
+    "finished is kept"
+)
+_SMALLER = (
+    "the GPU ran out of memory, so batches are processed in smaller parts, with the same gradients "
+    "except for batch norms"
+)
+
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -44,9 +57,28 @@ def resolve_device(name: str) -> str:
         device = torch.device(name)
     except RuntimeError:
         raise ValueError(f"unknown device {name!r}; valid: auto, cpu, cuda, cuda:1, mps") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {name!r} was requested, but torch finds no CUDA GPU")
+    n = count_devices(device.type)
+    if n == 0:
+        kind = "CUDA GPU" if device.type == "cuda" else f"device of the kind {device.type}"
+        raise ValueError(f"device {name!r} was requested, but torch finds no {kind}")
+    index: int | None = device.index
+    if index is not None and index >= n:
+        there = ", ".join(f"{device.type}:{i}" for i in range(n))
+        raise ValueError(f"device {name!r} was requested, but torch finds only {there}")
     return str(device)
+
+
+def count_devices(kind: str) -> int:
+    """Return how many devices of a kind torch finds, such as ``"cuda"``; the CPU counts as one."""
+    import torch
+
+    if kind == "cpu":
+        return 1
+    if kind == "mps":
+        return int(torch.backends.mps.is_available())
+    module: Any = getattr(torch, kind, None)
+    is_available = getattr(module, "is_available", None)
+    return int(module.device_count()) if is_available is not None and is_available() else 0
 
 
 def torch_device(name: str) -> torch.device:
@@ -67,3 +99,171 @@ def device_status(name: str) -> str:
         return f"{name}, {(total - free) / _GIB:.1f} of {total / _GIB:.0f} GiB in use"
     threads = torch.get_num_threads()
     return f"{name.upper()}, {threads} thread{'s' if threads != 1 else ''}"
+
+
+class DeviceError(RuntimeError):
+    """Failure of a device that can't go on, unlike one of the work that it did."""
+
+
+@contextmanager
+def working_on(device: torch.device, *, deterministic: bool = False) -> Iterator[None]:
+    """Do work on a device within this context, and tell a failure of the device from others.
+
+    Parameters
+    ----------
+    device : torch.device
+        The device.
+    deterministic : bool
+        Whether to use torch's deterministic algorithms and no TF32. The CPU's algorithms are
+        deterministic, so there it changes nothing.
+
+    Raises
+    ------
+    DeviceError
+        If the device does not even add two numbers any more.
+    """
+    if device.type == "cpu":
+        yield
+        return
+    try:
+        with ExitStack() as stack:
+            if deterministic:
+                stack.enter_context(_deterministic())
+            yield
+    except RuntimeError as error:
+        if isinstance(error, DeviceError) or is_out_of_memory(error) or _answers(device):
+            raise
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise DeviceError(
+            f"the device {device} has failed ({reason}). What is finished is kept: restart "
+            'Python and go on, on another device (device="cpu") if this one stays away'
+        ) from error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that a device's memory is full."""
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "MPS backend out of memory" in str(error)
+
+
+class Memory:
+    """Work in smaller batches on a device whose memory is too small; warns of it once.
+
+    Parameters
+    ----------
+    device : torch.device
+        The device.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._said = device, False
+
+    def fit(self, work: Callable[[], Result], halve: Callable[[], int]) -> Result:
+        """Repeat work while the memory is full, with batches that `halve` makes smaller.
+
+        Raises
+        ------
+        MemoryError
+            If `halve` returns 0, because a batch has one sample already.
+        """
+        while True:
+            try:
+                return work()
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                full = error.with_traceback(None)  # its frames hold what was computed
+            if not halve():
+                raise MemoryError(_TOO_LARGE.format("a single sample of")) from full
+            free_memory(self._device)
+            if not self._said:
+                warnings.warn(_SMALLER, UserWarning, stacklevel=2)
+            self._said = True
+
+    def hold(self, work: Callable[[], Result]) -> Result:
+        """Do work that does not depend on the batch size, and explain a lack of memory."""
+        try:
+            return work()
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            what = "the weights, or the optimizer's state, of"
+            raise MemoryError(_TOO_LARGE.format(what)) from error
+
+
+def free_memory(device: torch.device) -> None:
+    """Give back the memory of a device that this process keeps for later tensors."""
+    if device.type == "cpu":
+        return
+    gc.collect()  # modules have cycles
+    empty_cache = getattr(_module_of(device), "empty_cache", None)
+    if empty_cache is not None:
+        empty_cache()
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Return the free memory of a device in bytes; None if it does not tell, as the CPU's."""
+    ask = None if device.type == "cpu" else getattr(_module_of(device), "mem_get_info", None)
+    return None if ask is None else int(ask(device)[0])
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until a device has done what it was given."""
+    synchronize = None if device.type == "cpu" else _module_of(device).synchronize
+    if synchronize is not None:
+        synchronize()
+
+
+def _module_of(device: torch.device) -> Any:
+    import torch
+
+    return torch.get_device_module(device)
+
+
+def _answers(device: torch.device) -> bool:
+    """Return whether a device still computes; after an error that broke it, none does."""
+    import torch
+
+    try:
+        return float((torch.ones(1, device=device) + 1).cpu()) == 2
+    except RuntimeError:
+        return False
+
+
+@contextmanager
+def _deterministic() -> Iterator[None]:
+    """Use torch's deterministic algorithms and no TF32; restore the settings afterwards."""
+    import torch
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts
+    before = torch.are_deterministic_algorithms_enabled()
+    only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    settings = [(torch.backends.cudnn, "benchmark", False), *_without_tf32()]
+    old = [getattr(part, name) for part, name, _ in settings]
+    torch.use_deterministic_algorithms(mode=True)
+    try:
+        for part, name, value in settings:
+            setattr(part, name, value)
+        yield
+    finally:
+        for (part, name, _), value in zip(settings, old, strict=True):
+            setattr(part, name, value)
+        torch.use_deterministic_algorithms(before, warn_only=only_warns)
+
+
+def _without_tf32() -> list[tuple[Any, str, Any]]:
+    """Return the settings that switch TF32 off; torch refuses to mix the older and newer ones."""
+    import torch
+
+    backends: Any = torch.backends
+    older = [(part, "allow_tf32", False) for part in (backends.cuda.matmul, backends.cudnn)]
+    try:
+        for part, name, _ in older:
+            getattr(part, name)
+    except RuntimeError:
+        newer = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn)
+        return [(part, "fp32_precision", "ieee") for part in newer]
+    return older

@@ -94,7 +94,7 @@ def forward(
     training = module.training
     module.eval()
     try:
-        with preserved(), torch.no_grad(), ExitStack() as stack:
+        with preserved(device), torch.no_grad(), ExitStack() as stack:
             stack.enter_context(cpu_threads(model.cpu_threads))
             stack.enter_context(model.autocast(device, precision))
             outputs = stack.enter_context(model.captured(module)) if capture else {}
@@ -121,6 +121,14 @@ def forward(
         )
     layers = {k.removeprefix(_LAYER): v for k, v in filled.items() if k.startswith(_LAYER)}
     return Forward(filled["logits"], filled["losses"], layers, precision)
+
+
+def halve_passes(model: Model) -> int:
+    """Halve the batches of a model's passes, and return their size; 0 changes nothing."""
+    smaller = model.forward_batch // 2
+    if smaller:
+        vars(model)["forward_batch"] = smaller  # changes this model, not its class
+    return smaller
 
 
 def _in_memory(shapes: Shapes) -> dict[str, FloatArray]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,8 @@ from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
 from memowidgets.training.batches import epoch_order
 from memowidgets.training.config import OPTIMIZERS, Settings, lost_function
-from memowidgets.training.device import cpu_threads
-from memowidgets.training.forward import Allocate, Forward, forward
+from memowidgets.training.device import Memory, cpu_threads, working_on
+from memowidgets.training.forward import Allocate, Forward, forward, halve_passes
 from memowidgets.training.seeds import RandomStates, epoch_seed
 
 if TYPE_CHECKING:
@@ -30,16 +30,6 @@ if TYPE_CHECKING:
 
 _WEIGHTS, _OPTIMIZER, _RANDOM = "weights.", "optimizer.", "random."
 _MUCH_GB = 2.0
-_TOO_LARGE = (
-    "the GPU's memory cannot hold {} this model; use a smaller model, or device='cpu'. What is "
-    "finished is kept"
-)
-_SMALLER = (
-    "the GPU ran out of memory, so batches are processed in smaller parts, with the same gradients "
-    "except for batch norms"
-)
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -56,12 +46,15 @@ class Recipe:
         Settings of the loop.
     device : str
         Device, as torch names it.
+    anywhere : bool
+        Whether ``"auto"`` chose the device, so that another machine chooses its own.
     """
 
     model: Model
     data: Dataset
     settings: Settings
     device: str
+    anywhere: bool = False
 
 
 class Learner:
@@ -83,26 +76,30 @@ class Learner:
         self.recipe, self.members, self.seed = recipe, members, seed
         self.step = 0
         self._device = torch.device(recipe.device)
+        self._memory = Memory(self._device)
         self.precision = resolve_precision(self._device, recipe.settings.precision)
-        self._random = RandomStates(seed)
-        with self._random.active():
-            built = recipe.model.build(recipe.data)
-            self.module = _with_room(
-                lambda: recipe.model.placed(built, self._device, self.precision)
+        with self._on_device():
+            self._random = RandomStates(seed, self._device)
+            with self._random.active():
+                built = recipe.model.build(recipe.data)
+                self.module = self._memory.hold(
+                    lambda: recipe.model.placed(built, self._device, self.precision)
+                )
+            self._feed = self._memory.hold(
+                lambda: recipe.model.feeder_at(recipe.data, self._device, self.precision)
             )
+            self._labels = torch.from_numpy(recipe.data.labels).to(self._device)
         self._optimizer = _optimizer(self.module, recipe.settings)
         self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
-        self._feed = recipe.model.feeder_at(recipe.data, self._device, self.precision)
-        self._labels = torch.from_numpy(recipe.data.labels).to(self._device)
         self._batch_size = recipe.settings.batch_size
-        self._said = False
         self._order: tuple[int, NDArray[np.int64]] | None = None
 
     def advance(self, stop: int, progress: Progress, what: str) -> None:
         """Train up to a step; `Progress` may cancel between two steps."""
         total = self.total_steps
         self.module.train()
-        with self._random.active(), cpu_threads(self.recipe.model.cpu_threads):
+        threads = cpu_threads(self.recipe.model.cpu_threads)
+        with self._on_device(), self._random.active(), threads:
             while self.step < stop:
                 progress.report(self.step, total, what)
                 self._take_step()
@@ -127,9 +124,12 @@ class Learner:
             capture=capture,
             progress=progress,
         )
-        if capture:
-            _say_memory(look(positions[:1], progress=None), len(positions), self.recipe.model)
-        return self._with_memory(partial(look, positions, allocate=allocate), self._halve_forward)
+        with self._on_device():
+            if capture:
+                one = self._memory.fit(lambda: look(positions[:1], progress=None), lambda: 0)
+                _say_memory(one, len(positions), self.recipe.model)
+            work = partial(look, positions, allocate=allocate)
+            return self._memory.fit(work, partial(halve_passes, self.recipe.model))
 
     @property
     def total_steps(self) -> int:
@@ -186,12 +186,15 @@ class Learner:
             self._random.load(_below(_RANDOM, arrays))
         self.step = int(metadata["step"])
 
+    def _on_device(self) -> AbstractContextManager[None]:
+        return working_on(self._device, deterministic=self.recipe.settings.deterministic)
+
     def _take_step(self) -> None:
         settings = self.recipe.settings
         for group, top in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = settings.rate(self.step, len(self.members), top)
-        self._with_memory(partial(self._gradients, self._samples()), self._halve_batch)
-        _with_room(self._optimizer.step)
+        self._memory.fit(partial(self._gradients, self._samples()), self._halve_batch)
+        self._memory.hold(self._optimizer.step)
         self.step += 1
 
     def _gradients(self, samples: NDArray[np.int64]) -> None:
@@ -223,32 +226,10 @@ class Learner:
                 f"the last batch has one sample; use another batch_size, such as {size + 1}"
             ) from error
 
-    def _with_memory(self, work: Callable[[], Result], halve: Callable[[], int]) -> Result:
-        """Repeat the work with smaller batches while the GPU runs out of memory; warn once."""
-        import torch
-
-        while True:
-            try:
-                return work()
-            except torch.cuda.OutOfMemoryError as error:
-                self._optimizer.zero_grad(set_to_none=True)
-                torch.cuda.empty_cache()
-                if not halve():
-                    raise MemoryError(_TOO_LARGE.format("a single sample of")) from error
-                if not self._said:
-                    warnings.warn(_SMALLER, UserWarning, stacklevel=2)
-                self._said = True
-
     def _halve_batch(self) -> int:
+        self._optimizer.zero_grad(set_to_none=True)
         self._batch_size //= 2
         return self._batch_size
-
-    def _halve_forward(self) -> int:
-        model = self.recipe.model
-        smaller = model.forward_batch // 2
-        if smaller:
-            vars(model)["forward_batch"] = smaller  # changes this model, not its class
-        return smaller
 
     def _samples(self) -> NDArray[np.int64]:
         """Return the step's samples; each epoch's order depends on the seed alone."""
@@ -261,16 +242,6 @@ class Learner:
             order = epoch_order(self.members, lengths, self.recipe.settings.batch_size, rng)
             self._order = (epoch, order)
         return self._order[1][index * size : (index + 1) * size]
-
-
-def _with_room(work: Callable[[], Result]) -> Result:
-    """Do work that does not depend on the batch size, and explain a lack of GPU memory."""
-    import torch
-
-    try:
-        return work()
-    except torch.cuda.OutOfMemoryError as error:
-        raise MemoryError(_TOO_LARGE.format("the weights, or the optimizer's state, of")) from error
 
 
 def state_of_weights(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import spread_checkpoints
 from memowidgets.training.course import COURSE, Course, read_course
 from memowidgets.training.design import Design
-from memowidgets.training.forward import Forward, forward
+from memowidgets.training.device import Memory, working_on
+from memowidgets.training.forward import Forward, forward, halve_passes
 from memowidgets.training.learner import Recipe
 from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.target import read_records, record_of
@@ -91,6 +93,7 @@ class Recorder:
         self._layers, self._kept_layers = tuple(layers), frozenset(kept_layers)
         self._keep, self._shown = keep, shown
         self._plan: dict[int, float] = {}
+        self._memory: Memory | None = None
 
     @property
     def recipe(self) -> Recipe:
@@ -208,17 +211,21 @@ class Recorder:
         *,
         capture: bool = False,
     ) -> Forward:
-        with used_precision(module) as used:
-            seen = forward(
-                self._recipe.model,
-                module,
-                data,
-                positions,
-                next(module.parameters()).device,
-                "float32",  # the module's forward already has the training's autocast
-                capture=capture,
-                progress=progress,
-            )
+        device = next(module.parameters()).device
+        look = partial(
+            forward,
+            self._recipe.model,
+            module,
+            data,
+            positions,
+            device,
+            "float32",  # the module's forward already has the training's autocast
+            capture=capture,
+            progress=progress,
+        )
+        self._memory = self._memory or Memory(device)
+        with used_precision(module) as used, working_on(device):
+            seen = self._memory.fit(look, partial(halve_passes, self._recipe.model))
         return replace(seen, precision=used[-1])
 
     def _write_weights(self, module: nn.Module, name: str) -> str:

@@ -7,7 +7,7 @@ import random
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # SeedSequence treats [0, 4, 0] like [0, 4]. Streams that existing runs were drawn from keep their
 # seeds, each at the one length of path at which it is used. Every other path has its own seeds.
 _LENGTHS = {0: 1, 1: 1, 2: 2, 3: 1, 4: 2, 5: 1, 6: 2}
+_OWN = "device"  # state of the generator of a training's own device
 _ONE_AT_A_TIME = threading.RLock()  # the generators belong to the whole process
 
 
@@ -58,43 +59,58 @@ class RandomStates:
     """States of torch's, NumPy's and Python's generators that belong to one training.
 
     Training runs inside `active`, which swaps these states in and restores the previous ones
-    afterwards, so that neither affects the other.
+    afterwards, so that neither affects the other. Of a device's generators, only that of the
+    training's own device is touched. So a training goes on on any other device.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of all generators.
+    device : torch.device, optional
+        Device of the training. Default: the CPU.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, device: torch.device | None = None) -> None:
         import torch
 
+        self._device = device
         with _ONE_AT_A_TIME:
             outside = _capture()
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
             np.random.seed(seed % 2**32)  # noqa: NPY002 - anyone's module may draw from it
             random.seed(seed)
             self._states = _capture()
             _restore(outside)
+        if _has_generator(device):
+            self._states[_OWN] = torch.Generator(device).manual_seed(seed).get_state().numpy()
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """Use these states within this context; other trainings in this process wait."""
         with _ONE_AT_A_TIME:
-            outside = _capture()
-            _restore(self._states)
+            outside = _capture(self._device)
+            _restore(self._states, self._device)
             try:
                 yield
             finally:
-                self._states = _capture()
-                _restore(outside)
+                self._states = _capture(self._device)
+                _restore(outside, self._device)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the states as arrays, for a safetensors file."""
         return dict(self._states)
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from saved states."""
-        self._states = {name: np.array(array) for name, array in arrays.items()}
+        """Continue from saved states; a device that they lack keeps the state of the seed."""
+        found = {name: np.array(array) for name, array in arrays.items()}
+        if _OWN not in found and _OWN in self._states and self._device is not None:
+            old = f"cuda.{self._device.index or 0}"  # its name in old runs
+            found[_OWN] = found.get(old, self._states[_OWN])
+        self._states = found
 
 
 @contextmanager
-def preserved() -> Iterator[None]:
+def preserved(device: torch.device | None = None) -> Iterator[None]:
     """Restore all random states at the end, whatever drew from them.
 
     In another thread than the main one nothing is restored, because the user's own cell may have
@@ -103,33 +119,26 @@ def preserved() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    with _ONE_AT_A_TIME:
-        outside = _capture()
-        try:
-            yield
-        finally:
-            _restore(outside)
+    with restored(device):
+        yield
 
 
 @contextmanager
 def restored(device: torch.device | None = None) -> Iterator[None]:
     """Restore all random states at the end, a device's own included, in any thread."""
     with _ONE_AT_A_TIME:
-        outside, own = _capture(), _device_state(device)
+        outside = _capture(device)
         try:
             yield
         finally:
-            _restore(outside)
-            if device is not None and own is not None:
-                _device_module(device).set_rng_state(own, *_where(device))
+            _restore(outside, device)
 
 
-def _device_state(device: torch.device | None) -> torch.Tensor | None:
-    """Return the state of a generator that `_capture` leaves out."""
-    if device is None or device.type in ("cpu", "cuda", "meta"):
-        return None
-    ask = getattr(_device_module(device), "get_rng_state", None)
-    return None if ask is None else ask(*_where(device))
+def _has_generator(device: torch.device | None) -> TypeGuard[torch.device]:
+    """Return whether a device has a generator beside the CPU's."""
+    if device is None or device.type in ("cpu", "meta"):
+        return False
+    return hasattr(_device_module(device), "get_rng_state")
 
 
 def _where(device: torch.device) -> tuple[torch.device, ...]:
@@ -142,7 +151,7 @@ def _device_module(device: torch.device) -> Any:
     return torch.get_device_module(device)
 
 
-def _capture() -> dict[str, NDArray[Any]]:
+def _capture(device: torch.device | None = None) -> dict[str, NDArray[Any]]:
     import torch
 
     legacy = np.random.get_state(legacy=False)  # noqa: NPY002
@@ -152,13 +161,13 @@ def _capture() -> dict[str, NDArray[Any]]:
         "numpy.key": np.array(legacy["state"]["key"], dtype=np.int64),
         "python": _bytes_of(random.getstate()),
     }
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        for i, state in enumerate(torch.cuda.get_rng_state_all()):
-            states[f"cuda.{i}"] = state.numpy().copy()
+    if _has_generator(device):
+        own = _device_module(device).get_rng_state(*_where(device))
+        states[_OWN] = own.numpy().copy()
     return states
 
 
-def _restore(states: Mapping[str, NDArray[Any]]) -> None:
+def _restore(states: Mapping[str, NDArray[Any]], device: torch.device | None = None) -> None:
     import torch
 
     torch.set_rng_state(torch.from_numpy(np.array(states["torch"])))
@@ -167,10 +176,9 @@ def _restore(states: Mapping[str, NDArray[Any]]) -> None:
     np.random.set_state(("MT19937", key, position, has_gauss, gauss))  # noqa: NPY002
     version, internal, gauss_next = _content_of(states["python"])
     random.setstate((version, tuple(internal), gauss_next))
-    if torch.cuda.is_available():
-        for name, state in states.items():
-            if name.startswith("cuda."):
-                torch.cuda.set_rng_state(torch.from_numpy(np.array(state)), int(name[5:]))
+    if _has_generator(device) and _OWN in states:
+        state = torch.from_numpy(np.array(states[_OWN]))
+        _device_module(device).set_rng_state(state, *_where(device))
 
 
 def _bytes_of(content: Any) -> NDArray[np.uint8]:

@@ -19,6 +19,7 @@ from memowidgets.progress import Progress
 from memowidgets.store import ForeignError, RunDirectory, StoreError, Tensors
 from memowidgets.training.cost import model_bytes, model_seconds
 from memowidgets.training.design import SHADOW, Kind
+from memowidgets.training.device import free_memory, torch_device
 from memowidgets.training.engine.claims import Claims
 from memowidgets.training.engine.filling import Filling, Pace
 from memowidgets.training.engine.timing import Timing
@@ -291,6 +292,7 @@ class ShadowSet:
         progress.report(n - len(missing), n, f"training {self._kind.noun}s", _cost(job, missing))
         if executor is None:
             processes = min(processes or default_processes(job.recipe.device), len(missing))
+            free_memory(torch_device(job.recipe.device))
         self._sweep()
         beacon = self._run.place(f".claims/{uuid.uuid4().hex}.wanted")
         with Claims(self._run, f".claims/{self.key}") as claims:

@@ -32,6 +32,7 @@ from memowidgets.training.trainer_rows import (
 from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
+    import torch
     from numpy.typing import NDArray
     from torch import nn
     from transformers import TrainerControl, TrainerState, TrainingArguments
@@ -139,7 +140,7 @@ class MemorizationCallback(TrainerCallback):
             self._recorder.follow(self._steps_per_epoch(args, kwargs), state.max_steps)
             return
         model = _whole(kwargs["model"])
-        with preserved():
+        with preserved(_device_of(model)):
             self._check_rows(kwargs)
             self._recorder.begin(
                 model, state.global_step, self._steps_per_epoch(args, kwargs), state.max_steps
@@ -189,7 +190,7 @@ class MemorizationCallback(TrainerCallback):
     def _record(self, model: nn.Module, step: int) -> bool:
         """Record a checkpoint, and return whether to interrupt here."""
         seen_before = self._resumed and self._recorder.is_recorded(step)
-        with preserved():
+        with preserved(_device_of(model)):
             record = self._recorder.record(model, step, self._progress)
         if self._stop is None or seen_before:
             return False
@@ -214,7 +215,7 @@ class MemorizationCallback(TrainerCallback):
                     stacklevel=2,
                 )
                 return
-            with preserved():
+            with preserved(_device_of(model)):
                 self._recorder.record(model, step, self._progress)
         self._recorder.end(step)
 
@@ -277,6 +278,10 @@ class MemorizationCallback(TrainerCallback):
             label = int(data.labels[position])
             found.append(ClassMember(str(data.ids[position]), content_of(batch), label))
         return found
+
+
+def _device_of(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device
 
 
 def _whole(model: Any) -> nn.Module:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-import types
 from pathlib import Path
 
 import pandas as pd
@@ -343,25 +342,20 @@ def repository(tmp_path, monkeypatch):
     return make
 
 
-@pytest.fixture
-def without_datasets(monkeypatch):
-    monkeypatch.setattr(
-        hub, "_installed", lambda name, found=hub._installed: name != "datasets" and found(name)
-    )
-
-
 @pytest.mark.parametrize("name", list(BENCHMARKS))
-def test_the_hub_gives_its_files(name, repository, monkeypatch, without_datasets):
+def test_the_hub_gives_its_files(name, repository, monkeypatch):
     asked = []
 
     def download(place, revision, patterns):
         asked.append((place, revision, list(patterns)))
         return repository(name)
 
-    monkeypatch.setattr(hub, "_download", download)
+    monkeypatch.setattr(hub, "_downloaded", download)
     data = fetch_mcq(name, split="test", source="hub")
     assert data.labels.tolist() == LABELS.get(name, [2, 0])
-    assert data.source["arguments"] == {"name": name, "split": "test", "source": "hub"}
+    commit = repository(name).name
+    arguments = {"name": name, "split": "test", "source": "hub", "revision": commit}
+    assert data.source["arguments"] == arguments
     ((place, revision, patterns),) = asked
     assert place == BENCHMARKS[name].repository
     assert revision == ("refs/convert/parquet" if name == "ethics" else None)
@@ -371,48 +365,16 @@ def test_the_hub_gives_its_files(name, repository, monkeypatch, without_datasets
     assert [copy[i] for i in range(len(copy))] == [data[i] for i in range(len(data))]
 
 
-def test_hub_and_csv_give_the_same_mmlu(mmlu, repository, monkeypatch, without_datasets):
-    monkeypatch.setattr(hub, "_download", lambda *_: repository("mmlu"))
+def test_hub_and_csv_give_the_same_mmlu(mmlu, repository, monkeypatch):
+    monkeypatch.setattr(hub, "_downloaded", lambda *_: repository("mmlu"))
     data = fetch_mcq("mmlu")
     assert data.ids.tolist() == ["anatomy/0", "astronomy/0", "anatomy/1"]
     assert data.attributes["field"].tolist() == ["other", "STEM", "other"]
 
 
-@pytest.mark.parametrize("name", list(BENCHMARKS))
-def test_the_datasets_library_is_asked_for_data_never_for_code(name, monkeypatch):
-    asked = []
-
-    def load_dataset(repository, **options):
-        asked.append((repository, options))
-        return pd.DataFrame(TABLES[name][1]).to_dict("records")
-
-    module = types.ModuleType("datasets")
-    module.load_dataset = load_dataset
-    monkeypatch.setitem(sys.modules, "datasets", module)
-    monkeypatch.setattr(hub, "_installed", lambda name: name == "datasets")
-    data = fetch_mcq(name)
-    assert data.labels.tolist() == LABELS.get(name, [2, 0])
-    ((repository, options),) = asked
-    assert repository == BENCHMARKS[name].repository
-    assert "trust_remote_code" not in options
-    assert options["split"] == "test"
-    assert options.get("name") == (None if name == "ethics" else BENCHMARKS[name].config)
-
-
-def test_without_a_network_one_sentence_says_what_to_do(monkeypatch, without_datasets):
-    def unreachable(*_):
-        raise FileNotFoundError("Got: ConnectError\nA long story.")
-
-    monkeypatch.setattr(hub, "_download", unreachable)
-    with pytest.raises(
-        ConnectionError, match=r"cannot get cais/mmlu .*ConnectError\).*source=path$"
-    ):
-        fetch_mcq("mmlu")
-
-
 def test_missing_libraries_are_named(monkeypatch, tmp_path):
     monkeypatch.setattr(hub, "_installed", lambda _: False)
-    with pytest.raises(ImportError, match="huggingface_hub or datasets: pip install"):
+    with pytest.raises(ImportError, match="needs huggingface_hub: pip install"):
         fetch_mcq("mmlu")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "fastparquet", None)
@@ -422,9 +384,9 @@ def test_missing_libraries_are_named(monkeypatch, tmp_path):
 
 
 def test_a_folder_named_like_a_library_is_none(tmp_path, monkeypatch):
-    (tmp_path / "datasets_of_mine").mkdir()
+    (tmp_path / "library_of_mine").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    assert not hub._installed("datasets_of_mine")
+    assert not hub._installed("library_of_mine")
     assert not hub._installed("no_such_library")
     assert hub._installed("json")
 

@@ -15,9 +15,10 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from tests.browser.harness import Lab, VoilaPage, _end, _free_port, _wait_until_up, _window
+from tests.browser.test_make_lab import asked_at_start
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("memowidgets", "notebooks", "binder")
+PARTS = ("memowidgets", "notebooks", "binder", "scripts")
 FILES = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE")
 PLAYGROUNDS = 3
 
@@ -115,5 +116,6 @@ def test_jupyterlab_opens_the_quickstart(chromium, served):
     shown = opened(chromium, served, "lab/tree/notebooks/01_quickstart.ipynb")
     title = "Which of these digits will the model memorise?"
     shown.page.locator(".jp-NotebookPanel").get_by_role("heading", name=title).wait_for()
+    assert not asked_at_start(shown.page)
     assert shown.unexpected() == []
     shown.page.context.close()

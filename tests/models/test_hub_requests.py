@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+
+from tests.hub import Hub
 
 ROOT = Path(__file__).parents[2]
 LIFE = """
@@ -50,26 +50,8 @@ print("lived")
 @pytest.fixture
 def hub():
     """A hub on this machine that has nothing and remembers what it was asked for."""
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self):
-            asked.append(f"{self.command} {self.path}")
-            self.send_response(404)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        do_GET = do_HEAD = do_POST = answer  # noqa: N815 - the library's names
-
-        def log_message(self, *_args):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", asked
-    server.shutdown()
-    server.server_close()
+    with Hub().open() as hub:
+        yield hub.address, hub.asked
 
 
 def run(code, address, tmp_path):

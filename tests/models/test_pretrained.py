@@ -127,27 +127,6 @@ def test_weights_in_a_pickle_are_never_read(folder, data):
         dtypes(model, data)
 
 
-def test_a_hub_out_of_reach(monkeypatch):
-    import transformers
-
-    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", _raises(OSError("no route")))
-    with pytest.raises(ConnectionError, match=r"available on the hub \(no route\)"):
-        mw.models.CausalLM.from_pretrained("someone/something")
-
-
-def test_a_gated_model_says_how_to_get_it(monkeypatch):
-    import httpx
-    import transformers
-    from huggingface_hub.errors import GatedRepoError
-
-    answer = httpx.Response(403, request=httpx.Request("HEAD", "https://hub/x"))
-    refused = OSError("You are trying to access a repository")
-    refused.__cause__ = GatedRepoError("403", response=answer)
-    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", _raises(refused))
-    with pytest.raises(PermissionError, match="is gated; accept its licence"):
-        mw.models.CausalLM.from_pretrained("someone/closed")
-
-
 def test_the_dtype_comes_back_when_a_run_is_opened(folder, data, tmp_path):
     model = mw.models.CausalLM.from_pretrained(folder, dtype="float32")
     mw.Audit(model, data, path=tmp_path / "run")
@@ -159,13 +138,6 @@ def test_memory_needed_follows_the_dtype(folder):
     n = pretrained._n_parameters(str(folder))
     assert n > 1000
     assert pretrained._stored_dtype(str(folder)) == "bfloat16"
-
-
-def _raises(error):
-    def fail(*_args, **_kwargs):
-        raise error
-
-    return fail
 
 
 @pytest.mark.parametrize("is_here", [True, False])

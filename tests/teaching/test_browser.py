@@ -90,7 +90,9 @@ def coloured(page, plot, name):
 def test_the_three_playgrounds(notebook):
     the_first_pictures(notebook)
     the_cloud(notebook)
+    cloud_and_both_sliders_are_on_one_screen(notebook)
     the_gaps(notebook)
+    the_axis_zooms_in(notebook)
     the_mixture(notebook)
     look(notebook)
     a_saved_notebook_is_small(notebook)
@@ -145,6 +147,36 @@ def the_cloud(notebook):
     eventually(notebook, "len(psmi._dimensions) == 8")
 
 
+def cloud_and_both_sliders_are_on_one_screen(notebook):
+    """At 1440 × 900, with JupyterLab around them, and the plot that d moves."""
+    page = notebook.page
+    before = page.viewport_size
+    notebook.resize(1440, 900)
+    page.locator(".mw-play-psmi").evaluate("view => view.scrollIntoView({block: 'start'})")
+    shown = page.locator(".jp-WindowedPanel-outer").first.bounding_box()
+    for part in (
+        page.locator(".mw-plot-cloud"),
+        page.get_by_label("angle of the direction, in degrees"),
+        page.get_by_label("dimensions: the two above and noise"),
+        page.locator(".mw-plot-growth"),
+        page.locator(".mw-play-psmi .mw-facts"),
+    ):
+        box = part.bounding_box()
+        assert shown["y"] <= box["y"]
+        assert box["y"] + box["height"] <= shown["y"] + shown["height"]
+    notebook.resize(**before)
+
+
+def the_axis_zooms_in(notebook):
+    """On the re-draws of 128 models; those of 4 models need a wide one."""
+    view = notebook.page.locator(".mw-play-lira").element_handle()
+    for models, narrow in ((128, True), (4, False)):
+        notebook.python(f"lira.set_trait('n_shadows', {models})")
+        notebook.page.wait_for_function(
+            "([view, narrow]) => (Number(view.dataset.range) < 12) === narrow", arg=[view, narrow]
+        )
+
+
 def the_gaps(notebook):
     page = notebook.page
     gaps = page.locator(".mw-plot-gaps")
@@ -177,6 +209,7 @@ def what_is_spoken_follows_python(notebook, view, trait, value, words, number):
 def the_mixture(notebook):
     page = notebook.page
     view = page.locator(".mw-play-theorem")
+    assert view.get_by_text("above 0, as the theorem says").count() == 1
     histogram = page.locator(".mw-plot-histogram")
     histogram.scroll_into_view_if_needed()
     width = histogram.bounding_box()["width"]
@@ -188,6 +221,11 @@ def the_mixture(notebook):
     eventually(notebook, "theorem.tau == 0")
     view.get_by_role("button", name="Heavy tails").click()
     eventually(notebook, "theorem.heavy_tails")
+    typical = view.locator(".mw-fact").filter(has_text="mean PSMI of others")
+    typical.get_by_text("outside the theorem").wait_for()
+    wanted = notebook.python("f'{theorem.rates[\"tpr_wrong\"]:.0%}'").rstrip("%")
+    shown = float(fact(page, "theorem", "wrong labels flagged").inner_text().rstrip(" %"))
+    assert shown == pytest.approx(float(wanted), abs=3)
     agree(notebook, "theorem", "fpr", "theorem.rates['fpr']", abs=0.03)
     eventually(notebook, "theorem._by_separation['of']['heavy_tails']")
 

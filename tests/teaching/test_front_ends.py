@@ -131,6 +131,14 @@ def test_log_lira_of_every_variance(ask, n, effect, spread, gap):
         assert found[variance]["redraws"] == pytest.approx(redraws.tolist(), rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.parametrize("spread", [0.5, 1.5])
+def test_what_global_closes_in_on(ask, spread):
+    sample = Sample(8, 8, 4.0, spread, 0)
+    mean_in, spread_in, mean_out, spread_out = sample.truth
+    found = ask("limit", gap=6.5, truth=[[mean_in, spread_in], [mean_out, spread_out]])
+    assert found == pytest.approx(sample.limits(6.5)["global"], rel=1e-12)
+
+
 @pytest.mark.parametrize("variance", ["global", "shrunk"])
 def test_a_redraw_is_what_log_lira_would_say(variance):
     """The other samples' shadow models stay, and hardly feel that the sample's are others."""

@@ -231,6 +231,21 @@ def test_pooled_variances_are_calm_and_may_be_wrong(open_playground):
     assert playground.redraws["global"].std() < 0.1 * playground.redraws["per-sample"].std()
 
 
+def test_every_variance_closes_in_on_its_limit(open_playground):
+    """Global closes in on another value than the truth, as the text below the playground says."""
+    playground = open_playground(LiRAPlayground, n_shadows=256)
+    for name, redraws in playground.redraws.items():
+        error = redraws.std() / np.sqrt(len(redraws))
+        assert redraws.mean() == pytest.approx(playground.limits[name], abs=0.1 + 3 * error)
+    assert playground.limits["per-sample"] == playground.limits["shrunk"]
+    assert playground.limits["shrunk"] == playground.true_log_lira
+    assert abs(playground.limits["global"] - playground.true_log_lira) > 1
+    few = open_playground(LiRAPlayground, n_shadows=4)
+    many = open_playground(LiRAPlayground, n_shadows=128)
+    away = [abs(np.median(one.redraws["global"]) - one.true_log_lira) for one in (few, many)]
+    assert away[0] < away[1]
+
+
 def test_measured_gaps_take_the_place_of_simulated_ones(open_playground):
     playground = open_playground(LiRAPlayground)
     simulated = playground.log_lira
@@ -313,6 +328,10 @@ def test_numbers_of_the_theorem_are_those_of_metrics(open_playground):
     assert playground.rates["tpr"] == point.tpr
     assert playground.rates["fpr_interval"] == list(point.fpr_interval)
     assert playground.rates["tpr_wrong"] == (scores[playground.wrong] <= -0.05).mean()
+    low, high = playground.rates["tpr_wrong_interval"]
+    assert 0 < low < playground.rates["tpr_wrong"] < high <= 1
+    playground.epsilon = 0.0
+    assert "tpr_wrong" not in playground.rates
 
 
 def test_tau_alone_scores_nothing_again(open_playground):

@@ -275,10 +275,11 @@ def _spearman(
     values = one
     tables = one.to_numpy(), other.to_numpy()
     table, width = tables[0], one.shape[1]
+    codes = [_codes(half) for half in tables]
     rng = np.random.default_rng(random_state)
 
     def between(rows: NDArray[np.int64]) -> Floats:
-        ranks = [_ranks(half[rows]) for half in tables]
+        ranks = [_ranks_of(half[rows]) for half in codes]
         block = _correlations(np.hstack(ranks))[:width, width:]
         return np.asarray((block + block.T) / 2)
 
@@ -306,6 +307,21 @@ def _spearman(
 def _ranks(values: Floats) -> Floats:
     """Return the ranks within each column; ties share their mean rank."""
     return pd.DataFrame(values).rank().to_numpy()
+
+
+def _codes(values: Floats) -> NDArray[np.int64]:
+    """Return each value's place among the distinct values of its column."""
+    columns = [np.unique(column, return_inverse=True)[1] for column in values.T]
+    return np.column_stack(columns)
+
+
+def _ranks_of(codes: NDArray[np.int64]) -> Floats:
+    """Return the ranks of values by their codes, as `_ranks` does, without sorting them again."""
+    ranks = np.empty(codes.shape)
+    for place, column in enumerate(codes.T):
+        counts = np.bincount(column)
+        ranks[:, place] = (np.cumsum(counts) - (counts - 1) / 2)[column]
+    return ranks
 
 
 def _correlations(ranks: Floats) -> Floats:

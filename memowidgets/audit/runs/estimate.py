@@ -17,6 +17,7 @@ from memowidgets.audit.sources.shadow_sets import config_digest, set_of_halves
 from memowidgets.store import StoreError
 from memowidgets.training import cost
 from memowidgets.training.design import REFERENCE, ShadowDesign
+from memowidgets.training.device import free_memory, torch_device
 from memowidgets.training.engine.filling import Pace
 from memowidgets.training.engine.timing import Timing, slowest
 from memowidgets.training.engine.workers import Workers, default_processes, opened
@@ -158,6 +159,7 @@ def _timed(work: _Work, *, target: bool) -> _Timings:
         beacon = Path(folder) / "wanted"
         beacon.touch(mode=0o600)
         processes = max(1, work.processes)
+        free_memory(torch_device(work.job.recipe.device))
         with opened(work.job, None, processes, beacon) as workers:
             shadow = _collected(workers, workers.timed())
             if not target:

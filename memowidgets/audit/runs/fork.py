@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from memowidgets.stamps import digest
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design, follow_design
-from memowidgets.training.learner import Recipe
 from memowidgets.training.target import TargetTraining, start_of
 from memowidgets.visible import listed
 
@@ -55,6 +55,7 @@ def forked(parent: Source, path: str | os.PathLike[str], data: Dataset, start: s
         **identity.describe_run(
             recipe.model, data, design, aside, asked, run.seed, recipe.settings.precision
         ),
+        **identity.repeats(recipe.device, asked),
         "fork": _described(run, data, start, chosen),
     }
     made = RunDirectory(path)
@@ -64,12 +65,13 @@ def forked(parent: Source, path: str | os.PathLike[str], data: Dataset, start: s
     if fresh:  # the manifest comes last: what was killed before it begins again
         Catalogue(made, manifest, len(design.members)).stop = run.names.stop
     if chosen is not None and (fresh or not made.has(start_of(chosen.name))):
-        own = Recipe(recipe.model, data, recipe.settings, recipe.device)
+        own = replace(recipe, data=data)
         TargetTraining(made, own, design, aside, run.seed).start_from(run.run, chosen)
     manifest = identity.settle(made, manifest, data, design)
     for note in fork_note(manifest):
         warnings.warn(note, UserWarning, stacklevel=3)
-    return RunSource(made, manifest, recipe.model, data, aside, design, recipe.device)
+    device = "auto" if recipe.anywhere else recipe.device
+    return RunSource(made, manifest, recipe.model, data, aside, design, device)
 
 
 def compared(parent: Source, fork: Source, checkpoint: str | float, variance: str) -> pd.DataFrame:

@@ -47,6 +47,7 @@ __all__ = [
     "read_data",
     "read_design",
     "read_encoding",
+    "repeats",
     "run_digest",
     "settle",
     "write_design",
@@ -133,6 +134,12 @@ def described(
     }
 
 
+def repeats(device: str, settings: Settings) -> dict[str, str]:
+    """Return how equal another training of the run would be on the machine that it begins on."""
+    exact = settings.deterministic or device == "cpu"
+    return {"repeats": "bit for bit" if exact else "to rounding"}
+
+
 @functools.cache
 def _library_versions() -> tuple[tuple[str, str], ...]:
     return tuple((name, importlib.metadata.version(name)) for name in _LIBRARIES)
@@ -188,7 +195,7 @@ def continued(run: RunDirectory, manifest: Mapping[str, Any], device: str) -> di
     if run.is_empty:
         return dict(manifest)
     stored = read_manifest(run)
-    known = {**stored, "precision": settled_precision(run, stored, device)}
+    known = {**stored, "precision": settled_precision(run, stored, lambda: device)}
     check_same(known, manifest, str(run.path))
     others = {key: value for key, value in manifest.items() if key not in _SETTLED}
     return others | {key: stored[key] for key in _SETTLED if key in stored}
@@ -238,6 +245,8 @@ def _trainings(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings of two runs, with "auto" replaced by the stored run's precision."""
     there, here = Settings.read(stored["training"]).described(), dict(given["training"])
+    for settings in (there, here):
+        settings.setdefault("deterministic", False)
     there["precision"] = stored.get("precision", there["precision"])
     if here["precision"] == "auto":
         here["precision"] = there["precision"]
@@ -484,8 +493,8 @@ def _encoded(run: RunDirectory, data: Dataset) -> Dataset:
 
 def _pretrained(**settings: Any) -> Model:
     name, length, cache = (settings.pop(k) for k in ("name_or_path", "max_length", "cache"))
-    dtype = settings.pop("dtype", "auto")  # runs from before it was there lack it
-    return CausalLM.from_pretrained(name, LoRA(**settings), length, dtype=dtype, cache=cache)
+    later = {k: settings.pop(k) for k in ("dtype", "revision") if k in settings}  # not in old runs
+    return CausalLM.from_pretrained(name, LoRA(**settings), length, cache=cache, **later)
 
 
 def _classifier(lora: Mapping[str, Any] | None, **settings: Any) -> Model:
@@ -597,6 +606,8 @@ def _field_differences(what: str, stored: Mapping[str, Any], given: Mapping[str,
 
 def _model_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     """Return differences as `_field_differences` does, except for fields that old runs lack."""
+    # Some versions of transformers did not tell the commit.
+    stored = {key: value for key, value in stored.items() if value != "commit None"}
     known = {key: value for key, value in given.items() if key not in _ORIGIN or key in stored}
     origin = [
         f"{_ORIGIN[key]} (digest {stored[key]} there and {known.get(key)} here)"

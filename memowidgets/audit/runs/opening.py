@@ -49,10 +49,13 @@ def begun_run(
         identity.check_held_out(aside, data, design)
         aside = aside.with_encoding(data.encoding)
     run = RunDirectory(path)
-    device = device_of(model, device)
-    precision = resolve_precision(torch_device(device), settings.precision)
-    manifest = identity.describe_run(model, data, design, aside, settings, seed, precision)
-    manifest = identity.continued(run, manifest, device)
+    used = device_of(model, device)
+    precision = resolve_precision(torch_device(used), settings.precision)
+    manifest = {
+        **identity.describe_run(model, data, design, aside, settings, seed, precision),
+        **identity.repeats(used, settings),
+    }
+    manifest = identity.continued(run, manifest, used)
     trained_on = noise_of(data, design, manifest).applied(data)
     manifest = identity.settle(run, manifest, trained_on, design)
     return RunSource(run, manifest, model, trained_on, aside, design, device)

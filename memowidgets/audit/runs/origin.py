@@ -91,7 +91,8 @@ class Origin:
                 f"{self._what} is a path, but the {self._what} of this run was not made from one: "
                 f"pass the {'dataset' if self._what == 'data' else 'model'} itself"
             )
-        return {**self.arguments, _PATHS[self.maker]: str(Path(path).expanduser())}
+        kept = {name: value for name, value in self.arguments.items() if name != "revision"}
+        return {**kept, _PATHS[self.maker]: str(Path(path).expanduser())}
 
     def _is_on_hub(self, name: str) -> bool:
         if self._what == "data":

@@ -19,6 +19,7 @@ from memowidgets.audit.sources.run import run_behind
 from memowidgets.audit.sources.shadow_sets import set_of_design, use_set
 from memowidgets.progress import Progress
 from memowidgets.training.design import REFERENCE
+from memowidgets.training.device import free_memory, torch_device
 from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import StopRule
 
@@ -37,6 +38,7 @@ def train(
         if stop is not None:
             run.names.stop = stop
         run.target().train(stop, report)
+    free_memory(torch_device(run.device))
     if stop is not None:
         for note in run.names.prediction().warnings:
             warnings.warn(note, UserWarning, stacklevel=3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from memowidgets.models.precision import COMPUTED, PRECISIONS, resolve_precision
@@ -22,7 +22,9 @@ def is_settled(manifest: Mapping[str, Any]) -> bool:
     return "precision" in manifest or _asked(manifest) != "auto"
 
 
-def settled_precision(run: RunDirectory, manifest: Mapping[str, Any], device: str) -> str:
+def settled_precision(
+    run: RunDirectory, manifest: Mapping[str, Any], device: Callable[[], str]
+) -> str:
     """Return the precision that a run computes in.
 
     Runs from before the manifest held it, with ``precision="auto"``, computed in what their
@@ -44,7 +46,7 @@ def settled_precision(run: RunDirectory, manifest: Mapping[str, Any], device: st
         return str(found)
     rounded = None if read_course(run) else rounded_on_disk(run, "forward", "shadows")
     if rounded is None:
-        return resolve_precision(torch_device(device), "auto")
+        return resolve_precision(torch_device(device()), "auto")
     return "bfloat16" if rounded else "float32"
 
 

@@ -114,8 +114,10 @@ class RunSource:
         self.run, self.manifest, self.model, self.data = run, manifest, model, data
         self.design = design
         self.held_out = held_out if held_out is not None else data.take(design.held_out)
-        self.device = device_of(model, device)
-        self.precision = settled_precision(run, manifest, self.device)
+        self._anywhere = _is_auto(model, device)
+        waits = model is None and device == "auto"  # asking for it imports torch: seconds
+        self._device = None if waits else device_of(model, device)
+        self.precision = settled_precision(run, manifest, lambda: self.device)
         self.names = Catalogue(run, manifest, len(design.members))
         self.shadows = (
             ShadowSet(run, why_none=NotGivenError(self.cannot("run_shadows")))
@@ -126,6 +128,13 @@ class RunSource:
         self.references = References(run, manifest, design, data.ids, self.precision, why_none)
         self.decision_log = DecisionLog(RunKeeper(run), run.path, data.ids)
         self.cache, self.alone = Cache(), OneAtATime()
+
+    @property
+    def device(self) -> str:
+        """The device to compute on."""
+        if self._device is None:
+            self._device = resolve_device("auto")
+        return self._device
 
     def __repr__(self) -> str:
         return (
@@ -320,7 +329,7 @@ class RunSource:
         check_available(torch_device(self.device), self.precision)
         if keep:
             self._keep_precision()
-        return Recipe(self.model, self.data, self.training, self.device)
+        return Recipe(self.model, self.data, self.training, self.device, self._anywhere)
 
     def refuse_recorded(self, instead: str) -> None:
         """Refuse to train what a Trainer trains: the two would not go on from each other."""
@@ -454,5 +463,13 @@ def noise_of(data: Dataset, design: Design, manifest: Mapping[str, Any]) -> Labe
 
 def device_of(model: Model | None, device: str) -> str:
     """Return the device to compute on: the one asked for, or the one that the model prefers."""
+    return resolve_device(_asked_for(model, device))
+
+
+def _is_auto(model: Model | None, device: str) -> bool:
+    return _asked_for(model, device) == "auto"
+
+
+def _asked_for(model: Model | None, device: str) -> str:
     preferred = model.device if model is not None and device == "auto" else None
-    return resolve_device(preferred or device)
+    return preferred or device

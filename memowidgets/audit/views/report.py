@@ -8,6 +8,7 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -294,15 +295,25 @@ class _Gathering:
             reasons.setdefault(str(why), []).append(name.replace("_", " "))
         for why, names in reasons.items():
             self._miss(f"{'figure' if len(names) == 1 else 'figures'} {', '.join(names)}", why)
-        return tuple(self._drawn(figures, name) for name in figures)
+        with ThreadPoolExecutor(1) as pool:  # a picture is drawn while the next is described
+            drawings, pictures = {}, {}
+            for name in figures:
+                drawings[name] = figures[name].to_dict(validate=False)  # it would double the time
+                pictures[name] = pool.submit(_svg, drawings[name])
+        return tuple(
+            Figure(name, self._captioned(figures, name, drawings[name]), picture.result())
+            for name, picture in pictures.items()
+        )
 
-    def _drawn(self, figures: Figures, name: str) -> Figure:
-        import vl_convert
-
-        drawing = figures[name].to_dict()
+    def _captioned(self, figures: Figures, name: str, drawing: Mapping[str, Any]) -> str:
         said = [_caption(name, drawing), *figures.notes.get(name, ())]
-        caption = self._unplaced(" ".join(map(_sentence, said)))
-        return Figure(name, caption, vl_convert.vegalite_to_svg(drawing))
+        return self._unplaced(" ".join(map(_sentence, said)))
+
+
+def _svg(drawing: dict[str, Any]) -> str:
+    import vl_convert
+
+    return vl_convert.vegalite_to_svg(drawing)
 
 
 def _sentence(text: str) -> str:

@@ -28,18 +28,34 @@ export function drawsOf(seed) {
  * @param {number} seed
  */
 function othersOf(seed) {
-  const u = uniforms(-1, 0, (OTHERS * FREEDOM) / 2);
   const gaps = normals(seed, 2 * (REDRAWS + 1) * SIDE, 2 * OTHERS * SIDE);
-  for (let sample = 0; sample < OTHERS; sample++) {
-    let sum = 0;
-    for (let k = 0; k < FREEDOM / 2; k++) sum -= Math.log(u[(sample * FREEDOM) / 2 + k]);
-    const deviation = TYPICAL * Math.sqrt(FREEDOM / (2 * sum));
+  deviationsOfOthers().forEach((deviation, sample) => {
     for (const side of [0, 1]) {
       const start = (side * OTHERS + sample) * SIDE;
       for (let model = 0; model < SIDE; model++) gaps[start + model] *= deviation;
     }
-  }
+  });
   return gaps;
+}
+
+/** True deviations of the other samples' gaps. */
+function deviationsOfOthers() {
+  const u = uniforms(-1, 0, (OTHERS * FREEDOM) / 2);
+  return Array.from({ length: OTHERS }, (_, sample) => {
+    let sum = 0;
+    for (let k = 0; k < FREEDOM / 2; k++) sum -= Math.log(u[(sample * FREEDOM) / 2 + k]);
+    return TYPICAL * Math.sqrt(FREEDOM / (2 * sum));
+  });
+}
+
+/**
+ * The Gaussian that "global" closes in on: the variance is that of all samples.
+ * @param {Gaussian} own  the sample's true one
+ * @returns {Gaussian}
+ */
+export function pooledWith({ mean, variance }) {
+  const others = deviationsOfOthers().reduce((sum, deviation) => sum + deviation ** 2, 0);
+  return { mean, variance: (others + variance) / (OTHERS + 1) };
 }
 
 /**

@@ -6,8 +6,8 @@ import {
 } from "./kit.js";
 import { tickText } from "../../widgets/static/numbers.js";
 import {
-  density, drawsOf, estimatesFor, logRatio, othersSquares, OUT_MEAN, REDRAWS, SIDE, sideOf, stretched, VARIANCES,
-  varianceOf,
+  density, drawsOf, estimatesFor, logRatio, othersSquares, OUT_MEAN, pooledWith, REDRAWS, SIDE, sideOf, stretched,
+  VARIANCES, varianceOf,
 } from "./lira_maths.js";
 
 /** @typedef {import("../../widgets/static/dom.js").Model} Model */
@@ -59,6 +59,7 @@ import {
  * @property {Sides[]} again  the same of each re-draw
  * @property {Estimates & {least: number}} estimates
  * @property {[Gaussian, Gaussian]} truth  what infinitely many models would give
+ * @property {[Gaussian, Gaussian]} pooled  what "global" closes in on
  */
 
 /**
@@ -75,9 +76,10 @@ const SLID = /** @type {const} */ (["target_gap", "n_shadows", "effect", "spread
 const HEARD = /** @type {const} */ ([...SLID, "seed", "variance", "_given", "_fit"]);
 const LOW = -5;
 const HIGH = 14;
-const KNEE = 3; // of the axis of log-LiRA: even below, logarithmic beyond
+const KNEE = 3; // of the wide axis of log-LiRA: even below, logarithmic beyond
 const STRIP = [-40, 400]; // what lies beyond is drawn at the edge
 const TICKS = [-30, -10, 0, 4, 10, 30, 100, 300];
+const NARROW = 24; // up to this range of log-LiRA the axis is even
 const ABOUT = {
   name: "lira",
   title: "LiRA: was this sample in the training set?",
@@ -87,9 +89,10 @@ const ABOUT = {
     "sample counts as memorised. But both Gaussians are estimated from few models.",
   tries: [
     "Press “Other shadow models” with 8 of them: the verdict flips although nothing about the sample changed.",
-    "Raise the number of models: the 200 re-draws come closer to the result of infinitely many models.",
+    "Raise the number of models: the re-draws of “per-sample” and “shrunk” come closer to the result of infinitely many models, the long line.",
+    "Watch “global” meanwhile: it moves away from the truth and closes in on the short line. It gives this sample the spread of all samples, 1.7, although its own is 1.5. With 4 models it is higher, and near the truth by luck: two gaps on a side lie close to their own mean, so that spread is estimated too small.",
     "With few models, compare the three rows: “per-sample” scatters most, because “global” and “shrunk” also use other samples.",
-    "Set the sample’s spread to 0.5 or 3 with many models: now “global” scatters little but is wrong, because this sample is not like the others. “shrunk” is right.",
+    "Set the sample’s spread to 0.5 or 3 with many models: now “global” scatters little but is far from the truth, because this sample is not like the others. “shrunk” is right.",
     "Drag the target’s gap far to the right: with unequal variances log-LiRA can fall again.",
   ],
 };
@@ -131,6 +134,11 @@ function shadowsOf({ draws, counts, sides: unit, others }, { effect, spread }, g
   };
   const inLaw = given ? lawOf(given[0]) : { mean: OUT_MEAN + effect, spread };
   const outLaw = given ? lawOf(given[1]) : { mean: OUT_MEAN, spread };
+  /** @type {[Gaussian, Gaussian]} */
+  const truth = [
+    { mean: inLaw.mean, variance: inLaw.spread ** 2 },
+    { mean: outLaw.mean, variance: outLaw.spread ** 2 },
+  ];
   /** @type {(draws: Float64Array, count: number, law: Law) => Float64Array} */
   const gapsOf = (draws, count, law) => draws.subarray(0, count).map((z) => law.mean + law.spread * z);
   /** @type {Gaps} */
@@ -145,10 +153,8 @@ function shadowsOf({ draws, counts, sides: unit, others }, { effect, spread }, g
       stretched(unit[1][k + 1], outLaw.mean, outLaw.spread),
     ]),
     estimates: estimatesFor(sides[0], sides[1], others, fitted),
-    truth: [
-      { mean: inLaw.mean, variance: inLaw.spread ** 2 },
-      { mean: outLaw.mean, variance: outLaw.spread ** 2 },
-    ],
+    truth,
+    pooled: [pooledWith(truth[0]), pooledWith(truth[1])],
   };
 }
 
@@ -261,7 +267,7 @@ class LiRAView extends Playground {
       panel("Log-LiRA of every gap", "", this.ratio.canvas));
     const right = html("div", { class: "mw-play-side" },
       panel("200 times other shadow models", "log-LiRA of the same target", this.strip.canvas,
-        legend([["┆", "other", "one re-draw (at the edge: beyond)"], ["◆", "accent", "the models on the left"], ["│", "fg", "infinitely many models"]])),
+        legend([["┆", "other", "one re-draw (at the edge: beyond)"], ["◆", "accent", "the models on the left"], ["│", "fg", "infinitely many models"], ["┇", "fg", "where “global” goes instead"]])),
       acts);
     const result = tile("log-LiRA", "± jackknife error over the shadow models, from memorization.log_lira");
     const truth = tile("with infinitely many models");
@@ -357,7 +363,7 @@ class LiRAView extends Playground {
     const flips = values[VARIANCES.indexOf(this.now.variance)].filter((one) => one >= eta).length / REDRAWS;
     this.drawGaps();
     this.drawRatio(value);
-    this.drawStrip(value, truth, values);
+    this.drawStrip(value, truth, logRatio(gap, ...this.shadows.pooled), values);
     const fit = this.trait("_fit");
     const settled = !this.dragging && !this.sliding && fit.log_lira !== null && Math.abs(fit.log_lira - value) < 1e-6 * Math.max(1, Math.abs(value));
     const error = settled && fit.std !== null ? ` ± ${fixedText(fit.std, 1)}` : "";
@@ -468,15 +474,14 @@ class LiRAView extends Playground {
   /**
    * @param {number} value
    * @param {number} truth
+   * @param {number} pooled  what "global" closes in on
    * @param {number[][]} values  of every re-draw, for each choice of variance
    */
-  drawStrip(value, truth, values) {
+  drawStrip(value, truth, pooled, values) {
     const plot = this.strip;
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const squeeze = (/** @type {number} */ ratio) => Math.asinh(ratio / KNEE);
-    const x = linear(squeeze(STRIP[0]), squeeze(STRIP[1]), left, right);
-    const at = (/** @type {number} */ ratio) => x.clip(squeeze(ratio));
+    const { at, drawAxis } = this.axisOfStrip([value, truth, pooled, this.now.eta], values.flat());
     const eta = at(this.now.eta);
     plot.area([[eta, top], [right, top], [right, bottom], [eta, bottom]], "risk", 0.09);
     const row = (bottom - top) / VARIANCES.length;
@@ -503,6 +508,8 @@ class LiRAView extends Playground {
     plot.text("memorised", eta + 6, top - 10, { colour: "risk-text" });
     const real = at(truth);
     plot.line([[real, top], [real, bottom]], "fg", 1.8);
+    const second = top + (VARIANCES.indexOf("global") + 0.5) * row;
+    plot.line([[at(pooled), second - 0.42 * row], [at(pooled), second + 0.42 * row]], "fg", 2.2, [3, 3]);
     const middle = top + (VARIANCES.indexOf(this.now.variance) + 0.5) * row;
     const px = at(value);
     context.beginPath();
@@ -516,8 +523,33 @@ class LiRAView extends Playground {
     context.strokeStyle = plot.colour("bg");
     context.lineWidth = 2;
     context.stroke();
-    const ticks = TICKS.map(squeeze);
-    plot.lowerAxis(x, "log-LiRA", { ticks, say: (tick) => tickText(Math.round(KNEE * Math.sinh(tick))) });
+    drawAxis();
+  }
+
+  /**
+   * Axis of the re-draws: even and near where they lie close together, squeezed where they don't.
+   * @param {number[]} always  values that are on it
+   * @param {number[]} redraws
+   */
+  axisOfStrip(always, redraws) {
+    const { strip: plot } = this;
+    const { left, right } = plot.frame;
+    const sorted = Float64Array.from(redraws).sort();
+    const place = (/** @type {number} */ share) => sorted[Math.round(share * (sorted.length - 1))];
+    const low = 2 * Math.floor(Math.min(place(0.005), ...always) / 2);
+    const high = 2 * Math.ceil(Math.max(place(0.995), ...always) / 2);
+    this.root.dataset.range = String(high - low);
+    if (high - low <= NARROW) {
+      const x = linear(low, high, left, right);
+      return { at: x.clip, drawAxis: () => plot.lowerAxis(x, "log-LiRA") };
+    }
+    const squeeze = (/** @type {number} */ ratio) => Math.asinh(ratio / KNEE);
+    const x = linear(squeeze(STRIP[0]), squeeze(STRIP[1]), left, right);
+    const say = (/** @type {number} */ tick) => tickText(Math.round(KNEE * Math.sinh(tick)));
+    return {
+      at: (/** @type {number} */ ratio) => x.clip(squeeze(ratio)),
+      drawAxis: () => plot.lowerAxis(x, "log-LiRA (logarithmic beyond ±3)", { ticks: TICKS.map(squeeze), say }),
+    };
   }
 }
 

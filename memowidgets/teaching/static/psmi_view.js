@@ -103,7 +103,7 @@ const ABOUT = {
     "the place contradicts the label. A model can only fit such a sample by memorising it.",
   tries: [
     "Drag the ringed point into another class, or press “Make it atypical”: its PSMI falls below 0 and its sign turns hollow.",
-    "Turn the direction until both classes lie on each other: along it, every point's value is near 0. Other directions tell the classes apart.",
+    "Turn the direction until two classes lie on each other: along it, their points have small values, because it cannot tell the two classes apart. Other directions can.",
     "Give a point in the middle of a class another label: that is what a canary is.",
     "Watch the running mean: with 64 directions, control variates are more precise than the plain mean of 256.",
     "Raise d: noise dimensions make most directions blind, so PSMI shrinks towards 0, but the order of the points mostly stays.",
@@ -154,12 +154,13 @@ class PSMIView extends Playground {
    */
   constructor(model, el) {
     super(model, el, ABOUT);
-    this.cloud = new Plot("cloud", 430, { left: 0, right: 0, top: 0, bottom: 0 });
-    this.shadow = new Plot("shadow", 186, { left: 14, right: 14, top: 34, bottom: 20 });
-    this.values = new Plot("values", 150, { left: 44, right: 14, top: 10, bottom: 38 });
+    // all that moves with the cloud, the direction and d fits on a screen of 900 pixels
+    this.cloud = new Plot("cloud", 352, { left: 0, right: 0, top: 0, bottom: 0 });
+    this.shadow = new Plot("shadow", 146, { left: 14, right: 14, top: 34, bottom: 20 });
+    this.values = new Plot("values", 132, { left: 48, right: 14, top: 10, bottom: 38 });
     this.strip = new Plot("strip", 84, { left: 14, right: 14, top: 22, bottom: 24 });
-    this.running = new Plot("running", 230, { left: 48, right: 14, top: 10, bottom: 40 });
-    this.growth = new Plot("growth", 190, { left: 48, right: 14, top: 10, bottom: 40 });
+    this.running = new Plot("running", 190, { left: 48, right: 14, top: 10, bottom: 40 });
+    this.growth = new Plot("growth", 148, { left: 48, right: 14, top: 10, bottom: 40 });
     this.plots = [this.cloud, this.shadow, this.values, this.strip, this.running, this.growth];
     this.glide = 0;
     this.turning = false;
@@ -229,32 +230,29 @@ class PSMIView extends Playground {
     const help = html("span", { class: "mw-spoken", id: `mw-play-${Math.random().toString(36).slice(2)}` },
       "Arrow keys move the ringed point, Page Up and Page Down choose another, Delete removes it.");
     canvas.setAttribute("aria-describedby", help.id);
-    const left = html("div", { class: "mw-play-side" },
-      panel("The points", "drag one, double-click to add, turn the line by its ends", canvas, signs),
-      html("div", { class: "mw-slides" }, turn.element), acts, help);
-    const right = html("div", { class: "mw-play-side" },
-      panel("Seen along this direction", "a Gaussian per class, weighed by its size", this.shadow.canvas),
-      panel("The value in every direction", "its mean is PSMI", this.values.canvas),
-      panel("PSMI of every point", "nats", this.strip.canvas));
     const value = tile("value along the direction", "log p(θᵀx | y) − log p(θᵀx)");
     const mean = tile("PSMI of the ringed point", "mean over all directions of the plane");
     const official = tile("metrics.PSMI says", "256 random directions with control variates, computed by Python when the hand rests");
     const below = tile("points below 0", "share of all points whose PSMI is below 0");
-    const facts = html("div", { class: "mw-facts mw-span", role: "group", "aria-label": "Results" });
+    const facts = html("div", { class: "mw-facts mw-facts-in-pairs", role: "group", "aria-label": "Results" });
     facts.append(...[value, mean, official, below].map((one) => one.element));
+    const left = html("div", { class: "mw-play-side" },
+      panel("The points", "drag one, double-click to add, turn the line by its ends", canvas, signs),
+      html("div", { class: "mw-slides" }, turn.element), acts, help, facts);
     const more = slider({
       name: "dimensions d", help: "dimensions: the two above and noise", places: this.trait("_every_dimension"),
       say: String, move: (value) => this.widen(value), rest: () => this.commit({ dimension: this.now.dimension }),
     });
     const inMore = html("p", { class: "mw-panel-words" });
-    const even = html("div", { class: "mw-play-side" },
-      panel("More and more random directions", "mean ± 2 standard errors", this.running.canvas,
-        legend([["┄", "other", "plain mean"], ["━", "accent", "with control variates"], ["─", "fg", "all directions"]])));
-    const deep = html("div", { class: "mw-play-side" },
+    const right = html("div", { class: "mw-play-side" },
+      panel("Seen along this direction", "a Gaussian per class, weighed by its size", this.shadow.canvas),
+      panel("The value in every direction", "its mean is PSMI", this.values.canvas),
       panel("The same in d dimensions", "d − 2 of them are noise", this.growth.canvas,
         legend([["▏", "accent", "the ringed point ± 2 errors"], ["▮", "other", "other points: median, 5 to 95 %"]])),
       html("div", { class: "mw-slides" }, more.element), inMore);
-    this.body.append(left, right, facts, even, deep);
+    const even = panel("More and more random directions", "mean ± 2 standard errors", this.running.canvas,
+      legend([["┄", "other", "plain mean"], ["━", "accent", "with control variates"], ["─", "fg", "all directions"]]));
+    this.body.append(left, right, panel("PSMI of every point", "nats", this.strip.canvas), even);
     return { turn, label, signs, atypical, remove, value, mean, official, below, more, inMore };
   }
 

@@ -230,6 +230,7 @@ export function ratesAt(psmi, kinds, tau) {
   const outliers = count[1] + count[2];
   return {
     outliers,
+    wrong: count[2],
     n: psmi.length,
     flagged: flagged[0] + flagged[1] + flagged[2],
     tpr: (flagged[1] + flagged[2]) / outliers,

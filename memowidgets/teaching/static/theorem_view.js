@@ -27,6 +27,7 @@ import { directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf }
  * @property {number} tau
  * @property {[number, number]} [tpr_interval]
  * @property {[number, number]} [fpr_interval]
+ * @property {[number, number]} [tpr_wrong_interval]
  */
 
 /** @typedef {{separation: number, outliers: number | null, others: number | null}} Means */
@@ -54,6 +55,7 @@ import { directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf }
  * @typedef {object} Parts  what changes on the page, plots apart
  * @property {Record<Quantity | "tau", Slider>} slides
  * @property {HTMLButtonElement[]} switches
+ * @property {Tile} wrong
  * @property {Tile} tpr
  * @property {Tile} fpr
  * @property {Tile} outliers
@@ -61,6 +63,7 @@ import { directionsFor, psmiOf, ratesAt, roomFor, sample, SEPARATIONS, worldOf }
  */
 
 const BINS = 72;
+const NAMED = 24; // pixels above a row of the histogram, for its name
 const NUMBERS = /** @type {const} */ (["epsilon", "separation", "dimension"]);
 const SWITCHES = /** @type {const} */ ([
   ["imbalance", "Imbalance", "the second class has 10 % of the samples"],
@@ -77,7 +80,7 @@ const ABOUT = {
     "that the mean PSMI is above 0 for the others, and 0 for outliers. But PSMI compares each class with all samples, " +
     "outliers included. A wrong label lowers PSMI more than a right one raises it, so the mean of outliers is below 0.",
   tries: [
-    "Watch the outliers below the axis: half of them kept their right label by chance and look like the other samples. No score can find them, because nothing is wrong with them.",
+    "Look at the lower histogram: half of the outliers kept their right label by chance, and their PSMI is that of the other samples. No score can find those, because nothing is wrong with them. That is why only half of the outliers are flagged, but nearly all wrong labels.",
     "Lower the separation: both means meet at 0, the only place where the paper’s equality holds.",
     "Raise the dimension: everything shrinks towards 0, but τ = 0 stays between the two.",
     "Switch on imbalance: PSMI of the large class hardly rises above 0, so τ = 0 flags many of its ordinary samples, and nearly none of the small class’s.",
@@ -111,7 +114,7 @@ class TheoremView extends Playground {
   constructor(model, el) {
     super(model, el, ABOUT);
     this.cloud = new Plot("mixture", 300, { left: 14, right: 14, top: 10, bottom: 38 });
-    this.histogram = new Plot("histogram", 300, { left: 14, right: 14, top: 34, bottom: 38 });
+    this.histogram = new Plot("histogram", 300, { left: 44, right: 14, top: 34, bottom: 38 });
     this.means = new Plot("means", 232, { left: 48, right: 14, top: 12, bottom: 40 });
     this.plots = [this.cloud, this.histogram, this.means];
     this.sync = throttle(() => this.commit({ tau: this.tau }), 80);
@@ -122,6 +125,7 @@ class TheoremView extends Playground {
     this.scale = null; // of the histogram as it is drawn
     /** @type {{palette: Palette, pattern: CanvasPattern} | null} */
     this.hatched = null;
+    this.room = 0; // pixels beside the line at τ, for the rows' names
     this.tau = this.trait("tau");
     this.mixture = this.settings();
     this.population = populationOf(this.trait("_size"));
@@ -213,19 +217,20 @@ class TheoremView extends Playground {
     below.append(...Object.values(slides).map(({ element }) => element));
     const left = panel("The mixture", "the axis of the means, and one more", this.cloud.canvas,
       legend([["●", "c0", "labelled A"], ["■", "c1", "labelled B"], ["✕", "risk", "outlier with a wrong label"]]));
-    const right = panel("PSMI of all samples", "drag τ", this.histogram.canvas,
-      legend([["▮", "other", "others (above)"], ["▨", "risk", "outliers, wrong label"], ["▯", "risk", "outliers, right label"]]));
+    const right = panel("PSMI of all samples", "number of samples in each bar; drag τ", this.histogram.canvas,
+      legend([["▮", "other", "others"], ["▨", "risk", "outliers, wrong label"], ["▯", "risk", "outliers, right label"], ["┊", "fg", "mean"]]));
+    const wrong = tile("wrong labels flagged", "outliers whose label came out wrong, with PSMI of at most τ");
     const tpr = tile("outliers flagged", "TPR at τ");
     const fpr = tile("others flagged", "FPR at τ");
     const outliers = tile("mean PSMI of outliers", "the paper says 0; computed it is below");
     const typical = tile("mean PSMI of others");
     const facts = html("div", { class: "mw-facts mw-span", role: "group", "aria-label": "Results" });
-    facts.append(...[tpr, fpr, outliers, typical].map((one) => one.element));
+    facts.append(...[wrong, tpr, fpr, outliers, typical].map((one) => one.element));
     const parting = html("div", { class: "mw-span" },
       panel("Where the paper and the computed PSMI part", "mean PSMI at every separation, by metrics.PSMI", this.means.canvas,
         legend([["●", "accent", "others"], ["▼", "risk", "outliers, computed"], ["┄", "fg", "outliers, as the theorem states it"]])));
     this.body.append(left, right, below, breaks, facts, parting);
-    return { slides, switches, tpr, fpr, outliers, typical };
+    return { slides, switches, wrong, tpr, fpr, outliers, typical };
   }
 
   /* ------------------------------------------------------------ what changes */
@@ -280,7 +285,7 @@ class TheoremView extends Playground {
   say() {
     const found = this.rates;
     const words =
-      `τ ${fixedText(this.tau, 2)}: ${shareText(found.tpr)} of outliers and ${shareText(found.fpr)} of others flagged; ` +
+      `τ ${fixedText(this.tau, 2)}: ${shareText(found.tprWrong)} of wrong labels, ${shareText(found.tpr)} of outliers and ${shareText(found.fpr)} of others flagged; ` +
       `mean PSMI ${fixedText(found.meanOutliers, 2)} of outliers, ${fixedText(found.meanOthers, 2)} of others.`;
     this.speak(words);
     this.cloud.canvas.setAttribute("aria-label", `The mixture's samples. ${words}`);
@@ -304,13 +309,25 @@ class TheoremView extends Playground {
     const interval = (/** @type {[number, number] | undefined} */ ends) =>
       settled && ends ? `${shareText(ends[0])} to ${shareText(ends[1])}` : "";
     const none = found.outliers === 0;
-    const { tpr, fpr, outliers, typical } = this.parts;
-    tpr.show(none ? "–" : shareText(found.tpr), none ? "no outliers" : interval(official.tpr_interval) || " ");
+    const { wrong, tpr, fpr, outliers, typical } = this.parts;
+    wrong.show(shareText(found.tprWrong), found.wrong === 0 ? "no wrong labels" : interval(official.tpr_wrong_interval) || " ");
+    tpr.show(shareText(found.tpr), none ? "no outliers" : [interval(official.tpr_interval), `${shareText(found.wrong / found.outliers)} have a wrong label`].filter(Boolean).join("; "));
     fpr.show(shareText(found.fpr), interval(official.fpr_interval) || " ");
     outliers.show(fixedText(found.meanOutliers, 3), none ? "" : `right label ${fixedText(found.meanRight, 2)}, wrong ${fixedText(found.meanWrong, 2)}`);
-    typical.show(fixedText(found.meanOthers, 3), found.meanOthers > 0 ? "above 0, as the theorem says" : "not above 0");
+    typical.show(fixedText(found.meanOthers, 3), `${found.meanOthers > 0 ? "above 0" : "not above 0"}, ${this.verdict(found)}`);
     this.root.dataset.tpr = String(found.tpr);
     this.root.dataset.fpr = String(found.fpr);
+  }
+
+  /**
+   * What the theorem has to do with the mean of the others.
+   * @param {Rates} found
+   */
+  verdict(found) {
+    const { imbalance, overlap, heavyTails, separation } = this.mixture;
+    if (imbalance || overlap || heavyTails) return "outside the theorem";
+    if (separation === 0) return "the classes are one";
+    return found.meanOthers > 0 ? "as the theorem says" : "by chance of this draw";
   }
 
   /**
@@ -373,36 +390,28 @@ class TheoremView extends Playground {
     const plot = this.histogram;
     const context = plot.begin(this.palette);
     const { left, right, top, bottom } = plot.frame;
-    const { psmi, samples: { kinds } } = this.population;
-    const sorted = Float64Array.from(psmi).sort();
-    const lowest = sorted[Math.floor(0.004 * sorted.length)];
-    const highest = sorted[sorted.length - 1];
-    const size = Math.max(0.02, -lowest, highest);
-    const span = 0.05 * 1.5 ** Math.ceil(Math.log(size / 0.05) / Math.log(1.5));
-    const low = -lowest > 0.4 * span ? -span : -0.5 * span;
-    const x = (this.scale = linear(low, Math.min(span, Math.max(highest * 1.15, 0.5 * span)), left, right));
+    const x = (this.scale = this.scaleOf(left, right));
     const bins = [new Float64Array(BINS), new Float64Array(BINS), new Float64Array(BINS)];
+    const { psmi, samples: { kinds } } = this.population;
     for (let i = 0; i < psmi.length; i++) {
       const bin = Math.floor(((psmi[i] - x.low) / (x.high - x.low)) * BINS);
       bins[kinds[i]][Math.min(BINS - 1, Math.max(0, bin))] += 1;
     }
-    const others = found.n - found.outliers;
-    const upper = bins[0].map((count) => count / Math.max(1, others));
-    const lower = bins[1].map((count, i) => (count + bins[2][i]) / Math.max(1, found.outliers));
-    const axis = top + 0.52 * (bottom - top);
-    const up = (axis - top) / Math.max(...upper, 1e-9);
-    const down = (bottom - 6 - axis) / Math.max(...lower, 1e-9);
+    const [others, kept, wrong] = bins;
     const zero = x.clip(this.tau);
     plot.area([[left, top], [zero, top], [zero, bottom], [left, bottom]], "risk", 0.07);
+    const middle = Math.round((top + bottom) / 2);
+    const upper = this.axisOfCounts(others, top, middle - 6);
+    const lower = this.axisOfCounts(wrong.map((count, i) => count + kept[i]), middle, bottom);
     const wide = (right - left) / BINS;
     const bars = [new Path2D(), new Path2D(), new Path2D()];
     for (let i = 0; i < BINS; i++) {
       const px = left + i * wide + 0.5;
-      bars[0].rect(px, axis - 1 - Math.sqrt(upper[i] * Math.max(...upper)) * up, wide - 1, Math.sqrt(upper[i] * Math.max(...upper)) * up);
-      const deep = Math.sqrt(lower[i] * Math.max(...lower)) * down;
-      const wrong = lower[i] > 0 ? (deep * bins[2][i]) / (bins[1][i] + bins[2][i]) : 0;
-      bars[2].rect(px, axis + 1, wide - 1, wrong);
-      bars[1].rect(px, axis + 1 + wrong, wide - 1, deep - wrong);
+      /** @type {(path: Path2D, y: Scale, from: number, to: number) => void} */
+      const bar = (path, y, from, to) => path.rect(px, y.at(to), wide - 1, y.at(from) - y.at(to));
+      if (others[i] > 0) bar(bars[0], upper, 0, others[i]);
+      if (wrong[i] > 0) bar(bars[2], lower, 0, wrong[i]);
+      if (kept[i] > 0) bar(bars[1], lower, wrong[i], wrong[i] + kept[i]);
     }
     context.fillStyle = plot.colour("other");
     context.fill(bars[0]);
@@ -413,19 +422,70 @@ class TheoremView extends Playground {
     context.strokeStyle = plot.colour("risk");
     context.lineWidth = 1;
     context.stroke(bars[1]);
-    plot.line([[left, axis], [right, axis]], "muted");
-    this.mark(x.clip(found.meanOthers), top + 6, "mean of others", "fg", axis, false);
-    if (found.outliers > 0) this.mark(x.clip(found.meanOutliers), bottom - 12, "mean of outliers", "risk-text", axis, true);
-    const [px, words] = [zero, `τ = ${fixedText(this.tau, 2)}`];
-    plot.line([[px, top - 14], [px, bottom]], "fg", 2);
+    plot.line([[left, middle - 6], [right, middle - 6]], "muted");
+    plot.line([[zero, top - 14], [zero, bottom]], "fg", 2);
+    const side = zero - left > (right - left) / 2 ? "left" : "right"; // away from the line at τ
+    this.room = Math.max(zero - left, right - zero) - 14;
+    this.nameRow(`${found.n - found.outliers} others`, found.meanOthers, "fg", x, top, middle - 6, side);
+    if (found.outliers > 0) this.nameRow(`${found.outliers} outliers`, found.meanOutliers, "risk-text", x, middle, bottom, side);
     context.beginPath();
-    context.arc(px, top - 16, 7, 0, 2 * Math.PI);
+    context.arc(zero, top - 16, 7, 0, 2 * Math.PI);
     context.fillStyle = plot.colour("fg");
     context.fill();
-    const leftward = px > right - 90;
-    plot.text(words, px + (leftward ? -13 : 13), top - 12, { colour: "fg", align: leftward ? "right" : "left", bold: true, halo: true });
-    if (px - left > 70) plot.text("flagged", left + 6, top - 12, { colour: "risk-text" });
-    plot.lowerAxis(x, "PSMI (bar heights on a √ scale)");
+    const leftward = zero > right - 90;
+    plot.text(`τ = ${fixedText(this.tau, 2)}`, zero + (leftward ? -13 : 13), top - 12, { colour: "fg", align: leftward ? "right" : "left", bold: true, halo: true });
+    if (zero - left > (leftward ? 150 : 70)) plot.text("flagged", left + 6, top - 12, { colour: "risk-text" });
+    plot.lowerAxis(x, "PSMI");
+  }
+
+  /**
+   * Scale of PSMI. It moves in steps, so that it rests while a slider moves.
+   * @param {number} left  pixel
+   * @param {number} right
+   */
+  scaleOf(left, right) {
+    const sorted = Float64Array.from(this.population.psmi).sort();
+    const lowest = sorted[Math.floor(0.004 * sorted.length)];
+    const highest = sorted[sorted.length - 1];
+    const size = Math.max(0.02, -lowest, highest);
+    const span = 0.05 * 1.5 ** Math.ceil(Math.log(size / 0.05) / Math.log(1.5));
+    const low = -lowest > 0.4 * span ? -span : -0.5 * span;
+    return linear(low, Math.min(span, Math.max(highest * 1.15, 0.25 * span)), left, right);
+  }
+
+  /**
+   * Scale of a row's counts, with its largest one on the axis and room for the row's name above.
+   * @param {Float64Array} counts
+   * @param {number} top
+   * @param {number} bottom
+   */
+  axisOfCounts(counts, top, bottom) {
+    const { histogram: plot } = this;
+    const most = Math.max(1, ...counts);
+    const y = linear(0, most, bottom, top + NAMED);
+    const { left } = plot.frame;
+    for (const count of [0, most]) plot.text(tickText(count), left - 6, y.at(count) + 4, { align: "right" });
+    return y;
+  }
+
+  /**
+   * Names a row and draws its mean.
+   * @param {string} words
+   * @param {number} mean
+   * @param {string} colour
+   * @param {Scale} x
+   * @param {number} top
+   * @param {number} bottom
+   * @param {"left" | "right"} side
+   */
+  nameRow(words, mean, colour, x, top, bottom, side) {
+    const { histogram: plot } = this;
+    const { left, right } = plot.frame;
+    const at = side === "left" ? left + 6 : right - 4;
+    const full = `${words}, mean ${fixedText(mean, 2)}`;
+    const fits = 1.1 * plot.context.measureText(full).width < this.room; // it is written bold
+    plot.text(fits ? full : words, at, top + 14, { colour, align: side, bold: true, halo: true });
+    plot.line([[x.clip(mean), top + NAMED], [x.clip(mean), bottom]], colour, 2, [2, 2]);
   }
 
   /** Draws stripes over the bars of wrong labels, so that they differ by more than colour. */
@@ -445,23 +505,6 @@ class TheoremView extends Playground {
     const pattern = /** @type {CanvasPattern} */ (this.histogram.context.createPattern(canvas, "repeat"));
     this.hatched = { palette: this.palette, pattern };
     return pattern;
-  }
-
-  /**
-   * A mean as a line to the axis with its name.
-   * @param {number} px
-   * @param {number} py
-   * @param {string} words
-   * @param {string} colour
-   * @param {number} axis
-   * @param {boolean} before  whether the name stands on the left, if there is room
-   */
-  mark(px, py, words, colour, axis, before) {
-    const plot = this.histogram;
-    plot.line([[px, py], [px, axis]], colour, 2, [2, 2]);
-    const { left, right } = plot.frame;
-    const leftward = px > right - 112 || (before && px > left + 112);
-    plot.text(words, px + (leftward ? -7 : 7), py + 4, { colour, align: leftward ? "right" : "left", halo: true });
   }
 
   /** @param {Rates} found */

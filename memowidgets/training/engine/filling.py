@@ -14,6 +14,7 @@ from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from memowidgets.training.cost import announced, spoken, work_seconds
 from memowidgets.training.design import SHADOW, Kind
+from memowidgets.training.device import DeviceError
 from memowidgets.training.engine.claims import Claims
 from memowidgets.training.engine.timing import Timing, slowest
 from memowidgets.training.engine.worker import Result, unpacked
@@ -93,6 +94,9 @@ class Filling:
                 )
         except Cancelled:
             self._withdraw()
+            raise
+        except DeviceError:
+            self._finish()
             raise
         except BaseException:
             self._extinguish()
@@ -226,6 +230,16 @@ class Filling:
             while self._in_hand and self._workers.patient:
                 self._collect_last()
                 self._workers.check()
+
+    def _finish(self) -> None:
+        """Let other GPUs finish what they train, when one has failed."""
+        for future in self._in_hand:
+            self._workers.withdraw(future)
+        with suppress(Exception):  # the failed GPU is what is reported to the user
+            while self._in_hand:
+                self._collect_last()
+                self._workers.check()
+        self._extinguish()
 
     def _extinguish(self) -> None:
         with suppress(OSError):  # the file is gone, or the disk is read-only now

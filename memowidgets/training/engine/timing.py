@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.progress import Progress
+from memowidgets.training.device import wait_for
 from memowidgets.training.learner import Learner
 from memowidgets.training.seeds import derived_seed, restored
 from memowidgets.training.shadow import ShadowJob
@@ -156,14 +157,6 @@ class _Clock(Progress):
         """Note the time at which the device has finished."""
         wait_for(self._device)
         self.times.append(time.perf_counter())
-
-
-def wait_for(device: torch.device) -> None:
-    """Wait until a device has done what it was given."""
-    import torch
-
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _step_seconds(learner: Learner, device: torch.device, progress: Progress) -> float:

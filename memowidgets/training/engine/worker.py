@@ -10,17 +10,23 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import cloudpickle
+from filelock import FileLock, Timeout
 
 from memowidgets.progress import Cancelled, Progress
+from memowidgets.training.device import resolve_device
 from memowidgets.training.engine.timing import Timing, meet, take_times
 from memowidgets.training.shadow import ShadowJob, TrainedShadow, train_shadow
+
+if TYPE_CHECKING:
+    import torch
+    from filelock import BaseFileLock
 
 _POLL_SECONDS = 0.2
 _MOST_JOBS = 2  # jobs that a worker stores, so two audits at once
@@ -47,7 +53,7 @@ class Order:
     beacon : str
         File that exists while the result is wanted. It is visible only on a shared disk.
     device : str or None
-        Device to use instead of the job's.
+        Device to use instead of the job's. ``"auto"`` is the best one of the worker's machine.
     """
 
     job: str
@@ -86,9 +92,11 @@ class Result:
 
 
 class _Kept:
-    """Jobs that this process has received."""
+    """Jobs that this process has received, and the GPU that it stays on."""
 
     jobs: ClassVar[OrderedDict[str, ShadowJob]] = OrderedDict()
+    device: ClassVar[str | None] = None
+    place: ClassVar[BaseFileLock | None] = None  # of this process among the local ones
     mutex = threading.Lock()
 
 
@@ -102,9 +110,7 @@ def fulfil(order: Order, payload: bytes | None = None) -> Result:
         job = _job(order.job, payload)
         if job is None:
             return Result(worker, lacks_job=True)
-        if order.device is not None:
-            job = replace(job, recipe=replace(job.recipe, device=order.device))
-        trained = train_shadow(job, order.index, _Beacon(Path(order.beacon)))
+        trained = train_shadow(_on_device(job, order), order.index, _Beacon(Path(order.beacon)))
     except (Exception, Cancelled) as error:  # noqa: BLE001 - whatever it is, it is the user's
         return Result(worker, error=_packed(error))
     return Result(worker, trained=trained, warning=warning)
@@ -132,8 +138,7 @@ def timed(order: Order, folder: str, n: int, since: float, threads: int | None) 
     job, progress = _job(order.job, None), _Beacon(Path(order.beacon))
     if job is None:
         raise ValueError("this worker has no job")
-    if order.device is not None:
-        job = replace(job, recipe=replace(job.recipe, device=order.device))
+    job = _on_device(job, order)
     if n > 1:
         meet(Path(folder), f"ready-{os.getpid()}", n, progress)
     before = torch.get_num_threads()
@@ -151,16 +156,26 @@ def unpacked(error: bytes) -> BaseException:
     return found
 
 
-def start_local(key: str, payload: bytes | str, parent: int, threads: int, samples: str) -> None:
-    """Prepare a local worker process: the job, its threads, and an end with its parent.
+def start_local(
+    key: str,
+    payload: bytes | str,
+    parent: int,
+    threads: int,
+    samples: str,
+    devices: Sequence[str] = (),
+) -> None:
+    """Prepare a local worker process: the job, its threads, its GPU, and an end with its parent.
 
     The folder `samples` has what all local workers map, and the job's file if `payload` is its
-    path. It is removed when the parent ends.
+    path. It is removed when the parent ends. With several `devices`, each process stays on one.
     """
     import torch
 
     threading.Thread(target=_follow, args=(parent, samples), daemon=True).start()
     torch.set_num_threads(threads)
+    if devices:
+        _Kept.device = devices[_place(Path(samples)) % len(devices)]
+        _make_current(torch.device(_Kept.device))
     _job(key, payload if isinstance(payload, bytes) else _read_job(key, Path(payload)))
 
 
@@ -209,6 +224,37 @@ def _read_job(key: str, file: Path) -> bytes:
     if hashlib.sha256(payload).hexdigest() != key:
         raise ValueError(f"{file} is not the job that this worker was started for")
     return payload
+
+
+def _on_device(job: ShadowJob, order: Order) -> ShadowJob:
+    """Return the job for the GPU of this process, or for the device of the order."""
+    device = _Kept.device
+    if device is None and order.device is not None:
+        device = resolve_device(order.device)
+    if device is None:
+        return job
+    return replace(job, recipe=replace(job.recipe, device=device))
+
+
+def _place(folder: Path) -> int:
+    """Return the first place that no other local process has; its lock ends with the process."""
+    place = 0
+    while True:
+        lock = FileLock(folder / f"place-{place}.lock", timeout=0, mode=0o600)
+        with suppress(Timeout):
+            lock.acquire()
+            _Kept.place = lock
+            return place
+        place += 1
+
+
+def _make_current(device: torch.device) -> None:
+    """Let what names no GPU use this one, so that the process takes memory on no other."""
+    import torch
+
+    set_device = getattr(torch.get_device_module(device), "set_device", None)
+    if set_device is not None:
+        set_device(device)
 
 
 def _packed(error: BaseException) -> bytes:

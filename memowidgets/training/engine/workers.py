@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import cloudpickle
 
 from memowidgets.store import StoreError
+from memowidgets.training.device import count_devices
 from memowidgets.training.engine.sharing import SharedSamples
 from memowidgets.training.engine.timing import Timing
 from memowidgets.training.engine.worker import (
@@ -88,11 +89,10 @@ def opened(
 
 def default_processes(device: str) -> int:
     """Return the best number of local processes: one per GPU, else one per core."""
-    import torch
-
-    if device == "cuda":
-        return max(1, torch.cuda.device_count())
-    return _cores() if torch.device(device).type == "cpu" else 1
+    kind, _, index = device.partition(":")
+    if kind == "cpu":
+        return _cores()
+    return 1 if index else max(1, count_devices(kind))
 
 
 class _Local:
@@ -108,8 +108,6 @@ class _Local:
         payload = _payload(self._samples.of(job))
         self._slots, self._noun = processes, job.shadows.kind.noun
         self._order = _order(payload, beacon)
-        self._devices = _devices(job.recipe.device, processes)
-        self._busy: dict[Future[Any], str] = {}
         self._stopped: dict[int, float] = {}
         self._warned: set[int] = set()
         self._next_check, self._blamed = 0.0, ""
@@ -123,6 +121,7 @@ class _Local:
                 os.getpid(),
                 threads,
                 self._samples.folder,
+                _devices(job.recipe.device),
             ),
             env={"OMP_NUM_THREADS": str(threads)},
         )
@@ -132,10 +131,7 @@ class _Local:
         return self._slots
 
     def submit(self, index: int) -> Future[Result]:
-        order = replace(self._order, index=index, device=self._free_device())
-        future: Future[Result] = self._executor.submit(fulfil, order)
-        if order.device is not None:
-            self._busy[future] = order.device
+        future: Future[Result] = self._executor.submit(fulfil, replace(self._order, index=index))
         return future
 
     def submit_again(self, index: int) -> Future[Result]:
@@ -143,10 +139,8 @@ class _Local:
 
     def timed(self, threads: int | None = None) -> list[Future[Timing]]:
         n = 1 if threads is not None else self._slots
-        devices: list[str | None] = [*self._devices] or [None]
-        orders = [replace(self._order, device=devices[i % len(devices)]) for i in range(n)]
         given = self._samples.folder, n, self._opened, threads
-        return [self._executor.submit(timed, order, *given) for order in orders]
+        return [self._executor.submit(timed, self._order, *given) for _ in range(n)]
 
     def check(self) -> None:
         """Detect a stopped worker; a broken pool reports itself in its futures."""
@@ -183,13 +177,6 @@ class _Local:
         self._executor.shutdown(wait=True, kill_workers=kill)
         self._samples.close()
 
-    def _free_device(self) -> str | None:
-        """Return the GPU with the fewest running shadow models; None if there is at most one."""
-        if not self._devices:
-            return None
-        taken = [device for future, device in self._busy.items() if not future.done()]
-        return min(self._devices, key=taken.count)
-
 
 class _Foreign:
     """Executor that the user passes.
@@ -207,7 +194,8 @@ class _Foreign:
         self._executor, self._asked = executor, processes
         self._noun = job.shadows.kind.noun
         self._payload = _payload(job)
-        self._order = _order(self._payload, beacon)
+        device = "auto" if job.recipe.anywhere else None
+        self._order = replace(_order(self._payload, beacon), device=device)
         self._dask = _dask_client(executor)
         self._scattered: Any = None
         self._sent = 0
@@ -300,13 +288,12 @@ def _dask_client(executor: Executor) -> Any:
     return getattr(executor, "_client", None) if made_by_dask else None
 
 
-def _devices(device: str, processes: int) -> list[str]:
-    """Return the GPUs that local processes share, if there are several."""
-    import torch
-
-    if device != "cuda" or processes < 2:
+def _devices(device: str) -> list[str]:
+    """Return the GPUs that local processes share; none if all compute on the CPU."""
+    kind, _, index = device.partition(":")
+    if kind in ("cpu", "mps"):
         return []
-    return [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+    return [device] if index else [f"{kind}:{i}" for i in range(count_devices(kind))]
 
 
 def _cores() -> int:

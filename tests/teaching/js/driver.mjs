@@ -62,6 +62,10 @@ const answers = {
       ]),
     );
   },
+  limit: ({ gap, truth }) => {
+    const own = truth.map(([mean, spread]) => ({ mean, variance: spread ** 2 }));
+    return lira.logRatio(gap, ...own.map(lira.pooledWith));
+  },
   nodes: ({ n, alpha }) => theorem.gegenbauer(n, alpha),
   theorem: ({ n, seed, tau, mixture }) => {
     const samples = theorem.roomFor(n);

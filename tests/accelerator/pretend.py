@@ -1,0 +1,270 @@
+"""A device named "pretend", which is this machine's CPU and refuses to be mixed with it.
+
+A tensor of it holds an ordinary one, and says that it is elsewhere. As on a real accelerator, an
+operation on both kinds raises, except for a copy from one to the other and for a single number, and
+NumPy can't read it. So code that forgets to move a tensor fails here. Values and random numbers are
+those of the CPU, so every result can be compared with that of the CPU.
+
+`DEVICE` can be made small, so that convolutions of many rows run out of memory, or lost, so that
+every operation fails. In a worker process, $PRETEND_COUNT says how many devices there are, and
+$PRETEND_SEEN names a folder in which each process leaves a file for each device that it uses.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch.utils import _pytree as pytree
+
+NAME = "pretend"
+_COPIES = {"aten::_to_copy", "aten::copy_", "aten::_copy_from"}
+_IN_BFLOAT16 = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "conv2d")
+_IN_BFLOAT16 += ("scaled_dot_product_attention",)
+_IN_FLOAT32 = ("cross_entropy_loss", "softmax.int", "log_softmax.int", "layer_norm")
+_FACTORIES = ("empty.memory_format", "empty_strided.default", "_to_copy.default")
+
+
+@dataclass
+class Device:
+    """State of the device, which tests change.
+
+    Attributes
+    ----------
+    count : int
+        How many of them there are.
+    present : bool
+        Whether torch is told that there is one.
+    lost : bool
+        Whether every operation fails.
+    largest : int or None
+        Largest number of images that a convolution has memory for.
+    emptied : int
+        How often the cached memory was freed.
+    seen : set of int
+        Indices of the devices that something was put on.
+    """
+
+    count: int = 1
+    present: bool = False
+    lost: bool = False
+    largest: int | None = None
+    emptied: int = 0
+    seen: set[int] = field(default_factory=set)
+
+    def check(self, name: str, result: object) -> None:
+        """Raise if the device is lost, or if a result is larger than its memory."""
+        if self.lost:
+            raise RuntimeError("PRETEND error: no such device is connected any more")
+        if self.largest is None or "convolution" not in name or "backward" in name:
+            return
+        if isinstance(result, torch.Tensor) and len(result) > self.largest:
+            raise torch.OutOfMemoryError(f"pretend out of memory: {tuple(result.shape)}")
+
+    def see(self, index: int) -> None:
+        """Note that something is put on a device."""
+        if index not in self.seen and "PRETEND_SEEN" in os.environ:
+            Path(os.environ["PRETEND_SEEN"], f"{os.getpid()}-{index}").touch()
+        self.seen.add(index)
+
+
+DEVICE = Device()
+
+
+class _Module:
+    """What torch, its autocast and the package ask of a device's module."""
+
+    @staticmethod
+    def is_available() -> bool:
+        return DEVICE.present
+
+    @staticmethod
+    def device_count() -> int:
+        return DEVICE.count
+
+    @staticmethod
+    def current_device() -> int:
+        return 0
+
+    @staticmethod
+    def is_initialized() -> bool:
+        return True
+
+    @staticmethod
+    def _is_in_bad_fork() -> bool:
+        return False
+
+    @staticmethod
+    def manual_seed_all(seed: int) -> None:
+        """Its generator is the CPU's, which is seeded beside it."""
+
+    @staticmethod
+    def get_amp_supported_dtype() -> list[torch.dtype]:
+        return [torch.bfloat16, torch.float16]
+
+    @staticmethod
+    def empty_cache() -> None:
+        DEVICE.emptied += 1
+
+    @staticmethod
+    def synchronize(device: object = None) -> None:
+        """Nothing is left to wait for."""
+
+
+class Pretend(torch.Tensor):
+    """Tensor whose values are in `held`, an ordinary one."""
+
+    held: torch.Tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, held: torch.Tensor, index: int = 0):
+        DEVICE.see(index)
+        made = torch.Tensor._make_wrapper_subclass(
+            cls,
+            held.shape,
+            strides=held.stride(),
+            storage_offset=held.storage_offset(),
+            dtype=held.dtype,
+            device=f"{NAME}:{index}",
+        )
+        made.held = held
+        return made
+
+    def __repr__(self) -> str:
+        return f"Pretend({self.held!r})"
+
+    def numpy(self, *_args, **_kwargs):
+        raise TypeError(f"NumPy cannot read a tensor on {self.device}; call cpu() first")
+
+    __array__ = numpy
+
+    @classmethod
+    def __torch_dispatch__(cls, operation, _types, args=(), kwargs=None):
+        return _run(operation, args, kwargs or {})
+
+
+def _asked_for(kwargs: dict) -> torch.device | None:
+    device = kwargs.get("device")
+    return None if device is None else torch.device(device)
+
+
+def _run(operation, args, kwargs):
+    """Do an operation on what the tensors hold, and give its results the device of their inputs."""
+    name = operation._schema.name
+    tensors = [
+        leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)
+    ]
+    ours = [tensor for tensor in tensors if isinstance(tensor, Pretend)]
+    strange = any(not isinstance(tensor, Pretend) and tensor.dim() > 0 for tensor in tensors)
+    places = {tensor.device for tensor in ours if tensor.dim() > 0}
+    if name not in _COPIES and (len(places) > 1 or (ours and strange)):
+        found = sorted({str(tensor.device) for tensor in tensors})
+        raise RuntimeError(f"{name} got tensors on different devices: {', '.join(found)}")
+    wanted = _asked_for(kwargs)
+    goes_to = _destination(name, args, ours, wanted)
+    args, kwargs = pytree.tree_map(
+        lambda v: v.held if isinstance(v, Pretend) else v, (args, kwargs)
+    )
+    if wanted is not None and wanted.type == NAME:
+        kwargs["device"] = torch.device("cpu")
+    result = operation(*args, **kwargs)
+    own = {id(tensor.held): tensor for tensor in ours}  # an in-place operation returns its input
+
+    def placed(value):
+        if goes_to is None or not isinstance(value, torch.Tensor):
+            return value
+        DEVICE.check(name, value)
+        return own[id(value)] if id(value) in own else Pretend(value, goes_to)
+
+    return pytree.tree_map(placed, result)
+
+
+def _held(value):
+    return value.held if isinstance(value, Pretend) else value
+
+
+def _destination(name, args, ours, wanted) -> int | None:
+    """Return the index of the pretend device that a result is on; None for the CPU."""
+    here = next((tensor.device for tensor in ours if tensor.dim() > 0), None)
+    here = here or (ours[0].device if ours else None)
+    if name == "aten::copy_":
+        here = args[0].device if isinstance(args[0], Pretend) else None
+    elif wanted is not None:
+        here = wanted if wanted.type == NAME else None
+    if here is None:
+        return None
+    index = here.index or 0
+    if index >= DEVICE.count:
+        raise RuntimeError(f"{here} does not exist: there are {DEVICE.count}")
+    return index
+
+
+@functools.cache
+def register() -> list[torch.library.Library]:
+    """Tell torch of the device, once in a process."""
+    torch.utils.backend_registration._setup_privateuseone_for_python_backend(
+        NAME, backend_module=_Module()
+    )
+    fallback = torch.library.Library("_", "IMPL")
+    fallback.fallback(lambda op, *args, **kwargs: _run(op, args, kwargs), "PrivateUse1")
+    factories = torch.library.Library("aten", "IMPL")
+    for name in _FACTORIES:
+        packet, overload = name.split(".")
+        operation = getattr(getattr(torch.ops.aten, packet), overload)
+        factories.impl(name.removesuffix(".default"), _starting(operation), "PrivateUse1")
+    return [fallback, factories, *_autocast()]  # alive as long as the process
+
+
+def _autocast() -> list[torch.library.Library]:
+    """Let autocast do products in bfloat16 and what sums many numbers in float32, as on CUDA."""
+    others = torch.library.Library("_", "IMPL")
+    others.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    some = torch.library.Library("aten", "IMPL")
+    for names, low in ((_IN_BFLOAT16, True), (_IN_FLOAT32, False)):
+        for name in names:
+            packet, _, overload = name.partition(".")
+            operation = getattr(getattr(torch.ops.aten, packet), overload or "default")
+            some.impl(name, _casting(operation, low=low), "AutocastPrivateUse1")
+    return [others, some]
+
+
+def _casting(operation, *, low: bool) -> Callable:
+    outside = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+
+    def cast(value):
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        return value.to(torch.get_autocast_dtype(NAME) if low else torch.float32)
+
+    def call(*args, **kwargs):
+        with torch._C._ExcludeDispatchKeyGuard(outside):
+            args, kwargs = pytree.tree_map(cast, (args, kwargs))
+            return operation(*args, **kwargs)
+
+    return call
+
+
+def _starting(operation) -> Callable:
+    return lambda *args, **kwargs: _run(operation, args, kwargs)
+
+
+def start() -> None:
+    """Make the device available. torch calls it in worker processes, as an entry point."""
+    register()
+    DEVICE.present, DEVICE.count = True, int(os.environ.get("PRETEND_COUNT", "1"))
+    # Its backward passes would have a thread for each device, and torch knows of one alone.
+    torch.autograd.set_multithreading_enabled(mode=False)
+    # A parameter of another class can't take the content of one on the CPU, so it is replaced.
+    torch.__future__.set_overwrite_module_params_on_conversion(True)
+
+
+def stop() -> None:
+    """Make the device unavailable, and restore what `start` changed."""
+    DEVICE.__init__()
+    torch.autograd.set_multithreading_enabled(mode=True)
+    torch.__future__.set_overwrite_module_params_on_conversion(False)

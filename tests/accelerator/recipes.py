@@ -1,0 +1,120 @@
+"""A tiny model of every class, with data for it; each trains in a fraction of a second."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageClassification,
+    ViTImageProcessorPil,
+)
+
+import memowidgets as mw
+from memowidgets.models.scratch import word_tokenizer
+
+N = 48
+_SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+_IMAGES = {"image_size": 8, "patch_size": 4, "num_channels": 1, "intermediate_size": 32}
+_WORDS = np.array(["mild", "wet", "cold", "dry", "warm", "far", "near", "old", "new", "thin"])
+
+
+@functools.cache
+def digits() -> mw.data.ImageDataset:
+    data = mw.data.load_digits()
+    return data.take(np.flatnonzero(data.labels < 3)[:N])
+
+
+@functools.cache
+def questions() -> mw.data.MCQDataset:
+    rng = np.random.default_rng(0)
+    rows = [
+        {"question": " ".join(rng.choice(_WORDS, 5)), "choices": ["yes", "no"], "answer": i % 2}
+        for i in range(N)
+    ]
+    return mw.data.MCQDataset.from_records(rows)
+
+
+@functools.cache
+def texts() -> mw.data.TextDataset:
+    rng = np.random.default_rng(0)
+    rows = [" ".join(rng.choice(_WORDS, rng.integers(3, 7))) for _ in range(N)]
+    return mw.data.TextDataset.from_texts(rows, np.arange(N) % 2)
+
+
+@functools.cache
+def table() -> mw.data.TableDataset:
+    rng = np.random.default_rng(0)
+    columns = {"age": rng.normal(40, 9, N), "dose": rng.random(N), "ward": rng.choice(_WORDS, N)}
+    return mw.data.TableDataset.from_frame(
+        pd.DataFrame({**columns, "outcome": np.where(np.arange(N) % 2, "well", "ill")}), "outcome"
+    )
+
+
+def of_rows(n_classes: int, n_features: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(n_features, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, n_classes)
+    )
+
+
+def language_model(data, **changes):
+    torch.manual_seed(0)
+    sizes = {**_SMALL, "intermediate_size": 32, "max_position_embeddings": 256, **changes}
+    config = AutoConfig.for_model(
+        "llama", vocab_size=len(word_tokenizer(data)), pad_token_id=0, bos_token_id=None,
+        eos_token_id=None, **sizes,
+    )  # fmt: skip
+    return AutoModelForCausalLM.from_config(config)
+
+
+def image_model(n_classes=10):
+    torch.manual_seed(0)
+    config = AutoConfig.for_model("vit", num_labels=n_classes, **_SMALL, **_IMAGES)
+    return AutoModelForImageClassification.from_config(config)
+
+
+def _with_lora(data, **lora):
+    return mw.models.CausalLM.from_model(
+        language_model(data), word_tokenizer(data), lora=mw.models.LoRA(r=2, dropout=0.1, **lora)
+    )
+
+
+def _of_images(data):
+    processor = ViTImageProcessorPil(do_resize=False, image_mean=[0.5], image_std=[0.5])
+    return mw.models.ImageClassifier.from_model(image_model(), processor)
+
+
+RECIPES = {
+    "ConvNet": (lambda _: mw.models.ConvNet(4), digits),
+    "WideResNet": (lambda _: mw.models.WideResNet(depth=10, width=1), digits),
+    "TorchClassifier": (lambda _: mw.models.TorchClassifier(of_rows, version="1"), table),
+    "CausalLM": (lambda data: mw.models.CausalLM.from_scratch(data, 1, 16), questions),
+    "LoRA": (_with_lora, questions),
+    "LoRA, prefix kept": (functools.partial(_with_lora, layers="top:1"), questions),
+    "SequenceClassifier": (
+        lambda data: mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16),
+        texts,
+    ),
+    "ImageClassifier": (_of_images, digits),
+}
+
+
+def audit(name: str, path, device: str, precision: str = "float32", **changes) -> mw.Audit:
+    """Return an audit of a recipe that is not trained yet."""
+    make, data = RECIPES[name]
+    training = mw.TrainingConfig(
+        epochs=1,
+        checkpoint_every=0.5,
+        batch_size=8,
+        optimizer="sgd",  # AdamW's first steps have one size, and only the rounding of some signs
+        lr=0.1,
+        precision=precision,
+        **changes,
+    )
+    settings = {"training": training, "device": device, "held_out": 1 / 8, "seed": 1}
+    return mw.Audit(make(data()), data(), path=path, **settings)

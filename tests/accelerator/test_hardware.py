@@ -1,0 +1,288 @@
+"""Several devices, their memory, their failure, and what else records on them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import memowidgets as mw
+from memowidgets.audit.runs.identity import run_digest
+from memowidgets.audit.runs.training import recorder
+from memowidgets.progress import Progress
+from memowidgets.training.device import DeviceError, resolve_device
+from tests.accelerator import recipes
+from tests.accelerator.recipes import audit
+from tests.training.small import Inline, assert_same
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*guess.*:UserWarning")
+
+
+@pytest.fixture(scope="module")
+def of_the_cpu(tmp_path_factory):
+    made = audit("ConvNet", tmp_path_factory.mktemp("cpu") / "run", "cpu")
+    made.train()
+    made.run_shadows(3, Inline())
+    return made
+
+
+def losses(made):
+    return [made.source.losses_at(record) for record in made.source.names.records()]
+
+
+def assert_trained_alike(one, other):
+    np.testing.assert_allclose(losses(one), losses(other), atol=1e-6)
+
+
+def test_a_device_that_does_not_exist_is_one_sentence(device, hardware):
+    hardware.count = 2
+    assert resolve_device(f"{device}:1") == f"{device}:1"
+    with pytest.raises(ValueError, match=r"'pretend:2'.*finds only pretend:0, pretend:1"):
+        resolve_device(f"{device}:2")
+    hardware.present = False
+    with pytest.raises(ValueError, match=r"'pretend'.*no device of the kind pretend"):
+        resolve_device(device)
+    with pytest.raises(ValueError, match="unknown device 'gpu'"):
+        resolve_device("gpu")
+    with pytest.raises(ValueError, match=r"'meta'.*no device of the kind meta"):
+        resolve_device("meta")
+
+
+@pytest.mark.worker_processes
+def test_each_process_stays_on_a_device_of_its_own(
+    of_the_cpu, device, hardware, tmp_path, monkeypatch
+):
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    hardware.count = 2
+    monkeypatch.setenv("PRETEND_COUNT", "2")
+    monkeypatch.setenv("PRETEND_SEEN", str(seen))
+    made = audit("ConvNet", tmp_path / "run", device)
+    made.train()
+    freed = hardware.emptied
+    assert freed
+    made.run_shadows(3)
+    assert hardware.emptied > freed
+    places = [file.name.split("-") for file in seen.iterdir()]
+    of_workers = {pid: index for pid, index in places if int(pid) != os.getpid()}
+    assert sorted(of_workers.values()) == ["0", "1"]
+    assert len(places) == len(of_workers) + 1
+    assert_same(of_the_cpu, made, atol=1e-6)
+
+
+def test_a_run_of_the_second_device_goes_on_where_there_is_one(
+    of_the_cpu, device, hardware, tmp_path
+):
+    hardware.count = 2
+    audit("ConvNet", tmp_path / "run", f"{device}:1").train(stop_at_drop=1e-9)
+    assert hardware.seen >= {1}
+    hardware.count = 1
+    resumed = audit("ConvNet", tmp_path / "run", device)
+    assert len(resumed.checkpoints) == 2
+    resumed.train()
+    assert_trained_alike(resumed, of_the_cpu)
+
+
+def test_small_memory_halves_batches_once_and_changes_no_number(
+    of_the_cpu, device, hardware, tmp_path
+):
+    made = audit("ConvNet", tmp_path / "run", device)
+    hardware.largest = 3
+    with pytest.warns(UserWarning, match="processed in smaller parts") as told:
+        made.train()
+    assert len([one for one in told if "smaller parts" in str(one.message)]) == 1
+    assert_trained_alike(made, of_the_cpu)
+    made.score("psmi")  # in the smaller batches that are known to fit
+    hardware.largest = 0
+    with pytest.raises(MemoryError, match="single sample"):
+        made.score("psmi", checkpoint=0)
+
+
+class Losing(Progress):
+    """Progress at whose n-th report the device is lost."""
+
+    def __init__(self, hardware, n):
+        super().__init__()
+        self._hardware, self._left = hardware, n
+
+    def report(self, done, total, what, detail=""):
+        self._left -= 1
+        self._hardware.lost |= self._left == 0
+
+
+def test_a_lost_device_is_one_sentence_and_what_it_computed_stays(
+    of_the_cpu, device, hardware, tmp_path
+):
+    made = audit("ConvNet", tmp_path / "run", device)
+    with pytest.raises(DeviceError, match=r"pretend has failed \(.*What is finished is kept"):
+        made.train(progress=Losing(hardware, 3))
+    assert len(made.checkpoints) == 2
+    moved = audit("ConvNet", tmp_path / "run", "cpu")
+    moved.train()
+    assert_trained_alike(moved, of_the_cpu)
+
+
+def test_other_devices_finish_their_shadow_models_when_one_is_lost(
+    of_the_cpu, device, hardware, tmp_path, monkeypatch
+):
+    from memowidgets.training.engine import worker
+
+    made = audit("ConvNet", tmp_path / "run", device)
+    made.train()
+    real = worker.train_shadow
+
+    def fails_at_once(job, index, progress):
+        if index == 0:
+            raise DeviceError("the device pretend:0 has failed")
+        return real(job, index, progress)
+
+    monkeypatch.setattr(worker, "train_shadow", fails_at_once)
+    with ThreadPoolExecutor(2) as two, pytest.raises(DeviceError, match="pretend:0"):
+        made.run_shadows(3, two)
+    assert made.n_shadows >= 1
+    monkeypatch.undo()
+    made.run_shadows(3, Inline())
+    assert_same(of_the_cpu, made, atol=1e-6)
+
+
+def test_an_error_of_the_work_is_not_one_of_the_device(device, tmp_path):
+    def wrong(n_classes):
+        return nn.Sequential(nn.Flatten(), Wrong(), nn.Linear(64, n_classes))
+
+    model = mw.models.TorchClassifier(wrong, version="1")
+    with pytest.raises(RuntimeError, match="size of tensor") as raised:
+        mw.Audit(model, recipes.digits(), path=tmp_path / "run", device=device).train()
+    assert not isinstance(raised.value, DeviceError)
+
+
+class Wrong(nn.Module):
+    """Fails in training, for want of equal shapes."""
+
+    def forward(self, x):
+        return x + torch.ones(3, device=x.device) if self.training else x
+
+
+def test_bfloat16_is_recorded_and_near(device, tmp_path):
+    made = [audit("CausalLM", tmp_path / of, of, "bfloat16") for of in ("cpu", device)]
+    for one in made:
+        one.train()
+    assert {record.precision for one in made for record in one.source.names.records()} == {
+        "bfloat16"
+    }
+    assert made[1].source.names.records()[0].train_loss > 0
+    np.testing.assert_allclose(losses(made[0]), losses(made[1]), atol=0.05)
+    assert np.isfinite(made[1].score("psmi", checkpoint="final")).all()
+
+
+def test_a_fork_on_the_device_is_that_of_the_cpu(of_the_cpu, device, tmp_path):
+    there = mw.Audit.open(
+        of_the_cpu.path, data=of_the_cpu.data, model=of_the_cpu.source.model, device=device
+    )
+    forks = []
+    for one in (of_the_cpu, there):
+        kept = one.data
+        path = tmp_path / one.source.device
+        fork = one.fork(path, data=kept, start="prediction")
+        fork.train()
+        assert fork.source.device == one.source.device
+        forks.append(fork)
+    assert_trained_alike(*forks)
+
+
+def watched(path, on):
+    """A loop of one's own on a device; its data stay on the CPU."""
+    data = torch.utils.data.TensorDataset(
+        torch.from_numpy(np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)),
+        torch.arange(40) % 2,
+    )
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).to(on)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    watch = mw.watch(module, data, path=path, steps_per_epoch=5, checkpoint_every=1)
+    for _ in range(2):
+        for start in range(0, 40, 8):
+            x, y = (part[start : start + 8].to(on) for part in data.tensors)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(module(x), y).backward()
+            optimizer.step()
+            watch.step()
+    return watch.audit
+
+
+def test_a_watched_loop_on_the_device_is_that_of_the_cpu(device, tmp_path):
+    here, there = (watched(tmp_path / on, on) for on in ("cpu", device))
+    assert_trained_alike(here, there)
+    for metric in ("psmi", "loss", "csl"):
+        one, other = (made.score(metric, checkpoint="final") for made in (here, there))
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def recorded(path, on):
+    """What MemorizationCallback records of a model on a device, in two passes."""
+    data = recipes.questions()
+    module = recipes.language_model(data)
+    model = mw.models.CausalLM.from_model(module, recipes.word_tokenizer(data))
+    made = mw.Audit(model, data, path=path, device="cpu", held_out=1 / 8)
+    kept = recorder(made.source, None, "last", 1)
+    module = module.to(on)
+    kept.begin(module, 0, 4, 4)
+    kept.record(module, 0, None)
+    with torch.no_grad():
+        module.lm_head.weight.mul_(2)
+    return made, kept.record(module, 4, None)
+
+
+def test_the_callback_records_on_the_device_what_it_does_on_the_cpu(device, tmp_path):
+    (here, one), (there, other) = (recorded(tmp_path / on, on) for on in ("cpu", device))
+    assert one.train_loss == pytest.approx(other.train_loss, abs=1e-6)
+    assert_trained_alike(here, there)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        scores = [made.score("logit_gap", checkpoint="final") for made in (here, there)]
+    np.testing.assert_allclose(*scores, atol=1e-6)
+
+
+def test_deterministic_algorithms_are_on_while_the_device_works_and_not_afterwards(
+    of_the_cpu, device, tmp_path, monkeypatch
+):
+    seen = []
+    real = mw.models.ConvNet.outputs
+
+    def outputs(self, module, inputs, labels):
+        backends = torch.backends
+        tf32 = backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32
+        seen.append((torch.are_deterministic_algorithms_enabled(), *tf32))
+        return real(self, module, inputs, labels)
+
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    monkeypatch.setattr(mw.models.ConvNet, "outputs", outputs)
+    made = audit("ConvNet", tmp_path / "run", device, deterministic=True)
+    made.train()
+    assert set(seen) == {(True, False, False)}
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert before == (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+    assert_trained_alike(made, of_the_cpu)
+    seen.clear()
+    audit("ConvNet", tmp_path / "plain", device).train()
+    assert {one[0] for one in seen} == {False}
+
+
+def test_a_run_says_whether_it_can_be_repeated_bit_for_bit(of_the_cpu, device, tmp_path):
+    plain = audit("ConvNet", tmp_path / "plain", device).source.manifest
+    exact = audit("ConvNet", tmp_path / "exact", device, deterministic=True).source.manifest
+    at_home = of_the_cpu.source.manifest
+    assert [made["repeats"] for made in (plain, exact, at_home)] == [
+        "to rounding",
+        "bit for bit",
+        "bit for bit",
+    ]
+    assert "deterministic" not in plain["training"]
+    assert exact["training"]["deterministic"] is True
+    assert run_digest(plain) == run_digest(at_home) != run_digest(exact)
+    with pytest.raises(ValueError, match="deterministic is False there and True here"):
+        audit("ConvNet", tmp_path / "plain", device, deterministic=True)

@@ -1,0 +1,467 @@
+"""Downloads from a hub on this machine, which redirects, refuses, breaks off and changes."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save
+
+import memowidgets as mw
+from memowidgets.audit.runs.identity import check_same
+from memowidgets.models.scratch import word_tokenizer
+from tests.hub import Hub
+
+pytest.importorskip("huggingface_hub")
+ROOT = Path(__file__).parents[2]
+MMLU = {
+    "question": ["Which bone?", "Which star?", "Which rib?", "Which moon?"],
+    "subject": ["anatomy", "astronomy", "anatomy", "astronomy"],
+    "choices": [list("abcd")] * 4,
+    "answer": [3, 1, 0, 2],
+}
+MMLU_FILE = "all/test-00000-of-00001.parquet"
+BONES = "cais/mmlu"
+
+
+def parquet(columns) -> bytes:
+    written = io.BytesIO()
+    pd.DataFrame(columns).to_parquet(written)
+    return written.getvalue()
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch, waits):
+    """A hub that HF_ENDPOINT names, for the libraries that read that name before the test too."""
+    from huggingface_hub import close_session, constants, hf_api
+
+    with Hub().open() as hub:
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
+        monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+        monkeypatch.setattr(hf_api.api, "endpoint", hub.address)
+        template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "cache"))
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        close_session()
+        yield hub
+        close_session()
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """The seconds that the hub's library wants to wait before it asks again; none is waited."""
+    waited = []
+    quick = types.SimpleNamespace(sleep=waited.append)
+    asking = ("huggingface_hub.utils._http", "huggingface_hub.file_download")
+    for module in (*asking, "memowidgets.data.hub"):
+        monkeypatch.setattr(f"{module}.time", quick)
+    return waited
+
+
+@pytest.fixture
+def mmlu(hub):
+    return hub.dataset(BONES, {"README.md": b"# MMLU", MMLU_FILE: parquet(MMLU)})
+
+
+def blobs(folder: Path) -> list[Path]:
+    return [file for file in folder.rglob("blobs/*") if file.is_file()]
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    """Files of a small Llama, its weights in two parts, and those of another seed."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    data = mw.data.make_mcqs(40, seed=1)
+    tokenizer, files = word_tokenizer(data), []
+    for seed in (0, 1):
+        folder = tmp_path_factory.mktemp("llama")
+        torch.manual_seed(seed)
+        config = LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=16,
+            intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            pad_token_id=0,
+        )
+        LlamaForCausalLM(config).save_pretrained(folder, max_shard_size="8KB")
+        tokenizer.save_pretrained(folder)
+        files.append({file.name: file.read_bytes() for file in folder.iterdir()})
+    assert sum(name.endswith(".safetensors") for name in files[0]) > 1
+    return data, *files
+
+
+def weights(model, data) -> dict[str, np.ndarray]:
+    return {name: p.detach().numpy().copy() for name, p in model.build(data).named_parameters()}
+
+
+# what is downloaded
+
+
+def test_questions_come_from_the_hub_once(hub, mmlu, tmp_path):
+    data = mw.data.fetch_mcq("mmlu")
+    assert data.labels.tolist() == MMLU["answer"]
+    assert data.source["arguments"]["revision"] == mmlu.branches["main"]
+    assert not hub.requests("README"), "only the data are asked for"
+    assert len(hub.requests("GET /cdn/")) == 1
+    mw.data.fetch_mcq("mmlu")
+    assert len(hub.requests("GET /cdn/")) == 1, "the same file was downloaded twice"
+    hub.asked.clear()
+    with mw.network.without_the_hub():
+        again = mw.data.fetch_mcq(**data.source["arguments"])
+    assert again.content_hashes() == data.content_hashes()
+    assert hub.asked == []
+
+
+def test_images_come_from_the_hub(hub):
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(256, size=(3, 32, 32, 3)).astype(np.uint8)
+    pictures = []
+    for one in pixels:
+        written = io.BytesIO()
+        Image.fromarray(one).save(written, "PNG")
+        pictures.append({"bytes": written.getvalue(), "path": None})
+    tables = {
+        f"plain_text/{split}-00000-of-00001.parquet": parquet({"img": pictures, "label": labels})
+        for split, labels in (("train", [1, 0, 9]), ("test", [2, 2, 3]))
+    }
+    hub.dataset("uoft-cs/cifar10", tables)
+    data = mw.data.fetch_cifar10(split="train+test")
+    np.testing.assert_array_equal(data.images, np.concatenate([pixels, pixels]))
+    assert data.labels.tolist() == [1, 0, 9, 2, 2, 3]
+    assert mw.data.fetch_cifar10(**data.source["arguments"]).ids.tolist() == data.ids.tolist()
+
+
+def test_a_converted_branch_is_read_by_its_name(hub):
+    table = parquet({"input": ["I lied.", "I ate."], "label": [1, 0]})
+    files = {"commonsense/test/0000.parquet": table, "hendrycks_ethics.py": b"raise SystemExit"}
+    hub.dataset("EleutherAI/hendrycks_ethics", files, branch="refs/convert/parquet")
+    assert mw.data.fetch_mcq("ethics").labels.tolist() == [1, 0]
+    assert not hub.requests(r"\.py")
+
+
+def test_the_splits_of_one_call_are_of_one_commit(hub):
+    choices = {"text": ["red", "blue"], "label": ["A", "B"]}
+    table = {"id": ["x", "y"], "question": ["Q?", "R?"], "answerKey": ["A", "B"]}
+    table |= {"choices": [choices, choices]}
+    files = {f"ARC-Easy/{s}-00000-of-00001.parquet": parquet(table) for s in ("train", "test")}
+    hub.dataset("allenai/ai2_arc", files)
+    assert len(mw.data.fetch_mcq("arc-easy", split="train+test")) == 4
+    assert len(hub.requests("GET /api/.*/revision/main")) == 1
+
+
+def test_a_changed_repository_is_followed_unless_a_revision_is_pinned(hub, mmlu, tmp_path):
+    first = mw.data.fetch_mcq("mmlu")
+    model = mw.models.CausalLM.from_scratch(first, layers=1, width=16)
+    mw.Audit(model, first, tmp_path / "run", device="cpu")
+    mmlu.push({MMLU_FILE: parquet(MMLU | {"answer": [1, 0, 1, 0]})})
+    assert mw.data.fetch_mcq("mmlu").labels.tolist() == [1, 0, 1, 0]
+    pinned = mw.data.fetch_mcq("mmlu", revision=first.source["arguments"]["revision"])
+    assert pinned.content_hashes() == first.content_hashes()
+    hub.asked.clear()
+    opened = mw.Audit.open(tmp_path / "run")
+    assert opened.data.labels.tolist() == first.labels.tolist()
+    assert hub.asked == [], "opening a run asked the hub"
+
+
+def test_a_model_comes_from_the_hub_and_is_the_one_in_the_folder(hub, llama, tmp_path):
+    data, files, other = llama
+    repository = hub.model("someone/llama", files)
+    first = repository.branches["main"]
+    model = mw.models.CausalLM.from_pretrained("someone/llama", lora=mw.models.LoRA(r=2))
+    of_hub = weights(model, data)
+    repository.push(other)
+    folder = tmp_path / "llama"
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    load = mw.models.CausalLM.from_pretrained
+    there = weights(load(folder, lora=None), data)
+    same = [name for name in there if f"base_model.model.{name}" in of_hub]
+    assert same, "no weight of the base model was found again"
+    for name in same:
+        np.testing.assert_array_equal(of_hub[f"base_model.model.{name}"], there[name])
+    newest = weights(load("someone/llama", lora=None), data)
+    pinned = load("someone/llama", lora=None, revision=first)
+    assert {k: v.tolist() for k, v in weights(pinned, data).items()} == {
+        k: v.tolist() for k, v in there.items()
+    }
+    assert any((newest[name] != there[name]).any() for name in there)
+    assert model.describe(data)["weights"] == f"commit {first}"
+    with pytest.raises(ValueError, match="is a folder, which has no revisions"):
+        load(folder, revision=first)
+
+
+def test_a_run_of_a_hubs_model_is_opened_offline_at_its_own_commit(hub, llama, tmp_path):
+    data, files, other = llama
+    repository = hub.model("someone/llama", files)
+    training = mw.TrainingConfig(epochs=1, checkpoint_every=1, precision="float32")
+    model = mw.models.CausalLM.from_pretrained("someone/llama", lora=mw.models.LoRA(r=2))
+    audit = mw.Audit(model, data, tmp_path / "run", training=training, device="cpu")
+    audit.train()
+    repository.push(other)
+    mw.models.CausalLM.from_pretrained("someone/llama")  # moves this machine's copy on
+    hub.asked.clear()
+    opened = mw.Audit.open(tmp_path / "run", device="cpu")
+    pd.testing.assert_series_equal(opened.score("loss"), audit.score("loss"))
+    assert hub.asked == []
+
+
+def test_a_run_from_before_the_commit_was_known_is_still_the_same_run(hub, llama, tmp_path):
+    data, files, _ = llama
+    hub.model("someone/llama", files)
+    model = mw.models.CausalLM.from_pretrained("someone/llama", lora=mw.models.LoRA(r=2))
+    manifest = mw.Audit(model, data, tmp_path / "run", device="cpu").source.manifest
+    about = manifest["model"]
+    check_same({**manifest, "model": {**about, "weights": "commit None"}}, manifest, "run")
+    with pytest.raises(ValueError, match="the base weights differ"):
+        check_same({**manifest, "model": {**about, "weights": "commit abc"}}, manifest, "run")
+
+
+@pytest.mark.parametrize("revision", ["../../secret", "/etc/passwd", "", "a//b", "ma in", ".."])
+def test_a_revision_is_never_a_path(revision):
+    with pytest.raises(ValueError, match="revision must be the name of a branch"):
+        mw.data.fetch_mcq("mmlu", revision=revision)
+    with pytest.raises(ValueError, match="revision must be the name of a branch"):
+        mw.models.CausalLM.from_pretrained("someone/llama", revision=revision)
+
+
+def test_a_path_has_no_revision(tmp_path):
+    with pytest.raises(ValueError, match="is a path, which has no revisions"):
+        mw.data.fetch_mcq("mmlu", source=tmp_path, revision="main")
+    with pytest.raises(ValueError, match="is a path, which has no revisions"):
+        mw.data.fetch_cifar10(tmp_path, revision="main")
+
+
+# what is refused
+
+
+def gets_data():
+    return mw.data.fetch_mcq("mmlu")
+
+
+def gets_model():
+    return mw.models.CausalLM.from_pretrained("someone/llama")
+
+
+@pytest.fixture
+def both(hub, mmlu, llama):
+    """The repositories that `gets_data` and `gets_model` ask for."""
+    return mmlu, hub.model("someone/llama", llama[1])
+
+
+GETS = pytest.mark.parametrize(
+    ("get", "name"), [(gets_data, BONES), (gets_model, "someone/llama")], ids=["data", "model"]
+)
+
+
+@GETS
+@pytest.mark.parametrize("token", [None, "hf_of_a_test"])
+def test_a_gated_repository_says_how_to_get_it(both, get, name, token, monkeypatch):
+    for repository in both:
+        repository.gated = True
+    if token:
+        monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(PermissionError, match=f"^{name} is gated; accept its licence.*folder"):
+        get()
+
+
+@GETS
+def test_a_repository_that_is_not_there(hub, get, name):
+    with pytest.raises(ConnectionError, match=name) as raised:
+        get()
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_revision_that_is_not_there(both):
+    with pytest.raises(ValueError, match=f"{BONES} on the hub has no such revision"):
+        mw.data.fetch_mcq("mmlu", revision="v2")
+    with pytest.raises(ValueError, match="someone/llama on the hub has no such revision"):
+        mw.models.CausalLM.from_pretrained("someone/llama", revision="v2")
+
+
+@GETS
+def test_a_hub_that_answers_html_is_named(hub, both, get, name):
+    hub.goes_wrong(".*", "html", times=1000)
+    with pytest.raises(ConnectionError, match=rf"{name}.*{hub.address} does not answer as a hub"):
+        get()
+
+
+@GETS
+@pytest.mark.parametrize("how", ["429", "503"])
+def test_a_busy_hub_is_asked_again(hub, both, get, name, how, waits):
+    hub.goes_wrong("(HEAD|GET) ", how, times=2)
+    get()
+    assert waits
+
+
+@GETS
+@pytest.mark.parametrize("how", ["429", "500", "hang up"])
+def test_a_hub_that_stays_busy_is_one_sentence(hub, both, get, name, how, waits):
+    hub.goes_wrong("(HEAD|GET) ", how, times=1000)
+    with pytest.raises(ConnectionError, match=name) as raised:
+        get()
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@GETS
+def test_a_hub_out_of_reach_is_one_sentence(get, name, monkeypatch, tmp_path, waits):
+    from huggingface_hub import close_session, constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.setattr(
+        constants,
+        "HUGGINGFACE_CO_URL_TEMPLATE",
+        "http://127.0.0.1:9/{repo_id}/resolve/{revision}/{filename}",
+    )
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    close_session()
+    with pytest.raises(ConnectionError, match=name) as raised:
+        get()
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_weights_in_pickles_are_refused_and_nothing_is_sent_to_convert_them(hub, llama):
+    data, files, _ = llama
+    pickles = {name: c for name, c in files.items() if "safetensors" not in name}
+    hub.model("someone/old", pickles | {"pytorch_model.bin": b"\x80\x02}q\x00."})
+    model = mw.models.CausalLM.from_pretrained("someone/old")
+    with pytest.raises(ValueError, match="has no weights in safetensors, and pickles are never"):
+        model.build(data)
+    assert not hub.requests(r"\.bin|POST|discussions|convert")
+
+
+# what breaks off
+
+
+def test_a_dropped_connection_is_resumed_where_it_broke_off(hub, mmlu, monkeypatch):
+    size = len(parquet(MMLU))
+    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 100)
+    hub.goes_wrong("GET /cdn/", "drop")
+    assert mw.data.fetch_mcq("mmlu").labels.tolist() == MMLU["answer"]
+    first, second = (line.split()[2:] for line in hub.requests("GET /cdn/"))
+    assert not first
+    there = int(re.fullmatch(r"bytes=(\d+)-", second[0])[1])
+    assert size // 2 - 100 <= there <= size // 2
+
+
+def test_half_a_file_is_never_taken_for_a_whole_one(hub, mmlu, tmp_path):
+    hub.goes_wrong("GET /cdn/", "drop", times=1)
+    hub.goes_wrong("GET /cdn/", "hang up", times=1000)
+    with pytest.raises(ConnectionError, match=BONES):
+        mw.data.fetch_mcq("mmlu")
+    assert blobs(tmp_path) == []
+    with mw.network.without_the_hub(), pytest.raises(ConnectionError, match=BONES):
+        mw.data.fetch_mcq("mmlu")
+    hub.faults.clear()
+    assert mw.data.fetch_mcq("mmlu").labels.tolist() == MMLU["answer"]
+
+
+def test_some_files_of_a_table_are_never_taken_for_all(hub, monkeypatch):
+    halves = [{name: v[i : i + 2] for name, v in MMLU.items()} for i in (0, 2)]
+    hub.dataset(
+        BONES, {f"all/test-0000{i}-of-00002.parquet": parquet(h) for i, h in enumerate(halves)}
+    )
+    hub.goes_wrong("HEAD .*00001-of", "404", times=1000)
+    with pytest.raises(ConnectionError, match=BONES):
+        mw.data.fetch_mcq("mmlu")
+    # An older library keeps no list of the repository's files to compare with.
+    listing = "huggingface_hub._snapshot_download.read_tree_cache"
+    monkeypatch.setattr(listing, lambda *_: None, raising=False)
+    with mw.network.without_the_hub(), pytest.raises(ConnectionError, match="1 of the 2 parts"):
+        mw.data.fetch_mcq("mmlu")
+    hub.faults.clear()
+    assert mw.data.fetch_mcq("mmlu").labels.tolist() == MMLU["answer"]
+
+
+def test_half_a_model_is_never_taken_for_a_whole_one(hub, llama):
+    data, files, _ = llama
+    hub.model("someone/llama", files)
+    last = max(name for name in files if name.endswith(".safetensors"))
+    model = mw.models.CausalLM.from_pretrained("someone/llama", lora=None)
+    hub.goes_wrong(f"(HEAD|GET) .*{last}", "503", times=1000)
+    with pytest.raises(ConnectionError, match="someone/llama"):
+        model.build(data)
+    with mw.network.without_the_hub(), pytest.raises((ConnectionError, ValueError)):
+        mw.models.CausalLM.from_pretrained("someone/llama", lora=None).build(data)
+    hub.faults.clear()
+    assert weights(model, data)
+
+
+def test_a_table_that_was_cut_off_on_this_disk_is_named(hub, mmlu, tmp_path):
+    mw.data.fetch_mcq("mmlu")
+    (file,) = blobs(tmp_path)
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(ValueError, match=r"parquet is not a whole Parquet file .*delete it"):
+        mw.data.fetch_mcq("mmlu")
+
+
+def test_weights_that_were_cut_off_on_this_disk_are_named(hub, llama, tmp_path):
+    data, files, _ = llama
+    whole = {n: c for n, c in files.items() if "safetensors" not in n}
+    content = save({"lm_head.weight": torch.zeros(4, 4)})
+    hub.model("someone/llama", whole | {"model.safetensors": content[:-8]})
+    model = mw.models.CausalLM.from_pretrained("someone/llama", lora=None)
+    with pytest.raises(ValueError, match="the weights of someone/llama are not whole"):
+        model.build(data)
+
+
+@GETS
+def test_a_cache_that_cannot_be_written_is_named(both, get, name, tmp_path, monkeypatch):
+    cache = tmp_path / "hub"
+    if os.geteuid():
+        cache.mkdir(mode=0o500)
+    else:  # whom no folder refuses
+        made = os.makedirs
+
+        def refuse(path, *args, **how):
+            if str(path).startswith(str(cache)):
+                raise PermissionError(13, "Permission denied", str(path))
+            made(path, *args, **how)
+
+        monkeypatch.setattr(os, "makedirs", refuse)
+    with pytest.raises(PermissionError, match=rf"{name} cannot be stored .*{cache}.*HF_HOME"):
+        get()
+
+
+def test_two_processes_download_the_same_file(hub, mmlu, tmp_path):
+    code = "import memowidgets as mw; print(mw.data.fetch_mcq('mmlu').labels.tolist())"
+    environment = os.environ | {
+        "HF_ENDPOINT": hub.address,
+        "HF_HOME": str(tmp_path / "both"),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "PYTHONPATH": str(ROOT),
+    }
+    for name in ("HF_HUB_OFFLINE", "HF_HUB_CACHE"):
+        environment.pop(name, None)
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", code],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for process in started:
+        said, wrong = process.communicate(timeout=60)
+        assert said.strip() == str(MMLU["answer"]), wrong
+    (file,) = blobs(tmp_path / "both")
+    assert file.read_bytes() == parquet(MMLU)
+    assert not [f for f in (tmp_path / "both").rglob("*") if re.search("incomplete", f.name)]

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version as installed
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from scripts.live import UnknownPartError, part
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -14,6 +23,7 @@ version = release = installed("memowidgets")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
 exclude_patterns = ["_static"]
+autodoc_mock_imports = ["lightning", "transformers"]  # only base classes: they take 15 s to import
 default_role = "py:obj"  # a name in single backticks becomes a link if possible
 
 autodoc_default_options = {"members": True, "member-order": "bysource"}
@@ -32,6 +42,7 @@ smartquotes = False  # quoted text is often code
 html_theme = "furo"
 html_title = "memowidgets"
 html_static_path = ["_static"]
+html_favicon = "_static/icon.svg"
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_search_summary = False  # a page opened from disk may not read another
@@ -56,6 +67,24 @@ def _without_its_own(
         lines.clear()
 
 
-def setup(app: Sphinx) -> None:
-    """Register the function above."""
+class Live(SphinxDirective):
+    """A part that moves: ``{live} audit NAME``, ``glance NAME`` or ``playground NAME``."""
+
+    required_arguments = 2
+
+    def run(self) -> list[nodes.Node]:
+        """Return the part as HTML."""
+        try:
+            found = part(*self.arguments)
+        except UnknownPartError as error:
+            raise self.error(str(error)) from error
+        self.env.note_reread()  # it shows what the package has by now
+        root = "../" * self.env.docname.count("/")
+        return [nodes.raw("", found.markup(root), format="html")]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the function and the directive above."""
     app.connect("autodoc-process-docstring", _without_its_own)
+    app.add_directive("live", Live)
+    return {"parallel_read_safe": True}

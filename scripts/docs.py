@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
+import re
 import shutil
 import sys
 import time
@@ -12,6 +16,14 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "build" / "docs"
+INLINE = {
+    "script": re.compile(
+        r"<script(?![^>]*\b(?:src|type=['\"]text/plain))[^>]*>(.*?)</script>", re.DOTALL
+    ),
+    "style": re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL),
+}
+SELF = "'self'"
+STYLED = re.compile(r"<[a-zA-Z][^<>]*?\sstyle=\"([^\"]*)\"")
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
 
 
@@ -43,7 +55,47 @@ def build(site: Path = SITE) -> int:
     shutil.rmtree(site, ignore_errors=True)
     trees = site.with_name(site.name + "-trees")
     arguments = ["-q", "-W", "--keep-going", "-b", "html", "-d", str(trees)]
-    return main([*arguments, str(ROOT / "docs"), str(site)])
+    status: int = main([*arguments, str(ROOT / "docs"), str(site)])
+    if status == 0:
+        for file in site.rglob("*.html"):
+            file.write_text(guarded(readable(file.read_text("utf-8"))), "utf-8")
+    return status
+
+
+def readable(page: str) -> str:
+    """Return a page whose captions and code a screen reader and a keyboard reach."""
+    page = page.replace(
+        'class="caption" role="heading"', 'class="caption" role="heading" aria-level="2"'
+    )
+    return page.replace('<div class="highlight"><pre>', '<div class="highlight"><pre tabindex="0">')
+
+
+def guarded(page: str) -> str:
+    """Return a page with a policy at its head that lets it run and load what it has, and no more.
+
+    Scripts and styles may stand in the page, or in a file of the site.
+    """
+    hashes = {
+        name: sorted({_digest(text) for text in pattern.findall(page)})
+        for name, pattern in INLINE.items()
+    }
+    attributes = sorted({_digest(html.unescape(text)) for text in STYLED.findall(page)})
+    unsafe = ["'unsafe-hashes'", *attributes] if attributes else []
+    policy = (
+        "default-src 'none'; "
+        f"script-src {' '.join([SELF, *hashes['script']])}; "
+        f"style-src {' '.join([SELF, *hashes['style'], *unsafe])}; "
+        "img-src 'self' data:; base-uri 'none'; form-action 'self'"
+    )
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    head = re.search(r"<head[^>]*>", page)
+    if head is None:
+        raise ValueError("the page has no head, in which its policy could stand")
+    return f"{page[: head.end()]}{meta}{page[head.end() :]}"
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def problems(site: Path = SITE) -> Iterator[str]:

@@ -1,22 +1,72 @@
-"""Create docs/dashboard.png from the quickstart in JupyterLab, and print its numbers."""
+"""Create the README's pictures and the stills of the site in a real browser.
+
+The quickstart in JupyterLab gives ``docs/dashboard.png``, and ``docs/dashboard.gif``, in which τ is
+dragged. Its numbers are printed. Each playground gives a still in ``docs/_static/stills``, which
+stands in for it on the site without JavaScript. ``python -m scripts.screenshot --stills`` makes
+these alone.
+"""
 
 from __future__ import annotations
 
+import io
+import math
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from PIL import Image
+
+from scripts.live import PLAYGROUNDS, part
 from tests.browser.harness import open_notebook, running_chromium, running_lab
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator
+
+    from tests.browser.harness import NotebookPage
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "notebooks" / "01_quickstart.ipynb"
 PICTURE = ROOT / "docs" / "dashboard.png"
+ANIMATION = PICTURE.with_suffix(".gif")
+STILLS = ROOT / "docs" / "_static" / "stills"
 SAMPLES = 16  # two rows
+STEPS = 14  # of τ, there and back
+FARTHEST = -0.16  # share of the histogram's width that τ moves left of where it stands
+WIDTH = 900  # pixels of the animation
+COLOURS = 128
+MOVING, RESTING = 90, 1400  # milliseconds of a frame
+PAGE = "<!doctype html><html lang='en'><meta charset='utf-8'><title>Still</title><body>{}</body>"
 
 
 def main() -> int:
-    """Run all cells, wait until the first samples are painted, and take the picture."""
-    with running_lab() as lab, running_chromium() as chromium:
+    """Make what is asked for."""
+    with running_chromium() as chromium:
+        for name in PLAYGROUNDS:
+            still(chromium, name)
+        return 0 if "--stills" in sys.argv[1:] else quickstart(chromium)
+
+
+def still(chromium: Browser, name: str) -> None:
+    """Take a picture of a playground as it opens."""
+    STILLS.mkdir(parents=True, exist_ok=True)
+    page = chromium.new_page(viewport={"width": 960, "height": 900})
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "page.html"
+        file.write_text(PAGE.format(part("playground", name).markup()), "utf-8")
+        page.goto(file.as_uri())
+        page.wait_for_function("document.body.dataset.ready === 'true'")
+        page.wait_for_timeout(300)  # it draws before the next frame
+        taken = page.locator(".mw-play").screenshot()
+    page.close()
+    picture = Image.open(io.BytesIO(taken)).convert("RGB")
+    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(STILLS / f"{name}.png", optimize=True)
+
+
+def quickstart(chromium: Browser) -> int:
+    """Run all cells, wait until the first samples are painted, and take both pictures."""
+    with running_lab() as lab:
         notebook = open_notebook(lab, chromium, NOTEBOOK, scale=1.5)
         started = time.monotonic()
         notebook.run_all(timeout=600)
@@ -26,12 +76,57 @@ def main() -> int:
         print(f"quickstart: {time.monotonic() - started:.0f} s from Run All to the dashboard")
         PICTURE.parent.mkdir(exist_ok=True)
         notebook.screenshot(PICTURE, of=dashboard)
+        print(f"{ANIMATION.name}: {animate(notebook, dashboard) / 1e6:.2f} MB")
         for output in (output for cell in notebook.outputs() for output in cell):
             if output["output_type"] == "stream":  # the numbers that the README quotes
                 print(output["text"], end="")
         for problem in notebook.unexpected():
             print(problem, file=sys.stderr)
         return int(bool(notebook.unexpected()))
+
+
+def animate(notebook: NotebookPage, dashboard: Locator) -> int:
+    """Drag τ left and back, and return the size of the animation in bytes.
+
+    The samples next to τ come first, so that others are shown as it moves.
+    """
+    dashboard.get_by_label("sort").select_option("safe")
+    mouse = notebook.page.mouse
+    plot, knob = dashboard.locator(".mw-histogram"), dashboard.locator(".mw-tau-knob")
+    box, at = plot.bounding_box(), knob.bounding_box()
+    if box is None or at is None:
+        raise RuntimeError("the histogram is not on the page")
+    x, y = at["x"] + at["width"] / 2, at["y"] + at["height"] / 2
+    mouse.move(x, y)
+    mouse.down()
+    frames = []
+    for step in range(2 * STEPS + 1):
+        share = (1 - math.cos(math.pi * step / STEPS)) / 2  # slow at both ends
+        mouse.move(x + FARTHEST * box["width"] * share, y)
+        notebook.page.wait_for_timeout(250)  # the kernel sends the samples
+        frames.append(_frame(dashboard.screenshot()))
+    mouse.up()
+    return _saved(frames)
+
+
+def _frame(taken: bytes) -> Image.Image:
+    picture = Image.open(io.BytesIO(taken)).convert("RGB")
+    height = round(picture.height * WIDTH / picture.width)
+    return picture.resize((WIDTH, height), Image.Resampling.LANCZOS)
+
+
+def _saved(frames: list[Image.Image]) -> int:
+    """Write the frames with one palette, so that what stands still stays as it is."""
+    tall = min(frame.height for frame in frames)
+    same = [frame.crop((0, 0, WIDTH, tall)) for frame in frames]
+    rare = Image.Quantize.MAXCOVERAGE  # a colour counts however little of it there is
+    palette = same[STEPS].quantize(COLOURS, method=rare, dither=Image.Dither.NONE)
+    found = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in same]
+    times = [RESTING if i in (0, STEPS) else MOVING for i in range(len(found))]
+    found[0].save(
+        ANIMATION, save_all=True, append_images=found[1:], duration=times, loop=0, optimize=True
+    )
+    return ANIMATION.stat().st_size
 
 
 if __name__ == "__main__":

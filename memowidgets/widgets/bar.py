@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from memowidgets.progress import Step
     from memowidgets.widgets.protocol import Choice
 
-__all__ = ["Bar", "preferred"]
+__all__ = ["Bar", "packed_choices", "preferred"]
 
 NO_WORK: dict[str, Any] = {"busy": False}
 NO_MESSAGE = {"kind": "", "text": ""}
@@ -42,7 +42,7 @@ class Bar(Guarded):
         named = _named(checkpoints, layers, metrics)
         with self.hold_sync():
             self._name(named)
-            self._choices = {name: _packed(choices) for name, choices in named.items()}
+            self._choices = {name: packed_choices(choices) for name, choices in named.items()}
             for name, choices in named.items():
                 if getattr(self, name[:-1]) not in self._labels[name[:-1]]:
                     setattr(self, name[:-1], preferred(choices))
@@ -124,7 +124,8 @@ def preferred(choices: Sequence[Choice]) -> str:
     return next((c.value for c in choices if c.marked), choices[0].value)
 
 
-def _packed(choices: Sequence[Choice]) -> list[dict[str, Any]]:
+def packed_choices(choices: Sequence[Choice]) -> list[dict[str, Any]]:
+    """Return choices in the form of the front end."""
     return [
         {"value": c.value, "label": c.label, "marked": c.marked, "usesLayer": c.uses_layer}
         for c in choices

@@ -8,8 +8,6 @@ import importlib
 import inspect
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,22 +24,6 @@ OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 def blocks(page, language):
     return [text for name, text in BLOCK.findall(page.read_text("utf-8")) if name == language]
-
-
-@pytest.fixture(scope="session")  # browser tests come last: not made again for them
-def site(tmp_path_factory):
-    pytest.importorskip("sphinx", reason="no Sphinx: pip install 'memowidgets[docs]'")
-    place = tmp_path_factory.mktemp("docs") / "site"
-    code = "import sys, scripts.docs as d; sys.exit(d.build(d.Path(sys.argv[1])))"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(place)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return place
 
 
 def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site):

@@ -57,6 +57,7 @@ __all__ = [
     "probabilities",
     "representation",
     "score",
+    "states",
 ]
 
 _SMALLEST_CLASS = 2
@@ -411,8 +412,15 @@ def named_series(
     return pd.Series(found.mu, index, name=label), errors
 
 
-def representation(source: Source, layer: str | int, checkpoint: str | float) -> NDArray[Any]:
+def representation(
+    source: Source, layer: str | int, checkpoint: str | float
+) -> NDArray[np.float32]:
     """Return a layer's output for each member, as `Audit.representation` describes."""
+    return _single(states(source, layer, checkpoint))
+
+
+def states(source: Source, layer: str | int, checkpoint: str | float) -> NDArray[Any]:
+    """Return a layer's output for each member as it is kept: memory-mapped, or in float16."""
     record = source.names.record(checkpoint)
     made = source.kept_forward(record)
     if not made.exists:
@@ -420,6 +428,11 @@ def representation(source: Source, layer: str | int, checkpoint: str | float) ->
             made.why_not or f"nothing was scored at {record.name} yet: call score() there first"
         )
     return made.representation(source.names.layer(layer))
+
+
+def _single(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Return values in float32, copied only if they are kept in another type."""
+    return values.astype(np.float32) if values.dtype != np.float32 else values
 
 
 def probabilities(source: Source, checkpoint: str | float) -> Floats:
@@ -523,7 +536,9 @@ def _named(
 def _custom(source: Source, metric: Metric, made: ForwardPass, layer: str) -> Scores:
     """Scores by a function of the user's."""
     labels = source.labels
-    values = np.asarray(metric(np.array(made.representation(layer)), made.logits(), labels), float)
+    values = np.asarray(
+        metric(_single(np.array(made.representation(layer))), made.logits(), labels), float
+    )
     if values.shape != labels.shape:
         raise ValueError(
             f"the metric returned the shape {values.shape}; it must return one value for each "

@@ -68,6 +68,7 @@ import { fixed, whole } from "./numbers.js";
  * @property {Named[]} layers
  * @property {(number | null)[][]} scores
  * @property {boolean[][]} computed
+ * @property {boolean} [fixed]  whether nothing more can be computed
  * @property {number} digits
  * @property {import("./lira.js").Shadows | null} shadows
  * @property {Glimpse[]} neighbours
@@ -310,6 +311,10 @@ export class Opened {
     }
     if (known.computed[i][j]) {
       cell.append(html("span", { title: "its class has too few members" }, "none"));
+      return cell;
+    }
+    if (known.fixed) {
+      cell.append(html("span", { title: "not on this page" }, "–"));
       return cell;
     }
     const [checkpoint, layer] = [known.checkpoints[i], known.layers[j]];

@@ -1,0 +1,59 @@
+"""The site: time to build it, and of each page that moves its weight and its time to move."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.measure import Namespace, Row
+from scripts.live import PLAYGROUNDS
+from tests.browser.harness import running_chromium
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("index", *(f"live/{name}" for name in ("mmlu", "banking77", "cifar10", *PLAYGROUNDS)))
+OPENINGS = 5
+READY = "() => performance.getEntriesByName('live-ready')[0].startTime / 1000"
+
+
+def rows(_arguments: Namespace) -> list[Row]:
+    """Build the site from nothing, and open each page that moves from disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "site"
+        code = "import sys, scripts.docs as d; sys.exit(d.build(d.Path(sys.argv[1])))"
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code, str(place)], cwd=ROOT, check=True)
+        built = time.perf_counter() - started
+        shutil.rmtree(place.with_name("site-trees"))
+        found = [Row("site: built from nothing", f"{built:.0f} s", goal="≤ 90 s")]
+        with running_chromium() as chromium:
+            for name in PAGES:
+                weight, ready = _opened(chromium, place / f"{name}.html")
+                what = f"site: {name}.html, with what it loads"
+                found.append(Row(what, f"{weight / 1e6:.2f} MB", goal="< 1.5 MB"))
+                what = f"site: {name}.html, opened until it moves"
+                found.append(Row(what, f"{ready:.2f} s", goal="≤ 1 s"))
+    return found
+
+
+def _opened(chromium: Browser, page_file: Path) -> tuple[int, float]:
+    """Return the bytes of a page with its files, and the median seconds until it moves."""
+    times, files = [], set()
+    for _ in range(OPENINGS):
+        context = chromium.new_context(viewport={"width": 1440, "height": 900}, offline=True)
+        page = context.new_page()
+        page.on("request", lambda request: files.add(request.url.partition("?")[0]))
+        page.goto(page_file.as_uri())
+        page.wait_for_selector("body[data-ready]")
+        times.append(float(page.evaluate(READY)))
+        context.close()
+    paths = [Path(url.removeprefix("file://")) for url in files if url.startswith("file:")]
+    return sum(path.stat().st_size for path in paths), statistics.median(times)

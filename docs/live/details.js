@@ -1,0 +1,84 @@
+/** What an opened member of a recorded audit shows: its score everywhere, and its shadow gaps. No DOM. */
+
+import { unpackBits } from "../../memowidgets/widgets/static/wire.js";
+import { scoresOf } from "./views.js";
+
+/** @typedef {import("./views.js").View} View */
+
+/**
+ * @typedef {object} Shadows  one member after the other
+ * @property {number} models
+ * @property {string} checkpoint
+ * @property {Uint8Array} gaps  two bytes each, in tenths
+ * @property {Uint8Array} inside  a bit each
+ * @property {Uint8Array} target  float32
+ * @property {Uint8Array} fits  float32: mean and variance inside, then outside
+ */
+
+/** @typedef {{value: string, label: string, marked: boolean, usesLayer: boolean}} Choice */
+
+/**
+ * @typedef {object} Audit
+ * @property {{checkpoints: Choice[], layers: Choice[], metrics: Choice[]}} choices
+ * @property {View[]} views
+ * @property {Shadows} shadows
+ */
+
+/**
+ * @param {Audit} audit
+ * @param {View} shown
+ * @param {string} layer  that is picked
+ * @param {number} logLira
+ * @param {number} position
+ * @returns {import("../../memowidgets/widgets/static/opened.js").Known}
+ */
+export function detailOf(audit, shown, layer, logLira, position) {
+  const { choices, views } = audit;
+  const of = views.filter((view) => view.metric === shown.metric);
+  const all = choices.layers.map((choice) => ({ ...choice, marked: choice.value === layer }));
+  const layers = shown.layer === "" ? [{ value: "", label: "", marked: true }] : all;
+  const checkpoints = choices.checkpoints.map((choice) => ({
+    ...choice, label: choice.label.split(" · ")[0], marked: choice.value === shown.checkpoint,
+  }));
+  const scores = checkpoints.map((checkpoint) =>
+    layers.map((at) => {
+      const view = of.find((one) => one.checkpoint === checkpoint.value && one.layer === at.value);
+      return view === undefined ? null : scoresOf(view)[position];
+    }),
+  );
+  const title = choices.metrics.find((choice) => choice.value === shown.metric)?.label ?? shown.metric;
+  return {
+    title, checkpoints, layers, scores,
+    computed: scores.map((row) => row.map((score) => score !== null)),
+    fixed: true,
+    digits: shown.digits,
+    shadows: shadowsOf(audit.shadows, logLira, position),
+    neighbours: [],
+    notes: ["Its nearest samples need the representations: see them in a notebook, with mw.open_recorded."],
+  };
+}
+
+/**
+ * @param {Shadows} shadows
+ * @param {number} logLira
+ * @param {number} position
+ */
+function shadowsOf({ models, checkpoint, gaps, inside, target, fits }, logLira, position) {
+  const start = position * models;
+  const tenths = new Int16Array(gaps.buffer, 2 * start, models);
+  const isIn = unpackBits(inside, start + models).subarray(start);
+  const of = (/** @type {number} */ side) =>
+    Array.from(tenths).filter((_, i) => isIn[i] === side).map((gap) => gap / 10).sort((a, b) => a - b);
+  const sides = [of(1), of(0)];
+  const [meanIn, varianceIn, meanOut, varianceOut] = new Float32Array(fits.buffer, 16 * position, 4);
+  return {
+    inside: sides[0],
+    outside: sides[1],
+    models: /** @type {[number, number]} */ ([sides[0].length, sides[1].length]),
+    target: new Float32Array(target.buffer)[position],
+    fitIn: /** @type {[number, number]} */ ([meanIn, Math.sqrt(varianceIn)]),
+    fitOut: /** @type {[number, number]} */ ([meanOut, Math.sqrt(varianceOut)]),
+    logLira,
+    checkpoint,
+  };
+}

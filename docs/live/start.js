@@ -1,0 +1,53 @@
+/** Starts the moving part of a page, and says what to do where it can't move. */
+
+import { unpack } from "../../memowidgets/report/static/unpack.js";
+
+const UNSTYLED =
+  "The files beside this page are missing, as they are when it is opened inside a zip archive. Unpack the whole " +
+  "archive, and open index.html there.";
+
+/** @param {string} id */
+function place(id) {
+  const found = document.getElementById(id);
+  if (found === null) throw new Error(`the page has no #${id}`);
+  return found;
+}
+
+/** @param {string} words */
+function warn(words) {
+  const note = place("live-problem");
+  note.append(note.hidden ? words : ` ${words}`);
+  note.hidden = false;
+}
+
+/** What a browser must have, and what needs it. @type {[string, () => boolean, string][]} */
+const NEEDS = [
+  ["DecompressionStream", () => "DecompressionStream" in window, "the numbers are packed with"],
+  ["canvas", () => Boolean(document.createElement("canvas").getContext?.("2d")), "the pictures are drawn on"],
+];
+
+/**
+ * Shows the part in place of its still. No kernel and no other file is asked for anything.
+ * @param {(content: any, el: HTMLElement) => void} show
+ */
+export async function start(show) {
+  const still = place("live-still");
+  still.hidden = true;
+  window.addEventListener("load", () => {
+    const styled = getComputedStyle(document.documentElement).getPropertyValue("--site-styled") !== "";
+    if (!styled && document.querySelector('link[rel="stylesheet"]') !== null) warn(UNSTYLED);
+  });
+  try {
+    for (const [name, there, why] of NEEDS) {
+      if (!there()) throw new Error(`it has no ${name}, which ${why}`);
+    }
+    show(await unpack(place("live-data").textContent ?? ""), place("live"));
+    document.body.dataset.ready = "true";
+    performance.mark("live-ready");
+  } catch (error) {
+    still.hidden = false;
+    place("live").replaceChildren();
+    const reason = error instanceof Error ? error.message : String(error);
+    warn(`Nothing moves in this browser: ${reason}. Open the page in a current Firefox, Chrome, Edge or Safari. The numbers below stand.`);
+  }
+}

@@ -1,0 +1,408 @@
+"""What moves on the site: recorded audits and playgrounds as parts of a page, without a kernel.
+
+`conf.py` puts them where a page says ``{live}``. Everything that a part needs stands in the page
+itself, so it also moves when the page is opened from disk.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memowidgets.report.packing import packed, thousandths
+from memowidgets.report.words import share, whole
+from memowidgets.visible import visible
+from memowidgets.widgets import frontend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from memowidgets.audit.sources.run import RunSource
+    from memowidgets.audit.views.dashboard import AuditView
+    from memowidgets.widgets.protocol import ScoreView
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["KINDS", "Moving", "UnknownPartError", "part"]
+
+FOLDER = Path(__file__).parents[1] / "docs" / "live"
+ETA = 4.0
+LEVELS = 255  # of standard errors: each counts as the next level above it
+MOST_GAP = 300.0  # logits; what is beyond is drawn there
+STATIC = "_static/stills/"
+STANDS = "<noscript><p>This moves where JavaScript may run. It opens like this:</p></noscript>"
+PLAYGROUNDS = {"psmi": "PSMIPlayground", "lira": "LiRAPlayground", "theorem": "TheoremPlayground"}
+
+
+class UnknownPartError(ValueError):
+    """A page asks for a part that there is not."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What of a recorded audit its page offers. All layers are there at the ρ checkpoint alone.
+
+    Attributes
+    ----------
+    scores : tuple of str
+        Scores, in the order of the picker.
+    checkpoints, layers : tuple of str
+        Names; empty for all of them.
+    """
+
+    scores: tuple[str, ...]
+    checkpoints: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
+
+
+# A page is to weigh less than 1.5 MB: a score of 4444 members takes 24 KB of it.
+RECORDINGS = {
+    "mmlu-field-smollm2": Shown(("psmi", "loss", "mahalanobis", "csl", "psmi_mean", "psmi+csl")),
+    "banking77-smollm2": Shown(
+        ("psmi", "loss", "mahalanobis", "csl", "psmi+csl"),
+        tuple(f"epoch-{epoch}" for epoch in ("0.5", "1", "1.5", "2", "3", "4", "5")),
+    ),
+    "cifar10-wrn": Shown(
+        ("psmi", "loss", "csl"),
+        tuple(f"epoch-{epoch}" for epoch in (1, 3, 6, 10, 15, 18)),
+        ("group1.block2", "group2.block2", "group3.block2", "features"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Moving:
+    """A moving part of a page.
+
+    Attributes
+    ----------
+    name : str
+        Of its script in ``docs/live``.
+    title : str
+        What it is, for a reader who can't see it move.
+    still : str
+        Markup that stands in for it: a picture and a table.
+    content : dict
+        What its script gets.
+    """
+
+    name: str
+    title: str
+    still: str
+    content: dict[str, Any]
+
+    def markup(self, root: str = "") -> str:
+        """Return the part as HTML, with its script, its style and its content.
+
+        Parameters
+        ----------
+        root : str
+            Path from the page to the site's root, as in ``"../"``.
+        """
+        still = self.still.replace(STATIC, f"{root}{STATIC}")
+        return "\n".join(
+            [
+                f"<style>{style(self.name)}</style>",
+                (
+                    f"<div class='live live-{self.name}' role='region' "
+                    f"aria-label='{html.escape(self.title)}'>"
+                ),
+                "<p class='live-note' id='live-problem' role='alert' hidden></p>",
+                f"<div class='live-still' id='live-still'>{STANDS}{still}</div>",
+                "<div id='live'></div></div>",
+                f"<script type='text/plain' id='live-data'>{packed(self.content)}</script>",
+                f"<script>{script(self.name)}</script>",
+            ]
+        )
+
+
+def part(kind: str, name: str) -> Moving:
+    """Return a moving part.
+
+    Parameters
+    ----------
+    kind : {"audit", "glance", "playground"}
+        A recorded audit with all its pickers and samples, its explorer alone, or a playground.
+    name : str
+        Of the recording or the playground.
+
+    Raises
+    ------
+    UnknownPartError
+        If there is no such kind, recording or playground, or the recording cannot be read.
+    """
+    if kind not in KINDS:
+        raise UnknownPartError(f"unknown kind {kind!r} of a live part; valid: {', '.join(KINDS)}")
+    valid = PLAYGROUNDS if kind == "playground" else RECORDINGS
+    if name not in valid:
+        raise UnknownPartError(f"unknown {kind} {name!r}; valid: {', '.join(valid)}")
+    return KINDS[kind](name)
+
+
+@cache
+def script(name: str) -> str:
+    """Return a part's modules as one script."""
+    return f'"use strict";\n(() => {{\n{frontend.scripts(FOLDER / f"{name}.js")}\n}})();\n'
+
+
+@cache
+def style(name: str) -> str:
+    """Return the style sheets of a part."""
+    if name in PLAYGROUNDS:
+        from memowidgets.teaching.playground import STYLE
+
+        return f"{STYLE}\n{(FOLDER / 'live.css').read_text('utf-8')}"
+    return frontend.style(*frontend.STYLES, FOLDER / "live.css")
+
+
+# -------------------------------------------------------------------- recorded audits
+
+
+def audit(name: str) -> Moving:
+    """Return a recorded audit with its checkpoints, layers and scores, samples and ids."""
+    recorded = _Recorded(name)
+    content = recorded.opening() | recorded.picks() | recorded.samples()
+    content["views"] = [recorded.wire(*pick) for pick in recorded.offered()]
+    return Moving("recorded", recorded.title, recorded.still(), content)
+
+
+def glance(name: str) -> Moving:
+    """Return the explorer of a recorded audit, for PSMI where ρ picked."""
+    recorded = _Recorded(name)
+    content = recorded.opening() | {"views": [recorded.wire(*recorded.first)]}
+    return Moving("glance", recorded.title, recorded.still(), content)
+
+
+class _Recorded:
+    """Reads what a page shows of a recorded audit."""
+
+    def __init__(self, name: str) -> None:
+        self.shown = RECORDINGS[name]
+        self.source, self.view = _opened(name)
+        self.title = f"Recorded audit: {self.source.manifest['recording']['title']}"
+        wanted = self.shown.checkpoints
+        found = self.view.checkpoint_choices()
+        self.checkpoints = [c for c in found if not wanted or c.value in wanted]
+        layers = self.view.layer_choices()
+        self.layers = [c for c in layers if not self.shown.layers or c.value in self.shown.layers]
+        self.scores = [c for c in self.view.score_choices() if c.value in self.shown.scores]
+        self.last = next(c.value for c in layers if c.marked)
+        self.rho = next(c.value for c in self.checkpoints if c.marked)
+        self.first = ("psmi", self.last, self.rho)
+        self.truth = self._scored(*self.first).log_lira
+
+    def opening(self) -> dict[str, Any]:
+        """Return where τ and η stand, and log-LiRA of every member."""
+        from memowidgets.widgets.arrays import eta_range
+
+        short = thousandths(self.truth)
+        return {
+            "tau": 0.0,
+            "eta": ETA,
+            "eta_range": eta_range(self.truth),
+            "log_lira": (self.truth if short is None else short).tobytes(),
+            "thousandths": short is not None,
+            "first": self.first,
+        }
+
+    def picks(self) -> dict[str, Any]:
+        """Return what can be picked, in the form of the dashboard's bar."""
+        from memowidgets.widgets.bar import packed_choices
+
+        return {
+            "choices": {
+                "checkpoints": packed_choices(self.checkpoints),
+                "layers": packed_choices(self.layers),
+                "metrics": packed_choices(self.scores),
+            }
+        }
+
+    def offered(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the score, layer and checkpoint of each view that is on the page."""
+        for score in self.scores:
+            for checkpoint in self.checkpoints:
+                there = self.layers if score.uses_layer and checkpoint.value == self.rho else ()
+                for layer in [c.value for c in there] or [self.last]:
+                    pick = score.value, layer, checkpoint.value
+                    if self.view.is_computed(*pick):
+                        yield pick
+
+    def wire(self, score: str, layer: str, checkpoint: str) -> dict[str, Any]:
+        """Return one view: its scores in the order of the members, and what belongs to them."""
+        from memowidgets.widgets.given import Judged, checked_scores
+        from memowidgets.widgets.items import digits_for
+
+        found = self._scored(score, layer, checkpoint)
+        scores, wide = upward(found.scores)
+        by_layer = any(c.uses_layer for c in self.scores if c.value == score)
+        given = checked_scores(
+            scores, None, found.title, None, "", self.truth, found.natural, found.canaries
+        )
+        evaluation = Judged(given, ETA).evaluation
+        return {
+            "metric": score,
+            "layer": layer if by_layer else "",
+            "checkpoint": checkpoint,
+            "title": found.title,
+            "scores": scores.tobytes(),
+            "wide": wide,
+            "errors": _levels(found.errors),
+            "natural": found.natural,
+            "canary_tau": given.canary_tau,
+            "warnings": found.warnings,
+            "digits": digits_for(scores),
+            "remarks": [] if evaluation is None else list(evaluation.warnings),
+        }
+
+    def samples(self) -> dict[str, Any]:
+        """Return ids and labels of the members, and the gaps of the shadow models."""
+        data = self.source.member_data
+        labels = np.asarray(self.source.labels)
+        canaries = data.canaries
+        return {
+            "ids": [visible(str(name), 200) for name in self.source.members],
+            "labels": labels.astype("<u2").tobytes(),
+            "classes": [visible(name, 200) for name in data.class_names],
+            "canaries": None if canaries is None else np.asarray(canaries, "u1").tobytes(),
+            "shadows": self._shadows(),
+        }
+
+    def _scored(self, *pick: str) -> ScoreView:
+        """Return the numbers of a pick, which must have every member."""
+        found = self.view.view(*pick)
+        if len(found.scores) != len(self.source.members) or found.log_lira is None:
+            raise UnknownPartError(f"{found.title} does not have every member's score and log-LiRA")
+        if np.isnan(found.log_lira).any():
+            raise UnknownPartError(f"{found.title}: some members have no log-LiRA")
+        return found
+
+    def _shadows(self) -> dict[str, Any]:
+        """Return what the picture of LiRA needs of every member, one member after the other."""
+        from memowidgets.audit.views.details import Details
+
+        fitted = Details(self.source)._fits()  # noqa: SLF001 - of all members at once
+        sides = fitted.densities.gaussians()
+        gaps = np.clip(fitted.gaps, -MOST_GAP, MOST_GAP)
+        return {
+            "models": len(gaps),
+            "checkpoint": visible(fitted.checkpoint.replace("-", " "), 60),
+            "gaps": np.round(10 * gaps.T).astype("<i2").tobytes(),
+            "inside": np.packbits(fitted.members.T.ravel()).tobytes(),
+            "target": fitted.target.astype("<f4").tobytes(),
+            "fits": np.stack([*sides[0], *sides[1]], axis=1).astype("<f4").tobytes(),
+        }
+
+    def still(self) -> str:
+        """Return a picture and a table, for a reader without JavaScript."""
+        from memowidgets.evaluation import roc
+        from memowidgets.widgets.still import picture
+
+        found = self._scored(*self.first)
+        memorized = self.truth >= ETA
+        evaluation = roc(found.scores, memorized)
+        point = evaluation.at(0.0)
+        low, high = evaluation.auc_interval
+        rows = [
+            ("memorised (log-LiRA ≥ 4)", f"{whole(memorized.sum())} of {whole(point.n)}", ""),
+            ("flagged at τ = 0", whole(point.flagged), ""),
+            ("TPR: memorised ones that are flagged", share(point.tpr), _range(point.tpr_interval)),
+            ("FPR: others that are flagged", share(point.fpr), _range(point.fpr_interval)),
+            ("AUC", f"{evaluation.auc:.3f}", f"{low:.3f} to {high:.3f}"),
+        ]
+        image = picture(found.scores, memorized, 0.0, evaluation)
+        return image + _table(f"{found.title}, at τ = 0", rows)
+
+
+@cache
+def _opened(name: str) -> tuple[RunSource, AuditView]:
+    from memowidgets.audit.runs.recorded import recorded_source
+    from memowidgets.audit.views.dashboard import AuditView
+    from memowidgets.store import StoreError
+
+    try:
+        source = recorded_source(name)
+        return source, AuditView(source)
+    except (StoreError, ValueError, OSError) as error:
+        raise UnknownPartError(f"the recorded audit {name!r} cannot be shown: {error}") from error
+
+
+def upward(scores: Floats) -> tuple[NDArray[Any], bool]:
+    """Return scores as the next float32 that is not below, and whether they stayed float64.
+
+    Whoever is flagged at a τ that is a float32 is the same then. Where two scores would become
+    one, all stay as they are.
+
+    Examples
+    --------
+    >>> upward(np.array([0.1, 0.25]))[0] >= [0.1, 0.25]
+    array([ True,  True])
+    """
+    narrow = scores.astype("<f4")
+    below = narrow.astype(np.float64) < scores
+    narrow[below] = np.nextafter(narrow[below], np.float32(np.inf))
+    wide = len(np.unique(narrow)) != len(np.unique(scores))
+    return (scores, True) if wide else (narrow, False)
+
+
+def _levels(errors: Floats | None) -> dict[str, bytes] | None:
+    """Return standard errors as levels, and one byte for each member."""
+    if errors is None or not len(errors):
+        return None
+    least = errors[errors > 0].min(initial=1.0)
+    levels = np.append(0.0, np.geomspace(least, max(errors.max(), least), LEVELS - 1))
+    levels[-1] = max(levels[-1], errors.max())
+    codes = np.searchsorted(levels, errors).astype("u1")
+    return {"levels": levels.tobytes(), "codes": codes.tobytes()}
+
+
+def _range(interval: tuple[float, float]) -> str:
+    return f"{share(interval[0])} to {share(interval[1])}"
+
+
+def _table(caption: str, rows: Iterable[Sequence[str]]) -> str:
+    body = "".join(
+        f"<tr><th scope='row'>{html.escape(name)}</th>"
+        + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for name, *cells in rows
+    )
+    return f"<table><caption>{html.escape(caption)}</caption><tbody>{body}</tbody></table>"
+
+
+# -------------------------------------------------------------------- playgrounds
+
+
+def playground(name: str) -> Moving:
+    """Return a playground as it opens, with the numbers that Python computes for that."""
+    from memowidgets import teaching
+    from memowidgets.teaching.lira import _FEW as FEW_MODELS
+
+    made = getattr(teaching, PLAYGROUNDS[name])()
+    try:
+        made.wait()
+        state = {key: value for key, value in made.get_state().items() if key not in _OURS}
+        facts = made._facts()  # noqa: SLF001 - what stands in for it in a saved notebook
+        title = made._title  # noqa: SLF001
+    finally:
+        made.close()
+    still = (
+        f"<noscript><img src='{STATIC}{name}.png' alt='{title}: a still'></noscript>"
+        f"{_table('As it opens', facts)}"
+    )
+    return Moving(name, title, still, {"state": state, "few": FEW_MODELS})
+
+
+_OURS = {
+    *("_model_module", "_model_module_version", "_model_name", "_view_count", "layout", "tooltip"),
+    *("_view_module", "_view_module_version", "_view_name", "_dom_classes", "tabbable"),
+    *("_esm", "_css", "_anywidget_id", "_experimental_cell_id"),
+}
+
+KINDS = {"audit": audit, "glance": glance, "playground": playground}

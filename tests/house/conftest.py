@@ -1,0 +1,32 @@
+"""The site, built once for all tests of a run, whichever worker needs it first."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+ROOT = Path(__file__).parents[2]
+CODE = "import sys, scripts.docs as d; sys.exit(d.build(d.Path(sys.argv[1])))"
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    pytest.importorskip("sphinx", reason="no Sphinx: pip install 'memowidgets[docs]'")
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+    place, said = shared / "docs" / "site", shared / "docs" / "said.txt"
+    place.parent.mkdir(exist_ok=True)
+    with FileLock(shared / "docs.lock"):
+        if not said.exists():
+            done = subprocess.run(
+                [sys.executable, "-c", CODE, str(place)],
+                cwd=ROOT, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            said.write_text(f"{done.returncode} {done.stderr}")
+    assert said.read_text() == "0 "
+    return place

@@ -1,0 +1,374 @@
+"""Pages that move without a kernel: Python's numbers, no request, for everyone."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import os
+import re
+import shutil
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import memowidgets as mw
+from memowidgets.audit.runs import recorded
+from scripts import live
+from scripts.docs import guarded
+from tests.browser.test_everywhere import counts, drag_tau, tau
+from tests.front_end.tools import node_modules
+from tests.report.test_page import AUDIT_ALL, expected
+
+AUDITS = {"mmlu": "mmlu-field-smollm2", "banking77": "banking77-smollm2", "cifar10": "cifar10-wrn"}
+PAGES = ["index", *(f"live/{name}" for name in (*AUDITS, *live.PLAYGROUNDS))]
+# The pages of the three audits have the same parts: two of them only with --slow.
+EACH_KIND = [
+    pytest.param(name, marks=pytest.mark.slow) if name.endswith(("banking77", "cifar10")) else name
+    for name in PAGES
+]
+MOST_BYTES = 1_500_000
+FOCUSED = "() => document.activeElement.getAttribute('aria-label')"
+EVIL = "<img src=x onerror=document.body.remove()>"
+
+
+@contextmanager
+def opened(chromium, address, *, scripts=True, before="", allowed=("file:", "data:"), **options):
+    """A page; fails on any error, any refusal by its policy, any request that is not allowed."""
+    options = {"viewport": {"width": 1440, "height": 900}} | options
+    context = chromium.new_context(java_script_enabled=scripts, **options)
+    page, problems = context.new_page(), []
+    page.add_init_script(before)
+    page.on("pageerror", lambda error: problems.append(f"page error: {error}"))
+    page.on("console", lambda said: problems.append(f"console: {said.text}"))
+    context.on(
+        "request", lambda r: None if r.url.startswith(allowed) else problems.append(r.url[:200])
+    )
+    page.goto(address)
+    if scripts and not before:
+        page.wait_for_selector("body[data-ready]")
+    yield page
+    context.close()
+    assert problems == []
+
+
+@pytest.fixture(scope="module")
+def visit(chromium, site):
+    """One window for all tests that only look: another page is opened in it."""
+    with opened(chromium, (site / "index.html").as_uri(), offline=True) as page:
+
+        def go(name, width=1440, scheme="light"):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme)
+            page.goto((site / f"{name}.html").as_uri())
+            page.wait_for_selector("body[data-ready]")
+            return page
+
+        yield go
+
+
+def picked(page, metric, checkpoint=None, layer=None):
+    for name, value in (("checkpoint", checkpoint), ("layer", layer)):
+        if value is not None:
+            page.get_by_label(name, exact=True).select_option(value)
+    score = page.locator(".mw-bar").get_by_label("score", exact=True)
+    label = mw.audit.numbers.scores.SCORES[metric].title
+    if score.count():
+        score.select_option(metric)
+    else:
+        page.get_by_role("radio", name=label, exact=True).click()
+    page.locator(".mw-axis-title").filter(has_text=f"{label}, ").first.wait_for()
+
+
+@pytest.mark.parametrize(
+    ("name", "picks"),
+    [
+        ("mmlu", [("mahalanobis", "epoch-3.5", "27"), ("csl", "epoch-6", None)]),
+        ("banking77", [("psmi+csl", "epoch-2", None)]),
+        ("cifar10", [("psmi", "epoch-15", "group2.block2"), ("loss", "epoch-3", None)]),
+    ],
+)
+def test_an_audits_numbers_are_pythons(visit, name, picks):
+    page, audit = visit(f"live/{name}"), mw.open_recorded(AUDITS[name])
+    evaluation = audit.evaluate("psmi")
+    assert counts(page) == expected(evaluation, 0.0)
+    assert float(page.locator(".mw-tile-auc .mw-tile-value").inner_text()) == pytest.approx(
+        evaluation.auc, abs=0.005
+    )
+    for metric, checkpoint, layer in picks:
+        picked(page, metric, checkpoint, layer)
+        evaluation = audit.evaluate(metric, layer=layer or "last", checkpoint=checkpoint)
+        assert counts(page) == expected(evaluation, tau(page))
+        drag_tau(page, 0.05)
+        assert counts(page) == expected(evaluation, tau(page))
+        page.get_by_role("button", name="Youden").click()
+        assert counts(page) == expected(evaluation, tau(page))
+    page.get_by_label("compare scores").check()
+    page.locator(".mw-curve-auc").nth(1).wait_for()
+    checkpoint = page.get_by_label("checkpoint", exact=True).input_value()
+    loss = audit.evaluate("loss", checkpoint=checkpoint)
+    for entry in page.locator(".mw-curve-entry").all():
+        if entry.locator(".mw-curve-name").inner_text() == "Loss":
+            shown = entry.locator(".mw-curve-auc").inner_text().split()[0]
+            assert float(shown) == pytest.approx(loss.auc, abs=0.005)
+            break
+    else:
+        assert metric == "loss"
+
+
+def test_a_pick_that_is_not_on_the_page_is_said(visit):
+    page = visit("live/mmlu")
+    page.get_by_label("layer", exact=True).select_option("26")
+    page.get_by_label("checkpoint", exact=True).select_option("epoch-1")
+    said = page.locator(".mw-message").inner_text()
+    assert "layer 26, epoch 1" in said
+    assert "It shows PSMI, layer 30, epoch 1" in said
+    assert page.get_by_label("layer", exact=True).input_value() == "30"
+    evaluation = mw.open_recorded(AUDITS["mmlu"]).evaluate("psmi", checkpoint="epoch-1")
+    assert counts(page) == expected(evaluation, tau(page))
+
+
+def test_an_opened_member_shows_its_shadow_models(visit):
+    page, audit = visit("live/mmlu"), mw.open_recorded(AUDITS["mmlu"])
+    worst = audit.score("psmi").nsmallest(1).index[0]
+    page.locator(".mw-card").first.press("Enter")
+    page.locator(".mw-opened .mw-whole-id").get_by_text(worst).wait_for()
+    shown = page.locator(".mw-lira-legend .mw-ratio strong").inner_text().replace("−", "-")
+    assert float(shown) == pytest.approx(audit.log_lira()[worst], abs=0.01)
+    here = page.locator(".mw-scores td.mw-here").inner_text().replace("−", "-")
+    assert float(here) == pytest.approx(audit.score("psmi")[worst], abs=0.001)
+    assert page.get_by_role("button", name="compute").count() == 0
+    page.keyboard.press("ArrowRight")
+    page.get_by_text("2 of 187", exact=True).wait_for()
+    page.keyboard.press("Escape")
+    page.locator(".mw-search").fill("moral_disputes/255")
+    page.get_by_text("1–1 of 1").wait_for()
+
+
+def number(page, tile):
+    """The first number of a playground's tile."""
+    fact = page.locator(".mw-fact", has=page.get_by_text(tile, exact=True))
+    return fact.locator(".mw-fact-value").inner_text().replace("−", "-")
+
+
+def closed(playground):
+    playground.wait()
+    playground.close()
+    return playground
+
+
+def test_the_psmi_playground_computes_as_python(visit):
+    page, official = visit("live/psmi"), "metrics.PSMI says"
+    python = closed(mw.teaching.PSMIPlayground())
+    assert number(page, official) == f"{python.psmi[0]:.3f} ± {python.psmi_std[0]:.3f}"
+    page.locator(".mw-plot-cloud").press("PageDown")
+    text = f"{python.psmi[1]:.3f} ± {python.psmi_std[1]:.3f}"
+    page.locator(".mw-fact-value").get_by_text(text.replace("-", "−")).wait_for()
+    page.get_by_label("dimensions: the two above and noise").press("End")
+    page.get_by_text(re.compile(r"^In 256 dimensions its PSMI is \d\.\d+ ± ")).wait_for()
+
+
+def test_the_lira_playground_computes_as_python(visit):
+    page = visit("live/lira")
+    for act, settings in (
+        ("Other shadow models", {"seed": 1}),
+        ("shrunk", {"seed": 1, "variance": "shrunk"}),
+    ):
+        role = "radio" if act == "shrunk" else "button"
+        page.get_by_role(role, name=act).click()
+        python = closed(mw.teaching.LiRAPlayground(**settings))
+        wanted = f"{python.log_lira:.1f} ± {python.log_lira_std:.1f}".replace("-", "−")
+        page.locator(".mw-fact-value").get_by_text(wanted, exact=True).wait_for()
+        shown = float(page.locator(".mw-play").get_attribute("data-log-lira"))
+        assert shown == pytest.approx(python.log_lira, rel=1e-4)
+
+
+def test_the_theorems_playground_computes_as_python(visit):
+    page = visit("live/theorem")
+    page.get_by_role("button", name="Imbalance").click()
+    python = closed(mw.teaching.TheoremPlayground(imbalance=True))
+    low, high = python.rates["fpr_interval"]
+    page.get_by_text(f"{100 * low:.1f} % to {100 * high:.1f} %").first.wait_for()
+    for name in ("tpr", "fpr"):
+        shown = float(page.locator(".mw-play").get_attribute(f"data-{name}"))
+        assert shown == pytest.approx(python.rates[name], abs=0.005)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_light_and_fits_a_phone(visit, site, name):
+    loads = []
+    page = visit(name, 390, "dark")
+    page.on("request", lambda request: loads.append(request.url))
+    page.reload()
+    page.wait_for_selector("body[data-ready]")
+    files = {Path(url.removeprefix("file://").partition("?")[0]) for url in loads if "file:" in url}
+    assert sum(file.stat().st_size for file in files) < MOST_BYTES
+    for width in (390, 960, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        wide = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, f"{wide} pixels too wide at {width}"
+        if folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS"):
+            page.screenshot(path=Path(folder) / f"{name.replace('/', '-')}-{width}-dark.png")
+
+
+@pytest.mark.parametrize("name", EACH_KIND)
+def test_everyone_can_use_it(visit, name):
+    axe = (node_modules() / "axe-core" / "axe.min.js").read_text("utf-8")
+    found = []
+    for width, scheme in ((1440, "light"), (390, "dark")):
+        page = visit(name, width, scheme)
+        page.evaluate(axe)
+        found += page.evaluate(AUDIT_ALL.replace("{resultTypes", "{preload: false, resultTypes"))
+    assert not found, "\n".join(found)
+
+
+def test_by_keyboard_alone(visit):
+    page = visit("index")
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate(FOCUSED) == "threshold τ":
+            break
+    before = counts(page)["flagged"]
+    page.keyboard.press("PageUp")
+    assert counts(page)["flagged"] > before
+
+
+def test_over_http_nothing_else_is_asked(chromium, site):
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
+    handler.log_message = lambda *_: None
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    home = f"http://127.0.0.1:{server.server_port}/"
+    try:
+        with opened(chromium, f"{home}live/theorem.html", allowed=(home, "data:")) as page:
+            assert page.locator(".mw-play").is_visible()
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("name", EACH_KIND)
+def test_without_scripts_a_still_and_a_table_stand_in(chromium, site, name):
+    address = (site / f"{name}.html").as_uri()
+    with opened(chromium, address, scripts=False) as page:
+        image = page.locator(".live-still img")
+        assert image.evaluate("(image) => image.naturalWidth") > 300
+        rows = page.locator(".live-still tr").all_inner_texts()
+    assert len(rows) >= 5
+    if name in ("index", "live/mmlu"):
+        point = mw.open_recorded(AUDITS["mmlu"]).evaluate("psmi").at(0.0)
+        assert any(re.search(rf"flagged at τ = 0\s+{point.flagged}\b", row) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("before", "what"),
+    [
+        ("HTMLCanvasElement.prototype.getContext = () => null;", "it has no canvas"),
+        ("delete window.DecompressionStream;", "it has no DecompressionStream"),
+    ],
+)
+def test_a_browser_that_cannot_show_it_says_so(chromium, site, before, what):
+    address = (site / "live" / "lira.html").as_uri()
+    with opened(chromium, address, before=before, offline=True) as page:
+        page.get_by_role("alert").filter(has_text=what).wait_for()
+        assert page.locator(".live-still table").is_visible()
+
+
+def test_web_assembly_is_not_needed(chromium, site):
+    address = (site / "live" / "psmi.html").as_uri()
+    with opened(chromium, address, before="delete window.WebAssembly;", offline=True) as page:
+        page.wait_for_selector("body[data-ready]")
+
+
+def test_a_page_alone_as_out_of_a_zip_moves_and_says_what_to_do(chromium, site, tmp_path):
+    shutil.copy(site / "index.html", tmp_path / "index.html")
+    context = chromium.new_context(offline=True)
+    page = context.new_page()
+    page.goto((tmp_path / "index.html").as_uri())
+    page.get_by_role("alert").filter(has_text="Unpack the whole archive").wait_for()
+    assert page.locator(".mw-explorer").is_visible()
+    context.close()
+
+
+def test_a_hostile_id_is_shown_as_written(chromium, tmp_path):
+    read = live._Recorded(AUDITS["mmlu"])
+    content = read.opening() | read.picks() | read.samples() | {"views": [read.wire(*read.first)]}
+    ids = [f"{EVIL} {i}</script>" for i in range(len(content["ids"]))]
+    changed = live.Moving("recorded", f"{EVIL} '", "", content | {"ids": ids})
+    file = tmp_path / "page.html"
+    text = f"<!doctype html><html lang='en'><head></head><body>{changed.markup()}</body></html>"
+    file.write_text(guarded(text), "utf-8")
+    with opened(chromium, file.as_uri(), offline=True) as page:
+        page.locator(".mw-id").first.get_by_text(EVIL).wait_for()
+        page.locator(".mw-card").first.dblclick()
+        page.locator(".mw-opened .mw-whole-id").get_by_text(EVIL).wait_for()
+        assert page.locator(".mw img").count() == 0
+
+
+def test_the_policy_lets_nothing_else_run(chromium, site):
+    context = chromium.new_context(offline=True)
+    page = context.new_page()
+    page.goto((site / "index.html").as_uri())
+    refused = page.evaluate(
+        """() => {
+            const seen = new Promise((done) => document.addEventListener(
+                'securitypolicyviolation', ({effectiveDirective}) => done(effectiveDirective)));
+            const frame = document.createElement('object');
+            frame.data = 'search.html';
+            document.body.append(frame);
+            return seen;
+        }"""
+    )
+    policy = page.locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content")
+    context.close()
+    assert refused == "object-src"
+    assert policy.startswith("default-src 'none'; script-src 'self' 'sha256-")
+    assert "unsafe-inline" not in policy
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "facts"),
+    [
+        ("audit", "nothing", ["nothing", "cifar10-wrn"]),
+        ("playground", "nothing", ["nothing", "theorem"]),
+        ("film", "psmi", ["film", "glance"]),
+    ],
+)
+def test_an_unknown_part_is_named_with_what_is_valid(kind, name, facts):
+    with pytest.raises(live.UnknownPartError) as refused:
+        live.part(kind, name)
+    assert all(fact in str(refused.value) for fact in facts)
+
+
+@pytest.mark.parametrize("state", ["missing", "newer"])
+def test_a_recording_that_cannot_be_read_is_said(tmp_path, monkeypatch, state):
+    name = AUDITS["mmlu"]
+    if state == "newer":
+        manifest = json.loads((recorded._FOLDER / name / "manifest.json").read_text("utf-8"))
+        (tmp_path / name).mkdir()
+        newer = manifest | {"format": 99}
+        (tmp_path / name / "manifest.json").write_text(json.dumps(newer))
+    monkeypatch.setattr(recorded, "_FOLDER", tmp_path)
+    live._opened.cache_clear()
+    try:
+        with pytest.raises(live.UnknownPartError, match=name) as refused:
+            live.part("glance", name)
+    finally:
+        live._opened.cache_clear()
+    said = {"newer": "was written in format 99", "missing": "unknown recorded audit"}
+    assert said[state] in str(refused.value)
+
+
+def test_rounding_up_keeps_what_every_short_threshold_flags():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=2000) * 10.0 ** rng.integers(-6, 6, 2000)
+    short, wide = live.upward(scores)
+    assert not wide
+    for at in (*short[:300], *np.float32([0, 0.5, -3, 1e-3])):
+        assert ((scores <= at) == (short <= at)).all()
+    same, wide = live.upward(np.array([1.0 + 1e-12, 1.0 + 2e-12]))
+    assert wide
+    assert same[0] != same[1]

@@ -171,7 +171,7 @@ def test_compute_says_what_it_takes(tmp_path):
     said = view.cost("psmi_mean", layer, "epoch-3")
     file = tmp_path / "run/forward/epoch-1.safetensors"
     assert said.startswith(f"2 forward passes over {n} members: about ")
-    assert f"{2 * file.stat().st_size / 1e6:.1f} MB of disk" in said
+    assert f"{2 * file.stat().st_size / 1e3:.0f} kB of disk" in said
     dashboard = audit.dashboard()
     dashboard.wait(30)
     dashboard.checkpoint = "epoch-2"

@@ -55,7 +55,7 @@ docs: $(STAMP) ## build the site into build/docs; a warning or a broken link fai
 bench: $(STAMP) ## measure against peers and limits (BENCH_ARGS=... are handed on)
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
-screenshot: $(STAMP) ## make docs/dashboard.png from the quickstart in a real browser
+screenshot: $(STAMP) ## make the README's pictures and the site's stills in a real browser
 	@$(BIN)/python -m scripts.screenshot
 
 constraints: $(STAMP) ## write what is installed to constraints.txt

@@ -52,6 +52,7 @@ LONGEST = (
     "widgets/test_browser",
     "test_explorer_browser",
     "teaching/test_browser",
+    "test_live_pages",  # the site is built by then, for test_docs
     "test_kernels",
 )
 

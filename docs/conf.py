@@ -42,6 +42,7 @@ smartquotes = False  # quoted text is often code
 html_theme = "furo"
 html_title = "memowidgets"
 html_static_path = ["_static"]
+html_favicon = "_static/icon.svg"
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_search_summary = False  # a page opened from disk may not read another

@@ -58,8 +58,16 @@ def build(site: Path = SITE) -> int:
     status: int = main([*arguments, str(ROOT / "docs"), str(site)])
     if status == 0:
         for file in site.rglob("*.html"):
-            file.write_text(guarded(file.read_text("utf-8")), "utf-8")
+            file.write_text(guarded(readable(file.read_text("utf-8"))), "utf-8")
     return status
+
+
+def readable(page: str) -> str:
+    """Return a page whose captions and code a screen reader and a keyboard reach."""
+    page = page.replace(
+        'class="caption" role="heading"', 'class="caption" role="heading" aria-level="2"'
+    )
+    return page.replace('<div class="highlight"><pre>', '<div class="highlight"><pre tabindex="0">')
 
 
 def guarded(page: str) -> str:

@@ -37,6 +37,7 @@ ETA = 4.0
 LEVELS = 255  # of standard errors: each counts as the next level above it
 MOST_GAP = 300.0  # logits; what is beyond is drawn there
 STATIC = "_static/stills/"
+STANDS = "<noscript><p>This moves where JavaScript may run. It opens like this:</p></noscript>"
 PLAYGROUNDS = {"psmi": "PSMIPlayground", "lira": "LiRAPlayground", "theorem": "TheoremPlayground"}
 
 
@@ -114,7 +115,7 @@ class Moving:
                     f"aria-label='{html.escape(self.title)}'>"
                 ),
                 "<p class='live-note' id='live-problem' role='alert' hidden></p>",
-                f"<div class='live-still' id='live-still'>{still}</div>",
+                f"<div class='live-still' id='live-still'>{STANDS}{still}</div>",
                 "<div id='live'></div></div>",
                 f"<script type='text/plain' id='live-data'>{packed(self.content)}</script>",
                 f"<script>{script(self.name)}</script>",
@@ -244,8 +245,7 @@ class _Recorded:
         given = checked_scores(
             scores, None, found.title, None, "", self.truth, found.natural, found.canaries
         )
-        pick = (score, layer, checkpoint)
-        late = Judged(given, ETA).late() if pick == self.first else {"band": None, "remarks": []}
+        evaluation = Judged(given, ETA).evaluation
         return {
             "metric": score,
             "layer": layer if by_layer else "",
@@ -258,8 +258,7 @@ class _Recorded:
             "canary_tau": given.canary_tau,
             "warnings": found.warnings,
             "digits": digits_for(scores),
-            "band": late["band"],
-            "remarks": late["remarks"],
+            "remarks": [] if evaluation is None else list(evaluation.warnings),
         }
 
     def samples(self) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 import { Answers } from "../../memowidgets/report/static/answers.js";
 import { StandIn } from "../../memowidgets/report/static/model.js";
 import dashboard from "../../memowidgets/widgets/static/dashboard.js";
+import { bandOf } from "./band.js";
 import { detailOf } from "./details.js";
 import { start } from "./start.js";
-import { comparedOf, errorsOf, logLiraOf, scoresOf, truthOf, wireOf } from "./views.js";
+import { comparedOf, errorsOf, judgedOf, logLiraOf, scoresOf, truthOf, wireOf } from "./views.js";
 
 /** @typedef {import("./views.js").View} View */
 /** @typedef {{value: string, label: string, marked: boolean, usesLayer: boolean}} Choice */
@@ -25,6 +26,7 @@ import { comparedOf, errorsOf, logLiraOf, scoresOf, truthOf, wireOf } from "./vi
 
 const PICKS = /** @type {const} */ (["metric", "layer", "checkpoint"]);
 const PAGE_SIZE = 12;
+const AFTER_PAINT = 60; // milliseconds in which the new view gets to the screen
 const CHOICES = ["keep", "anonymise", "remove", "undecided"];
 const FILTERS = ["flagged", "hit", "false alarm", "missed", "clear", "all"];
 /** @type {[string, string][]} */
@@ -63,6 +65,8 @@ class Recorded {
     );
     this.version = 0;
     this.picking = false;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.banding = undefined;
     /** Where τ is by the explorer, which is ahead of the trait. @type {number | undefined} */
     this.asked = undefined;
     this.items = content.ids.map((id, i) => ({ id, label: content.classes[this.label(i)] }));
@@ -164,20 +168,21 @@ class Recorded {
     return scoresOf(view).slice().sort()[Math.max(0, flagged - 1)];
   }
 
-  /** Sends the band and, if they are to be compared, the other scores of this checkpoint. */
+  /** Sends the other scores of this checkpoint, if they are to be compared, and soon the band. */
   tellLate() {
     const { model, view } = this;
     const eta = model.get("eta_committed");
     const asRecorded = eta === this.content.eta;
-    const others = model.get("comparing") ? this.others() : [];
-    model.set("_late", {
-      version: this.version,
-      eta,
-      band: asRecorded ? view.band : null,
+    const compared = model.get("comparing") ? this.others() : [];
+    const others = compared.map((other) => comparedOf(other, this.labelOf(other.metric), this.logLira, eta));
+    const late = {
+      version: this.version, eta, band: null, failed: "",
       remarks: asRecorded ? view.remarks : [],
-      others: others.map((other) => comparedOf(other, this.logLira, eta)).filter((other) => other !== null),
-      failed: "",
-    });
+      others: others.filter((other) => other !== null),
+    };
+    model.set("_late", late);
+    clearTimeout(this.banding);
+    this.banding = setTimeout(() => model.set("_late", { ...late, band: bandOf(judgedOf(this.wire, eta)) }), AFTER_PAINT);
   }
 
   others() {

@@ -34,8 +34,8 @@ export async function start(show) {
   const still = place("live-still");
   still.hidden = true;
   window.addEventListener("load", () => {
-    const sheets = document.querySelectorAll('link[rel="stylesheet"]');
-    if ([...sheets].some((link) => /** @type {HTMLLinkElement} */ (link).sheet === null)) warn(UNSTYLED);
+    const styled = getComputedStyle(document.documentElement).getPropertyValue("--site-styled") !== "";
+    if (!styled && document.querySelector('link[rel="stylesheet"]') !== null) warn(UNSTYLED);
   });
   try {
     for (const [name, there, why] of NEEDS) {

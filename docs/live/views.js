@@ -17,7 +17,6 @@ import { unpack } from "../../memowidgets/widgets/static/wire.js";
  * @property {number | null} canary_tau
  * @property {string[]} warnings
  * @property {number} digits
- * @property {Uint8Array | null} band
  * @property {string[]} remarks
  */
 
@@ -122,18 +121,26 @@ export function truthOf({ data, counts, shared, rising }, eta) {
 }
 
 /**
+ * The scores of a view with who is memorised at η.
+ * @param {Wire} wire
+ * @param {number} eta
+ */
+export function judgedOf(wire, eta) {
+  return judgedAt(unpack(wire.data).scores, wire.rising, eta);
+}
+
+/**
  * Another score's curve and AUC, at the same η.
  * @param {View} view
+ * @param {string} name  of the score
  * @param {ArrayLike<number>} logLira
  * @param {number} eta
  */
-export function comparedOf(view, logLira, eta) {
-  const wire = wireOf(view, logLira, [0, 0], 1);
-  const scores = judgedAt(unpack(wire.data).scores, wire.rising, eta);
+export function comparedOf(view, name, logLira, eta) {
+  const scores = judgedOf(wireOf(view, logLira, [0, 0], 1), eta);
   const auc = aucOf(scores);
   if (auc === null) return null;
   const points = rocPoints(scores, (rate) => rate * CURVE, (rate) => rate * CURVE);
   const rates = [...points.map(({ fpr }) => fpr), ...points.map(({ tpr }) => tpr)];
-  const [low, high] = auc.interval ?? [NaN, NaN];
-  return { name: view.title, auc: [auc.area, low, high], difference: null, points: Float32Array.from(rates) };
+  return { name, auc: [auc.area, ...auc.interval], difference: null, points: Float32Array.from(rates) };
 }

@@ -1,4 +1,4 @@
-"""The JavaScript of the package under TypeScript's strict rules, from its JSDoc types."""
+"""The JavaScript of the package and the site under strict TypeScript, from its JSDoc types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import subprocess
 
 from tests.front_end.tools import HERE, LOCK, node_modules
 
-PACKAGE = HERE.parents[1] / "memowidgets"
+ROOT = HERE.parents[1]
+FILES = [file for room in ("memowidgets", "docs") for file in (ROOT / room).rglob("*.js")]
 
 
 def tsc(*arguments):
@@ -25,11 +26,11 @@ def test_all_front_ends_are_typed():
     done = tsc("--project", ".", "--listFiles")
     lines = [line for line in done.stdout.splitlines() if "node_modules" not in line]
     assert done.returncode == 0, "\n".join(line for line in lines if not line.startswith("/"))
-    assert set(lines) == {str(file) for file in PACKAGE.rglob("*.js")}
+    assert set(lines) == {str(file) for file in FILES}
 
 
 def test_no_check_is_turned_off():
-    excused = [f.name for f in PACKAGE.rglob("*.js") if re.search(r"@ts-\w+", f.read_text("utf-8"))]
+    excused = [f.name for f in FILES if re.search(r"@ts-\w+", f.read_text("utf-8"))]
     assert excused == []
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import (
     auc,
     dashboard,
+    device,
     estimate,
     explorer,
     gpu_language,
@@ -27,6 +28,7 @@ from benchmarks import (
     shadows,
     site,
     smollm2,
+    states,
     teaching,
     text,
     trace,
@@ -40,6 +42,7 @@ from benchmarks.measure import Row, machine, table
 TOPICS = {
     "psmi": psmi,
     "smollm2": smollm2,
+    "states": states,
     "layers": layers,
     "auc": auc,
     "lira": lira,
@@ -47,6 +50,7 @@ TOPICS = {
     "hierarchical": hierarchical,
     "shadows": shadows,
     "estimate": estimate,
+    "device": device,
     "language": language,
     "text": text,
     "gpu-language": gpu_language,
@@ -88,6 +92,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--banking77", type=Path, help="Banking77's training messages as CSV")
     parser.add_argument("--cifar10", type=Path, help="CIFAR-10, as for fetch_cifar10")
     parser.add_argument("--states", type=Path, help="folder to cache hidden states in")
+    parser.add_argument("--device", help="device of the topic device (default: auto)")
     parser.add_argument("--old", type=Path, help="another checkout, measured beside this one")
     parser.add_argument("--write", type=Path, help="page whose table to replace")
     return parser.parse_args()

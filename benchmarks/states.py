@@ -1,16 +1,90 @@
-"""Hidden states of SmolLM2 on MMLU questions, computed with plain transformers, cached as .npy."""
+"""What float16 representations cost: disk, and the change of PSMI in its own standard errors.
+
+Also hidden states of SmolLM2 on MMLU questions, by plain transformers, cached as .npy.
+"""
 
 from __future__ import annotations
 
 import json
+import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+import memowidgets as mw
+from benchmarks.measure import Namespace, Row, left_out
+
 LAYERS = (10, 30)
 QUESTIONS = 2000
 LONGEST = 48  # tokens, so that two cores take minutes
+
+
+WORK = "largest change of a PSMI score in its own standard errors, states in float16"
+OTHER = "{:.2f} in bfloat16"
+SIZES = ((512, 10), (4096, 4))
+
+
+def rows(arguments: Namespace) -> list[Row]:
+    found = [_isotropic(d, n_classes) for d, n_classes in SIZES]
+    found += _digits()
+    if arguments.smollm2 is None or arguments.mmlu is None:
+        return [*found, left_out(f"{WORK}; SmolLM2", "needs --smollm2 FOLDER and --mmlu FILE")]
+    folder = arguments.states or Path(tempfile.gettempdir()) / "memowidgets-states"
+    kept, y = load(folder, arguments.smollm2, arguments.mmlu)
+    return [*found, *(_changed(f"SmolLM2, layer {k}", X, y) for k, X in kept.items())]
+
+
+def _isotropic(d: int, n_classes: int) -> Row:
+    from benchmarks.psmi import features
+
+    X, y = features(QUESTIONS, d, n_classes)
+    return _changed("isotropic features", X, y)
+
+
+def _digits() -> list[Row]:
+    """Train on digits, and keep the representations of the last checkpoint in both types."""
+    data, sizes = mw.data.load_digits(canaries=0.05, seed=0), {}
+    training = mw.TrainingConfig(epochs=5, precision="float32")
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of what was learned
+        for states in ("float32", "float16"):
+            path = Path(folder) / states
+            audit = mw.Audit(
+                mw.models.ConvNet(), data, path, training=training, device="cpu", states=states
+            )
+            audit.train()
+            audit.score("psmi", checkpoint="final")
+            sizes[states] = sum(f.stat().st_size for f in (path / "forward").iterdir())
+            if states == "float32":
+                labels = audit.source.labels
+                found = [
+                    _changed(f"digits, layer {layer}", audit.representation(layer, "final"), labels)
+                    for layer in audit.layers
+                ]
+    half, single = (sizes[name] / 1e6 for name in ("float16", "float32"))
+    work = "digits: a pass on disk, in float16 against float32"
+    return [
+        *found,
+        Row(work, f"{half:.2f} MB", f"{single:.2f} MB", f"{half / single:.2f}×", "≤ 0.55×"),
+    ]
+
+
+def _changed(name: str, X: NDArray, y: NDArray) -> Row:
+    import torch
+
+    rounded = torch.from_numpy(np.array(X)).bfloat16().float().numpy()
+    scores, errors = _scored(X, y)
+    half, brief = (
+        np.max(np.abs(_scored(x, y)[0] - scores) / errors) for x in (X.astype(np.float16), rounded)
+    )
+    shape = f"n = {len(X)}, d = {X.shape[1]}, {len(np.unique(y))} classes"
+    return Row(f"{WORK}; {name}, {shape}", f"{half:.3f}", OTHER.format(brief), "", "≤ 0.1")
+
+
+def _scored(X: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
+    return mw.metrics.PSMI(random_state=0).fit(X, y).score_samples(X, y, return_std=True)
 
 
 def load(folder: Path, model: Path, questions: Path) -> tuple[dict[int, NDArray], NDArray]:

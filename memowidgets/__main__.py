@@ -34,6 +34,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=version("memowidgets"))
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     doctor = commands.add_parser("doctor", help="check what is installed and what is missing")
+    on = "train a small audit on a device, such as cuda, and compare it with the CPU"
+    doctor.add_argument("--device", metavar="NAME", help=on)
     doctor.set_defaults(run=_doctor)
     _add_demo(commands.add_parser("demo", help="open a recorded audit in the browser"))
     view = commands.add_parser("view", help="open a run's dashboard in the browser")
@@ -86,10 +88,17 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _doctor(_chosen: argparse.Namespace) -> int:
+def _doctor(chosen: argparse.Namespace) -> int:
     from memowidgets.doctor import examine
 
     failed = False
+    if chosen.device is not None:
+        from memowidgets.commands import check_device
+
+        for check in check_device(chosen.device):
+            print(check, flush=True)
+            failed |= check.wrong
+        return int(failed)
     for finding in examine():
         print(finding, flush=True)
         failed |= finding.essential

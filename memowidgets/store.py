@@ -14,7 +14,7 @@ import shutil
 import stat
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -45,6 +45,7 @@ __all__ = [
     "RunDirectory",
     "StoreError",
     "Tensors",
+    "TooLargeError",
 ]
 
 FORMAT = 2  # from 2 on every file has a stamp, and a file without one is refused
@@ -66,6 +67,7 @@ _DTYPES = {
     "F32": "<f4",
     "F64": "<f8",
 }
+_LARGEST_HALF = float(np.finfo(np.float16).max)
 _FIXES = {
     errno.ENOSPC: "the disk is full; free some space and call again",
     errno.EDQUOT: "your disk quota is used up; free some space and call again",
@@ -634,11 +636,12 @@ class RunDirectory:
         shapes: Mapping[str, tuple[int, ...]],
         metadata: Mapping[str, str] | None = None,
         of: str = "",
-    ) -> Iterator[dict[str, NDArray[np.float32]]]:
+        half: Collection[str] = (),
+    ) -> Iterator[dict[str, NDArray[Any]]]:
         """Yield memory-mapped float32 arrays of ``<name>.safetensors`` to be filled.
 
         The file appears once the block ends without an error, and not otherwise. `of` is as in
-        `write_tensors`.
+        `write_tensors`. The arrays named in `half` are float16.
         """
         target = self._tensor_path(name)
         self._check_writable()
@@ -646,12 +649,13 @@ class RunDirectory:
             make_private(target.parent)
             with replaced(target) as temporary:
                 unknown = dict.fromkeys(shapes, UNKNOWN)
-                head = _head(shapes, metadata or {}, self._stamp(name, of, unknown))
-                arrays = _mapped(temporary, shapes, head)
+                entries = _entries(shapes, half)
+                head = _head(entries, metadata or {}, self._stamp(name, of, unknown))
+                arrays = _mapped(temporary, entries, head)
                 yield arrays
                 known = {key: array_digest(array) for key, array in arrays.items()}
                 with temporary.open("r+b") as file:  # all digests have the same length
-                    file.write(_head(shapes, metadata or {}, self._stamp(name, of, known)))
+                    file.write(_head(entries, metadata or {}, self._stamp(name, of, known)))
                     file.flush()
                     os.fsync(file.fileno())  # what was written through the mapping, too
 
@@ -800,32 +804,33 @@ def _has_link(places: Iterable[str]) -> bool:
     return False
 
 
-def _entries(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, dict[str, Any]]:
-    """Return the header entries of consecutive float32 arrays."""
-    sizes = [4 * math.prod(shape) for shape in shapes.values()]
-    ends = np.cumsum(sizes).tolist()
-    return {
-        name: {"dtype": "F32", "shape": list(shape), "data_offsets": [end - size, end]}
-        for (name, shape), size, end in zip(shapes.items(), sizes, ends, strict=True)
-    }
+def _entries(
+    shapes: Mapping[str, tuple[int, ...]], half: Collection[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Return the header entries of consecutive arrays, float32 first for the sake of alignment."""
+    entries, end = {}, 0
+    for name in sorted(shapes, key=lambda name: name in half):
+        kind = "F16" if name in half else "F32"
+        start, end = end, end + np.dtype(_DTYPES[kind]).itemsize * math.prod(shapes[name])
+        entries[name] = {"dtype": kind, "shape": list(shapes[name]), "data_offsets": [start, end]}
+    return entries
 
 
 def _head(
-    shapes: Mapping[str, tuple[int, ...]], metadata: Mapping[str, str], stamp: Stamp
+    entries: Mapping[str, dict[str, Any]], metadata: Mapping[str, str], stamp: Stamp
 ) -> bytes:
-    """Return the bytes before the data of a safetensors file of float32 arrays."""
+    """Return the bytes before the data of a safetensors file."""
     whole = {**metadata, KEY: stamp.text}
-    header = json.dumps({"__metadata__": whole, **_entries(shapes)}).encode()
+    header = json.dumps({"__metadata__": whole, **entries}).encode()
     header += b" " * (-len(header) % 8)
     return struct.pack("<Q", len(header)) + header
 
 
 def _mapped(
-    file: Path, shapes: Mapping[str, tuple[int, ...]], head: bytes
-) -> dict[str, NDArray[np.float32]]:
-    """Create a safetensors file for that many float32 values, and map its arrays."""
-    entries = _entries(shapes)
-    size = 4 * sum(math.prod(shape) for shape in shapes.values())
+    file: Path, entries: Mapping[str, dict[str, Any]], head: bytes
+) -> dict[str, NDArray[Any]]:
+    """Create a safetensors file of the size of its arrays, and map them."""
+    size = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
     with file.open("wb") as out:
         out.write(head)
         if hasattr(os, "posix_fallocate"):  # reserves the space, so that a full disk fails now
@@ -834,20 +839,33 @@ def _mapped(
             out.truncate(out.tell() + size)
     return {
         name: np.memmap(
-            file, "<f4", "r+", len(head) + entry["data_offsets"][0], tuple(entry["shape"])
+            file,
+            _DTYPES[entry["dtype"]],
+            "r+",
+            len(head) + entry["data_offsets"][0],
+            tuple(entry["shape"]),
         )
         for name, entry in entries.items()
     }
 
 
-def put_rows(
-    array: NDArray[np.float32], rows: NDArray[np.int64], values: NDArray[np.float32]
-) -> None:
+class TooLargeError(ValueError):
+    """A number is too large for float16."""
+
+
+def put_rows(array: NDArray[Any], rows: NDArray[np.int64], values: NDArray[np.float32]) -> None:
     """Copy values into rows of an array, which may be one of `Store.new_tensors`.
 
     Neighbouring rows of a file are written, which takes a third of the time of copying them
     through the mapping: that stops at each page for the file system.
+
+    Raises
+    ------
+    TooLargeError
+        If the array is float16 and a value is beyond its range or not a number.
     """
+    if array.dtype == np.float16 and not np.abs(values).max(initial=0) <= _LARGEST_HALF:
+        raise TooLargeError(f"a number is larger than {_LARGEST_HALF:.0f}")
     neighbours = len(rows) > 0 and bool((np.diff(rows) == 1).all())
     if not (os.name == "posix" and isinstance(array, np.memmap) and neighbours):
         array[rows] = values

@@ -96,6 +96,10 @@ class Audit:
         pool is all samples that are not held out.
     held_out : float, Dataset or None
         Share of the data that no model trains on, or a dataset of its own.
+    states : {"auto", "float32", "float16"}
+        Type that representations are kept in. ``"auto"`` is float16 where a pass over the members
+        would leave more than 1 GB in float32, which halves it. All computations use float32. A
+        score says from which of the two it was computed, and one is never taken for the other.
 
     Attributes
     ----------
@@ -142,9 +146,10 @@ class Audit:
         device: str = "auto",
         members: Members = "half",
         held_out: HeldOut = 1 / 9,
+        states: str = "auto",
     ) -> None:
         self.source = opening.begun_run(
-            model, data, path, training, seed, device, members, held_out
+            model, data, path, training, seed, device, members, held_out, states
         )
 
     @classmethod
@@ -789,7 +794,9 @@ class Audit:
     def representation(
         self, layer: str | int = "last", checkpoint: str | float = "prediction"
     ) -> NDArray[np.float32]:
-        """Return a layer's output for each member, memory-mapped, (n_members, values).
+        """Return a layer's output for each member, (n_members, values).
+
+        It is memory-mapped, or a copy if it is kept in float16.
 
         Raises
         ------

@@ -18,6 +18,7 @@ Ints = NDArray[np.int64]
 
 COPIED_BYTES = 2**25  # maximum size of a chunk of rows with its intermediate results
 MOST_ROWS = 16_384
+_ON_THE_CPU = ("cpu", "mps")  # tensors that NumPy works on: MPS has no float64
 _CENTRE_ABOVE = 16.0  # squared distance from the origin, in units of the total variance
 _SAFE = (1e-6, 1e6)  # magnitudes whose squares float32 can represent
 
@@ -140,8 +141,8 @@ def row_chunks(n: int, bytes_a_row: int) -> Iterator[tuple[int, int]]:
 
 
 def stays(array: Array) -> bool:
-    """Return whether torch works on `array` on its GPU; NumPy works on all other arrays."""
-    return is_tensor(array) and bool(array.is_cuda)
+    """Return whether torch works on `array` on its device; NumPy works on all other arrays."""
+    return is_tensor(array) and array.device.type not in _ON_THE_CPU
 
 
 def _as_float(chunk: Array, bits: int) -> Array:

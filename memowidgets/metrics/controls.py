@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.metrics.arrays import Array, Floats, Ints, namespace
+from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace
 from memowidgets.metrics.projections import FEW_CLASSES
 from memowidgets.metrics.quadratics import mean_log, mean_ratios
 
@@ -126,7 +126,7 @@ class Controls:
             weighed[:, sharing] += squares + (weights * centres**2).sum(1)
         if len(self.ratios) <= FEW_CLASSES:
             return weighed.T
-        own = weighed[xp.arange(len(codes)), codes]
+        own = weighed[like(rows, np.arange(len(codes))), codes]
         return xp.stack([own, weighed.mean(1), 0 * own])
 
 

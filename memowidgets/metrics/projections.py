@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from memowidgets.metrics.arrays import Array, is_tensor, namespace
+from memowidgets.metrics.arrays import Array, is_tensor, like, namespace
 from memowidgets.metrics.crossfit import FOLDS, Moments
 from memowidgets.metrics.threads import on_all_cores
 
@@ -197,7 +197,7 @@ def _values(P: Array, codes: Array, part: Part) -> Array:
     logs *= part.sharpness
     logs *= logs
     xp.subtract(part.offset, logs, out=logs)
-    own = logs[codes, xp.arange(len(codes))]
+    own = logs[codes, like(P, np.arange(len(codes)))]
     own -= part.log_prior[codes]
     total = xp.exp(logs, out=logs).sum(0)
     if bool((total > _SAFELY_ABOVE).all()):

@@ -8,11 +8,13 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    import os
+
     import torch
     from torch import Tensor, nn
 
@@ -91,6 +93,10 @@ class Model(abc.ABC):
     ) -> Callable[[NDArray[Any]], Any]:
         """Return `feeder` for passes in a precision."""
         return self.feeder(data, device)
+
+    def shared(self, folder: str | os.PathLike[str]) -> Self:  # noqa: ARG002 - most have no weights
+        """Return the model with large weights of its own in a file, which local processes map."""
+        return self
 
     def skeleton(self, data: Dataset) -> nn.Module:
         """Return the module without weights: only its names and shapes."""

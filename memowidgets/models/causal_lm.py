@@ -17,6 +17,7 @@ from memowidgets.models.transformer import (
     Given,
     TransformerModel,
     check_dtype,
+    check_whole,
     digest_of,
 )
 
@@ -158,8 +159,11 @@ class CausalLM(TransformerModel[Encoded]):
         TypeError
             If it is not a causal language model of transformers: it has no head over its
             vocabulary, or has an encoder.
+        ValueError
+            If its weights are quantised, offloaded or spread over devices.
         """
         _check_causal(model)
+        check_whole(model, "CausalLM.from_model")
         identity = {"weights": digest_of(model)}
         made = Given(copy.deepcopy(model).cpu())
         return cls(

@@ -24,7 +24,7 @@ from memowidgets.models.heads import (
 from memowidgets.models.images import ImageModel, images_of
 from memowidgets.models.modes import modes_kept
 from memowidgets.models.pooling import head_of
-from memowidgets.models.transformer import Given, digest_of
+from memowidgets.models.transformer import Given, check_whole, digest_of, with_shared_weights
 from memowidgets.stamps import digest
 
 if TYPE_CHECKING:
@@ -171,9 +171,11 @@ class ImageClassifier(ImageModel):
         TypeError
             If it is not an image classifier of transformers, or the processor is not one.
         ValueError
-            If its head is for several labels at once or for regression.
+            If its head is for several labels at once or for regression, or its weights are
+            quantised, offloaded or spread over devices.
         """
         check_model(model, cls.kind)
+        check_whole(model, "ImageClassifier.from_model")
         if not callable(processor) or not hasattr(processor, "to_dict"):
             raise TypeError(
                 f"processor must be the model's image processor, not {type(processor).__name__}; "
@@ -223,6 +225,10 @@ class ImageClassifier(ImageModel):
 
         origin = self._load.origin() if isinstance(self._load, Pretrained) else {}
         return {**super().describe(data), **origin, "processor": _rules_of(self._processor)}
+
+    def shared(self, folder: str | os.PathLike[str]) -> Self:
+        """Return the model with weights that were given to it in a file of the folder."""
+        return with_shared_weights(self, folder)
 
     def skeleton(self, data: Dataset) -> nn.Module:
         """Return the module without weights, after a check that it takes the images."""

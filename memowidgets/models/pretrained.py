@@ -68,7 +68,13 @@ def load_config(name: str, kind: str = _CAUSAL, revision: str | None = None) -> 
     from transformers import AutoConfig
 
     load = partial(AutoConfig.from_pretrained, name, **_options(revision))
-    return _explained(name, load, kind)
+    config = _explained(name, load, kind)
+    if getattr(config, "quantization_config", None):
+        raise ValueError(
+            f"the weights of {name} are quantised, and an audit needs them in full; choose the "
+            'model that they were made from, with dtype="bfloat16" if memory is short'
+        )
+    return config
 
 
 def pinned(commit: str | None) -> dict[str, str]:

@@ -33,6 +33,7 @@ from memowidgets.models.transformer import (
     Given,
     TransformerModel,
     check_dtype,
+    check_whole,
     digest_of,
     positions_of,
 )
@@ -219,9 +220,11 @@ class SequenceClassifier(TransformerModel[Tokens]):
         TypeError
             If it is not a classifier of transformers, or has an encoder and a decoder.
         ValueError
-            If its head is for several labels at once or for regression.
+            If its head is for several labels at once or for regression, or its weights are
+            quantised, offloaded or spread over devices.
         """
         check_model(model, cls.kind)
+        check_whole(model, "SequenceClassifier.from_model")
         kept = copy.deepcopy(model).cpu()
         identity = {"weights": digest_of(model)}
         made = cls(

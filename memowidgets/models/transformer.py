@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from numpy.typing import NDArray
@@ -48,6 +49,7 @@ FROM_SCRATCH = {
 _ENTRY = "_memowidgets_entry"
 
 Texts = TypeVar("Texts", bound=Tokens)
+M = TypeVar("M", bound=Model)
 
 
 class TransformerModel(Model, Generic[Texts]):
@@ -191,6 +193,10 @@ class TransformerModel(Model, Generic[Texts]):
         described = {**config.to_dict(), "inference_mode": True}
         return {"adapter_config.json": json.loads(json.dumps(described, default=_listed))}
 
+    def shared(self, folder: str | os.PathLike[str]) -> Self:
+        """Return the model with weights that were given to it in a file of the folder."""
+        return with_shared_weights(self, folder)
+
     def _encode(self, data: Dataset) -> Texts:
         if data not in self._encoded:
             self._encoded[data] = self._tokens(data)
@@ -299,14 +305,96 @@ def _one_sentence(what: Any) -> Iterator[None]:
 
 
 class Given:
-    """Loader that returns copies of a model in memory."""
+    """Loader that returns copies of a model in memory, or in a file that processes share.
 
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model. With a file, its parameters have shapes alone (torch's device "meta").
+    file : str, optional
+        Safetensors file of the parameters, in their order.
+    """
+
+    def __init__(self, model: nn.Module, file: str | None = None) -> None:
+        self._model, self._file = model, file
 
     def __call__(self, **_changes: Any) -> nn.Module:
         """Return a copy of the model."""
-        return copy.deepcopy(self._model)
+        made = copy.deepcopy(self._model)
+        if self._file is not None:
+            _fill(made, self._file)
+        return made
+
+    def shared(self, folder: str | os.PathLike[str]) -> Given:
+        """Return the same loader with the parameters in a new file, from which processes map them.
+
+        Pickling it sends the file's name and not the weights.
+        """
+        from safetensors.torch import save_file
+
+        file = os.path.join(folder, "weights.safetensors")  # noqa: PTH118
+        parameters = list(self._model.parameters())
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        save_file({str(i): p.detach().contiguous() for i, p in enumerate(parameters)}, file)
+        hollow: dict[int, Any] = {id(p): _hollow(p) for p in parameters}
+        return Given(copy.deepcopy(self._model, hollow), file)
+
+
+def with_shared_weights(model: M, folder: str | os.PathLike[str]) -> M:
+    """Return a model whose loader is a `Given` with one that reads a file; others unchanged."""
+    load = vars(model)["_load"]
+    if not isinstance(load, Given):
+        return model
+    found = copy.copy(model)
+    vars(found)["_load"] = load.shared(folder)
+    return found
+
+
+def _hollow(parameter: nn.Parameter) -> nn.Parameter:
+    """Return a parameter of the same shape and type without values."""
+    from torch import nn
+
+    return nn.Parameter(parameter.detach().to("meta"), requires_grad=parameter.requires_grad)
+
+
+def _fill(model: nn.Module, file: str) -> None:
+    """Give a model without values the parameters of a file; tied ones stay tied."""
+    from safetensors.torch import load_file
+    from torch import nn
+
+    kept = load_file(file)
+    filled = {
+        id(p): nn.Parameter(kept[str(i)], requires_grad=p.requires_grad)
+        for i, p in enumerate(model.parameters())
+    }
+    for part in model.modules():
+        own = part._parameters  # noqa: SLF001 - the registered ones
+        own.update({name: filled[id(p)] for name, p in own.items() if p is not None})
+
+
+def check_whole(model: Any, call: str) -> None:
+    """Raise for a model whose weights are not all there, in full, on one device.
+
+    Raises
+    ------
+    ValueError
+        If weights are quantised, offloaded, or spread over devices.
+    """
+    config = getattr(model, "config", None)
+    places = {p.device for p in model.parameters()}
+    if getattr(model, "is_quantized", False) or getattr(config, "quantization_config", None):
+        what, instead = "are quantised", "without quantization_config"
+    elif any(place.type == "meta" for place in places):
+        what, instead = "are offloaded, so not all are in memory", "without device_map"
+    elif len(places) > 1:
+        names = ", ".join(sorted(map(str, places)))
+        what, instead = f"are spread over {names}", "without device_map"
+    else:
+        return
+    raise ValueError(
+        f"{call} needs all weights in full on one device, but those of {type(model).__name__} "
+        f'{what}; load it {instead}, with dtype="bfloat16" if memory is short'
+    )
 
 
 def digest_of(model: Any) -> str:

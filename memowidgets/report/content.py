@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["CHOICES", "Content", "Decided", "Figure", "Missing", "Scored"]
+__all__ = ["CHOICES", "Content", "Decided", "Digest", "Figure", "Missing", "Scored"]
 
 WIDE = 640  # pixels
 CHOICES = ("keep", "anonymise", "remove", "undecided")
@@ -79,6 +79,28 @@ class Decided:
 
     decision: str = "undecided"
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Digest:
+    """SHA-256 digest of a part of the audit, for its record.
+
+    Attributes
+    ----------
+    what : str
+        The part: ``"model"``, ``"data"``, ``"run"``, ``"scores"``, ``"log-LiRA"``, ``"decisions"``.
+    of : str
+        What exactly the digest is of, such as a file of the run directory.
+    sha256 : str, optional
+        64 hexadecimal digits; None if there is nothing to compute them from.
+    why : str
+        Reason for None.
+    """
+
+    what: str
+    of: str
+    sha256: str | None
+    why: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +204,8 @@ class Content:
         Missing parts, with reasons.
     truth_given : bool
         Whether the user gave log-LiRA, so that it does not come from shadow models.
+    digests : sequence of Digest
+        Digests of model, data and run.
     """
 
     name: str
@@ -205,6 +229,7 @@ class Content:
     warnings: Sequence[str] = ()
     missing: Sequence[Missing] = ()
     truth_given: bool = False
+    digests: Sequence[Digest] = ()
 
     @cached_property
     def flagged(self) -> NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from functools import cache
@@ -11,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.report.content import Decided
+from memowidgets.report.record import Record
 from memowidgets.report.words import paragraphs
 
 if TYPE_CHECKING:
     from memowidgets.evaluation import OperatingPoint
     from memowidgets.report.content import Content, Scored
 
-__all__ = ["SCHEMA_VERSION", "as_json", "schema"]
+__all__ = ["SCHEMA_REVISION", "SCHEMA_VERSION", "as_json", "schema"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 1  # goes up when a field changes its meaning or goes
+SCHEMA_REVISION = 1  # goes up when fields are added; readers of the version may ignore them
 _FILE = Path(__file__).parent / "schema.json"
 _RATES = ("tpr", "fpr", "precision")
 
@@ -31,6 +34,8 @@ def _schema_text() -> str:
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema (draft 2020-12) of ``audit.json``.
+
+    It also holds for reports of earlier revisions of the same version, which have no ``revision``.
 
     Examples
     --------
@@ -49,6 +54,7 @@ def _described(content: Content) -> dict[str, Any]:
     return {
         "kind": "memowidgets-report",
         "version": SCHEMA_VERSION,
+        "revision": SCHEMA_REVISION,
         "created": content.created,
         "name": content.name,
         "facts": dict(content.facts),
@@ -69,6 +75,22 @@ def _described(content: Content) -> dict[str, Any]:
         "warnings": list(content.cautions),
         "missing": [{"what": m.what, "why": m.why} for m in content.missing],
         "words": paragraphs(content),
+        "record": _record(content),
+    }
+
+
+def _record(content: Content) -> dict[str, Any]:
+    """Return the record to file: texts, and the digests."""
+    found = Record.of(content)
+    return {
+        "statement": found.statement,
+        "audited": [{"name": name, "text": text} for name, text in found.audited],
+        "method": [{"name": name, "text": text} for name, text in found.method],
+        "digests": [dataclasses.asdict(digest) for digest in content.digests],
+        "found": [{"name": n, "value": v, "interval": i or None} for n, v, i in found.found],
+        "judgement": found.judgement,
+        "decided": found.decisions,
+        "limits": list(found.limits),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from memowidgets.report.record import Record
 from memowidgets.report.words import paragraphs, rates, settings, share, whole
 from memowidgets.visible import visible
 
@@ -52,6 +53,7 @@ def as_markdown(content: Content, page: str) -> str:
         *_decisions(content),
         *_samples(content),
         *_made(content),
+        *_record(content),
         (
             f"The page with the moving threshold: `{page.replace('`', '')}`. Written on "
             f"{content.created[:10]}."
@@ -115,6 +117,31 @@ def _made(content: Content) -> list[str]:
         lines = (f"{escaped(m.what)}: {escaped(m.why)}" for m in content.missing)
         parts += ["## What is missing", _list(lines)]
     return parts
+
+
+def _record(content: Content) -> list[str]:
+    record = Record.of(content)
+    return [
+        "## Record to file",
+        _sentence(record.statement),
+        "### What was audited",
+        _table(("", ""), map(_escaped_all, record.audited)),
+        "### Method and settings",
+        _table(("", ""), map(_escaped_all, record.method)),
+        "### Digests",
+        _table(("", "SHA-256", "of"), map(_escaped_all, record.digests)),
+        "### What was found",
+        _sentence(record.judgement),
+        _table(("", "", "95 % interval"), record.found),
+        "### What was decided",
+        _sentence(record.decisions),
+        "### Limits",
+        _list(map(escaped, record.limits)),
+    ]
+
+
+def _escaped_all(cells: Sequence[str]) -> tuple[str, ...]:
+    return tuple(map(escaped, cells))
 
 
 def _checkpoint(row: Any) -> tuple[str, str, str, str]:

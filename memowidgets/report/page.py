@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memowidgets.report.packing import packed
+from memowidgets.report.record import Record
 from memowidgets.report.wire import MOST_SAMPLES, wire
 from memowidgets.report.words import paragraphs, rates, settings, share, whole
 from memowidgets.visible import visible
@@ -59,6 +60,7 @@ def as_page(content: Content) -> str:
             *_decisions(content),
             *_figures(content),
             *_made(content),
+            *_record(content),
             "</main>",
             f"<script type='text/plain' id='mr-data'>{packed(wire(content))}</script>",
             f"<script>{script()}</script>",
@@ -188,6 +190,24 @@ def _missing(content: Content) -> list[str]:
     )
     head = "<section aria-labelledby='missing'><h2 id='missing'>What is missing</h2>"
     return [f"{head}<ul>{items}</ul></section>"]
+
+
+def _record(content: Content) -> list[str]:
+    """Return the record to file, which says all again that belongs into it."""
+    record = Record.of(content)
+    limits = "".join(f"<li>{_cell(text)}</li>" for text in record.limits)
+    return [
+        "<section class='mr-record' aria-labelledby='record'><h2 id='record'>Record to file</h2>",
+        f"<p>{_cell(record.statement)}</p>",
+        _table("What was audited", (), record.audited),
+        _table("With which method and settings", (), record.method),
+        _table("Digests", ("", "SHA-256", "of"), record.digests),
+        f"<p>{_cell(record.judgement)}</p>",
+        _table("What was found", ("", "", "95 % interval"), record.found) if record.found else "",
+        f"<p>{_cell(record.decisions)}</p>",
+        _table("What was decided", ("", "members", "flagged"), record.decided),
+        f"<p>Limits:</p><ul>{limits}</ul></section>",
+    ]
 
 
 def _checkpoint(row: Any) -> tuple[str, ...]:

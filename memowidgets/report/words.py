@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from memowidgets.evaluation import OperatingPoint
     from memowidgets.report.content import Content
 
-__all__ = ["paragraphs", "rates", "settings", "share", "whole"]
+__all__ = ["decided", "how_sure", "paragraphs", "rates", "settings", "share", "whole"]
 
 _ROUNDED = 0.001
 
@@ -41,7 +41,7 @@ def share(value: float) -> str:
 
 def paragraphs(content: Content) -> list[str]:
     """Return sentences on the audit, the samples at risk, the uncertainty and the decisions."""
-    return [_audited(content), _at_risk(content), _how_sure(content), _decided(content)]
+    return [_audited(content), _at_risk(content), how_sure(content), decided(content)]
 
 
 def rates(content: Content) -> list[tuple[str, str, str]]:
@@ -127,7 +127,8 @@ def _at_risk(content: Content) -> str:
     return text
 
 
-def _how_sure(content: Content) -> str:
+def how_sure(content: Content) -> str:
+    """Return how many predictions were right, or why that is not known."""
     if content.scored is None:
         return "There is nothing to be sure of yet."
     point = content.point
@@ -170,7 +171,8 @@ def _held_against_truth(content: Content, point: OperatingPoint) -> str:
     return text
 
 
-def _decided(content: Content) -> str:
+def decided(content: Content) -> str:
+    """Return a sentence on what was decided."""
     made = content.decided(flagged=False)
     if sum(made.values()) == made["undecided"]:
         return "Nothing was decided on any sample yet."

@@ -80,9 +80,12 @@ def outputs_bytes(timing: Timing, members: int) -> int:
     return file_bytes({"logits": 4 * members * timing.logits, "losses": 4 * members})
 
 
-def pass_bytes(timing: Timing, members: int) -> int:
-    """Return the size of the file of a forward pass over the members, with all layers."""
-    layers = {f"layer.{name}": 4 * members * n for name, n in timing.layers.items()}
+def pass_bytes(timing: Timing, members: int, value: int = 4) -> int:
+    """Return the size of the file of a forward pass over the members, with all layers.
+
+    `value` is the size of a number of a representation.
+    """
+    layers = {f"layer.{name}": value * members * n for name, n in timing.layers.items()}
     return outputs_bytes(timing, members) + file_bytes(layers) - _OF_FILE
 
 

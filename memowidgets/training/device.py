@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 if TYPE_CHECKING:
     import torch
 
 
 _GIB = 2**30
+_CHUNK_BYTES = 2**26
 _TOO_LARGE = (
     "the GPU's memory cannot hold {} this model; use a smaller model, or device='cpu'. What is "
     "finished is kept"
@@ -208,6 +212,37 @@ def free_bytes(device: torch.device) -> int | None:
     """Return the free memory of a device in bytes; None if it does not tell, as the CPU's."""
     ask = None if device.type == "cpu" else getattr(_module_of(device), "mem_get_info", None)
     return None if ask is None else int(ask(device)[0])
+
+
+def held_on(name: str, array: NDArray[np.float32]) -> Any:
+    """Return an array as a tensor on a GPU, read in chunks; unchanged where it does not fit there.
+
+    PSMI takes as much memory again for its projections, so the array must fit twice.
+
+    Parameters
+    ----------
+    name : str
+        Device, as torch names it. The CPU and MPS, which has no float64, keep the array.
+    array : array of shape (n, d), float32
+        Representations, which may be memory-mapped.
+    """
+    import torch
+
+    device = torch.device(name)
+    free = free_bytes(device)
+    if device.type in ("cpu", "mps") or (free is not None and 2 * array.nbytes > free):
+        return array
+    rows = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
+    try:
+        held = torch.empty(array.shape, dtype=torch.float32, device=device)
+        for start in range(0, len(array), rows):
+            part = np.array(array[start : start + rows], dtype=np.float32)
+            held[start : start + rows].copy_(torch.from_numpy(part))
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        return array
+    return held
 
 
 def wait_for(device: torch.device) -> None:

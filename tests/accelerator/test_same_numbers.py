@@ -14,9 +14,11 @@ from tests.accelerator.recipes import RECIPES, audit
 from tests.training.small import Inline
 
 MOST = 1e-6
-# All prompts end in the same token, so the states of a language model hardly differ at the end of
-# so short a training, and PSMI, which is of their differences, enlarges how they are rounded.
-OF_PSMI = {"CausalLM": 3e-4, "LoRA": 1e-5, "LoRA, prefix kept": 1e-5}
+# PSMI rounds its products in another order on a device, and classes of a few samples enlarge that.
+# All prompts end in the same token, so a language model's states hardly differ after so short a
+# training, and PSMI enlarges how these differences are rounded, too.
+OF_PSMI = {"CausalLM": 3e-4}
+MOST_OF_PSMI = 1e-5
 WITH_TRUTH = ("ConvNet", "TorchClassifier", "CausalLM")  # the others have one shadow model
 
 
@@ -86,7 +88,7 @@ def test_training_scores_and_truth_are_those_of_the_cpu(both, request):
     assert [made.source.device for made in both] == ["cpu", "pretend"]
     assert here.keys() == there.keys()
     assert set(SCORES) <= here.keys() or "log_lira" not in here
-    of_psmi = OF_PSMI.get(request.node.callspec.params["both"], MOST)
+    of_psmi = OF_PSMI.get(request.node.callspec.params["both"], MOST_OF_PSMI)
     for name, expected in here.items():
         most = of_psmi if name.startswith(("psmi", "layer")) else MOST
         if name == "psmi+csl":  # a rank

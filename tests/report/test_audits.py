@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
+import torch
 
 import memowidgets as mw
 from memowidgets.report import schema
@@ -165,3 +168,77 @@ def test_logits_alone(tmp_path):
         audit.report(tmp_path / "b.html", metric="loss")
     found, _ = reported(audit, tmp_path / "b.html", metric="loss", tau=-1.0)
     assert found["prediction"]["flagged"] == int((audit.score("loss") <= -1.0).sum())
+
+
+def digests(found):
+    """What the record of a report says of each part: the digest, of what, and why there is none."""
+    return {
+        one["what"]: (one["sha256"], one["of"], one["why"]) for one in found["record"]["digests"]
+    }
+
+
+def sha256(file):
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+
+def test_the_digests_of_a_run_are_those_of_its_files(small, tmp_path):
+    small.train(stop_at_drop=0.02)
+    small.decision_log.decide([str(small.members[0])], "remove")
+    found, _ = reported(small, tmp_path / "a.html")
+    folder = Path(small.path)
+    there = digests(found)
+    for what in ("model", "run", "decisions"):
+        digest, of, _ = there[what]
+        assert digest == sha256(folder / of)
+    assert there["model"][1].startswith(f"checkpoints/{found['prediction']['checkpoint']}/")
+    content = json.loads((folder / "manifest.json").read_text("utf-8"))["content"]
+    lines = "".join(f"{one}\n" for one in content).encode()
+    assert there["data"][0] == hashlib.sha256(lines).hexdigest()
+    scores = small.score("psmi").to_numpy("<f8").tobytes()
+    assert there["scores"][0] == hashlib.sha256(scores).hexdigest()
+    small.decision_log.decide([str(small.members[1])], "keep")
+    again, _ = reported(small, tmp_path / "b.html")
+    changed = {what for what, one in digests(again).items() if one != there[what]}
+    assert changed == {"decisions"}
+
+
+def test_a_recording_has_digests_and_no_weights(of_the_recorded):
+    there = digests(of_the_recorded[0])
+    assert there["model"][0] is None
+    assert "weights" in there["model"][2]
+    assert all(there[what][0] for what in ("data", "run", "scores", "log-LiRA"))
+
+
+def test_arrays_have_digests_of_what_was_given(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 90)
+    states = rng.normal(size=(90, 4)) + 2 * np.eye(3, 4)[labels]
+    found = []
+    for seed, values in ((0, states), (0, states.copy()), (1, states), (0, states + 1e-9)):
+        audit = mw.Audit.from_arrays(labels, values, seed=seed)
+        found.append(digests(reported(audit, tmp_path / "a.html", overwrite=True)[0]))
+    assert found[0] == found[1]
+    assert found[0]["model"][0] is None
+    assert found[0]["data"] == found[2]["data"] != found[3]["data"]
+    assert len({one["run"][0] for one in found}) == 3
+
+
+def test_a_watched_audit_has_a_record(tmp_path):
+    torch.manual_seed(0)
+    x, labels = torch.randn(24, 4), torch.arange(24) % 2
+    data = torch.utils.data.TensorDataset(x + 2 * labels[:, None], labels)
+    module = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2))
+    optimizer = torch.optim.SGD(module.parameters(), 0.5)
+    watch = mw.watch(module, data, path=tmp_path / "run", steps_per_epoch=3)
+    for _ in range(2):
+        for inputs, target in torch.utils.data.DataLoader(data, batch_size=8):
+            torch.nn.functional.cross_entropy(module(inputs), target).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            watch.step()
+    (tmp_path / "out").mkdir()
+    found, _ = reported(watch.audit, tmp_path / "out" / "a.html")
+    there = digests(found)
+    assert there["run"][0] == sha256(tmp_path / "run" / "manifest.json")
+    assert there["model"][0] is None
+    assert "There is no ground truth" in " ".join(found["record"]["limits"])

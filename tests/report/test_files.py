@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import os
 import re
 import zlib
+from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -16,6 +18,8 @@ import memowidgets as mw
 from memowidgets.report import schema, write
 from memowidgets.report.markdown import escaped
 from memowidgets.report.wire import wire
+from memowidgets.report.words import paragraphs, rates
+from memowidgets.visible import visible
 from memowidgets.widgets import ThresholdExplorer
 from tests.report.content import ALL, EVIL, hostile, partly_judged, plain, without_truth
 
@@ -43,6 +47,41 @@ def test_the_schema_refuses_what_it_does_not_know(tmp_path):
     assert not check.is_valid(found | {"more": 1})
     assert not check.is_valid(found | {"version": 2})
     assert not check.is_valid(found | {"truth": {"auc": 0.5}})
+
+
+def test_readers_of_reports_without_a_record_keep_working(tmp_path):
+    """What revision 1 added lies in fields of its own; the rest keeps to the schema before it."""
+    before = json.loads((Path(__file__).parent / "schema-1.json").read_text("utf-8"))
+    write(plain(), tmp_path / "a.html")
+    found = json.loads((tmp_path / "a.json").read_text("utf-8"))
+    assert (found["version"], found["revision"]) == (1, 1)
+    old = {name: value for name, value in found.items() if name not in ("revision", "record")}
+    jsonschema.Draft202012Validator(before).validate(old)
+    now = jsonschema.Draft202012Validator(schema())
+    now.validate(old)
+    assert not now.is_valid(old | {"revision": 1})
+    assert not now.is_valid(old | {"record": found["record"]})
+
+
+@pytest.mark.parametrize("make", ALL.values(), ids=ALL)
+def test_the_record_is_in_all_three_files(make, tmp_path):
+    content = make()
+    write(content, tmp_path / "a.html")
+    record = json.loads((tmp_path / "a.json").read_text("utf-8"))["record"]
+    page = html.unescape((tmp_path / "a.html").read_text("utf-8").split("id='record'")[1])
+    markdown = (tmp_path / "a.md").read_text("utf-8").split("## Record to file")[1]
+    markdown = re.sub(r"\\(.)", r"\1", markdown)  # as a reader sees it
+    assert record["judgement"] == paragraphs(content)[2]
+    for text in (record["statement"], record["judgement"], record["decided"]):
+        assert text in page
+        assert text in markdown
+    assert all(visible(limit) in page for limit in record["limits"])
+    judged = content.scored is not None and content.scored.judged.any()
+    assert ("There is no ground truth" in " ".join(record["limits"])) != judged
+    values = [one["value"] for one in record["found"]]
+    assert values == [value for _, value, _ in rates(content)]
+    said = json.dumps(record).lower().replace(record["statement"].lower(), "")
+    assert not re.search(r"complian|complies|gdpr|certif|lawful", said)
 
 
 def test_the_numbers_are_the_evaluations(tmp_path):

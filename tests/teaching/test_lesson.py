@@ -1,15 +1,22 @@
-"""The lesson: the notebook's code leaves the playgrounds as the student found them."""
+"""The lesson: its code leaves the playgrounds alone, and its worksheet's numbers are held."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import nbformat
+import pytest
 
 from memowidgets.teaching import LiRAPlayground, PSMIPlayground
 from memowidgets.teaching.playground import Playground
 
-NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "05_teaching.ipynb"
+ROOT = Path(__file__).parents[2]
+NOTEBOOK = ROOT / "notebooks" / "05_teaching.ipynb"
+ANSWERS = re.findall(
+    r"<details>(.*?)</details>", (ROOT / "docs/worksheet.md").read_text("utf-8"), re.DOTALL
+)
+CODE = re.compile(r"```pycon\n(.*?)```", re.DOTALL)
 
 
 def test_running_all_cells_leaves_the_playgrounds_as_they_were():
@@ -29,3 +36,11 @@ def test_running_all_cells_leaves_the_playgrounds_as_they_were():
     for playground in (*made, fresh):
         assert playground.wait(60)
         playground.close()
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=range(1, len(ANSWERS) + 1))
+def test_the_numbers_of_an_answer_are_those_that_its_lines_print(answer):
+    """tests/house/test_docs.py runs the lines and compares what they print."""
+    printed = "\n".join(CODE.findall(answer))
+    for number in re.findall(r"−?\d+\.\d+|\d+ %", CODE.sub("", answer)):
+        assert re.search(rf"(?<![\d.-]){number.replace('−', '-').replace(' %', '%')}", printed)

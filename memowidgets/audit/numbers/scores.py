@@ -29,8 +29,10 @@ from memowidgets.audit.source import (
     Source,
 )
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
+from memowidgets.metrics.arrays import like
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
+from memowidgets.training.device import held_on
 from memowidgets.training.rho import Record
 from memowidgets.visible import listed, quoted
 
@@ -55,6 +57,7 @@ __all__ = [
     "probabilities",
     "representation",
     "score",
+    "states",
 ]
 
 _SMALLEST_CLASS = 2
@@ -122,6 +125,8 @@ class NamedScore:
         Whether `of_source` has another value at each layer.
     every_pass : bool
         Whether `of_source` needs the forward pass of each checkpoint so far.
+    on_device : bool
+        Whether `of_layer` also takes a tensor, which stays on the GPU of the audit.
     tau : float, optional
         Default threshold; None if no threshold means the same for every model.
     """
@@ -134,6 +139,7 @@ class NamedScore:
     needs: tuple[str, ...] = ()
     uses_layer: bool = False
     every_pass: bool = False
+    on_device: bool = False
     tau: float | None = None
 
     def __post_init__(self) -> None:
@@ -154,9 +160,9 @@ class NamedScore:
         return TRACE in self.needs
 
 
-def _psmi(states: NDArray[np.float32], labels: Labels, seed: int) -> Scores:
+def _psmi(states: Any, labels: Labels, seed: int) -> Scores:
     rows = _scorable(labels)
-    x, y = states[rows], labels[rows]
+    x, y = states if len(rows) == len(labels) else states[like(states, rows)], labels[rows]
     if len(np.unique(y)) < _FEWEST_CLASSES:
         raise ValueError(
             f"PSMI needs two classes of two members or more; of {len(labels)} members "
@@ -248,7 +254,7 @@ def _has_reference(asked: Asked) -> bool:
 
 
 SCORES: dict[str, NamedScore] = {
-    "psmi": NamedScore("PSMI", of_layer=_psmi, tau=0.0),
+    "psmi": NamedScore("PSMI", of_layer=_psmi, on_device=True, tau=0.0),
     "loss": NamedScore("Loss", of_outputs=lambda made, _labels: -made.losses()),
     "logit_gap": NamedScore(
         "Logit gap", of_outputs=lambda made, labels: made.gaps(labels), tau=0.0
@@ -406,8 +412,15 @@ def named_series(
     return pd.Series(found.mu, index, name=label), errors
 
 
-def representation(source: Source, layer: str | int, checkpoint: str | float) -> NDArray[Any]:
+def representation(
+    source: Source, layer: str | int, checkpoint: str | float
+) -> NDArray[np.float32]:
     """Return a layer's output for each member, as `Audit.representation` describes."""
+    return _single(states(source, layer, checkpoint))
+
+
+def states(source: Source, layer: str | int, checkpoint: str | float) -> NDArray[Any]:
+    """Return a layer's output for each member as it is kept: memory-mapped, or in float16."""
     record = source.names.record(checkpoint)
     made = source.kept_forward(record)
     if not made.exists:
@@ -415,6 +428,11 @@ def representation(source: Source, layer: str | int, checkpoint: str | float) ->
             made.why_not or f"nothing was scored at {record.name} yet: call score() there first"
         )
     return made.representation(source.names.layer(layer))
+
+
+def _single(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Return values in float32, copied only if they are kept in another type."""
+    return values.astype(np.float32) if values.dtype != np.float32 else values
 
 
 def probabilities(source: Source, checkpoint: str | float) -> Floats:
@@ -503,8 +521,11 @@ def _named(
     if kept is not None:
         return kept
     (progress or Progress()).report(0, 1, f"computing {metric} at {layer}")
-    compute = cast("Callable[[NDArray[np.float32], Labels, int], Scores]", known.of_layer)
-    found = compute(made.representation(layer), labels, source.seed)
+    compute = cast("Callable[[Any, Labels, int], Scores]", known.of_layer)
+    states: Any = made.representation(layer)
+    if known.on_device:
+        states = held_on(source.device, states)
+    found = compute(states, labels, source.seed)
     try:
         made.store(metric, layer, found)
     except StoreError as error:
@@ -515,7 +536,9 @@ def _named(
 def _custom(source: Source, metric: Metric, made: ForwardPass, layer: str) -> Scores:
     """Scores by a function of the user's."""
     labels = source.labels
-    values = np.asarray(metric(np.array(made.representation(layer)), made.logits(), labels), float)
+    values = np.asarray(
+        metric(_single(np.array(made.representation(layer))), made.logits(), labels), float
+    )
     if values.shape != labels.shape:
         raise ValueError(
             f"the metric returned the shape {values.shape}; it must return one value for each "

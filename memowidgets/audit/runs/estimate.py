@@ -12,6 +12,7 @@ import pandas as pd
 
 from memowidgets.audit.runs.shadows import check_request, planned
 from memowidgets.audit.source import Source
+from memowidgets.audit.sources.passes import halved
 from memowidgets.audit.sources.run import RunSource, run_behind
 from memowidgets.audit.sources.shadow_sets import config_digest, set_of_halves
 from memowidgets.store import StoreError
@@ -197,7 +198,8 @@ def _row(
     seconds = cost.work_seconds(each, work.missing, work.processes, timing.start)
     seconds += passes * (timings.target.build + members * timings.target.sample)
     n_bytes = work.missing * cost.model_bytes(timing, work.job)
-    n_bytes += passes * cost.pass_bytes(timing, members)
+    shapes = {f"layer.{name}": (members, n) for name, n in timing.layers.items()}
+    n_bytes += passes * cost.pass_bytes(timing, members, 2 if halved(shapes, run.states) else 4)
     basis = _TIMED if recorded is None else f"{len(work.recorded)} recorded"
     if work.at_most:
         basis += ", at most: the target is not trained, so the prediction checkpoint is not known"

@@ -10,6 +10,7 @@ from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.origin import PathLike
 from memowidgets.audit.runs.pairs import others, pair_data
 from memowidgets.audit.runs.shapes import read_manifest
+from memowidgets.audit.sources.passes import AUTO, check_states
 from memowidgets.audit.sources.run import WATCHED, RunSource, device_of, noise_of
 from memowidgets.data import Dataset
 from memowidgets.models import Model
@@ -31,11 +32,13 @@ def begun_run(
     device: str,
     members: Members,
     held_out: HeldOut,
+    states: str = AUTO,
 ) -> RunSource:
     """Begin the run that `Audit` describes, or go on with it where the directory holds it."""
     if not isinstance(model, Model):
         raise TypeError(f"model must be a model of mw.models, not {model!r}")
     seed = checked_seed(seed)
+    check_states(states)
     if not isinstance(data, Dataset):
         raise TypeError(f"data must be a dataset of mw.data, not {type(data).__name__}")
     for samples in (data, held_out):
@@ -54,11 +57,12 @@ def begun_run(
     manifest = {
         **identity.describe_run(model, data, design, aside, settings, seed, precision),
         **identity.repeats(used, settings),
+        "states": states,
     }
     manifest = identity.continued(run, manifest, used)
     trained_on = noise_of(data, design, manifest).applied(data)
     manifest = identity.settle(run, manifest, trained_on, design)
-    return RunSource(run, manifest, model, trained_on, aside, design, device)
+    return RunSource(run, manifest, model, trained_on, aside, design, device, states)
 
 
 def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirectory:

@@ -124,6 +124,23 @@ class ArraysSource:
         return {"seed": self.seed, "layers": list(self._given.layers), "training": {}}
 
     @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The given arrays by name."""
+        given = self._given
+        found = {"labels": given.data.labels}
+        found |= {f"representations, {name}": values for name, values in given.layers.items()}
+        names = (
+            "logits",
+            "log_lira",
+            "shadow_gaps",
+            "shadow_members",
+            "early_shadow_gaps",
+            "reference_gaps",
+        )
+        others = {name: getattr(given, name) for name in names}
+        return found | {name: values for name, values in others.items() if values is not None}
+
+    @property
     def training(self) -> NoReturn:
         """Unknown: nobody said how the model was trained."""
         raise NotGivenError("an audit of arrays does not know how the model was trained")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import Any
@@ -14,12 +15,26 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.source import Scores
 from memowidgets.metrics import logit_gap
-from memowidgets.store import RunDirectory, StoreError, Tensors
+from memowidgets.store import RunDirectory, StoreError, Tensors, TooLargeError
 from memowidgets.training.forward import Allocate, Forward
 from memowidgets.training.made_in import are_rounded
 from memowidgets.visible import listed, visible
 
-__all__ = ["ScoreFiles", "StoredPass", "read_scores", "warn_of"]
+__all__ = [
+    "AUTO",
+    "LARGE",
+    "ScoreFiles",
+    "StoredPass",
+    "check_states",
+    "halved",
+    "read_scores",
+    "warn_of",
+]
+
+AUTO, FLOAT16, FLOAT32 = "auto", "float16", "float32"
+STATE_TYPES = (AUTO, FLOAT16, FLOAT32)
+LARGE = 1_000_000_000  # bytes of representations in float32, above which "auto" is float16
+STATES = "states"  # in the files of passes and scores; older ones lack it and are float32
 
 
 class ScoreFiles:
@@ -33,15 +48,26 @@ class ScoreFiles:
         Their folder in it.
     weights : str
         Digest of the weights that the scores must come from. Empty: not checked.
+    states : callable
+        Function that returns the type of the representations that the scores must come from.
     """
 
-    def __init__(self, run: RunDirectory, folder: str, weights: str = "") -> None:
+    def __init__(
+        self,
+        run: RunDirectory,
+        folder: str,
+        weights: str = "",
+        states: Callable[[], str] = lambda: FLOAT32,
+    ) -> None:
         self._run, self._folder, self._weights = run, folder, weights
+        self._states = states
 
     def is_scored(self, metric: str, layer: str) -> bool:
         """Whether there are usable scores by a metric at a layer."""
         name = self._place(metric, layer)
-        return self._why_not(name) is None and self._run.has(name, self._of)
+        if self._why_not(name) is not None or not self._run.has(name, self._of):
+            return False
+        return self._is_of_states(self._run.read_tensors(name, self._of))
 
     def stored(self, metric: str, layer: str) -> Scores | None:
         """Read the scores by a metric at a layer; None if they were not computed.
@@ -56,15 +82,20 @@ class ScoreFiles:
         warn_of(reason)
         if reason is not None or not self._run.has(name, self._of):
             return None
-        return read_scores(self._run.read_tensors(name, self._of))
+        kept = self._run.read_tensors(name, self._of)
+        return read_scores(kept) if self._is_of_states(kept) else None
 
     def store(self, metric: str, layer: str, scores: Scores) -> None:
         """Keep the scores by a metric at a layer."""
         tensors = {"rows": scores.rows, "score": scores.mu}
         if scores.errors is not None:
             tensors["error"] = scores.errors
-        notes = {"notes": json.dumps(scores.notes)}
+        notes = {"notes": json.dumps(scores.notes), STATES: self._states()}
         self._run.write_tensors(self._place(metric, layer), tensors, notes, self._weights)
+
+    def _is_of_states(self, kept: Tensors) -> bool:
+        """Return whether scores come from representations of the type that is there now."""
+        return self._states() in (AUTO, kept.metadata.get(STATES, FLOAT32))
 
     def _why_not(self, name: str) -> str | None:
         return self._run.why_not(name, self._of, ("rows", "score"))
@@ -92,6 +123,8 @@ class StoredPass:
         Digest of the checkpoint's weights; a pass of others is refused. Empty: not checked.
     place : str
         Where it is in the run directory. Default: in the folder of passes.
+    states : str
+        One of `STATE_TYPES`: the type that a new pass keeps representations in.
     """
 
     def __init__(
@@ -101,21 +134,35 @@ class StoredPass:
         precision: str = "",
         weights: str = "",
         place: str = "",
+        states: str = FLOAT32,
     ) -> None:
-        self._run, self.checkpoint = run, checkpoint
+        self._run, self.checkpoint, self._new_states = run, checkpoint, states
         self._name = place or f"forward/{checkpoint}"
         self._precision, self._weights = precision, weights
-        self._scores = ScoreFiles(run, f"scores/{checkpoint}", weights)
+        self._scores = ScoreFiles(run, f"scores/{checkpoint}", weights, lambda: self.states)
 
     @property
     def exists(self) -> bool:
-        """Whether the pass was made, with the checkpoint's own weights."""
-        return self._run.has(self._name, self._of)
+        """Whether the pass was made, with the checkpoint's own weights.
+
+        One in float16 is made again where float32 is asked for.
+        """
+        if not self._run.has(self._name, self._of):
+            return False
+        return self._new_states != FLOAT32 or self._states_there() == FLOAT32
 
     @property
     def why_not(self) -> str | None:
         """Why a pass that is on disk cannot be used."""
         return self._run.why_not(self._name, self._of)
+
+    @property
+    def states(self) -> str:
+        """Type of the representations: that of the pass on disk, else of the one to be made."""
+        return self._states_there() if self.exists else self._new_states
+
+    def _states_there(self) -> str:
+        return self._run.read_tensors(self._name, self._of).metadata.get(STATES, FLOAT32)
 
     def write(self, seen: Forward) -> None:
         """Keep the output of a module for the members."""
@@ -127,15 +174,34 @@ class StoredPass:
             self._weights,
         )
 
+    def fill(self, make: Callable[[Allocate], object]) -> None:
+        """Let `make` write a pass straight into the file, which appears once it has ended well.
+
+        Representations that do not fit in float16 are made again in float32.
+        """
+        try:
+            with self._filling(self._new_states) as allocate:
+                make(allocate)
+        except TooLargeError as error:
+            warnings.warn(
+                f"the representations at {self.checkpoint} are kept in float32, because {error}, "
+                "which float16 cannot hold",
+                UserWarning,
+                stacklevel=3,
+            )
+            with self._filling(FLOAT32) as allocate:
+                make(allocate)
+
     @contextmanager
-    def filling(self) -> Iterator[Allocate]:
-        """Let a pass write straight into the file, which appears once the block has ended well."""
-        made_in = {"precision": self._precision}
+    def _filling(self, states: str) -> Iterator[Allocate]:
         with ExitStack() as stack:
 
             @lru_cache(maxsize=1)  # a pass that ran out of memory begins again in smaller batches
             def allocate(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Any:
-                new = self._run.new_tensors(self._name, dict(shapes), made_in, self._weights)
+                half = halved(dict(shapes), states)
+                kind = {STATES: FLOAT16} if half else {}
+                made_in = {"precision": self._precision, **kind}
+                new = self._run.new_tensors(self._name, dict(shapes), made_in, self._weights, half)
                 return stack.enter_context(new)
 
             yield lambda shapes: allocate(tuple(shapes.items()))
@@ -152,8 +218,8 @@ class StoredPass:
         """Training loss of each member, (n_members,)."""
         return np.array(self._tensors()["losses"])
 
-    def representation(self, layer: str) -> NDArray[np.float32]:
-        """Output of a layer, memory-mapped, (n_members, values).
+    def representation(self, layer: str) -> NDArray[Any]:
+        """Output of a layer, memory-mapped, (n_members, values): float32 or float16.
 
         Raises
         ------
@@ -167,8 +233,7 @@ class StoredPass:
                 f"the hidden states of layer {visible(layer, 40)} at {self.checkpoint} were not "
                 f"kept; those of {listed(there) or 'no layer'} are there"
             )
-        states = kept[f"layer.{layer}"]
-        return states.astype(np.float32) if states.dtype == np.float16 else states
+        return kept[f"layer.{layer}"]
 
     def is_scored(self, metric: str, layer: str) -> bool:
         """Whether there are usable scores by a metric at a layer."""
@@ -198,6 +263,19 @@ class StoredPass:
                 "pass is made again"
             )
         return kept
+
+
+def halved(shapes: Mapping[str, tuple[int, ...]], states: str) -> tuple[str, ...]:
+    """Return the names of the arrays of a pass that are kept in float16."""
+    layers = tuple(name for name in shapes if name.startswith("layer."))
+    size = 4 * sum(math.prod(shapes[name]) for name in layers)
+    return layers if states == FLOAT16 or (states == AUTO and size > LARGE) else ()
+
+
+def check_states(states: str) -> None:
+    """Raise for an unknown type of representations."""
+    if states not in STATE_TYPES:
+        raise ValueError(f"unknown states {states!r}; valid: {', '.join(STATE_TYPES)}")
 
 
 def read_scores(kept: Tensors) -> Scores:

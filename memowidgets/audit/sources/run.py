@@ -26,7 +26,7 @@ from memowidgets.audit.source import (
 )
 from memowidgets.audit.sources.catalogue import Catalogue
 from memowidgets.audit.sources.notes import fork_note, guard_warnings
-from memowidgets.audit.sources.passes import StoredPass, warn_of
+from memowidgets.audit.sources.passes import AUTO, StoredPass, check_states, warn_of
 from memowidgets.audit.sources.precisions import is_settled, settled_precision
 from memowidgets.audit.sources.references import References
 from memowidgets.audit.sources.shadow_sets import current_set, shadow_sets
@@ -96,6 +96,8 @@ class RunSource:
         Which samples the target trains on.
     device : str
         ``"auto"``, or as torch names it.
+    states : str
+        Type that new passes keep representations in. Default: the manifest's.
     """
 
     given_log_lira: NDArray[np.float64] | None = None
@@ -110,7 +112,10 @@ class RunSource:
         held_out: Dataset | None,
         design: Design,
         device: str,
+        states: str = AUTO,
     ) -> None:
+        self.states = states if states != AUTO else str(manifest.get("states", AUTO))
+        check_states(self.states)
         self.run, self.manifest, self.model, self.data = run, manifest, model, data
         self.design = design
         self.held_out = held_out if held_out is not None else data.take(design.held_out)
@@ -240,14 +245,14 @@ class RunSource:
         with self.alone(progress):
             if not made.exists:
                 warn_of(made.why_not)
-                with made.filling() as allocate:
-                    self.target().forward(record.name, progress or Progress(), allocate)
+                target, report = self.target(), progress or Progress()
+                made.fill(lambda allocate: target.forward(record.name, report, allocate))
             return made
 
     def kept_forward(self, record: Record) -> StoredPass:
         """The forward pass of a checkpoint as the run directory holds it, or will."""
         made_in = precision_at(self.run, record, self.precision)
-        return StoredPass(self.run, record.name, made_in, record.weights)
+        return StoredPass(self.run, record.name, made_in, record.weights, states=self.states)
 
     def logits_at(self, record: Record, progress: Progress | None = None) -> NDArray[np.float32]:
         """Logits of the members at a checkpoint, (n_members, n_classes).

@@ -85,10 +85,10 @@ class AuditView:
         if score not in PER_LAYER or not scores.needs_no_pass(self._source, score, checkpoint):
             return False
         try:
-            representation = scores.representation(self._source, layer, checkpoint)
+            values = scores.states(self._source, layer, checkpoint).size
         except (StoreError, ValueError):
             return False
-        return bool(representation.size <= _QUICK_VALUES)
+        return bool(values <= _QUICK_VALUES)
 
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None

@@ -143,7 +143,7 @@ class Details:
         self, position: int, layer: str, checkpoint: str
     ) -> tuple[list[tuple[int, float]], list[str]]:
         try:
-            states = numbers_of.representation(self._source, layer, checkpoint)
+            states = numbers_of.states(self._source, layer, checkpoint)
         except StoreError as error:
             return [], [f"No neighbours: {error}."]
         return nearest(states, position, NEIGHBOURS), []

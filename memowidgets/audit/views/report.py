@@ -18,6 +18,7 @@ from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities
 from memowidgets.audit.numbers.truth import log_lira, notes_on_chance
 from memowidgets.audit.source import Source, one_look
+from memowidgets.audit.views.digests import digests_of
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.data import WithheldDataset
 from memowidgets.report import Content, Decided, Figure, Missing, Scored
@@ -130,6 +131,7 @@ class _Gathering:
             warnings=self._warnings(),
             missing=tuple(self._missing),
             truth_given=source.given_log_lira is not None,
+            digests=digests_of(source, scored),
         )
 
     # ------------------------------------------------------------ trying

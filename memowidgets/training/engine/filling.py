@@ -117,7 +117,7 @@ class Filling:
         elif seconds is not None:
             self._pace.expect(seconds)
         slots = self._or_say_why(lambda: self._workers.slots)
-        running = min(slots, missing)
+        running = max(1, min(slots, missing))
         whole = None if seconds is None else work_seconds(seconds, missing, running)
         memory = 0 if timing is None else running * timing.memory
         said = announced(whole, recorded, missing * n_bytes, memory)
@@ -185,7 +185,10 @@ class Filling:
         return written
 
     def _keep(self, index: int, future: Future[Result]) -> bool:
-        """Write a shadow model, and return False if its worker first needs the job."""
+        """Write a shadow model, and return False if it must be ordered again."""
+        if self._workers.has_lost(future):
+            self._claims.release(index)  # until it is ordered again
+            return False
         result = self._or_say_why(future.result)
         if result.refusal:
             raise StoreError(
@@ -268,6 +271,8 @@ class Filling:
     def _detail(self, left: Collection[int]) -> str:
         if not self._in_hand and (not left or self._next_look == 0):
             return ""
+        if not self._in_hand and not self._workers.slots:
+            return "waiting for a worker"
         if not self._in_hand:
             return f"waiting for {len(left)} that another process trains"
         seconds = self._pace.seconds

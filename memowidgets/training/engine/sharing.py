@@ -1,4 +1,4 @@
-"""Samples that all local processes share in one copy, without leftovers on disk."""
+"""Samples and weights that all local processes share in one copy, without leftovers on disk."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+
+from safetensors import SafetensorError
 
 from memowidgets.files import write_whole
 from memowidgets.training.shadow import ShadowJob
@@ -32,12 +34,13 @@ class SharedSamples:
         self.folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
 
     def of(self, job: ShadowJob) -> ShadowJob:
-        """Return the job with its samples in the folder, or unchanged if there is no room."""
-        try:
-            data = job.recipe.data.shared(self.folder)
-        except OSError:
-            return job
-        return replace(job, recipe=replace(job.recipe, data=data))
+        """Return the job with samples and weights in the folder; what has no room stays in it."""
+        recipe = job.recipe
+        with suppress(OSError):
+            recipe = replace(recipe, data=recipe.data.shared(self.folder))
+        with suppress(OSError, SafetensorError):
+            recipe = replace(recipe, model=recipe.model.shared(self.folder))
+        return replace(job, recipe=recipe)
 
     def keep(self, payload: bytes) -> bytes | str:
         """Store a worker's start data in a private file; return its path, or the data if full.

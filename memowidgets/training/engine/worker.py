@@ -95,6 +95,7 @@ class _Kept:
     """Jobs that this process has received, and the GPU that it stays on."""
 
     jobs: ClassVar[OrderedDict[str, ShadowJob]] = OrderedDict()
+    shared: ClassVar[tuple[tuple[str, ...], str]] = ((), "")  # GPUs of the local processes
     device: ClassVar[str | None] = None
     place: ClassVar[BaseFileLock | None] = None  # of this process among the local ones
     mutex = threading.Lock()
@@ -173,9 +174,7 @@ def start_local(
 
     threading.Thread(target=_follow, args=(parent, samples), daemon=True).start()
     torch.set_num_threads(threads)
-    if devices:
-        _Kept.device = devices[_place(Path(samples)) % len(devices)]
-        _make_current(torch.device(_Kept.device))
+    _Kept.shared = tuple(devices), samples
     _job(key, payload if isinstance(payload, bytes) else _read_job(key, Path(payload)))
 
 
@@ -228,12 +227,25 @@ def _read_job(key: str, file: Path) -> bytes:
 
 def _on_device(job: ShadowJob, order: Order) -> ShadowJob:
     """Return the job for the GPU of this process, or for the device of the order."""
-    device = _Kept.device
+    device = _own_gpu()
     if device is None and order.device is not None:
         device = resolve_device(order.device)
     if device is None:
         return job
     return replace(job, recipe=replace(job.recipe, device=device))
+
+
+def _own_gpu() -> str | None:
+    """Return the GPU on which this process stays from its first task on; None if it has none."""
+    import torch
+
+    devices, folder = _Kept.shared
+    with _Kept.mutex:
+        if devices and _Kept.device is None:
+            device = devices[_place(Path(folder)) % len(devices)]
+            _make_current(torch.device(device))
+            _Kept.device = device
+    return _Kept.device
 
 
 def _place(folder: Path) -> int:

@@ -54,6 +54,9 @@ class Workers(Protocol):
         With `threads`, only one of them does, with that many threads.
         """
 
+    def has_lost(self, future: Future[Result]) -> bool:
+        """Return whether an order must be given again, as what it needs went with its worker."""
+
     def check(self) -> None:
         """Raise `StoreError` if there are no workers any more."""
 
@@ -142,6 +145,10 @@ class _Local:
         given = self._samples.folder, n, self._opened, threads
         return [self._executor.submit(timed, self._order, *given) for _ in range(n)]
 
+    def has_lost(self, future: Future[Result]) -> bool:
+        del future
+        return False
+
     def check(self) -> None:
         """Detect a stopped worker; a broken pool reports itself in its futures."""
         now = time.monotonic()
@@ -207,7 +214,7 @@ class _Foreign:
         if self._asked:
             return self._asked
         if self._dask is not None:
-            return max(1, len(self._dask.nthreads()))
+            return len(self._dask.nthreads())
         return int(getattr(self._executor, "_max_workers", 0) or _cores())
 
     def submit(self, index: int) -> Future[Result]:
@@ -226,6 +233,10 @@ class _Foreign:
         del threads
         return []
 
+    def has_lost(self, future: Future[Result]) -> bool:
+        """Detect that the last worker that had the job is gone: Dask cancels what waits for it."""
+        return self._dask is not None and self._dask.status == "running" and future.cancelled()
+
     def check(self) -> None:
         now = time.monotonic()
         if self._dask is None or now < self._next_check:
@@ -238,7 +249,9 @@ class _Foreign:
             return
         self._alone_since = self._alone_since or now
         if now - self._alone_since > _PATIENCE_SECONDS:
-            raise StoreError("the Dask cluster has no worker left")
+            raise StoreError(
+                "the Dask cluster has no worker; client.wait_for_workers(1) waits for one"
+            )
 
     def withdraw(self, future: Future[Result]) -> None:
         if self._dask is None:  # Dask's futures do not say whether they have started

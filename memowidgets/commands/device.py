@@ -1,0 +1,326 @@
+"""Check that a device computes what the CPU does, and how fast, with a small audit on both."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memowidgets.commands.runs import CommandError
+
+if TYPE_CHECKING:
+    from memowidgets.audit import Audit
+    from memowidgets.training.engine.timing import Timing
+    from memowidgets.training.rho import Record
+
+__all__ = ["Check", "check_device"]
+
+_N_SHADOWS = 4
+_OFF = 0.01  # largest difference of a logit gap by rounding, in standard deviations of all gaps
+_SAME_ORDER = {"PSMI": 0.98, "log-LiRA": 0.9}  # least rank correlation of two trainings
+_OF_A_PROCESS = 2**29  # memory that CUDA itself takes in each process
+_PSMI_SHAPE = (4000, 512)
+_SAMPLES, _EPOCHS = 400, 4
+_FAILURES = (RuntimeError, MemoryError, OSError, ValueError, FloatingPointError)
+_UPDATE = "update the device's driver and torch, and until then pass device='cpu'"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One row of the table.
+
+    Attributes
+    ----------
+    what : str
+        What was compared.
+    here, there : str
+        Value on the CPU and on the device.
+    said : str
+        What that means.
+    fix : str
+        How to fix it. Empty if nothing is wrong.
+    wrong : bool
+        Whether the device must not be used until it is fixed.
+
+    Examples
+    --------
+    >>> print(Check("training step", "3.1 ms", "0.9 ms", "3.4 times as fast"))
+    ok     training step                  3.1 ms       0.9 ms       3.4 times as fast
+    """
+
+    what: str
+    here: str = ""
+    there: str = ""
+    said: str = ""
+    fix: str = ""
+    wrong: bool = False
+
+    def __str__(self) -> str:
+        sign = "WRONG" if self.wrong else "note" if self.fix else "ok"
+        fix = f"; fix: {self.fix}" if self.fix else ""
+        return (
+            f"{sign:<6} {self.what:<30} {self.here:<12} {self.there:<12} {self.said}{fix}".strip()
+        )
+
+
+def check_device(name: str) -> Iterator[Check]:
+    """Train a small audit on the CPU and on a device, and compare and time both.
+
+    Parameters
+    ----------
+    name : str
+        Device, as torch names it.
+
+    Yields
+    ------
+    Check
+        One row as soon as it is known: the device, equal logit gaps from the same weights, equal
+        order of PSMI and log-LiRA after training, bfloat16, deterministic training, the times of a
+        training step, a pass and PSMI, and the number of shadow models that fit at once.
+
+    Raises
+    ------
+    CommandError
+        If there is no such device.
+    """
+    from memowidgets.training.device import resolve_device
+
+    try:
+        device = resolve_device(name)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    if device == "cpu":
+        raise CommandError("the CPU is what a device is compared with; name another, such as cuda")
+    yield Check("", "CPU", device, _about(device))
+    with tempfile.TemporaryDirectory(prefix="memowidgets-doctor-") as folder:
+        yield from _compared(Path(folder), device)
+
+
+def _compared(folder: Path, device: str) -> Iterator[Check]:
+    try:
+        here = _audit(folder / "cpu", "cpu")
+        there = _audit(folder / "device", device)
+    except _FAILURES as error:
+        yield _failed("training", error)
+        return
+    work: dict[str, Callable[[], Iterable[Check]]] = {
+        "logit gaps": lambda: [_gaps(here, device)],
+        "PSMI": lambda: [
+            _order("PSMI", *(a.score("psmi", "last", "final") for a in (here, there)))
+        ],
+        "log-LiRA": lambda: [_truth(here, there)],
+        "bfloat16": lambda: [_precision(folder, here, device)],
+        "trained twice": lambda: [_repeated(folder, device)],
+        "times": lambda: _times(here, there, device),
+    }
+    for what, checks in work.items():
+        try:
+            yield from checks()
+        except _FAILURES as error:
+            yield _failed(what, error)
+
+
+def _failed(what: str, error: Exception) -> Check:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return Check(what, "", "fails", reason, _UPDATE, wrong=True)
+
+
+def _audit(path: Path, device: str, epochs: int | None = None, **settings: Any) -> Audit:
+    """Return a trained audit of a small network on handwritten digits."""
+    from memowidgets.audit import Audit
+    from memowidgets.data import load_digits
+    from memowidgets.models import ConvNet
+    from memowidgets.training import TrainingConfig
+
+    data = load_digits().take(np.arange(_SAMPLES))
+    training = TrainingConfig(
+        epochs=epochs or _EPOCHS, batch_size=32, **{"precision": "float32", **settings}
+    )
+    audit = Audit(ConvNet(), data, path=path, training=training, device=device, held_out=None)
+    with _quietly():
+        audit.train(progress=_silent())
+    return audit
+
+
+def _last(audit: Audit) -> Record:
+    """Return the record of the end of the training."""
+    return audit.source.names.records()[-1]
+
+
+def _silent() -> Any:
+    from memowidgets.progress import Progress
+
+    return Progress()
+
+
+class _quietly(warnings.catch_warnings):  # noqa: N801 - used like a function
+    """Hide warnings that so small an audit gives, such as of few shadow models."""
+
+    def __enter__(self) -> Any:
+        found = super().__enter__()
+        warnings.simplefilter("ignore", UserWarning)
+        return found
+
+
+def _about(device: str) -> str:
+    from memowidgets.training.device import free_bytes, torch_device
+
+    free = free_bytes(torch_device(device))
+    return "" if free is None else f"{free / 2**30:.1f} GiB of memory are free"
+
+
+def _gaps(here: Audit, device: str) -> Check:
+    """Compare the logit gaps of the same weights."""
+    from memowidgets.audit import Audit
+    from memowidgets.audit.sources.run import run_behind
+    from memowidgets.models import ConvNet
+
+    moved = Audit.open(here.path, data=here.data, model=ConvNet(), device=device)
+    sources = [run_behind(audit.source, "repeat") for audit in (here, moved)]
+    one, other = (np.asarray(run.gaps_of(_last(here), run.member_rows)) for run in sources)
+    off = float(np.abs(one - other).max() / np.std(one))
+    what, there = "logit gaps, same weights", f"off by {off:.1g}"
+    said = "standard deviations at most"
+    if not off <= _OFF:
+        return Check(what, "", there, f"{said}; rounding explains {_OFF}", _UPDATE, wrong=True)
+    return Check(what, "", there, said)
+
+
+def _truth(here: Audit, there: Audit) -> Check:
+    """Compare log-LiRA, with the device's shadow models in a worker process as users have it."""
+    with ThreadPoolExecutor(1) as thread, _quietly():
+        _shadows(here, thread)
+        _shadows(there, None)
+        return _order("log-LiRA", *(audit.log_lira() for audit in (here, there)))
+
+
+def _shadows(audit: Audit, executor: Executor | None) -> None:
+    processes = 1 if executor is None else None
+    audit.run_shadows(_N_SHADOWS, executor, processes=processes, progress=_silent())
+
+
+def _order(what: str, one: Any, other: Any) -> Check:
+    """Compare the order of the samples after two trainings, whose values differ by rounding."""
+    rank = float(one.rank().corr(other.rank()))
+    off = float(np.abs(one - other).max())
+    there, least = f"off by {off:.1g}", _SAME_ORDER[what]
+    said = f"at most; rank correlation {rank:.3f}"
+    if not rank >= least:
+        return Check(what, "", there, f"{said}, below {least}", _UPDATE, wrong=True)
+    return Check(what, "", there, said)
+
+
+def _precision(folder: Path, here: Audit, device: str) -> Check:
+    """Train in bfloat16, which `precision="auto"` chooses if the device is fast in it."""
+    from memowidgets.models.precision import resolve_precision
+    from memowidgets.training.device import torch_device
+
+    auto = resolve_precision(torch_device(device), "auto")
+    what, fix = "bfloat16", 'pass TrainingConfig(precision="float32")'
+    try:
+        audit = _audit(folder / "bfloat16", device, precision="bfloat16")
+    except (ValueError, RuntimeError, FloatingPointError) as error:
+        return Check(what, "", "fails", str(error).splitlines()[0], fix)
+    one, other = (f"loss {_last(made).train_loss:.3f}" for made in (here, audit))
+    return Check(what, one, other, f"the CPU's in float32; auto means {auto} on the device")
+
+
+def _repeated(folder: Path, device: str) -> Check:
+    """Train twice with deterministic algorithms."""
+    what, setting = "trained twice", "TrainingConfig(deterministic=True)"
+    try:
+        two = [_audit(folder / f"exact-{i}", device, 1, deterministic=True) for i in range(2)]
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        return Check(what, "", "fails", reason, f"leave {setting} out; runs differ by rounding")
+    if len({_last(audit).weights for audit in two}) > 1:
+        said = f"with {setting}"
+        return Check(what, "", "differs", said, "do not compare runs of this device bit for bit")
+    return Check(what, "", "bit for bit", f"with {setting}")
+
+
+def _timed(audit: Audit) -> Timing:
+    """Time a few steps and a pass of a throw-away model."""
+    from memowidgets.audit.sources.run import run_behind
+    from memowidgets.training.engine.timing import take_times
+    from memowidgets.training.shadow import ShadowJob
+
+    run = run_behind(audit.source, "estimate")
+    known = {record.name: record.step for record in run.names.records()}
+    job = ShadowJob(
+        run.recipe(), run.design, run.seed, {_last(audit).name: max(known.values())}, known
+    )
+    return take_times(job, _silent())
+
+
+def _times(here: Audit, there: Audit, device: str) -> Iterator[Check]:
+    """Time a training step, a pass and PSMI, and count the shadow models that fit."""
+    one, other = _timed(here), _timed(there)
+    advice = "a larger model gains more from the device than this one"
+    yield _time("training step", one.step, other.step, advice)
+    yield _time("pass, each sample", one.sample, other.sample, advice)
+    yield _psmi(device)
+    yield _fitting(device, other)
+
+
+def _psmi(device: str) -> Check:
+    """Time PSMI of random states, after once to warm up."""
+    import torch
+
+    from memowidgets.metrics import PSMI
+    from memowidgets.training.device import wait_for
+
+    n, d = _PSMI_SHAPE
+    labels = np.arange(n) % 10
+    states = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32) + labels[:, None] / 10
+    on = torch.from_numpy(states).to(device)
+
+    def seconds(x: Any) -> float:
+        start = time.perf_counter()
+        PSMI().fit(x, labels).score_samples(x, labels)
+        wait_for(torch.device(device))
+        return time.perf_counter() - start
+
+    here, there = (min(seconds(x) for _ in range(2)) for x in (states, on))
+    return _time(
+        f"PSMI of {n} x {d}", here, there, "compute scores with Audit.open(path, device='cpu')"
+    )
+
+
+def _time(what: str, here: float, there: float, advice: str) -> Check:
+    one, other = _spoken(here), _spoken(there)
+    if there > here:
+        return Check(what, one, other, f"{there / here:.1f} times as slow", advice)
+    return Check(what, one, other, f"{here / there:.1f} times as fast")
+
+
+def _spoken(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds * 1e6:.0f} us"
+
+
+def _fitting(device: str, timing: Timing) -> Check:
+    """Estimate how many shadow models of this network fit at once, each in a process."""
+    from memowidgets.training.device import free_bytes, free_memory, torch_device
+
+    what = "shadow models at once"
+    free_memory(torch_device(device))
+    free = free_bytes(torch_device(device))
+    if free is None:
+        return Check(what, "", "unknown", "the device does not tell its free memory")
+    n = free // (timing.memory + _OF_A_PROCESS)
+    said = (
+        "fit into its memory: run_shadows(n, processes=…); python -m benchmarks device times them"
+    )
+    if n == 0:
+        return Check(what, "", "0", said, "end other programs that use the device", wrong=True)
+    return Check(what, "", str(n), said)

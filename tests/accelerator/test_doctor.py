@@ -1,0 +1,66 @@
+"""``memowidgets doctor --device NAME`` tells a device that computes from one that errs."""
+
+from __future__ import annotations
+
+import pytest
+
+from memowidgets.__main__ import main
+from memowidgets.commands import device as doctor
+from tests.training.small import Inline
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setattr(doctor, "_SAMPLES", 120)
+    monkeypatch.setattr(doctor, "_EPOCHS", 1)
+    monkeypatch.setattr(doctor, "_PSMI_SHAPE", (60, 8))
+    # A worker process takes seconds to start; test_hardware.py has them on the device.
+    train = doctor._shadows
+    monkeypatch.setattr(doctor, "_shadows", lambda audit, _: train(audit, Inline()))
+
+
+def table(device, capsys):
+    """Exit code, and the rows by what they compare."""
+    code = main(["doctor", "--device", device])
+    rows = capsys.readouterr().out.splitlines()
+    return code, {row[7:38].strip(): (row[:6].strip(), row) for row in rows}
+
+
+def test_a_device_that_computes_as_the_cpu_does_is_well(device, capsys):
+    code, rows = table(device, capsys)
+    assert code == 0
+    compared = ["logit gaps, same weights", "PSMI", "log-LiRA", "bfloat16", "trained twice"]
+    assert [rows[what][0] for what in compared] == ["ok"] * len(compared)
+    assert "bit for bit" in rows["trained twice"][1]
+    for what in ("training step", "pass, each sample", "PSMI of 60 x 8"):
+        assert "times as" in rows[what][1]
+    assert int(rows["shadow models at once"][1][51:64]) > 0
+
+
+def test_a_device_that_errs_is_wrong_and_there_is_a_fix(device, hardware, capsys):
+    hardware.skew = 0.3
+    code, rows = table(device, capsys)
+    assert code == 1
+    sign, row = rows["logit gaps, same weights"]
+    assert sign == "WRONG"
+    assert "rounding explains 0.01; fix: update the device's driver" in row
+
+
+def test_a_small_and_a_lost_device_end_the_table_with_a_sentence(device, hardware, capsys):
+    hardware.free = 2**20
+    code, rows = table(device, capsys)
+    assert code == 1
+    assert rows["shadow models at once"][0] == "WRONG"
+    hardware.lost = True
+    code, rows = table(device, capsys)
+    assert code == 1
+    assert list(rows)[1:] == ["training"]
+    assert "the device pretend has failed" in rows["training"][1]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("warp", "unknown device 'warp'"), ("cpu", "name another, such as cuda")]
+)
+def test_a_device_that_cannot_be_compared_is_one_sentence(name, said, capsys):
+    assert main(["doctor", "--device", name]) == 2
+    assert said in capsys.readouterr().err

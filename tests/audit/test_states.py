@@ -1,0 +1,159 @@
+"""Representations in half the disk: float16 with the same scores, and never mistaken."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import memowidgets as mw
+from memowidgets.audit.sources import passes
+from memowidgets.audit.sources.passes import halved
+from memowidgets.store import TooLargeError, put_rows
+from tests.training.small import TRAINING
+
+
+def audit_at(path, **changes):
+    data = mw.data.load_digits(canaries=0.05, seed=0).take(range(400))
+    settings = {"training": TRAINING, "device": "cpu"} | changes
+    return mw.Audit(mw.models.ConvNet(8), data, path, **settings)
+
+
+def trained(path, **changes):
+    audit = audit_at(path, **changes)
+    audit.train()
+    return audit
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """The same training with representations in float32 and in float16."""
+    folder = tmp_path_factory.mktemp("states")
+    audits = [trained(folder / states, states=states) for states in ("float32", "float16")]
+    for audit in audits:
+        audit.score("psmi")
+    return audits
+
+
+def size_of(audit):
+    name = audit.source.names.prediction().record.name
+    return (audit.source.run.path / f"forward/{name}.safetensors").stat().st_size
+
+
+def test_scores_differ_by_less_than_a_tenth_of_their_standard_error(both):
+    for layer in both[0].layers:
+        (single, errors), (half, _) = (with_errors(audit, layer) for audit in both)
+        assert (half != single).any(), "nothing was rounded"
+        assert (np.abs(half - single) / errors).max() < 0.1
+
+
+def with_errors(audit, layer):
+    states = audit.source.forward(audit.source.names.prediction().record).representation(layer)
+    psmi = mw.metrics.PSMI(random_state=0).fit(states, audit.source.labels)
+    return psmi.score_samples(states, audit.source.labels, return_std=True)
+
+
+def test_the_file_takes_half_the_disk_and_is_read_memory_mapped(both):
+    single, half = (size_of(audit) for audit in both)
+    assert half < 0.55 * single
+    kept = both[1].source.forward(both[1].source.names.prediction().record)
+    states = kept.representation(both[1].source.names.layer("last"))
+    assert isinstance(states, np.memmap)
+    assert states.dtype == np.float16
+    assert both[1].representation().dtype == np.float32
+    np.testing.assert_array_equal(both[1].representation(), states.astype(np.float32))
+
+
+def test_logits_and_losses_stay_in_float32(both):
+    record = both[0].source.names.prediction().record
+    single, half = (audit.source.forward(record) for audit in both)
+    np.testing.assert_array_equal(single.logits(), half.logits())
+    np.testing.assert_array_equal(single.losses(), half.losses())
+
+
+def test_what_a_users_metric_gets_is_float32(both):
+    seen = []
+
+    def metric(representation, _logits, labels):
+        seen.append(representation.dtype)
+        return np.arange(len(labels))
+
+    for audit in both:
+        audit.score(metric)
+    assert set(seen) == {np.dtype(np.float32)}
+
+
+def test_a_score_of_one_type_is_never_taken_for_one_of_the_other(tmp_path):
+    audit = trained(tmp_path / "run", states="float16")
+    half = audit.score("psmi")
+    assert mw.Audit.open(tmp_path / "run").source.states == "float16"
+    again = audit_at(tmp_path / "run", states="float32")
+    single = again.score("psmi")
+    assert (single != half).any(), "the score from float16 was taken for one from float32"
+    np.testing.assert_array_equal(
+        single, trained(tmp_path / "other", states="float32").score("psmi")
+    )
+
+
+def test_a_finished_pass_in_float32_is_not_made_again(tmp_path):
+    trained(tmp_path / "run", states="float32").score("psmi")
+    before = size_of(audit_at(tmp_path / "run"))
+    again = audit_at(tmp_path / "run", states="float16")
+    again.score("mahalanobis")
+    assert size_of(again) == before
+
+
+def test_old_files_say_nothing_and_are_float32(both, tmp_path):
+    """Passes and scores from before this setting have no such entry."""
+    audit = trained(tmp_path / "run")
+    scores = audit.score("psmi")
+    for name in ("forward", "scores"):
+        for file in (tmp_path / "run" / name).rglob("*.safetensors"):
+            assert b"float16" not in file.read_bytes()[:4000]
+    np.testing.assert_array_equal(scores, both[0].score("psmi"))
+
+
+def test_by_itself_only_a_large_pass_is_halved(monkeypatch, tmp_path):
+    shapes = {"logits": (10**6, 10), "losses": (10**6,), "layer.a": (10**6, 200)}
+    assert halved(shapes, "auto") == ()
+    assert halved(shapes | {"layer.b": (10**6, 100)}, "auto") == ("layer.a", "layer.b")
+    assert halved(shapes, "float16") == ("layer.a",)
+    assert halved(shapes | {"layer.b": (10**6, 100)}, "float32") == ()
+    monkeypatch.setattr(passes, "LARGE", 1000)
+    audit = trained(tmp_path / "run")
+    audit.score("psmi")
+    record = audit.source.names.prediction().record
+    assert audit.source.forward(record).states == "float16"
+    assert audit.source.states == "auto"
+
+
+@pytest.mark.parametrize("value", [70_000.0, -70_000.0, np.inf, np.nan])
+def test_a_number_that_float16_cannot_hold_is_not_written(value):
+    array = np.zeros((2, 2), np.float16)
+    with pytest.raises(TooLargeError):
+        put_rows(array, np.array([0]), np.array([[1.0, value]], np.float32))
+    assert not array.any()
+
+
+class Loud(mw.models.ConvNet):
+    """A model whose representations are larger than any float16."""
+
+    version = "loud"
+
+    def outputs(self, module, inputs, labels):
+        return super().outputs(module, inputs * 1e7, labels)
+
+
+def test_representations_too_large_for_float16_are_kept_in_float32(tmp_path):
+    data = mw.data.load_digits().take(range(200))
+    loud = mw.Audit(Loud(8), data, tmp_path / "loud", training=TRAINING, states="float16")
+    loud.train()
+    with pytest.warns(UserWarning, match="are kept in float32, because a number is larger"):
+        loud.score("mahalanobis", checkpoint="final")
+    assert loud.source.forward(loud.source.names.record("final")).states == "float32"
+    assert np.abs(loud.representation(checkpoint="final")).max() > 65504
+
+
+def test_an_unknown_type_names_the_valid_ones(tmp_path):
+    with pytest.raises(ValueError, match="unknown states 'int8'; valid: auto, float16, float32"):
+        audit_at(tmp_path / "run", states="int8")
+    assert not (tmp_path / "run").exists()

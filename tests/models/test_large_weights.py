@@ -1,0 +1,91 @@
+"""Weights that are not all there are refused; others reach worker processes in one file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import ViTImageProcessorPil
+
+import memowidgets as mw
+from memowidgets.models.pretrained import load_config
+from memowidgets.models.scratch import word_tokenizer
+from memowidgets.models.transformer import Given
+from memowidgets.progress import Progress
+from memowidgets.training.engine.sharing import SharedSamples
+from memowidgets.training.shadow import ShadowJob, train_shadow
+from tests.accelerator.recipes import image_model, language_model, questions
+
+
+@pytest.fixture(scope="module")
+def data():
+    return questions()
+
+
+def lm(model, data):
+    return mw.models.CausalLM.from_model(model, word_tokenizer(data))
+
+
+def test_weights_that_are_offloaded_quantised_or_spread_are_refused(data, monkeypatch):
+    offloaded = language_model(data)
+    offloaded.lm_head.weight = torch.nn.Parameter(offloaded.lm_head.weight.to("meta"))
+    with pytest.raises(ValueError, match=r"LlamaForCausalLM are offloaded.*without device_map"):
+        lm(offloaded, data)
+    quantised = language_model(data)
+    quantised.is_quantized = True
+    with pytest.raises(ValueError, match=r"are quantised; load it without quantization_config"):
+        lm(quantised, data)
+    images = image_model()
+    images.config.quantization_config = {"quant_method": "gptq"}
+    with pytest.raises(ValueError, match=r"ImageClassifier.from_model.* are quantised"):
+        mw.models.ImageClassifier.from_model(images, ViTImageProcessorPil())
+
+
+def test_a_folder_of_quantised_weights_is_refused(data, tmp_path):
+    config = language_model(data).config
+    config.quantization_config = {"quant_method": "gptq", "bits": 4}
+    config.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"are quantised, and an audit needs them in full"):
+        load_config(str(tmp_path))
+
+
+def test_given_weights_travel_in_one_file_and_train_alike(data, tmp_path):
+    import cloudpickle
+
+    model = lm(language_model(data, tie_word_embeddings=True), data)
+    training = mw.TrainingConfig(epochs=1, batch_size=8, precision="float32", checkpoint_every=1)
+    audit = mw.Audit(model, data, path=tmp_path / "run", training=training, device="cpu")
+    run = audit.source
+    job = ShadowJob(
+        run.recipe(), run.design, run.seed, {"epoch-1": 3}, {"epoch-0": 0, "epoch-1": 3}
+    )
+    place = SharedSamples()
+    try:
+        sent = cloudpickle.dumps(place.of(job))
+        weights = sum(p.nbytes for p in model.build(data).parameters())
+        assert len(sent) < len(cloudpickle.dumps(job)) - 0.9 * weights
+        received = cloudpickle.loads(sent)
+        one, other = (train_shadow(j, 0, Progress()).gaps["epoch-1"] for j in (job, received))
+        np.testing.assert_array_equal(one, other)
+        built = received.recipe.model.build(data)
+        assert built.lm_head.weight is built.model.embed_tokens.weight
+        again = received.recipe.model.build(data)  # training did not change the file
+        assert torch.equal(again.lm_head.weight, model.build(data).lm_head.weight)
+    finally:
+        place.close()
+
+
+def test_without_room_the_weights_are_sent(data, tmp_path, monkeypatch):
+    def full(*_args):
+        raise OSError(28, "No space left on device")
+
+    model = lm(language_model(data), data)
+    audit = mw.Audit(model, data, path=tmp_path / "run", device="cpu")
+    run = audit.source
+    job = ShadowJob(run.recipe(), run.design, run.seed, {"epoch-1": 3}, {"epoch-1": 3})
+    monkeypatch.setattr(Given, "shared", full)
+    place = SharedSamples()
+    try:
+        assert place.of(job).recipe.model is model
+    finally:
+        place.close()

@@ -19,6 +19,7 @@ MOST = 1e-6
 # training, and PSMI enlarges how these differences are rounded, too.
 OF_PSMI = {"CausalLM": 3e-4}
 MOST_OF_PSMI = 1e-5
+SLOW = ("WideResNet", "LoRA", "SequenceClassifier", "ImageClassifier")  # all, more than the rest
 WITH_TRUTH = ("ConvNet", "TorchClassifier", "CausalLM")  # the others have one shadow model
 
 
@@ -77,7 +78,10 @@ def numbers(made):
     return found
 
 
-@pytest.fixture(scope="module", params=RECIPES)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in RECIPES],
+)
 def both(request, tmp_path_factory, device):
     folders = [tmp_path_factory.mktemp(where) for where in ("cpu", "device")]
     return [whole(request.param, *of) for of in zip(folders, ("cpu", device), strict=True)]

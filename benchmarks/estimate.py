@@ -8,28 +8,47 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 import memowidgets as mw
-from benchmarks.measure import Namespace, Row
+from benchmarks.measure import Namespace, Row, left_out
 
-DIGITS_SHADOWS, WARDS_SHADOWS = 8, 4
+DIGITS_SHADOWS, WARDS_SHADOWS, CIFAR_SHADOWS = 8, 4, 4
+CIFAR_IMAGES, CIFAR_EPOCHS = 1000, 3
 GOAL = "within 25 %"
 
 
-def rows(_arguments: Namespace) -> list[Row]:
+def rows(arguments: Namespace) -> list[Row]:
     digits = mw.data.load_digits(canaries=0.05, seed=0)
     wards = mw.data.make_mcqs(600, seed=0)
     return [
         *_of_one("digits", mw.models.ConvNet(), digits, DIGITS_SHADOWS),
         *_of_one("600 wards", mw.models.CausalLM.from_scratch(wards), wards, WARDS_SHADOWS),
+        *_of_cifar(arguments),
     ]
 
 
-def _of_one(name: str, model: mw.models.Model, data: mw.data.Dataset, n: int) -> list[Row]:
+def _of_cifar(arguments: Namespace) -> list[Row]:
+    name = f"{CIFAR_IMAGES} images of CIFAR-10"
+    if arguments.cifar10 is None:
+        return [left_out(f"{name}: estimates", "needs --cifar10 PATH")]
+    data = mw.data.fetch_cifar10(arguments.cifar10)
+    data = data.take(np.random.default_rng(0).permutation(len(data))[:CIFAR_IMAGES])
+    training = mw.TrainingConfig(epochs=CIFAR_EPOCHS)
+    return _of_one(name, mw.models.WideResNet(16, 1), data, CIFAR_SHADOWS, training)
+
+
+def _of_one(
+    name: str,
+    model: mw.models.Model,
+    data: mw.data.Dataset,
+    n: int,
+    training: mw.TrainingConfig | None = None,
+) -> list[Row]:
     with tempfile.TemporaryDirectory() as path, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of what was learned
-        audit = mw.Audit(model, data, path=path, device="cpu")
+        audit = mw.Audit(model, data, path=path, training=training, device="cpu")
         start = time.perf_counter()
         said = audit.estimate(n)
         took = time.perf_counter() - start

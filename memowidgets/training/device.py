@@ -247,9 +247,10 @@ def held_on(name: str, array: NDArray[np.float32]) -> Any:
 
 def wait_for(device: torch.device) -> None:
     """Wait until a device has done what it was given."""
-    synchronize = None if device.type == "cpu" else _module_of(device).synchronize
-    if synchronize is not None:
-        synchronize()
+    if device.type == "mps":
+        _module_of(device).synchronize()
+    elif device.type != "cpu":
+        _module_of(device).synchronize(device)
 
 
 def _module_of(device: torch.device) -> Any:

@@ -82,7 +82,14 @@ class RandomStates:
             self._states = _capture()
             _restore(outside)
         if _has_generator(device):
-            self._states[_OWN] = torch.Generator(device).manual_seed(seed).get_state().numpy()
+            self._states[_OWN] = self._first_state(seed)
+
+    def _first_state(self, seed: int) -> NDArray[Any]:
+        """Return the state of the device's generator after a seed."""
+        import torch
+
+        state: NDArray[Any] = torch.Generator(self._device).manual_seed(seed).get_state().numpy()
+        return state
 
     @contextmanager
     def active(self) -> Iterator[None]:

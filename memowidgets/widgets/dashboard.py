@@ -370,8 +370,13 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
     def _wait_for_compute(self) -> None:
         self.computed = False
         self._dimmed = self._shown is not None
-        advice = "press Compute" if self._progress is None else "other work is under way"
+        advice = self._advice() if self._progress is None else "other work is under way"
         self.say(f"Not computed yet: {advice}.{self._old_view()}", "wait")
+
+    def _advice(self) -> str:
+        """Return what to do, and what it takes if the source says so."""
+        cost = self._source.cost(*self.choice) if hasattr(self._source, "cost") else ""
+        return f"press Compute ({cost})" if cost else "press Compute"
 
     def _fresh(self) -> None:
         self.computed = True

@@ -152,7 +152,7 @@ class Samples(Protocol):
 class DashboardSource(Protocol):
     """What the dashboard needs of an audit. All methods may be called from any thread.
 
-    A source may have four more members:
+    A source may have five more members:
 
     - ``detail(position, score, layer, checkpoint) -> SampleDetail``: all that is known of one
       sample.
@@ -162,6 +162,8 @@ class DashboardSource(Protocol):
       models. It must return at once.
     - ``is_quick(score, layer, checkpoint) -> bool``: whether `view` takes about a second or less.
       The dashboard then computes it when it opens, without waiting for Compute.
+    - ``cost(score, layer, checkpoint) -> str``: seconds and disk that `view` takes, shown beside
+      Compute; empty if it is not known. It must return at once.
     """
 
     def checkpoint_choices(self) -> Sequence[Choice]:

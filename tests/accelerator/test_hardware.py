@@ -16,6 +16,7 @@ from memowidgets.audit.runs.identity import run_digest
 from memowidgets.audit.runs.training import recorder
 from memowidgets.progress import Progress
 from memowidgets.training.device import DeviceError, resolve_device
+from memowidgets.training.engine import worker
 from tests.accelerator import recipes
 from tests.accelerator.recipes import audit
 from tests.training.small import Inline, assert_same
@@ -69,9 +70,9 @@ def test_each_process_stays_on_a_device_of_its_own(
     made.run_shadows(3)
     assert hardware.emptied > freed
     places = [file.name.split("-") for file in seen.iterdir()]
-    of_workers = {pid: index for pid, index in places if int(pid) != os.getpid()}
-    assert sorted(of_workers.values()) == ["0", "1"]
-    assert len(places) == len(of_workers) + 1
+    of_workers = [(pid, index) for pid, index in places if int(pid) != os.getpid()]
+    assert len({pid for pid, _ in of_workers}) == 2
+    assert sorted(index for _, index in of_workers) == ["0", "1"]
     assert_same(of_the_cpu, made, atol=1e-6)
 
 
@@ -130,8 +131,6 @@ def test_a_lost_device_is_one_sentence_and_what_it_computed_stays(
 def test_other_devices_finish_their_shadow_models_when_one_is_lost(
     of_the_cpu, device, hardware, tmp_path, monkeypatch
 ):
-    from memowidgets.training.engine import worker
-
     made = audit("ConvNet", tmp_path / "run", device)
     made.train()
     real = worker.train_shadow
@@ -308,3 +307,54 @@ def test_psmi_runs_on_the_device_where_the_states_fit(of_the_cpu, device, hardwa
         rows = np.flatnonzero(np.bincount(y)[y] > 1)
         alone = expected.fit(x[rows], y[rows]).score_samples(x[rows], y[rows])
         np.testing.assert_allclose(scores, alone, atol=1e-5)
+
+
+class Noting(Inline):
+    """Executor of a cluster's machine, which notes the device that each model is trained on."""
+
+    def __init__(self, monkeypatch):
+        self.devices = []
+        real = worker.train_shadow
+
+        def train(job, index, progress):
+            self.devices.append(job.recipe.device)
+            return real(job, index, progress)
+
+        monkeypatch.setattr(worker, "train_shadow", train)
+
+
+@pytest.mark.parametrize(("asked", "used"), [("auto", "pretend:0"), ("cpu", "cpu")])
+def test_a_worker_elsewhere_chooses_its_own_device_if_none_was_named(
+    asked, used, device, tmp_path, monkeypatch
+):
+    made = audit("ConvNet", tmp_path / "run", asked)
+    made.train()
+    executor = Noting(monkeypatch)
+    monkeypatch.setattr(
+        worker, "resolve_device", lambda name: f"{device}:0" if name == "auto" else name
+    )
+    made.run_shadows(1, executor)
+    assert executor.devices == [used]
+    fork = made.fork(tmp_path / "fork", data=made.data, start="scratch")
+    assert fork.source.recipe().anywhere == (asked == "auto")
+
+
+def test_a_recorded_pass_that_does_not_fit_is_halved_too(tmp_path, monkeypatch):
+    data = recipes.questions()
+    module = recipes.language_model(data)
+    model = mw.models.CausalLM.from_model(module, recipes.word_tokenizer(data))
+    made = mw.Audit(model, data, path=tmp_path / "run", device="cpu", held_out=1 / 8)
+    kept = recorder(made.source, None, "last", 1)
+    kept.begin(module, 0, 4, 4)
+    whole = kept.record(module, 0, None)
+
+    def small(_module, inputs, options):
+        if len(options["input_ids"]) > 4:
+            raise torch.OutOfMemoryError("out of memory")
+
+    hook = module.register_forward_pre_hook(small, with_kwargs=True)
+    with pytest.warns(UserWarning, match="smaller parts") as told:
+        halved = kept.record(module, 4, None)
+    hook.remove()
+    assert len([one for one in told if "smaller parts" in str(one.message)]) == 1
+    assert halved.train_loss == pytest.approx(whole.train_loss, abs=1e-6)

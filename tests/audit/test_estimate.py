@@ -18,6 +18,7 @@ from memowidgets.audit.runs import estimate
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training import cost
+from memowidgets.training.engine import timing
 from memowidgets.training.engine.timing import Timing, slowest, take_times
 from memowidgets.training.engine.workers import _Foreign
 from tests.training.small import Inline, tiny_audit
@@ -309,3 +310,26 @@ def test_processes_count_with_their_mean_time_and_longest_start():
     two = replace(one, step=4, memory=200, start=9)
     both = slowest([one, two])
     assert (both.step, both.memory, both.start) == (3, 200, 9)
+
+
+class Uneven:
+    """A learner whose steps take one second, and each fourth one nine, by a clock of its own."""
+
+    total_steps = 1000
+
+    def __init__(self):
+        self.now = 0.0
+
+    def advance(self, _until, progress, what):
+        for step in range(self.total_steps):
+            progress.report(step, self.total_steps, what)
+            self.now += 9.0 if step % 4 == 3 else 1.0
+
+
+def test_a_step_is_timed_as_what_a_sum_of_steps_takes(monkeypatch):
+    """Texts of uneven length, and a busy machine, make some steps longer than most."""
+    learner = Uneven()
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: learner.now)
+    monkeypatch.setattr(timing, "_STEP_SECONDS", 60.0)
+    found = timing._step_seconds(learner, torch.device("cpu"), Progress())
+    assert found == pytest.approx(3.0, rel=0.1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from memowidgets.audit.numbers.definitions import _ranks
+from memowidgets.audit.numbers.definitions import _codes, _ranks, _ranks_of
 from memowidgets.memorization.posterior import _BINS, _groups
 
 VALUES = {
@@ -21,6 +21,8 @@ def test_ties_share_their_mean_rank(values):
     table = np.column_stack([values, values[::-1]])
     assert np.array_equal(_ranks(table), rankdata(table, axis=0))
     assert np.array_equal(_ranks(values)[:, 0], rankdata(values))
+    rows = np.random.default_rng(2).integers(len(table), size=len(table))
+    assert np.array_equal(_ranks_of(_codes(table)[rows]), rankdata(table[rows], axis=0))
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)

@@ -8,6 +8,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.audit.sources import passes
 from memowidgets.audit.sources.passes import halved
+from memowidgets.audit.views.dashboard import AuditView
 from memowidgets.store import TooLargeError, put_rows
 from tests.training.small import TRAINING
 
@@ -157,3 +158,22 @@ def test_an_unknown_type_names_the_valid_ones(tmp_path):
     with pytest.raises(ValueError, match="unknown states 'int8'; valid: auto, float16, float32"):
         audit_at(tmp_path / "run", states="int8")
     assert not (tmp_path / "run").exists()
+
+
+def test_compute_says_what_it_takes(tmp_path):
+    audit = audit_at(tmp_path / "run", training=mw.TrainingConfig(epochs=3, checkpoint_every=1))
+    audit.train()
+    view, layer = AuditView(audit.source), audit.layers[-1]
+    n = len(audit.members)
+    assert view.cost("psmi", layer, "epoch-1") == f"1 forward pass over {n} members"
+    audit.score("psmi", checkpoint="epoch-1")
+    assert view.cost("psmi", layer, "epoch-1") == ""
+    said = view.cost("psmi_mean", layer, "epoch-3")
+    file = tmp_path / "run/forward/epoch-1.safetensors"
+    assert said.startswith(f"2 forward passes over {n} members: about ")
+    assert f"{2 * file.stat().st_size / 1e3:.0f} kB of disk" in said
+    dashboard = audit.dashboard()
+    dashboard.wait(30)
+    dashboard.checkpoint = "epoch-2"
+    assert f"press Compute (1 forward pass over {n} members: about" in dashboard._message["text"]
+    dashboard.close()

@@ -42,9 +42,9 @@ def assert_both_sides_agree(notebook):
 def quickstart(tmp_path):
     """The notebook, with fewer shadow models: `make screenshot` trains all of them."""
     text = NOTEBOOK.read_text("utf-8")
-    assert text.count("run_shadows(64)") == 1
+    assert text.count("run_shadows(32)") == 1
     copy = tmp_path / NOTEBOOK.name
-    copy.write_text(text.replace("run_shadows(64)", f"run_shadows({FEWER})"), "utf-8")
+    copy.write_text(text.replace("run_shadows(32)", f"run_shadows({FEWER})"), "utf-8")
     return copy
 
 

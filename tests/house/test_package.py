@@ -34,6 +34,18 @@ def test_importing_the_package_loads_nothing_heavy():
     assert result.stdout.strip() == "[]"
 
 
+def test_a_recording_needs_no_torch():
+    """Its import takes seconds, and nobody asked for a device."""
+    code = (
+        "import memowidgets as mw, sys; audit = mw.open_recorded('mmlu-field-smollm2'); "
+        "audit.evaluate('psmi'); print('torch' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "False"
+
+
 @pytest.fixture(scope="module")
 def loaded_by_the_rooms():
     """All modules that are loaded once every room is imported."""

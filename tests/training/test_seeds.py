@@ -6,7 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 
+from memowidgets.training import seeds
 from memowidgets.training.seeds import derived_seed, epoch_seed
 
 
@@ -35,3 +37,65 @@ def test_no_two_paths_share_a_seed():
 def test_a_part_that_would_take_two_words_is_refused(part):
     with pytest.raises(ValueError, match="from 0 to"):
         derived_seed(0, 4, part)
+
+
+class Chip:
+    """A device's module with generators that no other training may touch."""
+
+    def __init__(self, n):
+        self.states = [torch.full((2,), i, dtype=torch.uint8) for i in range(n)]
+
+    def get_rng_state(self, device):
+        return self.states[device.index or 0]
+
+    def set_rng_state(self, state, device):
+        self.states[device.index or 0] = state.clone()
+
+
+def state(number):
+    return np.full(2, number, np.uint8)
+
+
+@pytest.fixture
+def chips(monkeypatch):
+    """Two devices, and a generator that starts at its seed."""
+    made = Chip(2)
+    monkeypatch.setattr(seeds, "_device_module", lambda _device: made)
+    monkeypatch.setattr(
+        seeds.RandomStates, "_first_state", lambda _self, seed: np.full(2, seed, np.uint8)
+    )
+    return made
+
+
+def first(chips):
+    return [state.tolist() for state in chips.states]
+
+
+def test_a_device_has_its_own_random_state_and_no_other_device_is_touched(chips):
+    own = seeds.RandomStates(7, torch.device("cuda:1"))
+    with own.active():
+        assert first(chips) == [[0, 0], [7, 7]]
+        chips.states[1] = torch.tensor([8, 8], dtype=torch.uint8)
+    assert first(chips) == [[0, 0], [1, 1]]
+    resumed = seeds.RandomStates(7, torch.device("cuda"))  # of a machine with one GPU
+    resumed.load(own.arrays())
+    with resumed.active():
+        assert first(chips) == [[8, 8], [1, 1]]
+    assert first(chips) == [[0, 0], [1, 1]]
+
+
+def test_states_of_older_runs_go_on_with_fewer_gpus(chips):
+    old = {
+        **seeds.RandomStates(7).arrays(),
+        "cuda.0": state(5),
+        "cuda.1": state(6),
+    }
+    for place, expected in (("cuda:1", 6), ("cuda", 5), ("cuda:0", 5)):
+        resumed = seeds.RandomStates(7, torch.device(place))
+        resumed.load(old)
+        with resumed.active():
+            assert first(chips)[torch.device(place).index or 0] == [expected] * 2
+    without = seeds.RandomStates(7, torch.device("cuda"))
+    without.load(seeds.RandomStates(3).arrays())  # trained on the CPU so far
+    with without.active():
+        assert first(chips)[0] == [7, 7]

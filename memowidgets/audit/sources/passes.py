@@ -157,6 +157,11 @@ class StoredPass:
         return self._run.why_not(self._name, self._of)
 
     @property
+    def size(self) -> int:
+        """Size of the pass on disk in bytes."""
+        return (self._run.path / f"{self._name}.safetensors").stat().st_size
+
+    @property
     def states(self) -> str:
         """Type of the representations: that of the pass on disk, else of the one to be made."""
         return self._states_there() if self.exists else self._new_states

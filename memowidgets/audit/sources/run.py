@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
@@ -102,6 +103,7 @@ class RunSource:
 
     given_log_lira: NDArray[np.float64] | None = None
     given_early_gaps: NDArray[np.float32] | None = None
+    _pass_seconds: float | None = None
 
     def __init__(
         self,
@@ -245,9 +247,15 @@ class RunSource:
         with self.alone(progress):
             if not made.exists:
                 warn_of(made.why_not)
-                target, report = self.target(), progress or Progress()
+                target, report, start = self.target(), progress or Progress(), time.monotonic()
                 made.fill(lambda allocate: target.forward(record.name, report, allocate))
+                self._pass_seconds = time.monotonic() - start
             return made
+
+    def pass_cost(self) -> tuple[float | None, int | None]:
+        """Seconds of the last forward pass that was made here, and bytes of one on disk, if any."""
+        kept = (self.kept_forward(record) for record in self.names.records())
+        return self._pass_seconds, next((one.size for one in kept if one.exists), None)
 
     def kept_forward(self, record: Record) -> StoredPass:
         """The forward pass of a checkpoint as the run directory holds it, or will."""

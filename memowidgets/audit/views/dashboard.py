@@ -15,10 +15,12 @@ from memowidgets.audit.numbers.judge import SHARED_NOISE
 from memowidgets.audit.numbers.scores import BASELINE, PER_LAYER, SCORES, metrics_of, probabilities
 from memowidgets.audit.numbers.truth import log_lira, notes_on_chance, truth_version
 from memowidgets.audit.source import LOGITS, Cache, Source
+from memowidgets.audit.sources.run import RunSource
 from memowidgets.audit.views.details import Details
 from memowidgets.data import Dataset
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
+from memowidgets.training.cost import announced
 from memowidgets.training.device import device_status
 from memowidgets.visible import visible
 from memowidgets.widgets.protocol import Choice, SampleDetail, ScoreView
@@ -89,6 +91,18 @@ class AuditView:
         except (StoreError, ValueError):
             return False
         return bool(values <= _QUICK_VALUES)
+
+    def cost(self, score: str, layer: str, checkpoint: str) -> str:
+        """What `view` has to make, from the last forward pass; empty if it needs none."""
+        source = self._source
+        record = source.names.record(checkpoint)
+        n = len(scores.missing_passes(source, score, layer, record))
+        if not n or not isinstance(source, RunSource):
+            return ""
+        seconds, size = source.pass_cost()
+        known = announced(None if seconds is None else n * seconds, 0, n * (size or 0), 0)
+        passes = f"{n} forward pass{'es' if n > 1 else ''} over {len(source.members)} members"
+        return f"{passes}: {known}" if size else passes
 
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None

@@ -35,7 +35,7 @@ class Timing:
     build : float
         Seconds to create the module and its optimizer.
     step : float
-        Seconds of an optimizer step: the median after a warm-up.
+        Seconds of an optimizer step: the mean after a warm-up.
     sample : float
         Seconds of a forward pass for each sample.
     memory : int
@@ -164,8 +164,8 @@ def _step_seconds(learner: Learner, device: torch.device, progress: Progress) ->
     with suppress(_Enough):
         learner.advance(learner.total_steps, clock, "timing steps")
         clock.note()
-    seconds = np.diff(clock.times)
-    return float(np.median(seconds[1:] if len(seconds) > 1 else seconds))
+    seconds = np.diff(clock.times)  # a training takes their sum, so a few long ones count
+    return float(np.mean(seconds[1:] if len(seconds) > 1 else seconds))
 
 
 def _look(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import statistics
 import subprocess
@@ -29,11 +30,14 @@ def rows(_arguments: Namespace) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "site"
         code = "import sys, scripts.docs as d; sys.exit(d.build(d.Path(sys.argv[1])))"
-        started = time.perf_counter()
+        started, before = time.perf_counter(), _processor_seconds()
         subprocess.run([sys.executable, "-c", code, str(place)], cwd=ROOT, check=True)
-        built = time.perf_counter() - started
+        built, used = time.perf_counter() - started, _processor_seconds() - before
         shutil.rmtree(place.with_name("site-trees"))
-        found = [Row("site: built from nothing", f"{built:.0f} s", goal="≤ 90 s")]
+        found = [
+            Row("site: built from nothing", f"{built:.0f} s", goal="≤ 90 s"),
+            Row("site: built from nothing, processor time", f"{used:.0f} s"),
+        ]
         with running_chromium() as chromium:
             for name in PAGES:
                 weight, ready = _opened(chromium, place / f"{name}.html")
@@ -42,6 +46,12 @@ def rows(_arguments: Namespace) -> list[Row]:
                 what = f"site: {name}.html, opened until it moves"
                 found.append(Row(what, f"{ready:.2f} s", goal="≤ 1 s"))
     return found
+
+
+def _processor_seconds() -> float:
+    """Return the processor time of all processes that this one started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _opened(chromium: Browser, page_file: Path) -> tuple[int, float]:

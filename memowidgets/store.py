@@ -854,10 +854,10 @@ class TooLargeError(ValueError):
 
 
 def put_rows(array: NDArray[Any], rows: NDArray[np.int64], values: NDArray[np.float32]) -> None:
-    """Copy values into rows of an array, which may be one of `Store.new_tensors`.
+    """Copy values into rows of an array, which may be one of `RunDirectory.new_tensors`.
 
-    Neighbouring rows of a file are written, which takes a third of the time of copying them
-    through the mapping: that stops at each page for the file system.
+    Neighbouring rows of a file are written, which is faster than copying them through the
+    mapping: that stops at each page for the file system.
 
     Raises
     ------

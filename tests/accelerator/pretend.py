@@ -53,7 +53,7 @@ class Device:
         Indices of the devices that something was put on.
     """
 
-    count: int = 1
+    count: int = 0  # or torch would ask for its random state, also in tests of other devices
     present: bool = False
     lost: bool = False
     largest: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -133,14 +134,16 @@ def test_other_devices_finish_their_shadow_models_when_one_is_lost(
 ):
     made = audit("ConvNet", tmp_path / "run", device)
     made.train()
-    real = worker.train_shadow
+    real, other_trains = worker.train_shadow, threading.Event()
 
-    def fails_at_once(job, index, progress):
+    def fails_soon(job, index, progress):
         if index == 0:
+            assert other_trains.wait(60)
             raise DeviceError("the device pretend:0 has failed")
+        other_trains.set()
         return real(job, index, progress)
 
-    monkeypatch.setattr(worker, "train_shadow", fails_at_once)
+    monkeypatch.setattr(worker, "train_shadow", fails_soon)
     with ThreadPoolExecutor(2) as two, pytest.raises(DeviceError, match="pretend:0"):
         made.run_shadows(3, two)
     assert made.n_shadows >= 1

@@ -18,6 +18,8 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from memowidgets.visible import first_line
+
 if TYPE_CHECKING:
     import os
     from contextlib import AbstractContextManager
@@ -169,8 +171,7 @@ def reason_of(error: BaseException) -> str:
             f"{constants.ENDPOINT} does not answer as a hub does; is this the network's login "
             "page, or HF_ENDPOINT a wrong address?"
         )
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    return first_line(error)
 
 
 def _is_closed(error: BaseException) -> bool:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-__all__ = ["listed", "quoted", "visible"]
+__all__ = ["first_line", "listed", "quoted", "visible"]
 
 _SPACE = re.compile(r"\s+")
 _UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
@@ -34,6 +34,19 @@ def visible(text: str, most: int | None = None) -> str:
     if most is not None and len(line) > most:
         line = f"{line[: most - 1]}…"
     return "".join(map(_shown, line))
+
+
+def first_line(error: BaseException) -> str:
+    r"""Return the first line of an error's message that is not empty, or else its type.
+
+    Examples
+    --------
+    >>> first_line(ValueError("  no such file\n  in the folder"))
+    'no such file'
+    >>> first_line(RuntimeError())
+    'RuntimeError'
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _shown(character: str) -> str:

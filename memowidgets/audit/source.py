@@ -341,6 +341,10 @@ class Source(Protocol):
         """Whether a missing forward pass is made; elsewhere it is an error that says so at once."""
         ...
 
+    def pass_cost(self) -> tuple[float | None, int | None]:
+        """Seconds of the last forward pass that was made here, and bytes of one on disk, if any."""
+        ...
+
     @property
     def asks_model(self) -> bool:
         """Whether `gaps_of` makes a forward pass."""

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.commands.runs import CommandError
+from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit
@@ -128,7 +130,7 @@ def _compared(folder: Path, device: str) -> Iterator[Check]:
 
 
 def _failed(what: str, error: Exception) -> Check:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    reason = first_line(error)
     return Check(what, "", "fails", reason, _UPDATE, wrong=True)
 
 
@@ -160,13 +162,12 @@ def _silent() -> Any:
     return Progress()
 
 
-class _quietly(warnings.catch_warnings):  # noqa: N801 - used like a function
+@contextmanager
+def _quietly() -> Iterator[None]:
     """Hide warnings that so small an audit gives, such as of few shadow models."""
-
-    def __enter__(self) -> Any:
-        found = super().__enter__()
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return found
+        yield
 
 
 def _about(device: str) -> str:
@@ -227,7 +228,7 @@ def _precision(folder: Path, here: Audit, device: str) -> Check:
     try:
         audit = _audit(folder / "bfloat16", device, precision="bfloat16")
     except (ValueError, RuntimeError, FloatingPointError) as error:
-        return Check(what, "", "fails", str(error).splitlines()[0], fix)
+        return Check(what, "", "fails", first_line(error), fix)
     one, other = (f"loss {_last(made).train_loss:.3f}" for made in (here, audit))
     return Check(what, one, other, f"the CPU's in float32; auto means {auto} on the device")
 
@@ -238,7 +239,7 @@ def _repeated(folder: Path, device: str) -> Check:
     try:
         two = [_audit(folder / f"exact-{i}", device, 1, deterministic=True) for i in range(2)]
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         return Check(what, "", "fails", reason, f"leave {setting} out; runs differ by rounding")
     if len({_last(audit).weights for audit in two}) > 1:
         said = f"with {setting}"

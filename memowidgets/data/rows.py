@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memowidgets.visible import quoted
+from memowidgets.visible import first_line, quoted
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def read_parquet(path: Path) -> list[Row]:
             f"{path.name} is a Parquet file, which needs pyarrow: pip install pyarrow"
         ) from error
     except (OSError, ValueError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise ValueError(
             f"{path} is not a whole Parquet file ({reason}); delete it and get it again"
         ) from error

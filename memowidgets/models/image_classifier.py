@@ -26,6 +26,7 @@ from memowidgets.models.modes import modes_kept
 from memowidgets.models.pooling import head_of
 from memowidgets.models.transformer import Given, check_whole, digest_of, with_shared_weights
 from memowidgets.stamps import digest
+from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
     import os
@@ -331,7 +332,7 @@ class ImageClassifier(ImageModel):
             pixels = self._process(images[:1])
             self._readings[module] = _reading_of(module, pixels)
         except (ValueError, RuntimeError, TypeError) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             raise ValueError(
                 f"the model cannot take images of shape {images.shape[1:]} as its processor makes "
                 f"them: {reason}"

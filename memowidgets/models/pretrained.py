@@ -17,6 +17,7 @@ from memowidgets.network import (
     without_the_hub,
     without_the_hub_for,
 )
+from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -301,8 +302,8 @@ def _explained(name: str, load: Callable[[], Any], kind: str) -> Any:
                 f"pass it to {CLASSES[kind]}.from_model"
             ) from error
         if "Unrecognized model" in str(error):
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            raise ValueError(f"{name} has no model that transformers knows: {lines[0]}") from error
+            reason = first_line(error)
+            raise ValueError(f"{name} has no model that transformers knows: {reason}") from error
         if isinstance(error, OSError) and ".safetensors" in str(error):
             raise ValueError(
                 f"{name} has no weights in safetensors, and pickles are never read because they "

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from memowidgets.data import Dataset, ImageDataset, TableDataset
 from memowidgets.models.images import ImageModel, check_pool, images_of
 from memowidgets.models.modes import modes_kept
-from memowidgets.visible import listed, quoted
+from memowidgets.visible import first_line, listed, quoted
 
 if TYPE_CHECKING:
     import torch
@@ -256,7 +256,7 @@ class TorchClassifier(ImageModel):
         try:
             logits = logits_of(_blank(module, data, 1))
         except Exception as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             raise ValueError(
                 f"the module cannot take {article} {what} of shape {_input_shape(data)}: {reason}"
             ) from error

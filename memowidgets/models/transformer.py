@@ -18,6 +18,7 @@ from memowidgets.data import Dataset
 from memowidgets.models.base import Model
 from memowidgets.models.encoding import Tokens
 from memowidgets.models.lora import LoRA, adapter_weights, blocks_of, quiet_peft
+from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
     import torch
@@ -296,7 +297,7 @@ def _one_sentence(what: Any) -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise
     except (AttributeError, IndexError, RuntimeError, TypeError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         kind = getattr(getattr(what, "config", what), "model_type", type(what).__name__)
         raise ValueError(
             f"the output of the frozen blocks of {kind} cannot be kept ({reason}); create the "

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.visible import first_line
+
 if TYPE_CHECKING:
     import torch
 
@@ -137,7 +139,7 @@ def working_on(device: torch.device, *, deterministic: bool = False) -> Iterator
     except RuntimeError as error:
         if isinstance(error, DeviceError) or is_out_of_memory(error) or _answers(device):
             raise
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise DeviceError(
             f"the device {device} has failed ({reason}). What is finished is kept: restart "
             'Python and go on, on another device (device="cpu") if this one stays away'

@@ -123,6 +123,10 @@ class ArraysSource:
         """What is known of the run: seed and layers."""
         return {"seed": self.seed, "layers": list(self._given.layers), "training": {}}
 
+    def pass_cost(self) -> tuple[None, None]:
+        """Unknown: no forward pass is made."""
+        return None, None
+
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The given arrays by name."""

@@ -118,6 +118,10 @@ class ShadowSource:
         self.decision_log = DecisionLog(RunKeeper(self.run), self.run.path, self.data.ids)
         self.cache, self.alone = Cache(), OneAtATime()
 
+    def pass_cost(self) -> tuple[None, None]:
+        """Unknown: no forward pass is made."""
+        return None, None
+
     def __repr__(self) -> str:
         return f"ShadowAudit(shadow {self.index} as the target of {self.first!r})"
 

@@ -15,7 +15,6 @@ from memowidgets.audit.numbers.judge import SHARED_NOISE
 from memowidgets.audit.numbers.scores import BASELINE, PER_LAYER, SCORES, metrics_of, probabilities
 from memowidgets.audit.numbers.truth import log_lira, notes_on_chance, truth_version
 from memowidgets.audit.source import LOGITS, Cache, Source
-from memowidgets.audit.sources.run import RunSource
 from memowidgets.audit.views.details import Details
 from memowidgets.data import Dataset
 from memowidgets.progress import Progress
@@ -97,7 +96,7 @@ class AuditView:
         source = self._source
         record = source.names.record(checkpoint)
         n = len(scores.missing_passes(source, score, layer, record))
-        if not n or not isinstance(source, RunSource):
+        if not n:
             return ""
         seconds, size = source.pass_cost()
         known = announced(None if seconds is None else n * seconds, 0, n * (size or 0), 0)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import pytest
 
 from memowidgets.__main__ import main
-from memowidgets.commands import device as doctor
+from memowidgets.commands import check_device
 from tests.training.small import Inline
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(doctor, "_SAMPLES", 120)
-    monkeypatch.setattr(doctor, "_EPOCHS", 1)
-    monkeypatch.setattr(doctor, "_PSMI_SHAPE", (60, 8))
+    doctor = check_device.__globals__  # the doctests may have loaded its module once more
+    monkeypatch.setitem(doctor, "_SAMPLES", 120)
+    monkeypatch.setitem(doctor, "_EPOCHS", 1)
+    monkeypatch.setitem(doctor, "_PSMI_SHAPE", (60, 8))
     # A worker process takes seconds to start; test_hardware.py has them on the device.
-    train = doctor._shadows
-    monkeypatch.setattr(doctor, "_shadows", lambda audit, _: train(audit, Inline()))
+    train = doctor["_shadows"]
+    monkeypatch.setitem(doctor, "_shadows", lambda audit, _: train(audit, Inline()))
 
 
 def table(device, capsys):

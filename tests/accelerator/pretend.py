@@ -272,12 +272,20 @@ def _starting(operation) -> Callable:
     return lambda *args, **kwargs: _run(operation, args, kwargs)
 
 
+def one_thread() -> torch.autograd.set_multithreading_enabled:
+    """Run the backward passes of this Python thread in itself.
+
+    torch starts a thread for each device that it knows of at the first backward pass of a process,
+    which may be before it knows of this one.
+    """
+    return torch.autograd.set_multithreading_enabled(mode=False)
+
+
 def start() -> None:
     """Make the device available. torch calls it in worker processes, as an entry point."""
     register()
     DEVICE.present, DEVICE.count = True, int(os.environ.get("PRETEND_COUNT", "1"))
-    # Its backward passes would have a thread for each device, and torch knows of one alone.
-    torch.autograd.set_multithreading_enabled(mode=False)
+    one_thread()
     # A parameter of another class can't take the content of one on the CPU, so it is replaced.
     torch.__future__.set_overwrite_module_params_on_conversion(True)
 

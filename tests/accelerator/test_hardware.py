@@ -18,7 +18,7 @@ from memowidgets.audit.runs.training import recorder
 from memowidgets.progress import Progress
 from memowidgets.training.device import DeviceError, resolve_device
 from memowidgets.training.engine import worker
-from tests.accelerator import recipes
+from tests.accelerator import pretend, recipes
 from tests.accelerator.recipes import audit
 from tests.training.small import Inline, assert_same
 
@@ -141,7 +141,8 @@ def test_other_devices_finish_their_shadow_models_when_one_is_lost(
             assert other_trains.wait(60)
             raise DeviceError("the device pretend:0 has failed")
         other_trains.set()
-        return real(job, index, progress)
+        with pretend.one_thread():
+            return real(job, index, progress)
 
     monkeypatch.setattr(worker, "train_shadow", fails_soon)
     with ThreadPoolExecutor(2) as two, pytest.raises(DeviceError, match="pretend:0"):

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+import threading
+
+from tqdm import tqdm
 
 from tests.audit import test_fork, test_kill  # noqa: F401 - what forked processes run
 from tests.training.small import trained
+
+# tqdm's usual lock is one for all forked processes. Who is killed with it leaves others waiting.
+tqdm.set_lock(threading.RLock())
 
 with tempfile.TemporaryDirectory() as folder:
     trained(folder)

@@ -184,5 +184,9 @@ def test_a_loop_of_ones_own_is_watched_on_encoded_rows(data, tmp_path):
     np.testing.assert_allclose(-found.loc[data.ids], losses, rtol=1e-4, atol=1e-5)
     again = mw.Audit.open(tmp_path / "run", data=data)
     np.testing.assert_array_equal(again.data.encoded(), table.encoded())
+    with pytest.raises(ValueError, match="on the same rows in another encoding"):
+        mw.watch(module, data.with_encoding(
+            {**table.encoding, "means": table.encoding["means"] + 1}
+        ), path=tmp_path / "run", steps_per_epoch=5)  # fmt: skip
     with pytest.raises(ValueError, match="this table has no encoding yet"):
         mw.watch(module, data, path=tmp_path / "other", steps_per_epoch=5)

@@ -24,7 +24,7 @@ from memowidgets.models.heads import (
 from memowidgets.models.images import ImageModel, images_of
 from memowidgets.models.modes import modes_kept
 from memowidgets.models.pooling import head_of
-from memowidgets.models.transformer import Given, check_whole, digest_of, with_shared_weights
+from memowidgets.models.transformer import Given, check_whole, identity_of, with_shared_weights
 from memowidgets.stamps import digest
 from memowidgets.visible import first_line
 
@@ -183,7 +183,7 @@ class ImageClassifier(ImageModel):
                 "load it with AutoImageProcessor.from_pretrained"
             )
         kept = copy.deepcopy(model).cpu().float()
-        return cls(Given(kept), kept.config, processor, {"weights": digest_of(model)})
+        return cls(Given(kept), kept.config, processor, identity_of(model))
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self._identity.items())

@@ -241,6 +241,23 @@ def test_shadow_models_scores_and_a_run_that_is_opened_again(data, tokenizer, tm
     assert opened.n_shadows == 5
 
 
+def test_a_run_is_of_the_weights_that_are_trained(data, tokenizer, tmp_path):
+    """Shadow models that train other weights than their target would give a wrong truth."""
+    raw = tiny("bert", len(tokenizer))
+    settings = {"device": "cpu", "held_out": None}
+    mw.Audit(classifier(raw, tokenizer), data, tmp_path / "run", **settings)
+    raw.bert.requires_grad_(requires_grad=False)
+    fixed = classifier(raw, tokenizer)
+    with pytest.raises(ValueError, match="holds another run: model settings"):
+        mw.Audit(fixed, data, tmp_path / "run", **settings)
+    again = cloudpickle.loads(cloudpickle.dumps(fixed))
+    assert again.describe(data) == fixed.describe(data)
+    lora = mw.models.LoRA(r=2)
+    raws = raw, tiny("bert", len(tokenizer))
+    adapted = [classifier(each, tokenizer, lora=lora) for each in raws]
+    assert adapted[0].describe(data) == adapted[1].describe(data)
+
+
 def test_from_scratch_trains_all_weights_and_opens_from_its_source(tmp_path):
     data = texts(60)
     model = mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16)

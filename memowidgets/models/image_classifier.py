@@ -272,6 +272,11 @@ class ImageClassifier(ImageModel):
         logits = answer.logits.float()
         return logits, cross_entropy(logits, labels, reduction="none")
 
+    def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        """Load the weights of a checkpoint; frozen ones, which a recorded one lacks, stay."""
+        fixed = {name: p for name, p in module.named_parameters() if not p.requires_grad}
+        module.load_state_dict(fixed | dict(weights))
+
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Return ``"1"`` to ``"K"``, one per block or stage."""
         return tuple(str(k) for k in range(1, self._reading(module).n_layers + 1))

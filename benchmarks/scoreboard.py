@@ -45,7 +45,8 @@ def main() -> None:
         audits |= {name: [mw.open_recorded(name)] for name in arguments.recorded}
     board = mw.scoreboard(audits, scores=_scores(), eta=PLAN["eta"], against=PLAN["against"])
     found = [_claims(name, audits[name]) for name in arguments.settings]
-    said = "\n\n".join([_table(board.table), _ranks(board), *_missing(board), _verdicts(found)])
+    parts = [_table(board.table), _ranks(board), *_missing(board), _verdicts(found)]
+    said = "\n\n".join([*parts, _targets(audits)])
     print(said)
     if arguments.write:
         _write(said)
@@ -239,6 +240,21 @@ def _missing(board: Any) -> list[str]:
 def _verdicts(found: Sequence[Sequence[dict[str, Any]]]) -> str:
     rows = [list(row.values()) for rows in found for row in rows]
     return _markdown(["claim", "setting", "difference of AUC", "verdict"], rows)
+
+
+def _targets(audits: dict[str, list[mw.Audit]]) -> str:
+    """How far each target was trained, where its scores are taken, and what it has memorised."""
+    head = ["setting", "seed", "scores of", "drop there", "largest drop", "memorised", "canaries"]
+    return _markdown(head, [[name, *_target(a)] for name, each in audits.items() for a in each])
+
+
+def _target(audit: mw.Audit) -> list[str]:
+    drops, at = audit.checkpoints["drop"], audit.prediction.record.name
+    memorised = audit.log_lira().to_numpy() >= PLAN["eta"]
+    planted = getattr(audit.source.data, "canaries", None)
+    canaries = "–" if planted is None else (memorised & planted[audit.source.member_rows]).sum()
+    how_far = str(audit.source.seed), at, f"{drops[at]:.3f}", f"{drops.max():.3f}"
+    return [*how_far, f"{memorised.sum()} of {len(memorised)}", str(canaries)]
 
 
 def _write(said: str) -> None:

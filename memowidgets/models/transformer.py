@@ -277,15 +277,13 @@ class TransformerModel(Model, Generic[Texts]):
         return self.placed(model.requires_grad_(requires_grad=False), device, precision)
 
     def _origin(self) -> dict[str, str]:
-        """Return digests of the files that the model is made of."""
+        """Return digests of the files that the model is made of, or of its tokenizer."""
         from memowidgets.models.digests import tokenizer_digest
         from memowidgets.models.pretrained import Pretrained
 
         if isinstance(self._load, Pretrained):
             return self._load.origin()
-        if isinstance(self._load, Given):  # its settings contain a digest of its weights
-            return {"tokenizer": tokenizer_digest(self._tokenizer)}
-        return {}
+        return {"tokenizer": tokenizer_digest(self._tokenizer)}  # the settings have the weights
 
 
 @contextmanager

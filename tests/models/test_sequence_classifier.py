@@ -258,6 +258,22 @@ def test_a_run_is_of_the_weights_that_are_trained(data, tokenizer, tmp_path):
     assert adapted[0].describe(data) == adapted[1].describe(data)
 
 
+def test_a_vocabulary_of_the_same_size_is_not_the_same_vocabulary(tmp_path):
+    """A fork on anonymised texts has as many words as its parent, and the parent's tokenizer."""
+    words = [f"{name} has {thing}" for name in ("Smith", "Jones") for thing in "abcdefgh"]
+    before = mw.data.TextDataset.from_texts(words, [0, 1] * 8)
+    after = mw.data.TextDataset.from_texts([t.replace("Smith", "XX") for t in words], [0, 1] * 8)
+    training = mw.TrainingConfig(epochs=1, precision="float32")
+    settings = {"training": training, "device": "cpu", "held_out": None}
+    model = mw.models.SequenceClassifier.from_scratch(before, layers=1, width=16)
+    mw.Audit(model, after, tmp_path / "run", **settings).train()
+    with pytest.warns(UserWarning, match="can't be made again.*the tokenizer differs"):
+        found = mw.Audit.open(tmp_path / "run", data=after)
+    assert found.source.model is None
+    given = mw.Audit.open(tmp_path / "run", data=after, model=model)
+    assert np.isfinite(given.score("loss")).all()
+
+
 def test_from_scratch_trains_all_weights_and_opens_from_its_source(tmp_path):
     data = texts(60)
     model = mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16)

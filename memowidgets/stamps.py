@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import functools
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ __all__ = [
     "KEY",
     "Stamp",
     "array_digest",
+    "code_digest",
     "digest",
     "fingerprints",
     "is_settled",
@@ -100,6 +102,36 @@ def values_used(function: Any) -> dict[str, Any]:
     else:
         known, names = function.__globals__, _globals_of(code)
     return {name: known[name] for name in sorted(names & known.keys()) if _is_plain(known[name])}
+
+
+def code_digest(function: Any) -> str:
+    """Return a digest of what a function does and uses, whatever else stands in its line.
+
+    Examples
+    --------
+    >>> code_digest(lambda x: x + 1) == code_digest(lambda x: x + 1) != code_digest(lambda x: x + 2)
+    True
+    >>> code_digest(functools.partial(max, 1)) == code_digest(functools.partial(max, 2))
+    False
+    """
+    held: list[Any] = []
+    while isinstance(function, functools.partial):
+        held += [*function.args, *sorted(function.keywords.items())]
+        function = function.func
+    called = function if hasattr(function, "__code__") else type(function).__call__
+    held += [cell.cell_contents for cell in getattr(called, "__closure__", None) or ()]
+    held += getattr(called, "__defaults__", None) or ()
+    used = {**values_used(function), **values_used(called)}
+    plain = [value for value in held if _is_plain(value)]
+    code = getattr(called, "__code__", None)
+    return digest(
+        [_steps_of(code) if code else str(called), repr(sorted(used.items())), repr(plain)]
+    )
+
+
+def _steps_of(code: Any) -> list[Any]:
+    inside = [_steps_of(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
+    return [code.co_code.hex(), code.co_names, code.co_freevars, inside]
 
 
 def _globals_of(code: Any) -> set[str]:

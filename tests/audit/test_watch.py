@@ -582,6 +582,24 @@ def test_another_frozen_backbone_is_another_training(data, tmp_path):
     assert fresh.audit.score("loss", checkpoint=0).equals(alone.audit.score("loss", checkpoint=0))
 
 
+def test_another_forward_is_another_recording(data, tmp_path):
+    """The same training has the same weights, so its passes would be taken for those of both."""
+
+    def scaled(by):
+        return lambda module, x: by * module(x)
+
+    first = mw.watch(mlp(), data, tmp_path / "run", STEPS, forward=scaled(1))
+    again = mw.watch(mlp(), data, tmp_path / "run", STEPS, forward=scaled(1), overwrite=True)
+    assert again.audit.score("loss", checkpoint=0).equals(first.audit.score("loss", checkpoint=0))
+    for other in (
+        scaled(2),
+        None,
+        lambda module, x: module(x) + 1,
+    ):
+        with pytest.raises(ValueError, match=r"forward= of mw\.watch is another function"):
+            mw.watch(mlp(), data, tmp_path / "run", STEPS, forward=other)
+
+
 def test_a_recording_from_before_digests_of_frozen_weights_goes_on(data, tmp_path, monkeypatch):
     module = mlp()
     with monkeypatch.context() as patch:

@@ -634,6 +634,7 @@ _ORIGIN = {
     "recipe": "the configuration or the tokenizer of the base model differs",
     "tokenizer": "the tokenizer differs",
     "processor": "the image processor differs",
+    "forward": "forward= of mw.watch is another function",
     "values": "values that make_module uses, or settings of the module's parts, differ",
 }
 

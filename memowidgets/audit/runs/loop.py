@@ -18,6 +18,7 @@ from memowidgets.audit.runs.pairs import others, read_pairs
 from memowidgets.audit.sources.run import WATCHED, RunSource
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
+from memowidgets.stamps import code_digest
 from memowidgets.store import MANIFEST, RunDirectory
 from memowidgets.training import TrainingConfig
 from memowidgets.training.design import draw_design
@@ -172,6 +173,7 @@ def _source(
         "settings": json.dumps({"layers": list(looker.layer_names)}),
         "source": "",
         "parameters": _shapes_digest(unwrapped(module)),
+        "forward": "" if looker.forward is default_forward else code_digest(looker.forward),
     }
     manifest = {
         "kind": WATCHED,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-_WEIGHTS, _OPTIMIZER, _RANDOM = "weights.", "optimizer.", "random."
+WEIGHTS, _OPTIMIZER, _RANDOM = "weights.", "optimizer.", "random."
 _MUCH_GB = 2.0
 
 
@@ -156,7 +156,7 @@ class Learner:
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         """Return what `resume` needs: arrays and text."""
         saved = self._optimizer.state_dict()
-        arrays = {_WEIGHTS + k: v for k, v in self.weights().items()}
+        arrays = {WEIGHTS + k: v for k, v in self.weights().items()}
         arrays |= {_RANDOM + k: v for k, v in self._random.arrays().items()}
         plain: dict[str, dict[str, Any]] = {}
         for i, entries in saved["state"].items():
@@ -178,7 +178,7 @@ class Learner:
                 state.setdefault(int(index), {})[key] = _tensor(arrays[name])
         for place, entries in json.loads(metadata.get("plain", "{}")).items():
             state.setdefault(int(place), {}).update(entries)
-        self.load_weights(_below(_WEIGHTS, arrays))
+        self.load_weights(_below(WEIGHTS, arrays))
         if "groups" in metadata:
             self._optimizer.load_state_dict(
                 {"state": state, "param_groups": json.loads(metadata["groups"])}
@@ -246,7 +246,7 @@ class Learner:
 
 def state_of_weights(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the input of `Learner.resume` for weights alone."""
-    return {_WEIGHTS + name: np.array(array) for name, array in weights.items()}
+    return {WEIGHTS + name: np.array(array) for name, array in weights.items()}
 
 
 def _say_memory(one: Forward, n: int, model: Model) -> None:

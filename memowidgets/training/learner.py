@@ -145,6 +145,13 @@ class Learner:
             if hasattr(value, "detach")
         }
 
+    def forget_optimizer(self) -> int:
+        """Free the memory that only training needs; return the bytes of the module."""
+        self._optimizer.zero_grad(set_to_none=True)
+        self._optimizer.state.clear()
+        held = (*self.module.parameters(), *self.module.buffers())
+        return sum(int(tensor.nbytes) for tensor in held)
+
     def weights(self) -> dict[str, NDArray[Any]]:
         """Return the module's state as arrays."""
         return {k: _array(v) for k, v in self.recipe.model.weights(self.module).items()}

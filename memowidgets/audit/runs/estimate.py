@@ -78,6 +78,7 @@ def estimate(
         work = max(shadows, references, key=lambda one: one.processes)
         timings = None
         if work.missing or _steps_left(run):
+            run.loaded.drop()
             timings = _timed(work, run if passes or _steps_left(run) else None)
     rows = [
         _target_row(run, timings),

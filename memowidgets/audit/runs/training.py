@@ -102,6 +102,7 @@ def run_shadows(
             keep_forward,
         )
         run.shadows = use_set(run.run, plan.key, run.precision)
+    run.loaded.drop()
     with shown(progress) as report:
         run.shadows.fill(n, job, processes, report, executor)
         run.shadows.note_trained(n)
@@ -138,6 +139,7 @@ def run_references(
         )
         job = replace(job, config=run.references.config)
     models = int(n) * plan.per_round
+    run.loaded.drop()
     with shown(progress) as report:
         files.fill(models, job, processes, report, executor)
         files.note_trained(models)

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models import Model
+from memowidgets.models.memory import Memory
 from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
 from memowidgets.training.batches import epoch_order
 from memowidgets.training.config import OPTIMIZERS, Settings, lost_function
-from memowidgets.training.device import Memory, cpu_threads, working_on
+from memowidgets.training.device import cpu_threads, working_on
 from memowidgets.training.forward import Allocate, Forward, forward, halve_passes
 from memowidgets.training.seeds import RandomStates, epoch_seed
 

@@ -8,7 +8,8 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
-from memowidgets.training.device import free_bytes, free_memory, torch_device
+from memowidgets.models.memory import free_memory
+from memowidgets.training.device import free_bytes, torch_device
 
 if TYPE_CHECKING:
     from memowidgets.training.learner import Learner, Recipe

@@ -105,6 +105,29 @@ def test_small_memory_halves_batches_once_and_changes_no_number(
         made.score("psmi", checkpoint=0)
 
 
+def kept_states(folder, device, monkeypatch):
+    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(folder))
+    make, data = recipes.RECIPES["LoRA, prefix kept"]
+    make(data()).feeder_at(data(), torch.device(device), "float32")
+    (file,) = folder.rglob("states.bf16")
+    return file.read_bytes()
+
+
+def test_small_memory_halves_the_batches_of_the_frozen_blocks(
+    device, hardware, tmp_path, monkeypatch
+):
+    whole = kept_states(tmp_path / "whole", device, monkeypatch)
+    hardware.largest = 3
+    with pytest.warns(UserWarning, match="processed in smaller parts") as told:
+        halved = kept_states(tmp_path / "halved", device, monkeypatch)
+    assert len([one for one in told if "smaller parts" in str(one.message)]) == 1
+    assert halved == whole
+    hardware.largest = 0
+    with pytest.raises(MemoryError, match="memory cannot hold"):
+        kept_states(tmp_path / "none", device, monkeypatch)
+    assert not list((tmp_path / "none").rglob("*states*"))
+
+
 class Losing(Progress):
     """Progress at whose n-th report the device is lost."""
 

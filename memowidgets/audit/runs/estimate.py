@@ -16,11 +16,12 @@ from memowidgets.audit.source import Source
 from memowidgets.audit.sources.passes import halved
 from memowidgets.audit.sources.run import RunSource, run_behind
 from memowidgets.audit.sources.shadow_sets import config_digest, set_of_halves
+from memowidgets.models.memory import free_memory
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training import cost
 from memowidgets.training.design import REFERENCE, ShadowDesign
-from memowidgets.training.device import free_memory, torch_device
+from memowidgets.training.device import torch_device
 from memowidgets.training.engine.filling import Pace
 from memowidgets.training.engine.timing import Timing, slowest, take_times
 from memowidgets.training.engine.workers import Workers, default_processes, opened

@@ -17,9 +17,10 @@ from memowidgets.audit.source import Source
 from memowidgets.audit.sources.passes import StoredPass
 from memowidgets.audit.sources.run import run_behind
 from memowidgets.audit.sources.shadow_sets import set_of_design, use_set
+from memowidgets.models.memory import free_memory
 from memowidgets.progress import Progress
 from memowidgets.training.design import REFERENCE
-from memowidgets.training.device import free_memory, torch_device
+from memowidgets.training.device import torch_device
 from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import StopRule
 

@@ -17,9 +17,8 @@ NOTEBOOKS = ROOT / "notebooks"
 # Every cell runs, and none of them needs more shadow models or samples.
 MOST = {
     r"run_shadows\((\d+)\)": 4,
-    r"make_mcqs\(n=(\d+)": 240,
-    r"data\.take\(range\((\d+)": 200,
-    r"load_digits\(\)\.take\(range\((\d+)": 300,
+    r"make_mcqs\(n=(\d+), atypical=0\.05": 240,
+    r"load_digits\(\)\.take\(range\((\d+)": 600,
 }
 ALL_DIGITS = "load_digits(canaries=0.05, seed=0)"
 FEW_DIGITS = "load_digits().take(range(500)).with_canaries(25, seed=0)"
@@ -40,7 +39,7 @@ def shortened(text: str) -> str:
 
 
 def _fewer(most: int, call: re.Match[str]) -> str:
-    return call[0].replace(call[1], str(min(int(call[1]), most)))
+    return call[0].replace(call[1], str(min(int(call[1]), most)), 1)
 
 
 def check_quiet(executed: nbformat.NotebookNode) -> None:

@@ -252,6 +252,7 @@ def _environment(home: Path) -> dict[str, str]:
         "IPYTHONDIR": str(home / "ipython"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}",
         "PYTHONPATH": str(ROOT),
+        "LOKY_MAX_CPU_COUNT": "1",  # to start a second process takes longer than it saves
     }
     return env
 

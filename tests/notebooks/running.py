@@ -53,7 +53,11 @@ def check_quiet(executed: nbformat.NotebookNode) -> None:
 
 def execute(notebook: Path) -> nbformat.NotebookNode:
     """Run a notebook where it lies, in a process of its own, and read what came out."""
-    own = {"JUPYTER_PREFER_ENV_PATH": "1", "IPYTHONDIR": str(notebook.parent / ".ipython")}
+    own = {
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "IPYTHONDIR": str(notebook.parent / ".ipython"),
+        "LOKY_MAX_CPU_COUNT": "1",  # to start a second process takes longer than it saves
+    }
     command = [sys.executable, "-m", "nbconvert", "--execute", "--to=notebook", "--inplace"]
     result = subprocess.run(
         [*command, str(notebook)],

@@ -140,6 +140,18 @@ def test_the_value_is_that_of_the_chosen_point(psmi):
     assert psmi.value == pytest.approx(np.log(density[y[4]] / density.mean()))
 
 
+def test_the_page_hears_of_every_result_in_more_dimensions(psmi):
+    assert psmi.wait(60)
+    heard = []
+    psmi.observe(lambda change: heard.append(change["new"]), "_dimensions")
+    with psmi._at_once():  # there and back before the first of both is computed
+        psmi.selected = 1
+        psmi.selected = 0
+    assert psmi.wait(60)
+    assert len(heard) == 1
+    assert [one["dimension"] for one in heard[0]] == list(DIMENSIONS)
+
+
 def test_the_same_in_more_dimensions(psmi):
     assert psmi.wait(60)
     found = {one["dimension"]: one for one in psmi._dimensions}

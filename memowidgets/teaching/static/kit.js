@@ -282,12 +282,20 @@ export function slider(how) {
     output.textContent = how.say(value);
     input.setAttribute("aria-valuetext", how.say(value));
   };
+  let moving = false;
   input.addEventListener("input", () => {
+    moving = true;
     const value = places ? places[Number(input.value)] : Number(input.value);
     say(value);
     how.move(value);
   });
-  input.addEventListener("change", () => how.rest());
+  const rest = () => {
+    if (moving) how.rest();
+    moving = false;
+  };
+  input.addEventListener("change", rest);
+  // a slider that was dragged away and back has no change
+  for (const name of ["pointerup", "pointercancel", "blur"]) input.addEventListener(name, () => setTimeout(rest));
   return {
     element,
     input,

@@ -31,7 +31,6 @@ EACH_KIND = [
     for name in PAGES
 ]
 MOST_BYTES = 1_500_000
-FOCUSED = "() => document.activeElement.getAttribute('aria-label')"
 WHOLE = "<!doctype html><html lang='en'><head></head><body>{}</body></html>"
 EVIL = "<img src=x onerror=document.body.remove()>"
 
@@ -188,7 +187,7 @@ def test_the_psmi_playground_computes_as_python(visit):
     page.locator(".mw-plot-cloud").press("PageDown")
     text = f"{python.psmi[1]:.3f} ± {python.psmi_std[1]:.3f}"
     page.locator(".mw-fact-value").get_by_text(text.replace("-", "−")).wait_for()
-    page.get_by_label("dimensions: the two above and noise").press("End")
+    page.get_by_label("dimensions d: the two above and noise").press("End")
     page.get_by_text(re.compile(r"^In 256 dimensions its PSMI is \d\.\d+ ± ")).wait_for()
 
 
@@ -340,29 +339,117 @@ def test_everyone_can_use_it(visit, name):
     assert not found, "\n".join(found)
 
 
-def test_by_keyboard_alone(visit):
-    page = visit("index")
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        if page.evaluate(FOCUSED) == "threshold τ":
-            break
-    before = counts(page)["flagged"]
-    page.keyboard.press("PageUp")
-    assert counts(page)["flagged"] > before
-
-
-def test_over_http_nothing_else_is_asked(chromium, site):
+@pytest.fixture(scope="module")
+def served(chromium, site):
+    """One window for pages over HTTP, which may ask that server alone."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
     handler.log_message = lambda *_: None
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     home = f"http://127.0.0.1:{server.server_port}/"
     try:
-        with opened(chromium, f"{home}live/theorem.html", allowed=(home, "data:")) as page:
-            assert page.locator(".mw-play").is_visible()
+        with opened(chromium, f"{home}index.html", allowed=(home, "data:")) as page:
+
+            def go(name):
+                page.goto(f"{home}{name}.html")
+                page.wait_for_selector("body[data-ready]")
+                return page
+
+            yield go
     finally:
         server.shutdown()
         server.server_close()
+
+
+# Every control of the part that moves that can have the focus, in the order of the page. From
+# then on, what gets the focus is noted, and whether it shows that.
+CONTROLS = """() => {
+    const live = document.querySelector('.live');
+    const kinds = 'button, input, select, textarea, summary, a[href], [tabindex]';
+    const all = [...live.querySelectorAll(kinds)].filter((one) => one.checkVisibility()
+        && getComputedStyle(one).visibility === 'visible' && !one.disabled && one.tabIndex >= 0);
+    const start = document.createElement('span');
+    start.tabIndex = -1;
+    live.before(start);
+    window.mwBegin = () => start.focus();
+    window.mwReached = [];
+    live.addEventListener('focusin', ({ target }) => {
+        const { outlineStyle, outlineWidth } = getComputedStyle(target);
+        const seen = outlineStyle !== 'none' && parseFloat(outlineWidth) > 0;
+        window.mwReached.push([all.indexOf(target), seen]);
+    });
+    live.addEventListener('click', (event) => { window.mwClicked = event.isTrusted; });
+    const watch = new MutationObserver((changes) => { window.mwChanges += changes.length; });
+    watch.observe(live, { subtree: true, childList: true, characterData: true, attributes: true });
+    return all.length;
+}"""
+
+# What kind of control has the focus, and which key does something there.
+BEFORE = """() => {
+    const one = window.mwOne = document.activeElement;
+    if (!one.closest('.live')) return [null, '', ''];
+    const role = one.getAttribute('role');
+    const kind = role ?? (one.localName === 'input' ? one.type : one.localName);
+    const last = one.localName === 'select' && one.selectedIndex === one.options.length - 1;
+    const full = one.type === 'range' && Number(one.value) >= Number(one.max);
+    window.mwState = () => [one.value, one.checked, one.getAttribute('aria-checked'),
+        one.closest('details')?.open, one.closest('.mw-explorer')?.dataset.tau].join();
+    window.mwBefore = window.mwState();
+    window.mwChanges = 0;
+    window.mwClicked = undefined;
+    const keys = { select: last ? 'ArrowUp' : 'ArrowDown', checkbox: 'Space', radio: 'ArrowRight',
+        range: full ? 'ArrowLeft' : 'ArrowRight', number: 'ArrowUp', application: 'ArrowRight',
+        text: '1', search: '1' };
+    return [kind, keys[kind] ?? 'Enter', one.getAttribute('aria-label') ?? one.textContent];
+}"""
+
+AFTER = """() => new Promise((done) => {
+    const tell = () => done({
+        state: window.mwState() !== window.mwBefore,
+        clicked: window.mwClicked === true,
+        changed: window.mwChanges > 0 || window.mwOne.ariaPressed === 'true',
+    });
+    requestAnimationFrame(() => requestAnimationFrame(tell));
+})"""
+
+
+@pytest.mark.parametrize("name", EACH_KIND)
+def test_over_http_and_by_keyboard_alone(served, name):
+    page = served(name)
+    controls = page.evaluate(CONTROLS)
+    assert controls >= 8
+    page.evaluate("() => window.mwBegin()")
+    for _ in range(controls + 1):
+        page.keyboard.press("Tab")
+    assert page.evaluate("() => window.mwReached") == [[i, True] for i in range(controls)]
+    page.evaluate("() => window.mwBegin()")
+    acted = []
+    while len(acted) < 2 * controls:  # a control may open or close others
+        page.keyboard.press("Tab")
+        kind, key, label = page.evaluate(BEFORE)
+        if kind is None:
+            break
+        acted.append(kind)
+        page.keyboard.press(key)
+        if kind == "text":
+            page.keyboard.press("Enter")
+        done = page.evaluate(AFTER)
+        if kind == "option":
+            page.locator(".mw-opened").wait_for()
+            page.keyboard.press("Escape")
+            page.locator(".mw-opened").wait_for(state="hidden")
+            assert page.evaluate("() => document.activeElement.role") == "option"
+        elif kind in ("button", "application"):
+            assert done["changed"], label
+            assert done["clicked"] == (kind == "button"), label
+        else:
+            assert done["state"], f"{kind} {label}"
+        if label == "threshold τ" and name == "index":
+            before = counts(page)["flagged"]
+            page.keyboard.press("PageUp")
+            assert counts(page)["flagged"] > before
+    assert controls - 3 < len(acted) < 2 * controls
+    assert ("option" in acted) == (name.removeprefix("live/") in AUDITS)
 
 
 @pytest.mark.parametrize("name", EACH_KIND)

@@ -268,7 +268,8 @@ export function sign(path, kind, x, y, r) {
  */
 export function slider(how) {
   const { places } = how;
-  const input = html("input", { type: "range", class: "mw-slide", "aria-label": how.help ?? how.name });
+  const spoken = how.help ? `${how.name}: ${how.help}` : how.name; // whoever speaks to it says what is written beside it
+  const input = html("input", { type: "range", class: "mw-slide", "aria-label": spoken });
   setAttributes(input, {
     min: places ? 0 : (how.min ?? 0),
     max: places ? places.length - 1 : (how.max ?? 1),

@@ -242,7 +242,7 @@ class PSMIView extends Playground {
       panel("The points", "drag one, double-click to add, turn the line by its ends", canvas, signs),
       html("div", { class: "mw-slides" }, turn.element), acts, help, facts);
     const more = slider({
-      name: "dimensions d", help: "dimensions: the two above and noise", places: this.trait("_every_dimension"),
+      name: "dimensions d", help: "the two above and noise", places: this.trait("_every_dimension"),
       say: String, move: (value) => this.widen(value), rest: () => this.commit({ dimension: this.now.dimension }),
     });
     const inMore = html("p", { class: "mw-panel-words" });

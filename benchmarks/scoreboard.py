@@ -30,7 +30,7 @@ from memowidgets.audit.numbers.trace import so_far
 PLAN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 PAGE = Path(__file__).parents[1] / "docs" / "scoreboard.md"
 BEGIN, END = "<!-- tables: python -m benchmarks.scoreboard --write -->", "<!-- end of tables -->"
-IMAGES, EVERY, FIRST_SEED = 3000, 16, 100
+EVERY = 16
 Floats = NDArray[np.float64]
 
 
@@ -45,7 +45,8 @@ def main() -> None:
         audits |= {name: [mw.open_recorded(name)] for name in arguments.recorded}
     board = mw.scoreboard(audits, scores=_scores(), eta=PLAN["eta"], against=PLAN["against"])
     found = [_claims(name, audits[name]) for name in arguments.settings]
-    said = "\n\n".join([_table(board.table), _ranks(board), *_missing(board), _verdicts(found)])
+    parts = [_table(board.table), _ranks(board), *_missing(board), _verdicts(found)]
+    said = "\n\n".join([*parts, _targets(audits)])
     print(said)
     if arguments.write:
         _write(said)
@@ -80,17 +81,26 @@ def _wards(seed: int, _arguments: argparse.Namespace) -> tuple[Any, Any, Any]:
 
 
 def _cifar(seed: int, arguments: argparse.Namespace) -> tuple[Any, Any, Any]:
-    everything = mw.data.fetch_cifar10(arguments.cifar10)
-    first = seed - FIRST_SEED
-    data = everything.take(range(first, first + EVERY * IMAGES, EVERY))
-    data = data.with_canaries(60, kind="ood", seed=seed)
+    data = _photographs(arguments.cifar10, seed - 100, 3000, seed)
     return mw.models.ConvNet(32), data, mw.TrainingConfig(epochs=12, checkpoint_every=1)
+
+
+def _cifar_to_rho(seed: int, arguments: argparse.Namespace) -> tuple[Any, Any, Any]:
+    data = _photographs(arguments.cifar10, seed - 92, 2000, seed)
+    return mw.models.ConvNet(32), data, mw.TrainingConfig(epochs=60, checkpoint_every=1)
+
+
+def _photographs(file: Path, first: int, n: int, seed: int) -> mw.data.ImageDataset:
+    """Every sixteenth training image of CIFAR-10 from the row `first` on, with canaries."""
+    images = mw.data.fetch_cifar10(file).take(range(first, first + EVERY * n, EVERY))
+    return images.with_canaries(60, kind="ood", seed=seed)
 
 
 SETTINGS: dict[str, Callable[[int, argparse.Namespace], tuple[Any, Any, Any]]] = {
     "digits": _digits,
     "wards": _wards,
     "cifar": _cifar,
+    "cifar-to-rho": _cifar_to_rho,
 }
 
 
@@ -230,6 +240,21 @@ def _missing(board: Any) -> list[str]:
 def _verdicts(found: Sequence[Sequence[dict[str, Any]]]) -> str:
     rows = [list(row.values()) for rows in found for row in rows]
     return _markdown(["claim", "setting", "difference of AUC", "verdict"], rows)
+
+
+def _targets(audits: dict[str, list[mw.Audit]]) -> str:
+    """How far each target was trained, where its scores are taken, and what it has memorised."""
+    head = ["setting", "seed", "scores of", "drop there", "largest drop", "memorised", "canaries"]
+    return _markdown(head, [[name, *_target(a)] for name, each in audits.items() for a in each])
+
+
+def _target(audit: mw.Audit) -> list[str]:
+    drops, at = audit.checkpoints["drop"], audit.prediction.record.name
+    memorised = audit.log_lira().to_numpy() >= PLAN["eta"]
+    planted = getattr(audit.source.data, "canaries", None)
+    canaries = "–" if planted is None else (memorised & planted[audit.source.member_rows]).sum()
+    how_far = str(audit.source.seed), at, f"{drops[at]:.3f}", f"{drops.max():.3f}"
+    return [*how_far, f"{memorised.sum()} of {len(memorised)}", str(canaries)]
 
 
 def _write(said: str) -> None:

@@ -321,7 +321,7 @@ def test_what_can_not_be_forked_says_why(stopped, finished, tmp_path):
         small_audit(tmp_path / "new").fork(path, data=small_data(), start="prediction")
     with pytest.raises(StoreError, match="needs the model and the data"):
         mw.Audit.open(stopped.path).fork(path, data=small_data())
-    with pytest.raises(StoreError, match="a recorded audit holds numbers"):
+    with pytest.raises(StoreError, match="a recorded audit, which holds numbers"):
         mw.open_recorded("mmlu-field-smollm2").fork(path, data=small_data())
     noisy = small_audit(tmp_path / "noisy", training=mw.TrainingConfig(label_noise=0.1))
     with pytest.raises(ValueError, match="label noise, which would fall on other samples"):

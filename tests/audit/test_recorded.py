@@ -133,7 +133,7 @@ def test_data_that_hold_more_will_do_and_other_data_are_refused(audit, data, fol
 def test_it_is_never_written(folder):
     again = recording_at(folder)
     before = sorted(folder.rglob("*"))
-    with pytest.raises(StoreError, match="needs the model and the data"):
+    with pytest.raises(StoreError, match="so it cannot train"):
         again.train()
     again.score(lambda r, _l, _y: r.sum(axis=1), checkpoint="final")
     assert sorted(folder.rglob("*")) == before
@@ -160,3 +160,18 @@ def test_the_vision_recording_says_what_its_page_says():
             said = [row[metric].replace("–", " to ").replace("0.", ".") for metric in METRICS]
             at_zero = f"{row['TPR at τ = 0'][1:]}, {row['FPR at τ = 0'][1:]}"
             assert f"| {' | '.join(said)} | {at_zero} |" in page, row
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        (lambda audit: audit.train(), "cannot train"),
+        (lambda audit: audit.run_shadows(8), "cannot train shadow models"),
+        (lambda audit: audit.run_references(1), "cannot train reference models"),
+        (lambda audit: audit.score("reference"), "cannot train reference models"),
+        (lambda audit: audit.estimate(8), "cannot estimate"),
+    ],
+)
+def test_what_needs_weights_is_not_advised(folder, work, said):
+    with pytest.raises(StoreError, match=f"holds numbers, .* so it {said}.*make an audit"):
+        work(recording_at(folder))

@@ -121,11 +121,6 @@ def _check_request(
         raise ValueError(f"unknown start {start!r}; valid: {', '.join(map(repr, STARTS))}")
     if not isinstance(data, Dataset):
         raise TypeError(f"data must be a dataset, such as audit.kept(), not {type(data).__name__}")
-    if parent.manifest.get("recording") is not None:
-        raise StoreError(
-            "a recorded audit holds numbers, but no model, weights or samples: make an audit of "
-            "your own to fork it"
-        )
     parent.refuse_recorded("train again with your Trainer, on audit.kept(), in a new audit")
     if Path(path).expanduser().resolve() == Path(parent.path).resolve():
         raise ValueError(f"{path} is the run that is forked: choose another path for the fork")

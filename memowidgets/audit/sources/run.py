@@ -55,17 +55,18 @@ WATCHED = "watch"
 
 FEWEST_SHADOWS = 4  # two inside and two outside
 _CANNOT = {"canaries": "these data have no canaries: plant some with with_canaries"}
-_CANNOT_WATCHED = {  # work that needs the model or its weights
-    "train": "be trained by the audit",
+_NEED_WEIGHTS = {  # work that needs the model or its weights
+    "train": "train",
     "record": "be recorded by MemorizationCallback",
-    "run_shadows": "have shadow models",
-    "run_references": "have reference models",
+    "run_shadows": "train shadow models",
+    "run_references": "train reference models",
     "use_shadows": "have shadow models",
     "estimate": "estimate the cost of training",
     "fork": "be forked",
     "compare_fork": "be compared with a fork",
     "repeat": "make a pass over the samples again",
 }
+_READ_ONLY = ("use_shadows", "compare_fork")  # what a recording can do too
 _COLUMNS = (
     "name",
     "epoch",
@@ -131,7 +132,8 @@ class RunSource:
             if self.is_watched
             else current_set(run, self.precision)
         )
-        why_none = NotGivenError(self.cannot("run_references")) if self.is_watched else None
+        is_fixed = self.is_watched or self.is_recording
+        why_none = NotGivenError(self.cannot("run_references")) if is_fixed else None
         self.references = References(run, manifest, design, data.ids, self.precision, why_none)
         self.decision_log = DecisionLog(RunKeeper(run), run.path, data.ids)
         self.cache, self.alone = Cache(), OneAtATime()
@@ -186,10 +188,15 @@ class RunSource:
 
     def cannot(self, work: str) -> str:
         """Why a run cannot do a kind of work, and what to do instead."""
-        if self.is_watched and work not in _CANNOT:
-            done = _CANNOT_WATCHED.get(work, f"do this ({work})")
+        if (self.is_watched or self.is_recording) and work not in _CANNOT:
+            done = _NEED_WEIGHTS.get(work, f"do this ({work})")
+            lacks = (
+                "was recorded by mw.watch, which keeps no model and no weights"
+                if self.is_watched
+                else "is a recorded audit, which holds numbers, but no model, weights or samples"
+            )
             return (
-                f"{self.path} was recorded by mw.watch, which keeps no model and no weights, so it "
+                f"{self.path} {lacks}, so it "
                 f"cannot {done}. For that, make an audit with mw.Audit(model, data, path=…)"
             )
         return _CANNOT.get(work, f"{self.path} does not know how to {work}")
@@ -296,6 +303,11 @@ class RunSource:
         return self.manifest.get("kind") == WATCHED
 
     @property
+    def is_recording(self) -> bool:
+        """Whether these are the numbers of a run that was exported without its weights."""
+        return self.manifest.get("recording") is not None
+
+    @property
     def makes_passes(self) -> bool:
         """Whether a missing forward pass can be made; a watched run has no weights."""
         return not self.is_watched
@@ -332,7 +344,7 @@ class RunSource:
         StoreError
             If the model or the data are not at hand.
         """
-        if self.is_watched:
+        if self.is_watched or self.is_recording:
             raise NotGivenError(self.cannot("repeat"))
         if self.model is None or not self.asks_model:
             raise StoreError(
@@ -463,8 +475,10 @@ def run_behind(source: Source, work: str) -> RunSource:
     NotGivenError
         If the source cannot do that work; the message says why, and what to do instead.
     """
-    if isinstance(source, RunSource) and not source.is_watched:
-        return source
+    if isinstance(source, RunSource):
+        trains = work not in _READ_ONLY
+        if not source.is_watched and not (source.is_recording and trains):
+            return source
     raise NotGivenError(source.cannot(work))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -67,6 +69,33 @@ def test_a_saved_notebook_stays_small(kind, open_playground):
     size = sum(len(v) if isinstance(v, bytes) else len(repr(v)) for v in state.values())
     assert size < 150_000
     json.dumps({k: v for k, v in state.items() if k not in {"_cloud", "_directions"}})
+
+
+ENDING = """
+import atexit, threading
+closed = threading.Event()
+def close():  # as a kernel does with its sockets
+    closed.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("memowidgets"):
+            thread.join(60)
+atexit.register(close)
+from memowidgets.teaching import PSMIPlayground
+playground = PSMIPlayground(n=30)
+playground.wait()
+def tell(change):
+    closed.wait(60)
+    raise OSError("the socket is closed")
+playground.observe(tell, "_dimensions")
+playground.selected = 1
+"""
+
+
+def test_a_process_that_ends_while_a_playground_computes_says_nothing():
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
 
 
 # ---------------------------------------------------------------- PSMI

@@ -71,8 +71,10 @@ class Recorded {
     this.asked = undefined;
     this.items = content.ids.map((id, i) => ({ id, label: content.classes[this.label(i)] }));
     this.view = this.found(metric, layer, checkpoint) ?? content.views[0];
-    this.wire = this.wireOf(this.view);
-    this.answers = this.answersOf(this.view);
+    /** @type {import("./views.js").Wire} */
+    this.wire;
+    /** @type {Answers} */
+    this.answers;
     this.show(this.view);
     for (const name of PICKS) this.model.on(`change:${name}`, () => this.pick(name));
     this.model.on("change:tau_committed", () => this.taus.set(this.view.metric, this.model.get("tau_committed")));

@@ -18,6 +18,7 @@ from memowidgets.data import Dataset
 from memowidgets.models.base import Model
 from memowidgets.models.encoding import Tokens
 from memowidgets.models.lora import LoRA, adapter_weights, blocks_of, quiet_peft
+from memowidgets.models.memory import is_out_of_memory
 from memowidgets.stamps import digest
 from memowidgets.visible import first_line
 
@@ -289,13 +290,11 @@ class TransformerModel(Model, Generic[Texts]):
 @contextmanager
 def _one_sentence(what: Any) -> Iterator[None]:
     """Say in one sentence that an architecture does not run without its lower blocks."""
-    import torch
-
     try:
         yield
-    except torch.OutOfMemoryError:
-        raise
     except (AttributeError, IndexError, RuntimeError, TypeError) as error:
+        if is_out_of_memory(error):
+            raise
         reason = first_line(error)
         kind = getattr(getattr(what, "config", what), "model_type", type(what).__name__)
         raise ValueError(

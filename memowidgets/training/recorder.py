@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models import CausalLM, SequenceClassifier
+from memowidgets.models.memory import Memory
 from memowidgets.models.modes import modes_kept
 from memowidgets.models.pooling import plain
 from memowidgets.models.precision import used_precision
@@ -24,7 +25,7 @@ from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import spread_checkpoints
 from memowidgets.training.course import COURSE, Course, read_course
 from memowidgets.training.design import Design
-from memowidgets.training.device import Memory, working_on
+from memowidgets.training.device import working_on
 from memowidgets.training.forward import Forward, forward, halve_passes
 from memowidgets.training.learner import Recipe
 from memowidgets.training.rho import Prediction, Record, StopRule

@@ -228,7 +228,7 @@ def test_compute_says_what_it_takes(tmp_path):
     assert said.startswith(f"2 forward passes over {n} members: about ")
     assert f"{2 * file.stat().st_size / 1e3:.0f} kB of disk" in said
     dashboard = audit.dashboard()
-    dashboard.wait(30)
+    dashboard.wait(60)
     dashboard.checkpoint = "epoch-2"
     assert f"press Compute (1 forward pass over {n} members: about" in dashboard._message["text"]
     dashboard.close()

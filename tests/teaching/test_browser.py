@@ -22,7 +22,7 @@ def notebook(notebook_page):
     return notebook
 
 
-def eventually(notebook, expression, seconds=20):
+def eventually(notebook, expression, seconds=60):
     """Wait until something is true in the kernel."""
     deadline = time.monotonic() + seconds
     while not notebook.python(expression):
@@ -30,7 +30,7 @@ def eventually(notebook, expression, seconds=20):
         time.sleep(0.1)
 
 
-def agree(notebook, view, name, expression, seconds=20, **tolerance):
+def agree(notebook, view, name, expression, seconds=60, **tolerance):
     """Wait until the page shows the number that the kernel has; each may come after the other."""
     deadline = time.monotonic() + seconds
     while True:

@@ -311,7 +311,8 @@ def _spoken(seconds: float) -> str:
 
 def _fitting(device: str, timing: Timing) -> Check:
     """Estimate how many shadow models of this network fit at once, each in a process."""
-    from memowidgets.training.device import free_bytes, free_memory, torch_device
+    from memowidgets.models.memory import free_memory
+    from memowidgets.training.device import free_bytes, torch_device
 
     what = "shadow models at once"
     free_memory(torch_device(device))

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +22,7 @@ from memowidgets.files import make_private, replaced, write_whole
 from memowidgets.models.digests import file_digest, forget_digests
 from memowidgets.models.encoding import Tokens
 from memowidgets.models.lora import blocks_of
+from memowidgets.models.memory import Memory
 
 if TYPE_CHECKING:
     import torch
@@ -131,6 +133,7 @@ class Prefix:
         self._encoded, self._width, self._ask = encoded, width, ask
         self._starts = np.concatenate([[0], np.cumsum(encoded.lengths)])
         self._kept: NDArray[np.uint16] | None = None
+        self._rows = _BATCH
 
     def ensure(self, load: Callable[[], nn.Module], first: int, device: torch.device) -> None:
         """Run the frozen blocks once, unless their output exists, and write it atomically.
@@ -187,15 +190,29 @@ class Prefix:
         order = np.argsort(self._encoded.lengths, kind="stable")
         with torch.no_grad():
             checked = self._encoded.batch(order[:_CHECKED], device)
-            _check_left_out(model, first, checked, self._ask)
-            for i in range(0, len(order), _BATCH):
-                positions = order[i : i + _BATCH]
-                states = _entering(model, first, self._encoded.batch(positions, device), self._ask)
+            memory, done = Memory(device), 0
+            memory.hold(lambda: _check_left_out(model, first, checked, self._ask))
+            while done < len(order):
+                enter = partial(self._entering, model, first, order[done:], device)
+                states = memory.fit(enter, self._halve)
+                positions = order[done : done + len(states)]
+                done += len(states)
                 bits = states.to(torch.bfloat16).cpu().view(torch.uint16).numpy()
                 for row, slot in enumerate(self._encoded.slots(positions)):
                     start, stop = self._starts[positions[row]], self._starts[positions[row] + 1]
                     out[start:stop] = bits[row, slot]
         out.flush()
+
+    def _entering(
+        self, model: nn.Module, first: int, positions: NDArray[Any], device: torch.device
+    ) -> Tensor:
+        """Return the input of block `first` for as many of the samples as a batch has."""
+        batch = self._encoded.batch(positions[: self._rows], device)
+        return _entering(model, first, batch, self._ask)
+
+    def _halve(self) -> int:
+        self._rows //= 2
+        return self._rows
 
 
 def why_not(config: Any) -> str | None:

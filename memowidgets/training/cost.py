@@ -63,8 +63,12 @@ def work_seconds(each: float, missing: int, processes: int, start: float = 0.0) 
 
 
 def target_seconds(timing: Timing, steps: int, checkpoints: int, samples: int) -> float:
-    """Return the seconds of the rest of the target's training, one pass at each checkpoint."""
-    return timing.build + steps * timing.step + checkpoints * samples * timing.sample
+    """Return the seconds of the rest of the target's training.
+
+    At each checkpoint, there is one pass, and files are written.
+    """
+    at_checkpoint = samples * timing.sample + timing.save
+    return timing.build + steps * timing.step + checkpoints * at_checkpoint
 
 
 def target_bytes(timing: Timing, checkpoints: int, members: int, *, resumed: bool) -> int:

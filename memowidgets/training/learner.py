@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models import Model
+from memowidgets.models.memory import Memory
 from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
 from memowidgets.training.batches import epoch_order
 from memowidgets.training.config import OPTIMIZERS, Settings, lost_function
-from memowidgets.training.device import Memory, cpu_threads, working_on
+from memowidgets.training.device import cpu_threads, working_on
 from memowidgets.training.forward import Allocate, Forward, forward, halve_passes
 from memowidgets.training.seeds import RandomStates, epoch_seed
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-_WEIGHTS, _OPTIMIZER, _RANDOM = "weights.", "optimizer.", "random."
+WEIGHTS, _OPTIMIZER, _RANDOM = "weights.", "optimizer.", "random."
 _MUCH_GB = 2.0
 
 
@@ -145,6 +146,13 @@ class Learner:
             if hasattr(value, "detach")
         }
 
+    def forget_optimizer(self) -> int:
+        """Free the memory that only training needs; return the bytes of the module."""
+        self._optimizer.zero_grad(set_to_none=True)
+        self._optimizer.state.clear()
+        held = (*self.module.parameters(), *self.module.buffers())
+        return sum(int(tensor.nbytes) for tensor in held)
+
     def weights(self) -> dict[str, NDArray[Any]]:
         """Return the module's state as arrays."""
         return {k: _array(v) for k, v in self.recipe.model.weights(self.module).items()}
@@ -156,7 +164,7 @@ class Learner:
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         """Return what `resume` needs: arrays and text."""
         saved = self._optimizer.state_dict()
-        arrays = {_WEIGHTS + k: v for k, v in self.weights().items()}
+        arrays = {WEIGHTS + k: v for k, v in self.weights().items()}
         arrays |= {_RANDOM + k: v for k, v in self._random.arrays().items()}
         plain: dict[str, dict[str, Any]] = {}
         for i, entries in saved["state"].items():
@@ -178,7 +186,7 @@ class Learner:
                 state.setdefault(int(index), {})[key] = _tensor(arrays[name])
         for place, entries in json.loads(metadata.get("plain", "{}")).items():
             state.setdefault(int(place), {}).update(entries)
-        self.load_weights(_below(_WEIGHTS, arrays))
+        self.load_weights(_below(WEIGHTS, arrays))
         if "groups" in metadata:
             self._optimizer.load_state_dict(
                 {"state": state, "param_groups": json.loads(metadata["groups"])}
@@ -246,7 +254,7 @@ class Learner:
 
 def state_of_weights(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the input of `Learner.resume` for weights alone."""
-    return {_WEIGHTS + name: np.array(array) for name, array in weights.items()}
+    return {WEIGHTS + name: np.array(array) for name, array in weights.items()}
 
 
 def _say_memory(one: Forward, n: int, model: Model) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models import CausalLM, SequenceClassifier
+from memowidgets.models.memory import Memory
 from memowidgets.models.modes import modes_kept
 from memowidgets.models.pooling import plain
 from memowidgets.models.precision import used_precision
@@ -24,7 +25,7 @@ from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import spread_checkpoints
 from memowidgets.training.course import COURSE, Course, read_course
 from memowidgets.training.design import Design
-from memowidgets.training.device import Memory, working_on
+from memowidgets.training.device import working_on
 from memowidgets.training.forward import Forward, forward, halve_passes
 from memowidgets.training.learner import Recipe
 from memowidgets.training.rho import Prediction, Record, StopRule
@@ -322,7 +323,9 @@ def _kept_weights(module: nn.Module) -> tuple[str, dict[str, Tensor], dict[str, 
     """Return a checkpoint's file name, tensors, and peft's configuration of an adapter."""
     adapter = getattr(module, "active_adapter", None)
     if not hasattr(module, "get_base_model") or not isinstance(adapter, str):
-        return "weights", trained_weights(module), None
+        lasting = module.state_dict().keys()
+        buffers = {n: b for n, b in module.named_buffers() if n in lasting}  # as running means
+        return "weights", trained_weights(module) | buffers, None
     from memowidgets.models.lora import adapter_weights
 
     peft: Any = module

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.models.memory import free_memory
 from memowidgets.progress import Progress
 from memowidgets.store import ForeignError, RunDirectory, StoreError, Tensors
 from memowidgets.training.cost import model_bytes, model_seconds
 from memowidgets.training.design import SHADOW, Kind
-from memowidgets.training.device import free_memory, torch_device
+from memowidgets.training.device import torch_device
 from memowidgets.training.engine.claims import Claims
 from memowidgets.training.engine.filling import Filling, Pace
 from memowidgets.training.engine.timing import Timing

@@ -16,13 +16,14 @@ from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.design import Design
 from memowidgets.training.forward import Allocate, Forward
 from memowidgets.training.learner import Learner, Recipe, state_of_weights
+from memowidgets.training.loaded import Loaded
 from memowidgets.training.made_in import precision_at
 from memowidgets.training.rho import Record, StopRule
 from memowidgets.training.seeds import derived_seed
 from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
 
 _TARGET_STREAM = 3
@@ -70,12 +71,21 @@ class TargetTraining:
         Samples for the test loss and accuracy.
     seed : int
         The audit's seed.
+    loaded : Loaded, optional
+        Holder of the model of the last checkpoint, which saves loading it again.
     """
 
     def __init__(
-        self, run: RunDirectory, recipe: Recipe, design: Design, held_out: Dataset | None, seed: int
+        self,
+        run: RunDirectory,
+        recipe: Recipe,
+        design: Design,
+        held_out: Dataset | None,
+        seed: int,
+        loaded: Loaded | None = None,
     ) -> None:
         self._run, self._recipe, self._design, self._held_out = run, recipe, design, held_out
+        self._loaded = loaded or Loaded()
         self._seed = derived_seed(seed, _TARGET_STREAM)
 
     def train(self, stop: StopRule | None, progress: Progress) -> None:
@@ -91,6 +101,7 @@ class TargetTraining:
             records = read_records(self._run)
             if _is_done(records, plan, stop):
                 return
+            self._loaded.drop()
             learner = self._resumed(records)
             records = [record for record in records if record.step <= learner.step]
             for step, epoch in plan.items():
@@ -99,18 +110,20 @@ class TargetTraining:
                 self._bring(learner, step, epoch, progress)
                 records.append(self._save(learner, epoch))
                 if stop is not None and stop.is_reached(records):
-                    return
+                    break
+            self._loaded.keep(learner, self._identity(records[-1]))
 
     def forward(self, name: str, progress: Progress, allocate: Allocate) -> Forward:
         """Run a checkpoint over the members, capturing the layers that `allocate` provides for."""
-        learner = self._trained(name)
-        return learner.look_at(
-            self._design.members, capture=True, progress=progress, allocate=allocate
-        )
+        with self._loaded.alone():
+            return self._trained(name).look_at(
+                self._design.members, capture=True, progress=progress, allocate=allocate
+            )
 
     def look(self, name: str, positions: NDArray[np.int64], data: Dataset | None = None) -> Forward:
         """Run a checkpoint over any samples, without capturing representations."""
-        return self._trained(name).look_at(positions, data=data)
+        with self._loaded.alone():
+            return self._trained(name).look_at(positions, data=data)
 
     def start_from(self, parent: RunDirectory, last: Record) -> None:
         """Start with another run's checkpoints up to one of them, and continue from there.
@@ -186,9 +199,19 @@ class TargetTraining:
         recipe = dataclasses.replace(
             self._recipe, settings=dataclasses.replace(settings, precision=made_in)
         )
+        known = self._loaded.find(recipe, self._identity(record))
+        if known is not None:
+            return known
+        self._loaded.drop()
         learner = Learner(recipe, self._design.members, self._seed)
+        identity = self._identity(record)  # from before the file is read
         learner.load_weights(self._kept_weights(self._run, name))
+        self._loaded.keep(learner, identity)
         return learner
+
+    def _identity(self, record: Record) -> Hashable:
+        """Return a value that changes when the weights of a checkpoint are written again."""
+        return record.name, record.weights, self._run.state(self._weights(record.name))
 
     def _resumed(self, records: Sequence[Record]) -> Learner:
         learner = self._learner()

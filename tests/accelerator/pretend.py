@@ -5,9 +5,10 @@ operation on both kinds raises, except for a copy from one to the other and for 
 NumPy can't read it. So code that forgets to move a tensor fails here. Values and random numbers are
 those of the CPU, so every result can be compared with that of the CPU.
 
-`DEVICE` can be made small, so that convolutions of many rows run out of memory, or lost, so that
-every operation fails. In a worker process, $PRETEND_COUNT says how many devices there are, and
-$PRETEND_SEEN names a folder in which each process leaves a file for each device that it uses.
+`DEVICE` can be made small, so that convolutions and embeddings of many rows run out of memory, or
+lost, so that every operation fails. In a worker process, $PRETEND_COUNT says how many devices there
+are, and $PRETEND_SEEN names a folder in which each process leaves a file for each device that it
+uses.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Device:
     lost : bool
         Whether every operation fails.
     largest : int or None
-        Largest number of images that a convolution has memory for.
+        Largest number of samples that a convolution or an embedding has memory for.
     skew : float
         Share by which convolutions err.
     free : int or None
@@ -66,7 +67,8 @@ class Device:
         """Raise if the device is lost, or if a result is larger than its memory."""
         if self.lost:
             raise RuntimeError("PRETEND error: no such device is connected any more")
-        if self.largest is None or "convolution" not in name or "backward" in name:
+        limited = any(kind in name for kind in ("convolution", "embedding"))
+        if self.largest is None or not limited or "backward" in name:
             return
         if isinstance(result, torch.Tensor) and len(result) > self.largest:
             raise torch.OutOfMemoryError(f"pretend out of memory: {tuple(result.shape)}")

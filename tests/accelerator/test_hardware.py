@@ -10,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from accelerate import PartialState
 from torch import nn
+from transformers import Trainer, TrainingArguments
 
 import memowidgets as mw
 from memowidgets.audit.runs.identity import run_digest
@@ -21,6 +23,7 @@ from memowidgets.training.engine import worker
 from tests.accelerator import pretend, recipes
 from tests.accelerator.recipes import audit
 from tests.training.small import Inline, assert_same
+from tests.training.test_trainer_callback import collate, script_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*guess.*:UserWarning")
 
@@ -103,6 +106,29 @@ def test_small_memory_halves_batches_once_and_changes_no_number(
     hardware.largest = 0
     with pytest.raises(MemoryError, match="single sample"):
         made.score("psmi", checkpoint=0)
+
+
+def kept_states(folder, device, monkeypatch):
+    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(folder))
+    make, data = recipes.RECIPES["LoRA, prefix kept"]
+    make(data()).feeder_at(data(), torch.device(device), "float32")
+    (file,) = folder.rglob("states.bf16")
+    return file.read_bytes()
+
+
+def test_small_memory_halves_the_batches_of_the_frozen_blocks(
+    device, hardware, tmp_path, monkeypatch
+):
+    whole = kept_states(tmp_path / "whole", device, monkeypatch)
+    hardware.largest = 3
+    with pytest.warns(UserWarning, match="processed in smaller parts") as told:
+        halved = kept_states(tmp_path / "halved", device, monkeypatch)
+    assert len([one for one in told if "smaller parts" in str(one.message)]) == 1
+    assert halved == whole
+    hardware.largest = 0
+    with pytest.raises(MemoryError, match="memory cannot hold"):
+        kept_states(tmp_path / "none", device, monkeypatch)
+    assert not list((tmp_path / "none").rglob("*states*"))
 
 
 class Losing(Progress):
@@ -248,6 +274,51 @@ def test_the_callback_records_on_the_device_what_it_does_on_the_cpu(device, tmp_
         warnings.simplefilter("ignore", UserWarning)
         scores = [made.score("logit_gap", checkpoint="final") for made in (here, there)]
     np.testing.assert_allclose(*scores, atol=1e-6)
+
+
+def by_a_trainer(path, on, monkeypatch):
+    """What a Trainer and the callback make of a model, on a device."""
+    data = recipes.questions()
+    module, tokenizer = recipes.language_model(data), recipes.word_tokenizer(data)
+    model = mw.models.CausalLM.from_model(module, tokenizer)
+    made = mw.Audit(
+        model,
+        data,
+        path=path,
+        training=mw.TrainingConfig(epochs=2, checkpoint_every=1),
+        members="all",
+        held_out=None,
+        device="cpu",
+    )
+    callback = mw.training.MemorizationCallback(made, stop_at_drop=None)
+    settings = {"output_dir": str(path), "num_train_epochs": 2, "learning_rate": 0.1}
+    # AdamW's first steps have one size, and only the rounding of some signs
+    settings |= {"optim": "sgd", "report_to": [], "save_strategy": "no", "disable_tqdm": True}
+    arguments = TrainingArguments(**settings, use_cpu=True, dataloader_pin_memory=False)
+    # accelerate chooses among the kinds of devices that it knows, and no argument names another.
+    monkeypatch.setitem(vars(arguments), "_setup_devices", torch.device(on))
+    monkeypatch.setitem(PartialState._shared_state, "device", torch.device(on))
+    rows = script_rows(data, tokenizer)
+    trainer = Trainer(module, arguments, collate, rows, callbacks=[callback])
+    trainer.train()
+    monkeypatch.undo()
+    return made, trainer
+
+
+def test_a_trainer_on_the_device_gives_the_audit_that_it_gives_on_the_cpu(
+    device, tmp_path, monkeypatch
+):
+    (here, _), (there, trainer) = (
+        by_a_trainer(tmp_path / on, on, monkeypatch) for on in ("cpu", device)
+    )
+    assert {p.device.type for p in trainer.model.parameters()} == {device}
+    assert len(there.checkpoints) == 3
+    assert there.checkpoints["median_loss"].is_monotonic_decreasing
+    assert_trained_alike(here, there)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        scores = [made.score("logit_gap", checkpoint="final") for made in (here, there)]
+    np.testing.assert_allclose(*scores, atol=1e-5)
 
 
 def test_deterministic_algorithms_are_on_while_the_device_works_and_not_afterwards(

@@ -6,14 +6,17 @@ import hashlib
 import random
 import shutil
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 import memowidgets as mw
+from memowidgets import store
 from memowidgets.audit.runs import estimate
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
@@ -24,7 +27,7 @@ from memowidgets.training.engine.workers import _Foreign
 from tests.training.small import Inline, tiny_audit
 
 TRAINING = mw.TrainingConfig(epochs=2, batch_size=16, precision="float32")
-BUILD, STEP, SAMPLE, START = 1.0, 0.5, 0.01, 20.0
+BUILD, STEP, SAMPLE, START, SAVE, OPENING, CLOSING = 1.0, 0.5, 0.01, 20.0, 0.2, 25.0, 2.0
 WITH_WORKERS = estimate._timed
 
 
@@ -33,11 +36,11 @@ def timed(monkeypatch):
     """Time in this process, because worker processes take seconds to start."""
     asked = []
 
-    def here(work, *, target):
-        found = replace(take_times(work.job, Progress()), start=START)
-        asked.append((work.processes, target))
-        found = replace(found, build=BUILD, step=STEP, sample=SAMPLE)
-        return estimate._Timings(found, found)
+    def here(work, run):
+        found = take_times(work.job, Progress(), None if run is None else run.run)
+        asked.append((work.processes, found.save))
+        found = replace(found, build=BUILD, step=STEP, sample=SAMPLE, start=START, save=SAVE)
+        return estimate._Timings(found, found, OPENING, CLOSING)
 
     monkeypatch.setattr(estimate, "_timed", here)
     return asked
@@ -90,9 +93,12 @@ def test_seconds_scale_with_models_and_processes(audit):
     assert (one["models"], more["models"], two["processes"]) == (10, 40, 2)
     each = (more["seconds"] - one["seconds"]) / 30
     own = int(audit.source.design.shadow_members(0, 0).sum())
-    asked = len(audit.source.pool_rows) * len({audit.prediction.record.name, "epoch-2"})
+    checkpoints = len({audit.prediction.record.name, "epoch-2"})
+    asked = len(audit.source.pool_rows) * checkpoints
     assert each == pytest.approx(BUILD + 2 * -(-own // 16) * STEP + asked * SAMPLE)
     assert two["seconds"] == pytest.approx(more["seconds"] - 20 * each)
+    passes = checkpoints * (BUILD + len(audit.members) * SAMPLE)  # of the target, by log-LiRA
+    assert one["seconds"] == pytest.approx(OPENING + 10 * each + CLOSING + passes)
     assert two["memory_mb"] == pytest.approx(2 * more["memory_mb"], rel=0.2)
     assert more["memory_mb"] > 0
     assert set(audit.estimate(10)["basis"]) == {"nothing is left to train", "timed steps"}
@@ -103,7 +109,7 @@ def test_a_target_is_estimated_until_it_is_trained(tmp_path, audit):
     row = new.estimate(4).loc["target"]
     members = len(new.members)
     assert row["seconds"] == pytest.approx(
-        BUILD + 2 * -(-members // 16) * STEP + 3 * members * SAMPLE
+        BUILD + 2 * -(-members // 16) * STEP + 3 * (members * SAMPLE + SAVE)
     )
     assert audit.estimate(4).loc["target", ["models", "seconds", "disk_mb"]].tolist() == [0, 0, 0]
 
@@ -132,7 +138,7 @@ def test_recorded_seconds_are_used(audit):
         audit.source.run.write_tensors(name, arrays, {**notes, "seconds": str(seconds)})
     row = audit_at(audit.path).estimate(12, processes=2).loc["shadow models"]
     assert (row["models"], row["basis"]) == (10, "2 recorded")
-    assert row["seconds"] == pytest.approx(START + 5 * 40)
+    assert row["seconds"] == pytest.approx(START + 5 * 40 + CLOSING)
 
 
 def test_nothing_is_timed_where_nothing_is_left(audit, timed):
@@ -200,6 +206,75 @@ def test_the_shadow_models_are_the_same_with_and_without(audit, tmp_path):
     np.testing.assert_array_equal(*gaps)
 
 
+def test_the_target_is_timed_here_and_workers_from_their_opening_to_their_end(
+    audit, tmp_path, monkeypatch
+):
+    """Or the first training in this process would take what it imports longer than was said."""
+    now, built = [100.0], []
+    learner = timing.Learner
+
+    def noted(*args):
+        built.append(now[0])
+        return learner(*args)
+
+    @contextmanager
+    def opened(job, _executor, processes, _beacon):
+        yield Opened(job, processes)
+        now[0] += 4.0
+
+    class Opened:
+        def __init__(self, job, processes):
+            self.job, self.processes = job, processes
+
+        def timed(self):
+            now[0] += 30.0
+            return Inline().submit(lambda: [take_times(self.job, Progress())] * self.processes)
+
+    def collected(_workers, futures):
+        return slowest(futures.result())
+
+    monkeypatch.setattr(estimate, "_collected", collected)
+    monkeypatch.setattr(estimate, "opened", opened)
+    monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(timing, "Learner", noted)
+    work = estimate._shadows(audit.source, audit.source.recipe(), 4, 2)
+    found = WITH_WORKERS(work, audit.source)
+    assert (found.opening, found.closing) == (30.0, 4.0)
+    assert built[:2] == [100.0, 100.0]
+    assert found.target.save > found.shadow.save == 0
+
+
+def test_where_nothing_can_be_written_the_rest_is_timed(audit, monkeypatch):
+    job = estimate._shadows(audit.source, audit.source.recipe(), 4, 1).job
+    before = files(audit.path)
+
+    def full(_target, _content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "write_whole", full)
+    found = take_times(job, Progress(), audit.source.run)
+    assert found.save == 0 < found.step
+    assert files(audit.path) == before
+
+
+def test_only_a_part_of_a_large_checkpoint_is_written(audit, monkeypatch):
+    job = estimate._shadows(audit.source, audit.source.recipe(), 4, 1).job
+    written = []
+    real = store.RunDirectory.write_tensors
+
+    def noted(self, name, tensors, *args):
+        written.append(sum(array.nbytes for array in tensors.values()))
+        real(self, name, tensors, *args)
+
+    monkeypatch.setattr(store.RunDirectory, "write_tensors", noted)
+    take_times(job, Progress(), audit.source.run)
+    whole = max(written)
+    monkeypatch.setattr(timing, "_MOST_WRITTEN", 100)
+    written.clear()
+    assert take_times(job, Progress(), audit.source.run).save > 0
+    assert 100 < max(written) < whole / 2
+
+
 @pytest.mark.slow
 def test_two_worker_processes_time_steps_and_change_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(estimate, "_timed", WITH_WORKERS)
@@ -264,10 +339,10 @@ def said_by(audit, n) -> list[str]:
 def test_run_shadows_says_timed_seconds_disk_and_memory(audit, monkeypatch):
     found = Timing(BUILD, STEP, SAMPLE, 10**9, 10, {}, {}, {})
 
-    def timed(_workers, threads=None):
+    def timed(_workers):
         future = Future()
         future.set_result(found)
-        return [future, future][: 2 if threads is None else 1]
+        return [future, future]
 
     monkeypatch.setattr(_Foreign, "timed", timed)
     announced = [text for text in said_by(audit, 4) if "of disk" in text]
@@ -287,9 +362,9 @@ def test_run_shadows_says_recorded_seconds(audit):
 
 
 def test_times_that_fail_do_not_stop_the_training(audit, monkeypatch):
-    def timed(_workers, threads=None):
+    def timed(_workers):
         future = Future()
-        future.set_exception(RuntimeError(f"no time for {threads}"))
+        future.set_exception(RuntimeError("no time"))
         return [future]
 
     monkeypatch.setattr(_Foreign, "timed", timed)

@@ -157,7 +157,7 @@ def cloud_and_both_sliders_are_on_one_screen(notebook):
     for part in (
         page.locator(".mw-plot-cloud"),
         page.get_by_label("angle of the direction, in degrees"),
-        page.get_by_label("dimensions: the two above and noise"),
+        page.get_by_label("the two above and noise"),
         page.locator(".mw-plot-growth"),
         page.locator(".mw-play-psmi .mw-facts"),
     ):

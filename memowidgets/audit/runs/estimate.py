@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,12 +16,14 @@ from memowidgets.audit.source import Source
 from memowidgets.audit.sources.passes import halved
 from memowidgets.audit.sources.run import RunSource, run_behind
 from memowidgets.audit.sources.shadow_sets import config_digest, set_of_halves
+from memowidgets.models.memory import free_memory
+from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training import cost
 from memowidgets.training.design import REFERENCE, ShadowDesign
-from memowidgets.training.device import free_memory, torch_device
+from memowidgets.training.device import torch_device
 from memowidgets.training.engine.filling import Pace
-from memowidgets.training.engine.timing import Timing, slowest
+from memowidgets.training.engine.timing import Timing, slowest, take_times
 from memowidgets.training.engine.workers import Workers, default_processes, opened
 from memowidgets.training.learner import Recipe
 from memowidgets.training.shadow import ShadowJob
@@ -48,10 +51,16 @@ class _Work:
 
 @dataclass(frozen=True)
 class _Timings:
-    """Timings of the worker processes of shadow models, and of one process as the target's."""
+    """Timings of the worker processes of shadow models, and of this process as the target's.
+
+    `opening` is the number of seconds until the workers had timed their steps, which `run_shadows`
+    lets them do, too. `closing` is the number of seconds until they had ended.
+    """
 
     shadow: Timing
     target: Timing
+    opening: float
+    closing: float
 
 
 def estimate(
@@ -70,9 +79,10 @@ def estimate(
         work = max(shadows, references, key=lambda one: one.processes)
         timings = None
         if work.missing or _steps_left(run):
-            timings = _timed(work, target=bool(passes or _steps_left(run)))
+            run.loaded.drop()
+            timings = _timed(work, run if passes or _steps_left(run) else None)
     rows = [
-        _target_row(run, timings.target if timings else None),
+        _target_row(run, timings),
         _row(run, "shadow models", shadows, timings, passes),
         _row(run, "reference models", references, timings),
     ]
@@ -152,20 +162,22 @@ def _steps_left(run: RunSource) -> dict[str, int]:
     return {name: step for name, step in _planned_checkpoints(run).items() if step > last}
 
 
-def _timed(work: _Work, *, target: bool) -> _Timings:
-    """Let as many worker processes as there will be time a few steps, then one as the target."""
-    import torch
+def _timed(work: _Work, run: RunSource | None) -> _Timings:
+    """Time a few steps of `run`'s target in this process, then in as many workers as needed.
 
+    This process imports what it needs here, once, and not when it trains.
+    """
+    target = None if run is None else take_times(work.job, Progress(), run.run)
+    free_memory(torch_device(work.job.recipe.device))
     with tempfile.TemporaryDirectory() as folder:
         beacon = Path(folder) / "wanted"
         beacon.touch(mode=0o600)
-        processes = max(1, work.processes)
-        free_memory(torch_device(work.job.recipe.device))
-        with opened(work.job, None, processes, beacon) as workers:
+        start = time.perf_counter()
+        with opened(work.job, None, max(1, work.processes), beacon) as workers:
             shadow = _collected(workers, workers.timed())
-            if not target:
-                return _Timings(shadow, shadow)
-            return _Timings(shadow, _collected(workers, workers.timed(torch.get_num_threads())))
+            end = time.perf_counter()
+        closing = time.perf_counter() - end
+    return _Timings(shadow, target or shadow, end - start, closing)
 
 
 def _collected(workers: Workers, futures: list[Future[Timing]]) -> Timing:
@@ -175,15 +187,16 @@ def _collected(workers: Workers, futures: list[Future[Timing]]) -> Timing:
         raise StoreError(f"{workers.blame(error)}, so the cost cannot be estimated") from error
 
 
-def _target_row(run: RunSource, timing: Timing | None) -> dict[str, Any]:
+def _target_row(run: RunSource, timings: _Timings | None) -> dict[str, Any]:
     left = _steps_left(run)
-    if timing is None or not left:
+    if timings is None or not left:
         return _as_row("target", 0, 0, 0.0, 0, 0, _DONE)
+    timing, memory = timings.target, timings.shadow.memory  # not what the user has in this process
     members, n_records = len(run.design.members), len(run.names.records())
     steps = max(left.values()) - (run.names.records()[-1].step if n_records else 0)
     seconds = cost.target_seconds(timing, steps, len(left), members + len(run.held_out))
     n_bytes = cost.target_bytes(timing, len(left), members, resumed=n_records > 0)
-    return _as_row("target", 1, 1, seconds, n_bytes, timing.memory, _TIMED)
+    return _as_row("target", 1, 1, seconds, n_bytes, memory, _TIMED)
 
 
 def _row(
@@ -195,7 +208,8 @@ def _row(
     timing, members = timings.shadow, len(run.design.members)
     recorded = Pace(work.recorded).seconds
     each = cost.model_seconds(timing, work.job) if recorded is None else recorded
-    seconds = cost.work_seconds(each, work.missing, work.processes, timing.start)
+    start = timings.opening if recorded is None else timing.start  # no steps are timed then
+    seconds = cost.work_seconds(each, work.missing, work.processes, start) + timings.closing
     seconds += passes * (timings.target.build + members * timings.target.sample)
     n_bytes = work.missing * cost.model_bytes(timing, work.job)
     shapes = {f"layer.{name}": (members, n) for name, n in timing.layers.items()}

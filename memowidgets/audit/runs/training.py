@@ -17,9 +17,10 @@ from memowidgets.audit.source import Source
 from memowidgets.audit.sources.passes import StoredPass
 from memowidgets.audit.sources.run import run_behind
 from memowidgets.audit.sources.shadow_sets import set_of_design, use_set
+from memowidgets.models.memory import free_memory
 from memowidgets.progress import Progress
 from memowidgets.training.design import REFERENCE
-from memowidgets.training.device import free_memory, torch_device
+from memowidgets.training.device import torch_device
 from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import StopRule
 
@@ -102,6 +103,7 @@ def run_shadows(
             keep_forward,
         )
         run.shadows = use_set(run.run, plan.key, run.precision)
+    run.loaded.drop()
     with shown(progress) as report:
         run.shadows.fill(n, job, processes, report, executor)
         run.shadows.note_trained(n)
@@ -138,6 +140,7 @@ def run_references(
         )
         job = replace(job, config=run.references.config)
     models = int(n) * plan.per_round
+    run.loaded.drop()
     with shown(progress) as report:
         files.fill(models, job, processes, report, executor)
         files.note_trained(models)

@@ -42,6 +42,7 @@ from memowidgets.training.config import Settings
 from memowidgets.training.design import Design
 from memowidgets.training.device import resolve_device, torch_device
 from memowidgets.training.learner import Recipe
+from memowidgets.training.loaded import Loaded
 from memowidgets.training.made_in import precision_at
 from memowidgets.training.noise import LabelNoise, draw_noise
 from memowidgets.training.recorder import read_course
@@ -136,7 +137,7 @@ class RunSource:
         why_none = NotGivenError(self.cannot("run_references")) if is_fixed else None
         self.references = References(run, manifest, design, data.ids, self.precision, why_none)
         self.decision_log = DecisionLog(RunKeeper(run), run.path, data.ids)
-        self.cache, self.alone = Cache(), OneAtATime()
+        self.cache, self.alone, self.loaded = Cache(), OneAtATime(), Loaded()
 
     @property
     def device(self) -> str:
@@ -255,7 +256,9 @@ class RunSource:
             if not made.exists:
                 warn_of(made.why_not)
                 target, report, start = self.target(), progress or Progress(), time.monotonic()
-                made.fill(lambda allocate: target.forward(record.name, report, allocate))
+                made.fill(
+                    lambda allocate: target.forward(record.name, report, allocate), self.labels
+                )
                 self._pass_seconds = time.monotonic() - start
             return made
 
@@ -332,7 +335,8 @@ class RunSource:
         StoreError
             If the model or the data are not at hand.
         """
-        return TargetTraining(self.run, self.recipe(), self.design, self.held_out, self.seed)
+        recipe = self.recipe()
+        return TargetTraining(self.run, recipe, self.design, self.held_out, self.seed, self.loaded)
 
     def recipe(self, *, keep: bool = True) -> Recipe:
         """Model, data, settings and device.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 import time
 from collections.abc import Sequence
@@ -13,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.files import UNFINISHED
 from memowidgets.progress import Progress
+from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.device import wait_for
-from memowidgets.training.learner import Learner
+from memowidgets.training.learner import WEIGHTS, Learner
 from memowidgets.training.seeds import derived_seed, restored
 from memowidgets.training.shadow import ShadowJob
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 _FEWEST_STEPS, _MOST_STEPS, _STEP_SECONDS = 3, 60, 1.0
 _BATCHES = 4  # of a forward pass
+_MOST_WRITTEN = 2**28  # bytes of a checkpoint
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class Timing:
         Bytes of each array of a checkpoint's weights, and of the optimizer's state, by name.
     start : float
         Seconds until the process is ready to train, once for all of its models.
+    save : float
+        Seconds to write a checkpoint of the target; 0 if that was not timed.
     """
 
     build: float
@@ -59,6 +65,7 @@ class Timing:
     weights: dict[str, int]
     optimizer: dict[str, int]
     start: float = field(default=0.0)
+    save: float = field(default=0.0)
 
 
 def slowest(timings: Sequence[Timing]) -> Timing:
@@ -73,10 +80,10 @@ def slowest(timings: Sequence[Timing]) -> Timing:
     )
 
 
-def take_times(job: ShadowJob, progress: Progress) -> Timing:
+def take_times(job: ShadowJob, progress: Progress, run: RunDirectory | None = None) -> Timing:
     """Train a throw-away model for a few steps, and run it over a part of the pool.
 
-    All random states are restored.
+    All random states are restored. With a `run`, a checkpoint is written there and removed again.
     """
     import torch
 
@@ -103,6 +110,7 @@ def take_times(job: ShadowJob, progress: Progress) -> Timing:
             {name: int(values.nbytes) for name, values in weights.items()},
             learner.optimizer_bytes(),
             first,
+            _save_seconds(learner, run) if run is not None else 0.0,
         )
 
 
@@ -187,6 +195,33 @@ def _timed(learner: Learner, positions: NDArray[np.int64], progress: Progress) -
     start = time.perf_counter()
     learner.look_at(positions, progress=progress)  # its results are copied to the CPU
     return time.perf_counter() - start
+
+
+def _save_seconds(learner: Learner, run: RunDirectory) -> float:
+    """Return the seconds to write the weights, the state to resume from, and two small files.
+
+    Only a part of a large checkpoint is written. Where nothing can be written, the result is 0, so
+    that the estimate still tells how much room the training needs.
+    """
+    start = time.perf_counter()
+    arrays, notes = learner.state()
+    copied = time.perf_counter() - start
+    sizes = np.cumsum([array.nbytes for array in arrays.values()])
+    part = dict(list(arrays.items())[: 1 + int(np.searchsorted(sizes, _MOST_WRITTEN))])
+    share = sum(array.nbytes for array in part.values()) / max(1, int(sizes[-1]))
+    name = f"{UNFINISHED}{secrets.token_hex(8)}"  # removed by the next training if it stays
+    start = time.perf_counter()
+    try:
+        run.write_weights(f"{name}-weights", {k: part[k] for k in part if k.startswith(WEIGHTS)})
+        run.write_tensors(f"{name}-outputs", {"losses": np.zeros(1, np.float32)})
+        run.write_note(f"{name}.json", {})
+        run.write_tensors(f"{name}-state", part, notes)
+        return copied + (time.perf_counter() - start) / share
+    except (OSError, StoreError):
+        return 0.0
+    finally:
+        for file in run.path.glob(f"{name}*"):
+            file.unlink(missing_ok=True)
 
 
 def _width(array: NDArray[Any]) -> int:

@@ -117,7 +117,7 @@ def fulfil(order: Order, payload: bytes | None = None) -> Result:
     return Result(worker, trained=trained, warning=warning)
 
 
-def timed(order: Order, folder: str, n: int, since: float, threads: int | None) -> Timing:
+def timed(order: Order, folder: str, n: int, since: float) -> Timing:
     """Time a few steps of the job in this process, while `n` processes do the same.
 
     Parameters
@@ -130,11 +130,7 @@ def timed(order: Order, folder: str, n: int, since: float, threads: int | None) 
         Number of processes.
     since : float
         Time at which the processes were started, as `time.time` tells it.
-    threads : int or None
-        Number of threads. None leaves it as it is.
     """
-    import torch
-
     start = time.time() - since
     job, progress = _job(order.job, None), _Beacon(Path(order.beacon))
     if job is None:
@@ -142,13 +138,8 @@ def timed(order: Order, folder: str, n: int, since: float, threads: int | None) 
     job = _on_device(job, order)
     if n > 1:
         meet(Path(folder), f"ready-{os.getpid()}", n, progress)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
-    try:
-        found = take_times(job, progress)
-        return replace(found, start=start + found.start)
-    finally:
-        torch.set_num_threads(before)
+    found = take_times(job, progress)
+    return replace(found, start=start + found.start)
 
 
 def unpacked(error: bytes) -> BaseException:

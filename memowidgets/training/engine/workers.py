@@ -48,11 +48,8 @@ class Workers(Protocol):
     def submit_again(self, index: int) -> Future[Result]:
         """Order a shadow model again from a worker that lacked the job."""
 
-    def timed(self, threads: int | None = None) -> list[Future[Timing]]:
-        """Let local processes time a few steps at the same time; others are not asked.
-
-        With `threads`, only one of them does, with that many threads.
-        """
+    def timed(self) -> list[Future[Timing]]:
+        """Let local processes time a few steps at the same time; others are not asked."""
 
     def has_lost(self, future: Future[Result]) -> bool:
         """Return whether an order must be given again, as what it needs went with its worker."""
@@ -140,10 +137,9 @@ class _Local:
     def submit_again(self, index: int) -> Future[Result]:
         return self.submit(index)
 
-    def timed(self, threads: int | None = None) -> list[Future[Timing]]:
-        n = 1 if threads is not None else self._slots
-        given = self._samples.folder, n, self._opened, threads
-        return [self._executor.submit(timed, self._order, *given) for _ in range(n)]
+    def timed(self) -> list[Future[Timing]]:
+        given = self._samples.folder, self._slots, self._opened
+        return [self._executor.submit(timed, self._order, *given) for _ in range(self._slots)]
 
     def has_lost(self, future: Future[Result]) -> bool:
         del future
@@ -229,8 +225,7 @@ class _Foreign:
     def submit_again(self, index: int) -> Future[Result]:
         return self._executor.submit(fulfil, replace(self._order, index=index), self._payload)
 
-    def timed(self, threads: int | None = None) -> list[Future[Timing]]:
-        del threads
+    def timed(self) -> list[Future[Timing]]:
         return []
 
     def has_lost(self, future: Future[Result]) -> bool:

@@ -1,0 +1,93 @@
+"""The memory of a device: work in smaller batches where it is full, and giving it back."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import torch
+
+_TOO_LARGE = (
+    "the GPU's memory cannot hold {} this model; use a smaller model, or device='cpu'. What is "
+    "finished is kept"
+)
+_SMALLER = (
+    "the GPU ran out of memory, so batches are processed in smaller parts, with the same gradients "
+    "except for batch norms"
+)
+
+Result = TypeVar("Result")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that a device's memory is full."""
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "MPS backend out of memory" in str(error)
+
+
+class Memory:
+    """Work in smaller batches on a device whose memory is too small; warns of it once.
+
+    Parameters
+    ----------
+    device : torch.device
+        The device.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._said = device, False
+
+    def fit(self, work: Callable[[], Result], halve: Callable[[], int]) -> Result:
+        """Repeat work while the memory is full, with batches that `halve` makes smaller.
+
+        Raises
+        ------
+        MemoryError
+            If `halve` returns 0, because a batch has one sample already.
+        """
+        while True:
+            try:
+                return work()
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                full = error.with_traceback(None)  # its frames hold what was computed
+            if not halve():
+                raise MemoryError(_TOO_LARGE.format("a single sample of")) from full
+            free_memory(self._device)
+            if not self._said:
+                warnings.warn(_SMALLER, UserWarning, stacklevel=2)
+            self._said = True
+
+    def hold(self, work: Callable[[], Result]) -> Result:
+        """Do work that does not depend on the batch size, and explain a lack of memory."""
+        try:
+            return work()
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            what = "the weights, or the optimizer's state, of"
+            raise MemoryError(_TOO_LARGE.format(what)) from error
+
+
+def free_memory(device: torch.device) -> None:
+    """Give back the memory of a device that this process keeps for later tensors."""
+    if device.type == "cpu":
+        return
+    gc.collect()  # modules have cycles
+    empty_cache = getattr(module_of(device), "empty_cache", None)
+    if empty_cache is not None:
+        empty_cache()
+
+
+def module_of(device: torch.device) -> Any:
+    """Return torch's module of a kind of device, such as ``torch.cuda``."""
+    import torch
+
+    return torch.get_device_module(device)

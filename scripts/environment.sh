@@ -21,8 +21,9 @@ version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/de
 # pip compiles on one core; compile() does it afterwards, on all.
 install() { "$venv/bin/pip" install --no-compile --constraint constraints.txt ${torch_index:+--extra-index-url "$torch_index"} "$@" >>"$log" 2>&1; }
 
-# A third of all code is in other packages' tests and in models of transformers that nobody loads here.
-compile() { "$venv/bin/python" -m compileall -q -j 0 -x '/tests?/|/transformers/models/' "$venv"/lib/python*/site-packages >>"$log" 2>&1 || true; } # some files are wrong on purpose
+# Two fifths of all code are hardly ever loaded: tests of packages, models of transformers, parts of torch.
+unused='/tests?/|/transformers/models/|/torch/(_inductor|testing|onnx)/|/sympy/physics/|/site-packages/(pip|setuptools|mypy|mypyc|networkx|trl)/'
+compile() { "$venv/bin/python" -m compileall -q -j 0 -x "$unused" "$venv"/lib/python*/site-packages >>"$log" 2>&1 || true; } # some files are wrong on purpose
 
 echo "memowidgets: installing into $venv (minutes the first time; details in $log)"
 : >"$log" || say "$venv cannot be written to."

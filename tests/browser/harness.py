@@ -291,35 +291,47 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-# Asks the kernel over a connection of its own, whatever the page around it is.
+# Asks the kernel over a connection of its own, whatever the page around it is, and keeps it: a new
+# one takes the server and the kernel longer than an answer.
 ASK = """async ([kernel, expression, token]) => {
-    const url = new URL(`api/kernels/${kernel}/channels?token=${token}`, window.location.origin);
-    url.protocol = 'ws:';
-    const socket = new WebSocket(url);
+    const connected = () => new Promise((resolve, reject) => {
+        const channels = `api/kernels/${kernel}/channels?token=${token}`;
+        const url = new URL(channels, window.location.origin);
+        url.protocol = 'ws:';
+        const socket = new WebSocket(url);
+        socket.onopen = () => resolve(socket);
+        socket.onerror = () => reject(new Error('no connection to the kernel'));
+    });
+    const kept = window.mwAsked;
+    if (kept?.kernel !== kernel || kept.socket.readyState !== WebSocket.OPEN) {
+        kept?.socket.close();
+        window.mwAsked = { kernel, socket: await connected() };
+    }
+    const { socket } = window.mwAsked;
     const id = crypto.randomUUID();
     const answer = new Promise((resolve, reject) => {
-        socket.onerror = () => reject(new Error('no connection to the kernel'));
+        socket.onclose = () => reject(new Error('the connection to the kernel was closed'));
         socket.onmessage = ({ data }) => {
-            if (typeof data !== 'string') return; // buffers for the widgets
+            // What is binary has buffers for the widgets.
+            if (typeof data !== 'string' || !data.includes('execute_reply')) return;
             const { msg_type: type, parent_header: parent, content } = JSON.parse(data);
             if (type === 'execute_reply' && parent.msg_id === id) resolve(content);
         };
     });
     const asked = `__import__('json').dumps(${expression}, default=str)`;
-    const request = {
+    socket.send(JSON.stringify({
         header: {msg_id: id, msg_type: 'execute_request', username: 'test', session: id,
                  date: new Date().toISOString(), version: '5.3'},
         parent_header: {}, metadata: {}, channel: 'shell', buffers: [],
         content: {code: '', silent: true, store_history: false, allow_stdin: false,
                   user_expressions: {answer: asked}},
-    };
-    socket.onopen = () => socket.send(JSON.stringify(request));
+    }));
     try {
         const found = (await answer).user_expressions.answer;
         return found.status === 'ok'
             ? {text: found.data['text/plain']} : {error: `${found.ename}: ${found.evalue}`};
     } finally {
-        socket.close();
+        socket.onclose = socket.onmessage = null;
     }
 }"""
 
@@ -542,6 +554,7 @@ class NotebookPage(WatchedPage):
 
     def restart(self) -> None:
         """Restart the kernel, as the menu does, but without a question."""
+        self.page.evaluate("() => window.mwAsked?.socket.close()")
         self.page.evaluate(f"() => {SESSION}.kernel.restart()")
         self.wait_until_idle()
 

@@ -23,6 +23,9 @@ for library in ("OMP", "MKL", "OPENBLAS"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 os.environ.setdefault("LOKY_MAX_CPU_COUNT", "2")  # shadow models: two processes, a thread each
 
+# To import Lightning takes five seconds of every worker; its tests look for examples in here.
+collect_ignore = ["memowidgets/training/lightning_callback.py"]
+
 # What takes longest goes first, so that at the end no worker is left alone with it.
 LONGEST = (
     "notebooks/test_llm_mcq",

@@ -100,7 +100,8 @@ def numbered_labels(
     Raises
     ------
     ValueError
-        If a label is missing (None or NaN), only some labels are strings, a string is not one of
+        If a label is missing (None, NaN or a blank string), only some labels are strings, a string
+        is not one of
         `class_names`, or more than 20 strings are all different. The message names the row.
     TypeError
         If `class_names` are not in an order of their own.
@@ -146,8 +147,8 @@ def plain_labels(labels: ArrayLike, where: Callable[[int], str] = "row {}".forma
     Raises
     ------
     ValueError
-        If a label is missing (None or NaN), or only some labels are strings. The message names the
-        row.
+        If a label is missing (None, NaN or a blank string), or only some labels are strings. The
+        message names the row.
 
     Examples
     --------
@@ -218,10 +219,12 @@ def is_missing(value: object) -> bool:
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
+def _is_no_label(value: object) -> bool:
+    return is_missing(value) or (isinstance(value, str) and not value.strip())
+
+
 def _check_none_missing(labels: NDArray[Any], where: Callable[[int], str]) -> None:
-    if labels.dtype.kind in "UT":
-        return
-    missing = np.array([is_missing(label) for label in labels], dtype=np.bool_)
+    missing = np.array([_is_no_label(label) for label in labels], dtype=np.bool_)
     if missing.any():
         raise ValueError(
             f"{int(missing.sum())} of {len(missing)} labels are missing, the first in "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dis
+import functools
 import hashlib
 import json
 import os
@@ -13,7 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["KEY", "Stamp", "array_digest", "digest", "fingerprints", "is_settled", "state_of"]
+__all__ = [
+    "KEY",
+    "Stamp",
+    "array_digest",
+    "code_digest",
+    "digest",
+    "fingerprints",
+    "is_settled",
+    "state_of",
+    "values_used",
+]
 
 KEY = "memowidgets"  # key of the stamp in a safetensors file's metadata
 UNKNOWN = "0" * 16  # placeholder for a digest that is written later
@@ -71,6 +83,68 @@ class Stamp:
     def content(self) -> str:
         """Return a digest of all arrays."""
         return digest(sorted(self.arrays.items()))
+
+
+def values_used(function: Any) -> dict[str, Any]:
+    """Return the plain values of a function's module, or of a callable object, that it uses.
+
+    Its source text does not contain them.
+
+    Examples
+    --------
+    >>> values_used(lambda values: [value for value in values if value != KEY])
+    {'KEY': 'memowidgets'}
+    """
+    code = getattr(function, "__code__", None)
+    if code is None:
+        known = dict(getattr(function, "__dict__", {}))
+        names = set(known)
+    else:
+        known, names = function.__globals__, _globals_of(code)
+    return {name: known[name] for name in sorted(names & known.keys()) if _is_plain(known[name])}
+
+
+def code_digest(function: Any) -> str:
+    """Return a digest of what a function does and uses, whatever else stands in its line.
+
+    Examples
+    --------
+    >>> code_digest(lambda x: x + 1) == code_digest(lambda x: x + 1) != code_digest(lambda x: x + 2)
+    True
+    >>> code_digest(functools.partial(max, 1)) == code_digest(functools.partial(max, 2))
+    False
+    """
+    held: list[Any] = []
+    while isinstance(function, functools.partial):
+        held += [*function.args, *sorted(function.keywords.items())]
+        function = function.func
+    called = function if hasattr(function, "__code__") else type(function).__call__
+    held += [cell.cell_contents for cell in getattr(called, "__closure__", None) or ()]
+    held += getattr(called, "__defaults__", None) or ()
+    used = {**values_used(function), **values_used(called)}
+    plain = [value for value in held if _is_plain(value)]
+    code = getattr(called, "__code__", None)
+    return digest(
+        [_steps_of(code) if code else str(called), repr(sorted(used.items())), repr(plain)]
+    )
+
+
+def _steps_of(code: Any) -> list[Any]:
+    inside = [_steps_of(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
+    return [code.co_code.hex(), code.co_names, code.co_freevars, inside]
+
+
+def _globals_of(code: Any) -> set[str]:
+    """Return the names of the module that a code reads, with the functions inside of it."""
+    found = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
+    inside = [part for part in code.co_consts if hasattr(part, "co_code")]
+    return found.union(*map(_globals_of, inside))
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | int | float)
 
 
 def digest(content: Any) -> str:

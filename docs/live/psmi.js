@@ -17,7 +17,11 @@ play(view, (model) => {
       resets = model.get("_reset");
       model.set("_cloud", { ...first });
     }
-    if (model.get("_cloud") === cloud && model.get("selected") === selected) return;
+    if (model.get("_cloud") === cloud && model.get("selected") === selected) {
+      // the view waits for these also after it came back to the same point
+      for (const name of ["_official", "_dimensions"]) model.set(name, structuredClone(model.get(name)));
+      return;
+    }
     cloud = model.get("_cloud");
     const points = new Float64Array(bytesOf(cloud.points));
     const labels = new Uint8Array(bytesOf(cloud.labels));

@@ -71,8 +71,10 @@ class Recorded {
     this.asked = undefined;
     this.items = content.ids.map((id, i) => ({ id, label: content.classes[this.label(i)] }));
     this.view = this.found(metric, layer, checkpoint) ?? content.views[0];
-    this.wire = this.wireOf(this.view);
-    this.answers = this.answersOf(this.view);
+    /** @type {import("./views.js").Wire} */
+    this.wire;
+    /** @type {Answers} */
+    this.answers;
     this.show(this.view);
     for (const name of PICKS) this.model.on(`change:${name}`, () => this.pick(name));
     this.model.on("change:tau_committed", () => this.taus.set(this.view.metric, this.model.get("tau_committed")));
@@ -106,7 +108,9 @@ class Recorded {
     const wanted = { metric: this.model.get("metric"), layer: this.model.get("layer"), checkpoint: this.model.get("checkpoint") };
     const exact = this.found(wanted.metric, wanted.layer, wanted.checkpoint);
     const view = exact ?? this.nearest(wanted, changed);
-    const name = [wanted.metric, wanted.layer, wanted.checkpoint].map((value) => this.labelOf(value)).join(", ");
+    const byLayer = this.content.choices.metrics.find(({ value }) => value === wanted.metric)?.usesLayer;
+    const named = byLayer ? [wanted.metric, wanted.layer, wanted.checkpoint] : [wanted.metric, wanted.checkpoint];
+    const name = named.map((value) => this.labelOf(value)).join(", ");
     const text = exact ? "" : `This page does not hold ${name}. It shows ${view.title}.`;
     this.model.set("_message", { kind: "note", text });
     this.picking = true;
@@ -165,7 +169,8 @@ class Recorded {
     if (known !== null) return known;
     const tau = this.model.get("tau");
     const flagged = Array.from(scoresOf(this.view)).filter((score) => score <= tau).length;
-    return scoresOf(view).slice().sort()[Math.max(0, flagged - 1)];
+    const rising = scoresOf(view).slice().sort();
+    return flagged > 0 ? rising[flagged - 1] : rising[0] - Math.max(1e-6 * Math.abs(rising[0]), 1e-9);
   }
 
   /** Sends the other scores of this checkpoint, if they are to be compared, and soon the band. */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -133,16 +134,22 @@ def warn_of_absent(labels: IntArray, class_names: Sequence[str], *, numbered: bo
 
 
 def _warn_of_alike(class_names: Sequence[str]) -> None:
-    """Warn of classes whose names differ only in capitals or spaces, as in a careless column."""
+    """Warn of classes with almost the same name, as in a careless column."""
     first: dict[str, str] = {}
     for name in class_names:
-        key = " ".join(name.split()).casefold()
-        if len(key) > 1 and first.setdefault(key, name) != name:
+        other = first.setdefault(_alike(name), name)
+        if other != name:
             warn_user(
-                f"the classes {quoted(first[key])} and {quoted(name)} differ only in capitals or "
-                "spaces, and are two classes; write them alike if they are one"
+                f"the classes {quoted(other)} and {quoted(name)} differ only in capitals or "
+                "spaces, or as 1 and 1.0 do, and are two classes; write them alike if they are one"
             )
             return
+
+
+def _alike(name: str) -> str:
+    """Return what almost equal names have in common; A and a are letters of an alphabet."""
+    plain = re.sub(r"^(\d+)\.0+$", r"\1", " ".join(name.split()))
+    return plain.casefold() if len(plain) > 1 else plain
 
 
 def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntArray:

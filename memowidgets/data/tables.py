@@ -474,10 +474,16 @@ def _csv_column(name: str, cells: list[str | None], is_category: bool) -> NDArra
     """
     there = [None if cell in _NO_NUMBER else cell for cell in cells]
     try:
-        numbers = [None if cell is None else float(cell) for cell in there]
+        numbers = [None if cell is None else _number(cell) for cell in there]
     except ValueError:
         return _column(name, list(cells), is_category)
     return _column(name, list(there) if is_category else list(numbers), is_category)
+
+
+def _number(cell: str) -> float:
+    if "_" in cell:  # 1_2 is 12 for Python, and a code for everybody else
+        raise ValueError
+    return float(cell)
 
 
 def _is_numeric(values: NDArray[Any]) -> bool:
@@ -498,7 +504,7 @@ def _n_values(values: NDArray[Any]) -> int:
 def _value(value: Any) -> float | str | None:
     if value is None or isinstance(value, str):
         return value
-    return None if np.isnan(value) else float(value)
+    return None if np.isnan(value) else float(value) + 0.0  # −0.0 is 0.0
 
 
 def _several(count: int, one: str, more: str) -> str:

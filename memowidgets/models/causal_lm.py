@@ -18,7 +18,7 @@ from memowidgets.models.transformer import (
     TransformerModel,
     check_dtype,
     check_whole,
-    digest_of,
+    identity_of,
 )
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class CausalLM(TransformerModel[Encoded]):
         """
         _check_causal(model)
         check_whole(model, "CausalLM.from_model")
-        identity = {"weights": digest_of(model)}
+        identity = identity_of(model, lora)
         made = Given(copy.deepcopy(model).cpu())
         return cls(
             made, model.config, tokenizer, identity, lora, FINE_TUNED, max_length, cache=cache

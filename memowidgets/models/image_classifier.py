@@ -25,7 +25,7 @@ from memowidgets.models.images import ImageModel, images_of
 from memowidgets.models.memory import sent
 from memowidgets.models.modes import modes_kept
 from memowidgets.models.pooling import head_of
-from memowidgets.models.transformer import Given, check_whole, digest_of, with_shared_weights
+from memowidgets.models.transformer import Given, check_whole, identity_of, with_shared_weights
 from memowidgets.stamps import digest
 from memowidgets.visible import first_line
 
@@ -184,7 +184,7 @@ class ImageClassifier(ImageModel):
                 "load it with AutoImageProcessor.from_pretrained"
             )
         kept = copy.deepcopy(model).cpu().float()
-        return cls(Given(kept), kept.config, processor, {"weights": digest_of(model)})
+        return cls(Given(kept), kept.config, processor, identity_of(model))
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self._identity.items())
@@ -272,6 +272,11 @@ class ImageClassifier(ImageModel):
                 self._kept[str(k)] = reading.pooled(hidden.detach())
         logits = answer.logits.float()
         return logits, cross_entropy(logits, labels, reduction="none")
+
+    def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        """Load the weights of a checkpoint; frozen ones, which a recorded one lacks, stay."""
+        fixed = {name: p for name, p in module.named_parameters() if not p.requires_grad}
+        module.load_state_dict(fixed | dict(weights))
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Return ``"1"`` to ``"K"``, one per block or stage."""

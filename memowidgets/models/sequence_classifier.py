@@ -34,7 +34,7 @@ from memowidgets.models.transformer import (
     TransformerModel,
     check_dtype,
     check_whole,
-    digest_of,
+    identity_of,
     positions_of,
 )
 from memowidgets.visible import quoted
@@ -226,7 +226,7 @@ class SequenceClassifier(TransformerModel[Tokens]):
         check_model(model, cls.kind)
         check_whole(model, "SequenceClassifier.from_model")
         kept = copy.deepcopy(model).cpu()
-        identity = {"weights": digest_of(model)}
+        identity = identity_of(model, lora)
         made = cls(
             Given(kept),
             kept.config,

@@ -16,6 +16,7 @@ from memowidgets.data import Dataset, ImageDataset, TableDataset
 from memowidgets.models.images import ImageModel, check_pool, images_of
 from memowidgets.models.memory import sent
 from memowidgets.models.modes import modes_kept
+from memowidgets.stamps import digest, values_used
 from memowidgets.visible import first_line, listed, quoted
 
 if TYPE_CHECKING:
@@ -66,11 +67,11 @@ class TorchClassifier(ImageModel):
 
     Notes
     -----
-    A run is identified by the settings, the source text (or `version`), and the names and shapes
-    of the parameters. Weights that `make_module` loads from a file are *not* part of this
-    identity. A run still opens after that file has changed, and its new shadow models then start
-    from other weights than its target. If you load weights, put a digest of the file into
-    `version`.
+    A run is identified by the settings, the source text with the plain values that it uses from
+    outside (or `version`), and the names and shapes of the parameters. Weights that `make_module`
+    loads from a file are *not* part of this identity. A run still opens after that file has
+    changed, and its new shadow models then start from other weights than its target. If you load
+    weights, put a digest of the file into `version`.
 
     In bfloat16 the whole module runs under autocast, including its last layer, so logits have 8
     significant bits and many samples have equal logit gaps. To avoid this, let the module call its
@@ -229,14 +230,16 @@ class TorchClassifier(ImageModel):
 
     def describe(self, data: Dataset) -> dict[str, str]:
         """Return what identifies a model, including the user's source text or version."""
-        text = self.stated_version
+        text, values = self.stated_version, {}
         if text is None:
-            own = [type(part) for part in self.skeleton(data).modules()]
+            skeleton = self.skeleton(data)
+            own = [type(part) for part in skeleton.modules()]
             theirs = {cls for cls in own if cls.__module__.split(".")[0] not in _OWN}
-            sources = [_source(cls) for cls in sorted(theirs, key=lambda cls: cls.__qualname__)]
-            text = "\n".join([_source(self.make_module), *sources])
-        digest = hashlib.sha256(f"{self.source_text()}\n{text}".encode()).hexdigest()[:16]
-        return {**super().describe(data), "source": digest}
+            ordered = sorted(theirs, key=lambda cls: cls.__qualname__)
+            text = "\n".join([_source(self.make_module), *map(_source, ordered)])
+            values = {"values": _values_digest(self.make_module, ordered, skeleton)}
+        found = hashlib.sha256(f"{self.source_text()}\n{text}".encode()).hexdigest()[:16]
+        return {**super().describe(data), "source": found, **values}
 
     def _try_layers(self, module: nn.Module, data: Dataset) -> None:
         """Run two samples through the layers; each must return one row per sample."""
@@ -346,6 +349,30 @@ def _input_shape(data: Dataset) -> tuple[int, ...]:
 
 def _name_of(function: Any) -> str:
     return str(getattr(function, "__qualname__", type(function).__name__))
+
+
+def _values_digest(make: Any, classes: Sequence[type], module: nn.Module) -> str:
+    """Return a digest of what shows neither in source texts nor in shapes, such as a dropout's p.
+
+    That is the plain values that functions use from outside, and the settings of torch's parts.
+    """
+    while isinstance(make, functools.partial):
+        make = make.func
+    methods = [part for cls in classes for part in vars(cls).values() if inspect.isfunction(part)]
+    used = [values_used(function) for function in (make, *methods)]
+    cells = getattr(make, "__closure__", None) or ()
+    held = [repr(c.cell_contents) for c in cells if isinstance(c.cell_contents, str | int | float)]
+    parts = [
+        [name, type(part).__qualname__, *(repr(getattr(part, c, None)) for c in _constants(part))]
+        for name, part in module.named_modules()
+    ]
+    return digest([repr(used), held, parts])
+
+
+def _constants(part: nn.Module) -> list[str]:
+    """Return the names of the settings that torch states of its own parts, the same for years."""
+    is_torchs = type(part).__module__.split(".")[0] == "torch"
+    return sorted(getattr(type(part), "__constants__", ())) if is_torchs else []
 
 
 def _source(thing: Any) -> str:

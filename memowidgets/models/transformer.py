@@ -19,6 +19,7 @@ from memowidgets.models.base import Model
 from memowidgets.models.encoding import Tokens
 from memowidgets.models.lora import LoRA, adapter_weights, blocks_of, quiet_peft
 from memowidgets.models.memory import is_out_of_memory
+from memowidgets.stamps import digest
 from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
@@ -277,15 +278,13 @@ class TransformerModel(Model, Generic[Texts]):
         return self.placed(model.requires_grad_(requires_grad=False), device, precision)
 
     def _origin(self) -> dict[str, str]:
-        """Return digests of the files that the model is made of."""
+        """Return digests of the files that the model is made of, or of its tokenizer."""
         from memowidgets.models.digests import tokenizer_digest
         from memowidgets.models.pretrained import Pretrained
 
         if isinstance(self._load, Pretrained):
             return self._load.origin()
-        if isinstance(self._load, Given):  # its settings contain a digest of its weights
-            return {"tokenizer": tokenizer_digest(self._tokenizer)}
-        return {}
+        return {"tokenizer": tokenizer_digest(self._tokenizer)}  # the settings have the weights
 
 
 @contextmanager
@@ -399,12 +398,22 @@ def check_whole(model: Any, call: str) -> None:
 
 def digest_of(model: Any) -> str:
     """Return a digest of a model's configuration, weights, and buffers such as running means."""
-    digest = hashlib.sha256(json.dumps(model.config.to_dict(), default=str).encode())
+    found = hashlib.sha256(json.dumps(model.config.to_dict(), default=str).encode())
     trained = dict(model.named_parameters(remove_duplicate=False))
     buffers = [value for name, value in model.state_dict().items() if name not in trained]
     for values in (*model.parameters(), *buffers):
-        digest.update(values.detach().cpu().float().numpy().tobytes())
-    return digest.hexdigest()[:16]
+        found.update(values.detach().cpu().float().numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
+def identity_of(model: Any, lora: LoRA | None = None) -> dict[str, str]:
+    """Return digests of a model in memory: of its weights, and of which of them are not trained.
+
+    With adapters, no other weight is trained, whatever requires a gradient.
+    """
+    fixed = [name for name, value in model.named_parameters() if not value.requires_grad]
+    named = {"fixed": digest(fixed)} if fixed and lora is None else {}
+    return {"weights": digest_of(model), **named}
 
 
 def positions_of(config: Any, make: Callable[[], nn.Module]) -> int | None:

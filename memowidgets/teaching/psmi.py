@@ -132,6 +132,7 @@ class PSMIPlayground(Playground):
         self._now = self._first = cloud
         whole_within("selected", selected, 0, len(cloud.labels) - 1)
         self._scored: Cloud | None = None
+        self._round = 0
         directions = np.empty((N_DIRECTIONS, 2), dtype=np.float32)
         fill_directions(directions, self._seed)
         super().__init__(
@@ -236,7 +237,10 @@ class PSMIPlayground(Playground):
             "psmi": float(self.psmi[chosen]),
             "std": float(self.psmi_std[chosen]),
         }
-        self._job = partial(_in_dimensions, weakref.ref(self), cloud, chosen, self._seed)
+        self._round += 1
+        self._job = partial(
+            _in_dimensions, weakref.ref(self), cloud, chosen, self._seed, self._round
+        )
 
     def _facts(self) -> list[tuple[str, str]]:
         chosen = self._chosen
@@ -258,10 +262,16 @@ def _packed(cloud: Cloud) -> dict[str, Any]:
 
 
 def _in_dimensions(
-    widget: weakref.ref[PSMIPlayground], cloud: Cloud, chosen: int, seed: int
+    widget: weakref.ref[PSMIPlayground], cloud: Cloud, chosen: int, seed: int, number: int
 ) -> None:
-    """Send the page the cloud's PSMI in increasing numbers of dimensions."""
-    found = [lifted(cloud, dimension, seed).summary(chosen) for dimension in DIMENSIONS]
+    """Send the page the cloud's PSMI in increasing numbers of dimensions.
+
+    The number of the computation makes the page hear of a result that equals the last one.
+    """
+    found = [
+        lifted(cloud, dimension, seed).summary(chosen) | {"round": number}
+        for dimension in DIMENSIONS
+    ]
     playground = widget()
     if playground is not None and playground._shows(cloud, chosen):  # noqa: SLF001 - its worker
         playground._dimensions = found  # noqa: SLF001

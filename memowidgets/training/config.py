@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from memowidgets.models.precision import PRECISIONS
+from memowidgets.stamps import values_used
 
 OPTIMIZERS = ("adamw", "sgd")
 SCHEDULES: dict[str, Callable[[float], float]] = {
@@ -261,7 +262,11 @@ def _read(value: Any) -> Any:
 
 
 def _function_hash(function: Callable[..., Any]) -> str:
-    """Return a hash of its source, and of the plain values that it uses from outside."""
+    """Return a hash of its source, and of the plain values that it uses from outside.
+
+    Values of its module, or of a callable object, count only where there are some: so the hashes of
+    other functions are those of earlier versions.
+    """
     code = getattr(function, "__code__", None)
     try:
         source = inspect.getsource(function if code is not None else type(function))
@@ -270,7 +275,9 @@ def _function_hash(function: Callable[..., Any]) -> str:
     held = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
     held += [*(getattr(function, "__defaults__", None) or ()), *_arguments_of(function)]
     plain = [value for value in held if isinstance(value, str | int | float | tuple | None)]
-    return hashlib.sha256(f"{source}{plain!r}".encode()).hexdigest()[:16]
+    used = {} if hasattr(function, "func") else values_used(function)
+    text = f"{source}{plain!r}" + (repr(used) if used else "")
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _arguments_of(function: Any) -> list[Any]:

@@ -323,7 +323,9 @@ def _kept_weights(module: nn.Module) -> tuple[str, dict[str, Tensor], dict[str, 
     """Return a checkpoint's file name, tensors, and peft's configuration of an adapter."""
     adapter = getattr(module, "active_adapter", None)
     if not hasattr(module, "get_base_model") or not isinstance(adapter, str):
-        return "weights", trained_weights(module), None
+        lasting = module.state_dict().keys()
+        buffers = {n: b for n, b in module.named_buffers() if n in lasting}  # as running means
+        return "weights", trained_weights(module) | buffers, None
     from memowidgets.models.lora import adapter_weights
 
     peft: Any = module

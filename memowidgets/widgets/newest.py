@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable
 
 __all__ = ["Newest"]
 
+# A thread outlives what it tells its results to: a kernel closes its sockets before it ends.
+_ending = threading.Event()
+atexit.register(_ending.set)
+
 
 class Newest:
     """Does jobs one after the other, away from the kernel's own thread.
 
-    A job that still waits when a newer one comes is forgotten. The thread ends when there is
-    nothing left to do.
+    A job that still waits when a newer one comes is forgotten, as is one that waits when the
+    process ends. The thread ends when there is nothing left to do.
 
     Parameters
     ----------
@@ -51,11 +56,16 @@ class Newest:
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
-            job()
+            try:
+                job()
+            except Exception:
+                if not _ending.is_set():
+                    raise
 
     def _next(self) -> Callable[[], None] | None:
         with self._lock:
             job, self._waiting = self._waiting, None
-            if job is None:
+            if job is None or _ending.is_set():
                 self._idle.set()
+                return None
             return job

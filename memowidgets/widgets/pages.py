@@ -146,11 +146,13 @@ class Rows:
             raise ValueError(
                 f"unknown sort {name!r}; valid here: {', '.join(map(repr, self.sorts()))}"
             )
+        if name not in self._orders:
+            self._orders[name] = np.argsort(_keys(self, name), kind="stable")
         return self._orders[name]
 
     @cached_property
-    def _orders(self) -> _Orders:
-        return _Orders(self)
+    def _orders(self) -> dict[str, NDArray[np.int64]]:
+        return {}
 
     @cached_property
     def classes(self) -> NDArray[np.int64]:
@@ -182,30 +184,19 @@ def valid_filters(scores: bool, truth: bool) -> tuple[str, ...]:
     return ("flagged", "hit", "false alarm", "missed", "clear", "all")
 
 
-class _Orders(dict[str, "NDArray[np.int64]"]):
-    """Orders by name, each made when it is first asked for."""
-
-    def __init__(self, rows: Rows) -> None:
-        super().__init__()
-        self._rows = rows
-
-    def __missing__(self, name: str) -> NDArray[np.int64]:
-        self[name] = order = np.argsort(self._keys(name), kind="stable")
-        return order
-
-    def _keys(self, name: str) -> NDArray[np.float64]:
-        rows = self._rows
-        if name.startswith(EXTRA):
-            return _aligned(*rows.extras[name.removeprefix(EXTRA)].read(), rows.positions)
-        if name == "log-lira" and rows.log_lira is not None:
-            return -rows.log_lira
-        if name == "disagreement" and rows.label_probability is not None:
-            return rows.label_probability
-        if name == "label" and rows.labels is not None:
-            return rows.labels.astype(np.float64)
-        if name in ("risk", "safe") and rows.scores is not None:
-            return rows.scores if name == "risk" else -rows.scores
-        return rows.positions.astype(np.float64)
+def _keys(rows: Rows, name: str) -> NDArray[np.float64]:
+    """Return the values by which an order sorts, lowest first."""
+    if name.startswith(EXTRA):
+        return _aligned(*rows.extras[name.removeprefix(EXTRA)].read(), rows.positions)
+    if name == "log-lira" and rows.log_lira is not None:
+        return -rows.log_lira
+    if name == "disagreement" and rows.label_probability is not None:
+        return rows.label_probability
+    if name == "label" and rows.labels is not None:
+        return rows.labels.astype(np.float64)
+    if name in ("risk", "safe") and rows.scores is not None:
+        return rows.scores if name == "risk" else -rows.scores
+    return rows.positions.astype(np.float64)
 
 
 def _aligned(

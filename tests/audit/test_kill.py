@@ -64,7 +64,7 @@ def audit_of(path: Path, epochs: int):
     return small_audit(path, training=mw.TrainingConfig(epochs=epochs, batch_size=8))
 
 
-def wait_for(condition, process, seconds: float = 90) -> None:
+def wait_for(condition, process, seconds: float = 200) -> None:
     end = time.monotonic() + seconds
     while not condition():
         if isinstance(process, BaseProcess):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import UserDict
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
@@ -154,6 +157,58 @@ def test_representations_too_large_for_float16_are_kept_in_float32(tmp_path):
     assert np.abs(loud.representation(checkpoint="final")).max() > 65504
 
 
+class Faint(mw.models.ConvNet):
+    """A model whose representations float16 holds with two digits at most."""
+
+    version = "faint"
+
+    @contextmanager
+    def captured(self, module):
+        with super().captured(module) as kept:
+            yield _Fainter(kept)
+
+
+class _Fainter(UserDict):
+    def __init__(self, kept):
+        self.data = kept
+
+    def items(self):
+        return {name: 1e-6 * values for name, values in self.data.items()}.items()
+
+
+def test_representations_too_fine_for_float16_are_kept_in_float32(tmp_path):
+    """PSMI doesn't depend on their scale; float16 has no digits left below 6e-8."""
+    data = mw.data.load_digits().take(range(200))
+    faint = mw.Audit(Faint(8), data, tmp_path / "faint", training=TRAINING, states="float16")
+    faint.train()
+    plain = mw.Audit(mw.models.ConvNet(8), data, tmp_path / "run", training=TRAINING)
+    plain.train()
+    with pytest.warns(UserWarning, match="are kept in float32, because the values of layer"):
+        found = faint.score("psmi")
+    assert faint.source.forward(faint.source.names.prediction().record).states == "float32"
+    np.testing.assert_allclose(found, plain.score("psmi"), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("scale", "offset", "spread", "is_coarse"),
+    [(1, 0, 1, False), (1, 5, 1, False), (1, 100, 1, True), (1e-6, 0, 1, True), (1, 0, 99, True)],
+)
+def test_what_rounding_changes_is_told_by_the_spread_within_classes(
+    scale, offset, spread, is_coarse
+):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=600)
+    within = rng.normal(size=(600, 20))
+    exact = scale * (within + offset + spread * rng.normal(size=(3, 20))[labels])
+    kept = exact.astype(np.float16)
+    left = (np.eye(3)[labels].T @ exact) / np.bincount(labels)[:, None]
+    share = ((kept - exact) ** 2).sum() / ((exact - left[labels]) ** 2).sum()
+    assert passes._rounding(kept, labels) == pytest.approx(share, rel=0.2)
+    assert (share > passes._MOST_ROUNDING) == is_coarse
+    as_bfloat16 = (exact.astype(np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
+    assert (passes._rounding(as_bfloat16.astype(np.float16), labels) == 0) == (scale == 1)
+
+
 def test_an_unknown_type_names_the_valid_ones(tmp_path):
     with pytest.raises(ValueError, match="unknown states 'int8'; valid: auto, float16, float32"):
         audit_at(tmp_path / "run", states="int8")
@@ -173,7 +228,7 @@ def test_compute_says_what_it_takes(tmp_path):
     assert said.startswith(f"2 forward passes over {n} members: about ")
     assert f"{2 * file.stat().st_size / 1e3:.0f} kB of disk" in said
     dashboard = audit.dashboard()
-    dashboard.wait(30)
+    dashboard.wait(60)
     dashboard.checkpoint = "epoch-2"
     assert f"press Compute (1 forward pass over {n} members: about" in dashboard._message["text"]
     dashboard.close()

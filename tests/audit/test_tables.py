@@ -14,6 +14,7 @@ from sklearn.datasets import load_breast_cancer
 from torch import nn
 
 import memowidgets as mw
+from memowidgets.audit.numbers.truth import evidence_for
 from memowidgets.audit.runs.identity import read_encoding
 from tests.training.small import Inline
 
@@ -118,6 +119,15 @@ def test_a_fork_that_goes_on_keeps_the_encoding_and_a_fresh_one_fits_its_own(fin
     assert gone == np.isin(rare, finished.data.ids[finished.source.design.pool]).sum()
     again = mw.Audit.open(fork.path, data=kept, model=finished.source.model)
     pd.testing.assert_series_equal(again.score("loss"), fork.score("loss"))
+    fresh.train()
+    own = fresh.source.target_gaps(fresh.source.names.final())
+    evidence = evidence_for(finished.source, finished.source.names.final(), "shrunk")
+    gaps = pd.Series(0.0, finished.members)  # of those that are gone: not compared
+    gaps[fresh.members] = own
+    expected = pd.Series(evidence.log_lira(gaps.to_numpy()), finished.members)
+    after = finished.compare_fork(fresh)["after"]
+    there = after.index.intersection(fresh.members)
+    np.testing.assert_allclose(after[there], expected[there], rtol=1e-4, atol=1e-4)
 
 
 def test_a_held_out_table_gets_the_same_encoding_and_must_have_the_same_columns(data, tmp_path):
@@ -174,5 +184,9 @@ def test_a_loop_of_ones_own_is_watched_on_encoded_rows(data, tmp_path):
     np.testing.assert_allclose(-found.loc[data.ids], losses, rtol=1e-4, atol=1e-5)
     again = mw.Audit.open(tmp_path / "run", data=data)
     np.testing.assert_array_equal(again.data.encoded(), table.encoded())
+    with pytest.raises(ValueError, match="on the same rows in another encoding"):
+        mw.watch(module, data.with_encoding(
+            {**table.encoding, "means": table.encoding["means"] + 1}
+        ), path=tmp_path / "run", steps_per_epoch=5)  # fmt: skip
     with pytest.raises(ValueError, match="this table has no encoding yet"):
         mw.watch(module, data, path=tmp_path / "other", steps_per_epoch=5)

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import memowidgets as mw
 from memowidgets.audit.source import NotGivenError
 from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.loop import recorder
 
 ROOT = Path(__file__).parents[2]
 N, WIDTH, CLASSES, BATCH = 48, 6, 3, 8
@@ -556,6 +557,58 @@ def test_another_training_replaces_a_run_only_when_asked(data, tmp_path):
     assert mw.Audit.open(tmp_path / "run").checkpoints.equals(before)
     fresh = mw.watch(mlp(seed=3), data, steps_per_epoch=STEPS, overwrite=True, **again)
     assert fresh.audit.checkpoints["step"].tolist() == [0]
+
+
+def test_another_frozen_backbone_is_another_training(data, tmp_path):
+    """With the same head at step 0, its losses there were taken for those of the other."""
+
+    def probe(seed):
+        body, head = mlp(seed)[:4], mlp()[4:]
+        return nn.Sequential(body.requires_grad_(requires_grad=False), head)
+
+    seeded()
+    module = probe(1)
+    trained(module, data, watch=mw.watch(module, data, tmp_path / "run", STEPS))
+    with pytest.raises(ValueError, match="weights differ from these at each of its"):
+        mw.watch(probe(2), data, tmp_path / "run", STEPS)
+    again = mw.watch(probe(1), data, tmp_path / "run", STEPS)
+    assert again.steps == 0
+    moved = probe(1)
+    moved[0][1].running_mean += 1
+    with pytest.raises(ValueError, match="weights differ from these at each of its"):
+        mw.watch(moved, data, tmp_path / "run", STEPS)
+    fresh = mw.watch(probe(2), data, tmp_path / "run", STEPS, overwrite=True)
+    alone = mw.watch(probe(2), data, tmp_path / "alone", STEPS)
+    assert fresh.audit.score("loss", checkpoint=0).equals(alone.audit.score("loss", checkpoint=0))
+
+
+def test_another_forward_is_another_recording(data, tmp_path):
+    """The same training has the same weights, so its passes would be taken for those of both."""
+
+    def scaled(by):
+        return lambda module, x: by * module(x)
+
+    first = mw.watch(mlp(), data, tmp_path / "run", STEPS, forward=scaled(1))
+    again = mw.watch(mlp(), data, tmp_path / "run", STEPS, forward=scaled(1), overwrite=True)
+    assert again.audit.score("loss", checkpoint=0).equals(first.audit.score("loss", checkpoint=0))
+    for other in (
+        scaled(2),
+        None,
+        lambda module, x: module(x) + 1,
+    ):
+        with pytest.raises(ValueError, match=r"forward= of mw\.watch is another function"):
+            mw.watch(mlp(), data, tmp_path / "run", STEPS, forward=other)
+
+
+def test_a_recording_from_before_digests_of_frozen_weights_goes_on(data, tmp_path, monkeypatch):
+    module = mlp()
+    with monkeypatch.context() as patch:
+        patch.setattr(recorder, "_digest", lambda module: recorder.digest_of(
+            recorder.trained_weights(module)))  # fmt: skip
+        mw.watch(module, data, tmp_path / "run", STEPS)
+    before = (tmp_path / "run/forward/epoch-0.safetensors").stat().st_mtime_ns
+    mw.watch(module, data, tmp_path / "run", STEPS)
+    assert (tmp_path / "run/forward/epoch-0.safetensors").stat().st_mtime_ns == before
 
 
 def test_a_run_of_another_kind_is_refused(data, tmp_path):

@@ -164,6 +164,33 @@ class Auxiliary(nn.Module):
         return self.head(self.body(x)), self.aux(x)
 
 
+def test_features_before_the_logits_are_not_taken_for_logits(data, tmp_path):
+    """Labels in numbers leave room for more classes, so nothing else would notice."""
+
+    class Both(nn.Module):
+        def __init__(self, swapped):
+            super().__init__()
+            self.body, self.head, self.swapped = (
+                nn.Linear(WIDTH, 16),
+                nn.Linear(16, CLASSES),
+                swapped,
+            )
+
+        def forward(self, x):
+            features = self.body(x).relu()
+            found = features, self.head(features)
+            return found[::-1] if self.swapped else found
+
+    with pytest.raises(ValueError, match=r"first \(2, 16\) and another \(2, 3\)"):
+        mw.watch(Both(swapped=False), data, tmp_path / "run", STEPS)
+    for module, forward in (
+        (Both(swapped=True), None),
+        (Both(swapped=False), lambda m, x: m(x)[1]),
+    ):
+        watch = mw.watch(module, data, tmp_path / str(module.swapped), STEPS, forward=forward)
+        assert watch.audit.data.class_names == ("0", "1", "2")
+
+
 def test_the_head_is_the_one_that_gives_the_logits(data, tmp_path):
     module = Auxiliary()
     watch = mw.watch(module, data, tmp_path / "run", STEPS)

@@ -173,7 +173,7 @@ class Lab:
             method=method,
             headers={"Authorization": f"token {self.token}"},
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE / 1000) as answer:
             return json.loads(answer.read() or "null")
 
 
@@ -252,6 +252,7 @@ def _environment(home: Path) -> dict[str, str]:
         "IPYTHONDIR": str(home / "ipython"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}",
         "PYTHONPATH": str(ROOT),
+        "LOKY_MAX_CPU_COUNT": "1",  # to start a second process takes longer than it saves
     }
     return env
 
@@ -349,7 +350,7 @@ class WatchedPage:
             raise RuntimeError(f"{expression}: {answer['error']}")
         return json.loads(ast.literal_eval(answer["text"]))
 
-    def eventually(self, expression: str, wanted: Any, seconds: float = 30) -> None:
+    def eventually(self, expression: str, wanted: Any, seconds: float = PATIENCE / 1000) -> None:
         """Wait until the kernel answers what is wanted; the page's messages take their time."""
         deadline = time.monotonic() + seconds
         while (found := self.python(expression)) != wanted:

@@ -116,7 +116,7 @@ def python(page):
 
 
 def eventually(page, look, wanted):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while (found := look(python(page))) != wanted:
         assert time.monotonic() < deadline, f"{found} is not {wanted}"
         page.wait_for_timeout(50)

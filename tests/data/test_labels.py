@@ -134,6 +134,27 @@ def test_classes_that_are_written_almost_alike_are_said():
     assert len(data.class_names) == 3
     letters = mw.data.TextDataset.from_texts(["a", "b"], ["A", "a"])  # of an alphabet
     assert letters.class_names == ("A", "a")
+    with pytest.warns(UserWarning, match="' x' and 'x' differ only in"):
+        mw.data.TextDataset.from_texts(["a", "b"], [" x", "x"])
+
+
+def test_labels_1_and_1_0_of_one_file_are_said(tmp_path):
+    file = tmp_path / "labels.csv"
+    file.write_text("text,label\na,1\nb,0\nc,1.0\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match=r"'1' and '1\.0' differ only in"):
+        assert len(mw.data.TextDataset.from_csv(file).class_names) == 3
+
+
+@pytest.mark.parametrize("blank", ["", " ", np.str_("\t")])
+def test_a_blank_label_is_a_missing_one_and_not_a_class(blank):
+    labels = [blank, "ham", "spam"]
+    message = "1 of 3 labels are missing, the first in row 0"
+    with pytest.raises(ValueError, match=message):
+        mw.data.TextDataset.from_texts(["a", "b", "c"], labels)
+    with pytest.raises(ValueError, match=message):
+        mw.data.TableDataset.from_frame(pd.DataFrame({"x": [1, 2, 3], "label": labels}))
+    with pytest.raises(ValueError, match=message):
+        mw.Audit.from_arrays(np.array(labels), representations=X[:3])
 
 
 def test_numbers_with_zeros_before_them_are_names(tmp_path):

@@ -207,3 +207,17 @@ def test_codes_of_a_file_stay_as_they_are_written(tmp_path):
     with pytest.warns(UserWarning, match="1 value is missing, in 'zip'"):
         data = TableDataset.from_csv(file, categorical=["zip"])
     assert data.columns["zip"].tolist() == ["007", "7", "1e1", "10", None]
+
+
+def test_codes_with_underscores_are_categories(tmp_path):
+    """Python reads 1_2 as the number 12."""
+    file = tmp_path / "codes.csv"
+    file.write_text("bed,age,label\n1_2,1,a\n1_3,2,b\n12,3,a\n", encoding="utf-8")
+    assert TableDataset.from_csv(file).columns["bed"].tolist() == ["1_2", "1_3", "12"]
+
+
+def test_rows_with_a_zero_of_either_sign_are_duplicates():
+    """Rounding leaves −0.0, and a model reads the same."""
+    frame = pd.DataFrame({"x": [0.0, -0.0, 1.0], "label": [0, 1, 0]})
+    hashes = TableDataset.from_frame(frame).content_hashes()
+    assert hashes[0] == hashes[1] != hashes[2]

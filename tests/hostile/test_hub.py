@@ -460,7 +460,7 @@ def test_two_processes_download_the_same_file(hub, mmlu, tmp_path):
         for _ in range(2)
     ]
     for process in started:
-        said, wrong = process.communicate(timeout=60)
+        said, wrong = process.communicate(timeout=200)
         assert said.strip() == str(MMLU["answer"]), wrong
     (file,) = blobs(tmp_path / "both")
     assert file.read_bytes() == parquet(MMLU)

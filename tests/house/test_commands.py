@@ -26,7 +26,7 @@ def make(*arguments, **env):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=240,
     )
 
 

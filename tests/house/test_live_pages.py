@@ -21,7 +21,7 @@ from scripts import live
 from scripts.docs import guarded
 from tests.browser.test_everywhere import counts, drag_tau, tau
 from tests.front_end.tools import node_modules
-from tests.report.test_page import AUDIT_ALL, expected
+from tests.report.test_page import AUDIT_ALL, expected, type_in
 
 AUDITS = {"mmlu": "mmlu-field-smollm2", "banking77": "banking77-smollm2", "cifar10": "cifar10-wrn"}
 PAGES = ["index", *(f"live/{name}" for name in (*AUDITS, *live.PLAYGROUNDS))]
@@ -31,7 +31,7 @@ EACH_KIND = [
     for name in PAGES
 ]
 MOST_BYTES = 1_500_000
-FOCUSED = "() => document.activeElement.getAttribute('aria-label')"
+WHOLE = "<!doctype html><html lang='en'><head></head><body>{}</body></html>"
 EVIL = "<img src=x onerror=document.body.remove()>"
 
 
@@ -106,6 +106,17 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
         assert counts(page) == expected(evaluation, tau(page))
         page.get_by_role("button", name="Youden").click()
         assert counts(page) == expected(evaluation, tau(page))
+        for eta in (1.5, 4.0):
+            type_in(page, "η", str(eta))
+            evaluation = audit.evaluate(
+                metric, layer=layer or "last", checkpoint=checkpoint, eta=eta
+            )
+            for at in (-0.37, 0.25):
+                type_in(page, "τ", str(at))
+                assert counts(page) == expected(evaluation, at)
+            shown = page.locator(".mw-tile-auc").inner_text().split()
+            area = [evaluation.auc, *evaluation.auc_interval]
+            assert [float(shown[i]) for i in (1, 2, 4)] == pytest.approx(area, abs=0.005)
     page.get_by_label("compare scores").check()
     page.locator(".mw-curve-auc").nth(1).wait_for()
     checkpoint = page.get_by_label("checkpoint", exact=True).input_value()
@@ -117,6 +128,15 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
             break
     else:
         assert metric == "loss"
+
+
+def test_another_score_flags_as_many_also_if_that_is_none(visit):
+    page = visit("live/mmlu")
+    for at, share in (("-100", 0), ("0", 187)):
+        type_in(page, "τ", at)
+        picked(page, "loss" if share == 0 else "csl")
+        assert counts(page)["flagged"] == share
+        picked(page, "psmi")
 
 
 def test_a_pick_that_is_not_on_the_page_is_said(visit):
@@ -167,7 +187,7 @@ def test_the_psmi_playground_computes_as_python(visit):
     page.locator(".mw-plot-cloud").press("PageDown")
     text = f"{python.psmi[1]:.3f} ± {python.psmi_std[1]:.3f}"
     page.locator(".mw-fact-value").get_by_text(text.replace("-", "−")).wait_for()
-    page.get_by_label("dimensions: the two above and noise").press("End")
+    page.get_by_label("dimensions d: the two above and noise").press("End")
     page.get_by_text(re.compile(r"^In 256 dimensions its PSMI is \d\.\d+ ± ")).wait_for()
 
 
@@ -195,6 +215,100 @@ def test_the_theorems_playground_computes_as_python(visit):
     for name in ("tpr", "fpr"):
         shown = float(page.locator(".mw-play").get_attribute(f"data-{name}"))
         assert shown == pytest.approx(python.rates[name], abs=0.005)
+
+
+@pytest.fixture(scope="module")
+def playground(chromium, tmp_path_factory):
+    """One window that shows a playground without the site around it."""
+    folder = tmp_path_factory.mktemp("playgrounds")
+    (folder / "index.html").write_text("<!doctype html><body data-ready='true'>Ready</body>")
+    with opened(chromium, (folder / "index.html").as_uri(), offline=True) as page:
+
+        def go(name):
+            file = folder / f"{name}.html"
+            if not file.exists():
+                body = live.part("playground", name).markup()
+                file.write_text(guarded(WHOLE.format(body)), "utf-8")
+            page.goto(file.as_uri())
+            page.wait_for_selector("body[data-ready]")
+            return page
+
+        yield go
+
+
+def official(page):
+    """What the page says that metrics.PSMI says, and what it says itself, once both are there."""
+    page.wait_for_function("() => !document.querySelector('.mw-play-body').innerText.includes('…')")
+    return [
+        float(number(page, tile).split()[0])
+        for tile in ("metrics.PSMI says", "PSMI of the ringed point")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "slider", "interval"),
+    [
+        ("lira", "target’s gap", "±"),
+        ("theorem", "distance of the classes’ means, in deviations", " % to "),
+    ],
+)
+def test_a_slider_dragged_away_and_back_is_at_rest(playground, name, slider, interval):
+    page = playground(name)
+    facts = page.locator(".mw-facts")
+    facts.get_by_text(interval).first.wait_for()
+    before, control = facts.inner_text(), page.get_by_label(slider)
+    control.scroll_into_view_if_needed()
+    box = control.bounding_box()
+    place = control.evaluate("(e) => (e.value - e.min) / (e.max - e.min)")
+    x, y = box["x"] + 8 + place * (box["width"] - 16), box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 60, y, steps=3)
+    facts.get_by_text(interval).first.wait_for(state="detached")
+    page.mouse.move(x, y, steps=3)
+    page.mouse.up()
+    facts.get_by_text(interval).first.wait_for()
+    assert facts.inner_text() == before
+
+
+# Waits until the ringed point has glided a little, and acts before the next frame.
+GLIDED = """([x, act]) => {
+    if (Math.abs(document.querySelector('.mw-play').dataset.x - x) < 20) return false;
+    const cloud = document.querySelector('.mw-plot-cloud');
+    if (act === 'leave') cloud.dispatchEvent(new KeyboardEvent('keydown', { key: 'PageDown' }));
+    else [...document.querySelectorAll('button')].find((b) => b.textContent === act).click();
+    return true;
+}"""
+
+
+@pytest.mark.parametrize("act", ["leave", "Start again"])
+def test_a_point_that_is_left_or_sent_home_glides_no_more(playground, act):
+    page = playground("psmi")
+    before, view = official(page), page.locator(".mw-play")
+    start = view.get_attribute("data-x")
+    page.get_by_role("button", name="Make it atypical").click()
+    page.wait_for_function(GLIDED, arg=[start, act])
+    if act == "leave":
+        page.locator(".mw-plot-cloud").press("PageUp")
+    page.get_by_text("Computing …").wait_for(state="detached")
+    says, shows = official(page)
+    assert says == pytest.approx(shows, abs=0.03)
+    at = view.get_attribute("data-x")
+    page.wait_for_timeout(300)
+    assert view.get_attribute("data-x") == at
+    assert (at == start) == (act == "Start again")
+    assert (official(page) == before) == (act == "Start again")
+
+
+def test_a_point_that_is_chosen_again_at_once_has_its_numbers(playground):
+    page = playground("psmi")
+    before = official(page)
+    page.locator(".mw-plot-cloud").evaluate(
+        "(cloud) => ['PageDown', 'PageUp'].forEach((key) =>"
+        " cloud.dispatchEvent(new KeyboardEvent('keydown', { key })))"
+    )
+    page.get_by_text("Computing …").wait_for(state="detached")
+    assert official(page) == before
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -225,29 +339,117 @@ def test_everyone_can_use_it(visit, name):
     assert not found, "\n".join(found)
 
 
-def test_by_keyboard_alone(visit):
-    page = visit("index")
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        if page.evaluate(FOCUSED) == "threshold τ":
-            break
-    before = counts(page)["flagged"]
-    page.keyboard.press("PageUp")
-    assert counts(page)["flagged"] > before
-
-
-def test_over_http_nothing_else_is_asked(chromium, site):
+@pytest.fixture(scope="module")
+def served(chromium, site):
+    """One window for pages over HTTP, which may ask that server alone."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
     handler.log_message = lambda *_: None
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     home = f"http://127.0.0.1:{server.server_port}/"
     try:
-        with opened(chromium, f"{home}live/theorem.html", allowed=(home, "data:")) as page:
-            assert page.locator(".mw-play").is_visible()
+        with opened(chromium, f"{home}index.html", allowed=(home, "data:")) as page:
+
+            def go(name):
+                page.goto(f"{home}{name}.html")
+                page.wait_for_selector("body[data-ready]")
+                return page
+
+            yield go
     finally:
         server.shutdown()
         server.server_close()
+
+
+# Every control of the part that moves that can have the focus, in the order of the page. From
+# then on, what gets the focus is noted, and whether it shows that.
+CONTROLS = """() => {
+    const live = document.querySelector('.live');
+    const kinds = 'button, input, select, textarea, summary, a[href], [tabindex]';
+    const all = [...live.querySelectorAll(kinds)].filter((one) => one.checkVisibility()
+        && getComputedStyle(one).visibility === 'visible' && !one.disabled && one.tabIndex >= 0);
+    const start = document.createElement('span');
+    start.tabIndex = -1;
+    live.before(start);
+    window.mwBegin = () => start.focus();
+    window.mwReached = [];
+    live.addEventListener('focusin', ({ target }) => {
+        const { outlineStyle, outlineWidth } = getComputedStyle(target);
+        const seen = outlineStyle !== 'none' && parseFloat(outlineWidth) > 0;
+        window.mwReached.push([all.indexOf(target), seen]);
+    });
+    live.addEventListener('click', (event) => { window.mwClicked = event.isTrusted; });
+    const watch = new MutationObserver((changes) => { window.mwChanges += changes.length; });
+    watch.observe(live, { subtree: true, childList: true, characterData: true, attributes: true });
+    return all.length;
+}"""
+
+# What kind of control has the focus, and which key does something there.
+BEFORE = """() => {
+    const one = window.mwOne = document.activeElement;
+    if (!one.closest('.live')) return [null, '', ''];
+    const role = one.getAttribute('role');
+    const kind = role ?? (one.localName === 'input' ? one.type : one.localName);
+    const last = one.localName === 'select' && one.selectedIndex === one.options.length - 1;
+    const full = one.type === 'range' && Number(one.value) >= Number(one.max);
+    window.mwState = () => [one.value, one.checked, one.getAttribute('aria-checked'),
+        one.closest('details')?.open, one.closest('.mw-explorer')?.dataset.tau].join();
+    window.mwBefore = window.mwState();
+    window.mwChanges = 0;
+    window.mwClicked = undefined;
+    const keys = { select: last ? 'ArrowUp' : 'ArrowDown', checkbox: 'Space', radio: 'ArrowRight',
+        range: full ? 'ArrowLeft' : 'ArrowRight', number: 'ArrowUp', application: 'ArrowRight',
+        text: '1', search: '1' };
+    return [kind, keys[kind] ?? 'Enter', one.getAttribute('aria-label') ?? one.textContent];
+}"""
+
+AFTER = """() => new Promise((done) => {
+    const tell = () => done({
+        state: window.mwState() !== window.mwBefore,
+        clicked: window.mwClicked === true,
+        changed: window.mwChanges > 0 || window.mwOne.ariaPressed === 'true',
+    });
+    requestAnimationFrame(() => requestAnimationFrame(tell));
+})"""
+
+
+@pytest.mark.parametrize("name", EACH_KIND)
+def test_over_http_and_by_keyboard_alone(served, name):
+    page = served(name)
+    controls = page.evaluate(CONTROLS)
+    assert controls >= 8
+    page.evaluate("() => window.mwBegin()")
+    for _ in range(controls + 1):
+        page.keyboard.press("Tab")
+    assert page.evaluate("() => window.mwReached") == [[i, True] for i in range(controls)]
+    page.evaluate("() => window.mwBegin()")
+    acted = []
+    while len(acted) < 2 * controls:  # a control may open or close others
+        page.keyboard.press("Tab")
+        kind, key, label = page.evaluate(BEFORE)
+        if kind is None:
+            break
+        acted.append(kind)
+        page.keyboard.press(key)
+        if kind == "text":
+            page.keyboard.press("Enter")
+        done = page.evaluate(AFTER)
+        if kind == "option":
+            page.locator(".mw-opened").wait_for()
+            page.keyboard.press("Escape")
+            page.locator(".mw-opened").wait_for(state="hidden")
+            assert page.evaluate("() => document.activeElement.role") == "option"
+        elif kind in ("button", "application"):
+            assert done["changed"], label
+            assert done["clicked"] == (kind == "button"), label
+        else:
+            assert done["state"], f"{kind} {label}"
+        if label == "threshold τ" and name == "index":
+            before = counts(page)["flagged"]
+            page.keyboard.press("PageUp")
+            assert counts(page)["flagged"] > before
+    assert controls - 3 < len(acted) < 2 * controls
+    assert ("option" in acted) == (name.removeprefix("live/") in AUDITS)
 
 
 @pytest.mark.parametrize("name", EACH_KIND)
@@ -299,8 +501,7 @@ def test_a_hostile_id_is_shown_as_written(chromium, tmp_path):
     ids = [f"{EVIL} {i}</script>" for i in range(len(content["ids"]))]
     changed = live.Moving("recorded", f"{EVIL} '", "", content | {"ids": ids})
     file = tmp_path / "page.html"
-    text = f"<!doctype html><html lang='en'><head></head><body>{changed.markup()}</body></html>"
-    file.write_text(guarded(text), "utf-8")
+    file.write_text(guarded(WHOLE.format(changed.markup())), "utf-8")
     with opened(chromium, file.as_uri(), offline=True) as page:
         page.locator(".mw-id").first.get_by_text(EVIL).wait_for()
         page.locator(".mw-card").first.dblclick()

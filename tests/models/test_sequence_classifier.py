@@ -241,6 +241,39 @@ def test_shadow_models_scores_and_a_run_that_is_opened_again(data, tokenizer, tm
     assert opened.n_shadows == 5
 
 
+def test_a_run_is_of_the_weights_that_are_trained(data, tokenizer, tmp_path):
+    """Shadow models that train other weights than their target would give a wrong truth."""
+    raw = tiny("bert", len(tokenizer))
+    settings = {"device": "cpu", "held_out": None}
+    mw.Audit(classifier(raw, tokenizer), data, tmp_path / "run", **settings)
+    raw.bert.requires_grad_(requires_grad=False)
+    fixed = classifier(raw, tokenizer)
+    with pytest.raises(ValueError, match="holds another run: model settings"):
+        mw.Audit(fixed, data, tmp_path / "run", **settings)
+    again = cloudpickle.loads(cloudpickle.dumps(fixed))
+    assert again.describe(data) == fixed.describe(data)
+    lora = mw.models.LoRA(r=2)
+    raws = raw, tiny("bert", len(tokenizer))
+    adapted = [classifier(each, tokenizer, lora=lora) for each in raws]
+    assert adapted[0].describe(data) == adapted[1].describe(data)
+
+
+def test_a_vocabulary_of_the_same_size_is_not_the_same_vocabulary(tmp_path):
+    """A fork on anonymised texts has as many words as its parent, and the parent's tokenizer."""
+    words = [f"{name} has {thing}" for name in ("Smith", "Jones") for thing in "abcdefgh"]
+    before = mw.data.TextDataset.from_texts(words, [0, 1] * 8)
+    after = mw.data.TextDataset.from_texts([t.replace("Smith", "XX") for t in words], [0, 1] * 8)
+    training = mw.TrainingConfig(epochs=1, precision="float32")
+    settings = {"training": training, "device": "cpu", "held_out": None}
+    model = mw.models.SequenceClassifier.from_scratch(before, layers=1, width=16)
+    mw.Audit(model, after, tmp_path / "run", **settings).train()
+    with pytest.warns(UserWarning, match="can't be made again.*the tokenizer differs"):
+        found = mw.Audit.open(tmp_path / "run", data=after)
+    assert found.source.model is None
+    given = mw.Audit.open(tmp_path / "run", data=after, model=model)
+    assert np.isfinite(given.score("loss")).all()
+
+
 def test_from_scratch_trains_all_weights_and_opens_from_its_source(tmp_path):
     data = texts(60)
     model = mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16)

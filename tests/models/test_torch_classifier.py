@@ -252,6 +252,58 @@ def test_source_and_version_tell_models_apart(data):
     assert mw.models.TorchClassifier(wider).describe(data)["parameters"] != one["parameters"]
 
 
+RATE, ACTIVATION = 0.1, torch.nn.ReLU
+
+
+def with_dropout(n_classes):
+    """Neither its source text nor a shape has the share and the activation."""
+    return torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.LazyLinear(8), ACTIVATION(),
+        torch.nn.Dropout(RATE), torch.nn.Linear(8, n_classes),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), [("RATE", 0.5), ("ACTIVATION", torch.nn.GELU)])
+def test_a_module_from_other_values_is_another_run(data, tmp_path, monkeypatch, name, value):
+    def audit():
+        model = mw.models.TorchClassifier(with_dropout)
+        return mw.Audit(model, data, tmp_path / "run", device="cpu")
+
+    audit()
+    audit()
+    monkeypatch.setitem(globals(), name, value)
+    with pytest.raises(ValueError, match="values that make_module uses, or settings of the module"):
+        audit()
+
+
+def test_an_optimizer_from_other_values_is_another_run(data, tmp_path, monkeypatch):
+    class Made:
+        def __init__(self, rate):
+            self.rate = rate
+
+        def __call__(self, parameters):
+            return torch.optim.SGD(parameters, lr=self.rate)
+
+    def audit(path, optimizer):
+        training = mw.TrainingConfig(epochs=1, optimizer=optimizer, precision="float32")
+        model = mw.models.TorchClassifier(with_dropout)
+        return mw.Audit(model, data, tmp_path / path, training, device="cpu")
+
+    def made(parameters):
+        return torch.optim.SGD(parameters, lr=RATE)
+
+    audit("function", made)
+    audit("object", Made(0.1))
+    audit("object", Made(0.1))
+    with pytest.raises(ValueError, match="another run: training optimizer is "):
+        audit("object", Made(0.2))
+    with monkeypatch.context() as patch:
+        patch.setitem(globals(), "RATE", 0.2)
+        with pytest.raises(ValueError, match=r"another run: .*training optimizer is "):
+            audit("function", made)
+    audit("function", made)
+
+
 def test_making_a_description_draws_nothing_of_the_users(data):
     torch.manual_seed(5)
     expected = torch.rand(1)

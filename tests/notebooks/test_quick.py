@@ -1,8 +1,10 @@
 """The notebooks that take seconds run from top to bottom without a warning; none is forgotten."""
 
+import re
+
 import pytest
 
-from tests.notebooks.running import NOTEBOOKS, check_notebook
+from tests.notebooks.running import ALL_DIGITS, MOST, NOTEBOOKS, check_notebook
 
 QUICK = ("05_teaching", "06_choosing_tau", "08_which_score")
 # Each of these has a file of its own, so that they run side by side; the first, one with a browser.
@@ -17,6 +19,13 @@ OTHERS = (
 
 def test_every_notebook_is_run():
     assert sorted(file.stem for file in NOTEBOOKS.glob("*.ipynb")) == sorted(OTHERS + QUICK)
+
+
+def test_what_the_tests_shorten_is_there():
+    text = "".join(file.read_text("utf-8") for file in NOTEBOOKS.glob("*.ipynb"))
+    for call, most in MOST.items():
+        assert max(map(int, re.findall(call, text))) > most
+    assert ALL_DIGITS in text
 
 
 @pytest.mark.timeout(600)

@@ -22,7 +22,7 @@ def notebook(notebook_page):
     return notebook
 
 
-def eventually(notebook, expression, seconds=20):
+def eventually(notebook, expression, seconds=60):
     """Wait until something is true in the kernel."""
     deadline = time.monotonic() + seconds
     while not notebook.python(expression):
@@ -30,7 +30,7 @@ def eventually(notebook, expression, seconds=20):
         time.sleep(0.1)
 
 
-def agree(notebook, view, name, expression, seconds=20, **tolerance):
+def agree(notebook, view, name, expression, seconds=60, **tolerance):
     """Wait until the page shows the number that the kernel has; each may come after the other."""
     deadline = time.monotonic() + seconds
     while True:
@@ -157,7 +157,7 @@ def cloud_and_both_sliders_are_on_one_screen(notebook):
     for part in (
         page.locator(".mw-plot-cloud"),
         page.get_by_label("angle of the direction, in degrees"),
-        page.get_by_label("dimensions: the two above and noise"),
+        page.get_by_label("the two above and noise"),
         page.locator(".mw-plot-growth"),
         page.locator(".mw-play-psmi .mw-facts"),
     ):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -67,6 +69,33 @@ def test_a_saved_notebook_stays_small(kind, open_playground):
     size = sum(len(v) if isinstance(v, bytes) else len(repr(v)) for v in state.values())
     assert size < 150_000
     json.dumps({k: v for k, v in state.items() if k not in {"_cloud", "_directions"}})
+
+
+ENDING = """
+import atexit, threading
+closed = threading.Event()
+def close():  # as a kernel does with its sockets
+    closed.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("memowidgets"):
+            thread.join(60)
+atexit.register(close)
+from memowidgets.teaching import PSMIPlayground
+playground = PSMIPlayground(n=30)
+playground.wait()
+def tell(change):
+    closed.wait(60)
+    raise OSError("the socket is closed")
+playground.observe(tell, "_dimensions")
+playground.selected = 1
+"""
+
+
+def test_a_process_that_ends_while_a_playground_computes_says_nothing():
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
 
 
 # ---------------------------------------------------------------- PSMI
@@ -138,6 +167,18 @@ def test_the_value_is_that_of_the_chosen_point(psmi):
     density = np.exp(-0.5 * (x[4] - mean) ** 2 / variance) / np.sqrt(variance)
     psmi.selected = 4
     assert psmi.value == pytest.approx(np.log(density[y[4]] / density.mean()))
+
+
+def test_the_page_hears_of_every_result_in_more_dimensions(psmi):
+    assert psmi.wait(60)
+    heard = []
+    psmi.observe(lambda change: heard.append(change["new"]), "_dimensions")
+    with psmi._at_once():  # there and back before the first of both is computed
+        psmi.selected = 1
+        psmi.selected = 0
+    assert psmi.wait(60)
+    assert len(heard) == 1
+    assert [one["dimension"] for one in heard[0]] == list(DIMENSIONS)
 
 
 def test_the_same_in_more_dimensions(psmi):

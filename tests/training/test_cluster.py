@@ -143,7 +143,7 @@ def test_nothing_is_lost_and_nothing_is_trained_twice(scheduler, tmp_path):
                     (machine.folder / "kept").write_text(" ".join(file.stem for file in kept))
                 time.sleep(0.05)
             gate.touch()
-            work.result(timeout=90)
+            work.result(timeout=200)
     finally:
         for machine in machines:
             machine.stop()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import doctest
 import subprocess
 import sys
+from functools import cache
+from importlib import import_module
 
 import pytest
 import torch
@@ -13,28 +16,59 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import memowidgets as mw
 
-lightning = pytest.importorskip("lightning.pytorch", reason="no Lightning: pip install lightning")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning warns of much that is fine here
 
 N, BATCH = 40, 8
 
 
-class Module(lightning.LightningModule):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.net = nn.Sequential(
-            nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 2)
-        )
+@cache
+def lightning():
+    """Lightning, imported by the first test that needs it: every worker imports this file."""
+    return pytest.importorskip("lightning.pytorch", reason="no Lightning: pip install lightning")
 
-    def forward(self, x):
-        return self.net(x)
 
-    def training_step(self, batch, _index):
-        return cross_entropy(self(batch[0]), batch[1])
+@cache
+def classes():
+    """A module that Lightning trains with one optimizer, and one with two."""
 
-    def configure_optimizers(self):
-        return torch.optim.AdamW(self.parameters(), lr=0.05)
+    class Module(lightning().LightningModule):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.net = nn.Sequential(
+                nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 2)
+            )
+
+        def forward(self, x):
+            return self.net(x)
+
+        def training_step(self, batch, _index):
+            return cross_entropy(self(batch[0]), batch[1])
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), lr=0.05)
+
+    class TwoOptimizers(Module):
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch, index):
+            self.manual_backward(super().training_step(batch, index))
+            for optimizer in self.optimizers():
+                optimizer.step()
+                optimizer.zero_grad()
+
+        def configure_optimizers(self):
+            return [
+                torch.optim.SGD(part.parameters(), lr=0.1) for part in (self.net[0], self.net[4])
+            ]
+
+    return Module, TwoOptimizers
+
+
+def new_module():
+    return classes()[0]()
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +79,7 @@ def data():
 
 
 def fitted(module, data, folder, *callbacks, epochs=3, resume=None, **changes):
-    trainer = lightning.Trainer(
+    trainer = lightning().Trainer(
         max_epochs=epochs,
         accelerator="cpu",
         logger=False,
@@ -61,7 +95,7 @@ def fitted(module, data, folder, *callbacks, epochs=3, resume=None, **changes):
 
 
 def test_steps_are_those_of_the_optimizer_and_the_weights_those_without_it(data, tmp_path):
-    plain, module = Module(), Module()
+    plain, module = new_module(), new_module()
     course = {"accumulate_grad_batches": 2}  # three steps an epoch: two batches, two, one
     fitted(plain, data, tmp_path, **course)
     watch = mw.watch(
@@ -76,7 +110,7 @@ def test_steps_are_those_of_the_optimizer_and_the_weights_those_without_it(data,
 
 @pytest.mark.parametrize("stop", [True, False])
 def test_the_trainer_stops_at_rho_when_asked(stop, data, tmp_path):
-    module = Module()
+    module = new_module()
     watch = mw.watch(
         module, data, tmp_path / "run", steps_per_epoch=5, checkpoint_every=0.4, stop_at_drop=0.5
     )
@@ -91,7 +125,7 @@ def test_the_trainer_stops_at_rho_when_asked(stop, data, tmp_path):
 
 def test_a_trainer_that_resumes_continues_the_recording(data, tmp_path):
     def watched():
-        module = Module()
+        module = new_module()
         watch = mw.watch(
             module, data, tmp_path / "run", steps_per_epoch=5, checkpoint_every=1, stop_at_drop=None
         )
@@ -107,9 +141,15 @@ def test_a_trainer_that_resumes_continues_the_recording(data, tmp_path):
     assert watch.audit.checkpoints["step"].tolist() == [0, 5, 10, 15, 20]
 
 
+def test_its_examples_run():
+    """The root's conftest.py leaves this module out of what each worker imports."""
+    module = import_module("memowidgets.training.lightning_callback")
+    assert doctest.testmod(module).failed == 0
+
+
 def test_what_is_not_a_watch_is_refused():
     with pytest.raises(TypeError, match=r"must be what mw\.watch returns, not Module"):
-        mw.training.LightningCallback(Module())
+        mw.training.LightningCallback(new_module())
 
 
 def test_lightning_is_imported_when_the_callback_is_used():
@@ -121,7 +161,7 @@ def test_lightning_is_imported_when_the_callback_is_used():
 def test_held_out_samples_are_passed_over_too(data, tmp_path):
     torch.manual_seed(4)
     unseen = TensorDataset(torch.randn(10, 4), torch.arange(10) % 2)
-    module = Module()
+    module = new_module()
     watch = mw.watch(
         module, data, tmp_path / "run", steps_per_epoch=5, checkpoint_every=1, held_out=unseen
     )
@@ -135,12 +175,12 @@ def test_a_module_initialised_in_another_way_resumes_with_the_trainers_weights(d
     """The Trainer loads its weights after mw.watch has seen the module."""
     settings = {"steps_per_epoch": 5, "checkpoint_every": 1, "stop_at_drop": None}
     path, saved = tmp_path / "run", tmp_path / "saved.ckpt"
-    first = Module()
+    first = new_module()
     watch = mw.watch(first, data, path, **settings)
     callback = mw.training.LightningCallback(watch)
     fitted(first, data, tmp_path, callback, epochs=2).save_checkpoint(saved)
     before = watch.audit.checkpoints["median_loss"].tolist()
-    other = Module()
+    other = new_module()
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.normal_()
@@ -152,33 +192,18 @@ def test_a_module_initialised_in_another_way_resumes_with_the_trainers_weights(d
 
 
 def test_another_module_than_the_watched_one_is_refused(data, tmp_path):
-    watch = mw.watch(Module(), data, tmp_path / "run", steps_per_epoch=5)
+    watch = mw.watch(new_module(), data, tmp_path / "run", steps_per_epoch=5)
     with pytest.raises(ValueError, match=r"another module than mw\.watch was given"):
-        fitted(Module(), data, tmp_path, mw.training.LightningCallback(watch), epochs=1)
-    module = Module()
+        fitted(new_module(), data, tmp_path, mw.training.LightningCallback(watch), epochs=1)
+    module = new_module()
     part = mw.watch(module.net, data, tmp_path / "part", steps_per_epoch=5, checkpoint_every=1)
     fitted(module, data, tmp_path, mw.training.LightningCallback(part), epochs=1)
     assert part.audit.checkpoints["step"].tolist() == [0, 5]
 
 
-class TwoOptimizers(Module):
-    def __init__(self):
-        super().__init__()
-        self.automatic_optimization = False
-
-    def training_step(self, batch, index):
-        self.manual_backward(super().training_step(batch, index))
-        for optimizer in self.optimizers():
-            optimizer.step()
-            optimizer.zero_grad()
-
-    def configure_optimizers(self):
-        return [torch.optim.SGD(part.parameters(), lr=0.1) for part in (self.net[0], self.net[4])]
-
-
 def test_an_epoch_of_other_steps_than_were_named_is_said(data, tmp_path):
     """Lightning counts the steps of each optimizer."""
-    module = TwoOptimizers()
+    module = classes()[1]()
     watch = mw.watch(module, data, tmp_path / "run", steps_per_epoch=5)
     callback = mw.training.LightningCallback(watch, stop=False)
     with pytest.warns(UserWarning, match="has 10 optimizer steps, .* steps_per_epoch=5"):

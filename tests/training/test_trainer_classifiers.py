@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 
 import numpy as np
 import pytest
@@ -419,3 +420,7 @@ def test_classifiers_of_images_are_recorded_and_their_weights_stay(family, tmp_p
     assert_same_weights(*ends)
     assert audit.checkpoints["step"].tolist() == [0, 6, 12]
     assert np.isfinite(audit.score("psmi")).all()
+    losses = audit.score("loss", checkpoint="final")
+    shutil.rmtree(tmp_path / "run/forward")  # the weights give it again, with the running means
+    again = audit.score("loss", checkpoint="final")
+    np.testing.assert_allclose(again, losses, rtol=1e-4, atol=1e-5)

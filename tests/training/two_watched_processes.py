@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
@@ -14,6 +13,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import memowidgets as mw
 
 if __name__ == "__main__":
+    from accelerate import Accelerator  # every test worker imports this file
+
     folder = Path(sys.argv[1])
     torch.manual_seed(0)
     labels = torch.arange(64) % 2

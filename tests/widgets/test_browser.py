@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
@@ -29,18 +28,10 @@ def counts(page):
     return json.loads(page.locator(".mw-explorer").first.get_attribute("data-counts"))
 
 
-def eventually(notebook, expression, wanted, seconds=10):
-    """Wait until the kernel has heard of something."""
-    deadline = time.monotonic() + seconds
-    while (found := notebook.python(expression)) != wanted:
-        assert time.monotonic() < deadline, f"{expression} is {found}, not {wanted}"
-        time.sleep(0.05)
-
-
 def agree(notebook, name="dashboard"):
     """Both sides count the same."""
     front = counts(notebook.page)
-    eventually(notebook, f"{name}.tau_committed", float(tau_shown(notebook.page)))
+    notebook.eventually(f"{name}.tau_committed", float(tau_shown(notebook.page)))
     assert front == kernel_counts(notebook, name)
 
 
@@ -128,11 +119,11 @@ def test_many_scores_are_in_a_drop_down_and_take_no_second_row(notebook_page):
     pickers = [picker.bounding_box() for picker in page.locator(".mw-bar .mw-picker").all()]
     assert len({round(box["y"] + box["height"]) for box in pickers}) == 1
     page.get_by_label("score", exact=True).select_option(label="CSL")
-    eventually(notebook, "dashboard.metric", "csl")
+    notebook.eventually("dashboard.metric", "csl")
     page.locator(".mw-axis-title", has_text="CSL").wait_for()
     assert not page.get_by_role("button", name="τ = 0").is_visible()
     page.get_by_role("button", name="75 % of canaries").click()
-    eventually(notebook, "dashboard.tau", notebook.python("dashboard._data['canary_tau']"))
+    notebook.eventually("dashboard.tau", notebook.python("dashboard._data['canary_tau']"))
     page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
 
 
@@ -166,7 +157,7 @@ def test_tau_follows_the_mouse_the_keys_and_the_field(dashboard):
     field = page.get_by_label("τ", exact=True)
     field.fill("-0,125")
     field.press("Enter")
-    eventually(dashboard, "dashboard.tau_committed", -0.125)
+    dashboard.eventually("dashboard.tau_committed", -0.125)
     field.fill("nonsense")
     field.press("Enter")
     assert field.input_value() == "−0.125"
@@ -184,7 +175,7 @@ def test_the_roc_and_the_presets_move_tau(dashboard):
     }.items():
         page.get_by_role("button", name=button, exact=True).click()
         wanted = dashboard.python(f"dashboard.evaluation.threshold({rule!r})")
-        eventually(dashboard, "dashboard.tau", wanted)
+        dashboard.eventually("dashboard.tau", wanted)
     assert page.get_by_text("its rates are optimistic").is_visible()
     page.get_by_role("radio", name="log-log").click()
     page.get_by_role("radio", name="log", exact=True).click()
@@ -219,7 +210,7 @@ def test_the_inspector_pages_filters_and_follows_tau(dashboard):
     second = page.locator(".mw-card").nth(1)
     assert second.get_attribute("aria-selected") == "true"
     position = int(second.get_attribute("data-position"))
-    eventually(dashboard, "dashboard.selected", position)
+    dashboard.eventually("dashboard.selected", position)
     dashboard.python("setattr(dashboard, 'tau', -0.4)")
     flagged = dashboard.python("dashboard.counts['flagged']")
     page.locator(f'.mw-chip[aria-pressed="true"]:has-text("{flagged}")').wait_for()

@@ -48,7 +48,7 @@ def test_what_is_not_computed_is_not_until_compute(opened):
     assert "Below is still PSMI, layer 3 (last), epoch 2" in dashboard._message["text"]
     assert dashboard.counts == before
     dashboard.compute()
-    dashboard.wait(10)
+    dashboard.wait(60)
     assert dashboard.computed
     assert not dashboard._dimmed
     assert source.threads[-1] == "memowidgets-compute"
@@ -59,7 +59,7 @@ def test_nothing_computed_yet(opened):
     assert dashboard.counts == {"n": 0, "flagged": 0}
     assert dashboard._data == {}  # without scores the page shows the bar alone
     dashboard.compute()
-    dashboard.wait(10)
+    dashboard.wait(60)
     assert dashboard.counts["n"] == 200
     assert dashboard._data["values"]
 
@@ -69,7 +69,7 @@ def test_what_is_quick_is_computed_on_opening(opened, monkeypatch):
     quick = lambda _source, *pick: not asked.append(pick)  # noqa: E731
     monkeypatch.setattr(FakeSource, "is_quick", quick, raising=False)
     dashboard, source = opened(computed=False)
-    dashboard.wait(10)
+    dashboard.wait(60)
     assert dashboard.computed
     assert source.threads == ["memowidgets-compute"]
     dashboard.layer = "2"
@@ -83,7 +83,7 @@ def test_a_dashboard_that_is_closed_while_it_computes_ends_quietly(opened):
     source.view = lambda *pick: FakeSource.view(source, *pick[:3])  # does not hear of a cancel
     dashboard.compute()
     dashboard.close()
-    dashboard.wait(10)
+    dashboard.wait(60)
     assert source.done
     assert dashboard.counts["n"] == 0
 
@@ -105,7 +105,7 @@ def test_cancel_keeps_the_old_view(opened):
     dashboard.compute()
     dashboard.compute()  # a second press changes nothing
     dashboard.cancel()
-    dashboard.wait(10)
+    dashboard.wait(60)
     assert "Cancelled" in dashboard._message["text"]
     assert not dashboard._work["busy"]
     assert len(source.threads) == 2
@@ -115,7 +115,7 @@ def test_an_error_is_one_sentence_in_the_bar(opened):
     dashboard, _ = opened(fail="the disk\nis full")
     dashboard.layer = "1"
     dashboard.compute()
-    dashboard.wait(10)
+    dashboard.wait(60)
     assert dashboard._message["kind"] == "error"
     assert dashboard._message["text"].startswith("the disk is full")
 
@@ -125,7 +125,7 @@ def test_a_choice_made_meanwhile_is_not_overwritten(opened):
     dashboard.layer = "1"
     dashboard.compute()
     dashboard.layer = "last"
-    dashboard.wait(10)
+    dashboard.wait(60)
     assert ("psmi", "1", "epoch-2") in source.done
     assert dashboard._shown == ("psmi", "last", "epoch-2")
     assert dashboard.computed
@@ -182,7 +182,7 @@ def test_samples_without_log_lira_are_left_out_and_counted(opened):
 
     source.view = with_gaps
     dashboard.compute()
-    dashboard.wait(10)
+    dashboard.wait(60)
     assert dashboard.counts["n"] == 195
     assert "5 samples have no log-LiRA" in dashboard._warnings[0]
 
@@ -217,7 +217,7 @@ def test_warnings_of_the_view_are_shown(opened):
     dashboard, _ = opened()
     dashboard.checkpoint = "epoch-1"
     dashboard.compute()
-    dashboard.wait(10)
+    dashboard.wait(60)
     assert dashboard._warnings == ["The model has hardly begun to learn."]
 
 

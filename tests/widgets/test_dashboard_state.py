@@ -98,7 +98,7 @@ def test_what_is_not_computed_is_restored_once_it_is(opened):
     assert dashboard.filter == "flagged"
     assert dashboard.state | wanted == dashboard.state
     dashboard.compute()
-    dashboard.wait(20)
+    dashboard.wait(60)
     assert dashboard.computed
     assert (dashboard.tau, dashboard.eta) == (0.25, 5.0)
     assert (dashboard.filter, dashboard.sort) == ("clear", "safe")
@@ -111,7 +111,7 @@ def test_another_choice_forgets_what_was_to_be_restored(opened):
     assert dashboard.state["filter"] == "flagged"
     dashboard.layer = "1"
     dashboard.compute()
-    dashboard.wait(20)
+    dashboard.wait(60)
     assert dashboard.filter == "flagged"
 
 
@@ -201,7 +201,7 @@ def test_compute_does_not_offer_what_it_made(opened):
     dashboard, _ = opened(GrowingSource)
     dashboard.layer = "1"
     dashboard.compute()
-    dashboard.wait(20)
+    dashboard.wait(60)
     dashboard._look()
     assert not dashboard.outdated
 
@@ -256,7 +256,7 @@ def test_a_watch_ends_with_its_owner():
 
     owner = Owner()
     watch(owner, look, 0.001)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while owner.seen < 3 and time.monotonic() < deadline:
         time.sleep(0.001)
     assert owner.seen >= 3

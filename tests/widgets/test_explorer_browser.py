@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -31,22 +30,14 @@ def root(page):
     return page.locator(".mw-explorer").first
 
 
-def eventually(notebook, expression, wanted, seconds=20):
-    """Wait until the kernel has heard of something."""
-    deadline = time.monotonic() + seconds
-    while (found := notebook.python(expression)) != wanted:
-        assert time.monotonic() < deadline, f"{expression} is {found}, not {wanted}"
-        time.sleep(0.05)
-
-
 def settled(notebook):
     """The page's counts, once the kernel stands at the same τ and η; both agree."""
     page = notebook.page
     page.wait_for_selector(".mw-explorer:not(.mw-pending)")
     shown = json.loads(root(page).get_attribute("data-counts"))
-    eventually(notebook, "explorer.tau_committed", float(root(page).get_attribute("data-tau")))
+    notebook.eventually("explorer.tau_committed", float(root(page).get_attribute("data-tau")))
     if eta := root(page).get_attribute("data-eta"):
-        eventually(notebook, "explorer.eta_committed", float(eta))
+        notebook.eventually("explorer.eta_committed", float(eta))
     counts = notebook.python("explorer.counts")
     assert shown == {
         "falseAlarms" if name == "false_alarms" else name: counts[name]
@@ -87,7 +78,7 @@ def test_eta_moves_and_others_are_compared(notebook_page):
     assert settled(notebook)["flagged"] > finer["flagged"]
     page.get_by_label("η", exact=True).fill("4,5")
     page.keyboard.press("Enter")
-    eventually(notebook, "explorer.eta_committed", 4.5)
+    notebook.eventually("explorer.eta_committed", 4.5)
     settled(notebook)
     auc = notebook.python("explorer.evaluation.auc")
     assert root(page).locator(".mw-tile-auc .mw-tile-value").inner_text() == f"{auc:.2f}"
@@ -98,7 +89,7 @@ def test_eta_moves_and_others_are_compared(notebook_page):
     page.wait_for_selector('.mw-explorer[data-eta="6"]')
     settled(notebook)
     page.get_by_label("compare scores").uncheck()
-    eventually(notebook, "explorer.comparing", wanted=False)
+    notebook.eventually("explorer.comparing", wanted=False)
     assert page.locator("path.mw-other-curve").count() == 0
     page.get_by_role("radio", name="log-log").click()
     page.get_by_role("radio", name="log", exact=True).click()
@@ -122,13 +113,13 @@ def test_each_score_is_counted_exactly(notebook_page):
     for tau in np.unique([near, np.nextafter(near, -1), np.nextafter(near, 1)]):
         field.fill(repr(float(tau)))
         field.press("Enter")
-        eventually(notebook, "explorer.tau_committed", float(tau))
+        notebook.eventually("explorer.tau_committed", float(tau))
         settled(notebook)
     shown = field.input_value()
     assert float(shown) != near[-1]  # it is rounded
     field.fill(shown)
     field.press("Enter")
-    eventually(notebook, "explorer.tau_committed", float(shown))
+    notebook.eventually("explorer.tau_committed", float(shown))
     settled(notebook)
 
 
@@ -188,5 +179,5 @@ def test_a_million_scores_travel_and_count(notebook_page):
     assert shown.replace("\u202f", "") == f"{undecided} could go either way"
     page.get_by_label("memorised from log-LiRA η").focus()
     page.keyboard.press("ArrowRight")
-    eventually(notebook, "explorer.eta_committed", 4.1)
+    notebook.eventually("explorer.eta_committed", 4.1)
     settled(notebook)

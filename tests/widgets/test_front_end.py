@@ -112,7 +112,7 @@ def test_colours_stand_out_in_each_theme(block, paper):
 def test_the_front_ends_own_tests(node):
     files = sorted(JS.glob("*.test.mjs"))
     result = subprocess.run(
-        [node, "--test", *files], capture_output=True, text=True, check=False, timeout=120
+        [node, "--test", *files], capture_output=True, text=True, check=False, timeout=240
     )
     assert result.returncode == 0, result.stdout[-4000:]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -187,6 +189,18 @@ def test_an_update_that_brings_truth_brings_its_filters():
 def test_bad_input_is_named(arguments, keywords, error, words):
     with pytest.raises(error, match=words):
         SampleInspector(*arguments, **keywords)
+
+
+def test_rows_and_their_orders_go_at_once_when_nobody_holds_them():
+    rows = Rows(np.arange(5), np.arange(5.0))
+    rows.order("risk")
+    held = weakref.ref(rows.scores)
+    gc.disable()
+    try:
+        del rows
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_orders_are_stable_and_put_the_unknown_last():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
@@ -57,14 +56,6 @@ inspector = SampleInspector(
 )
 inspector
 """
-
-
-def eventually(notebook, expression, wanted, seconds=20):
-    """Wait until the kernel has heard of something."""
-    deadline = time.monotonic() + seconds
-    while (found := notebook.python(expression)) != wanted:
-        assert time.monotonic() < deadline, f"{expression} is {found}, not {wanted}"
-        time.sleep(0.05)
 
 
 def decided(notebook):
@@ -123,7 +114,7 @@ def test_a_sample_opens_by_keyboard_and_the_focus_comes_back(images):
     page.get_by_label("next sample").click()
     page.locator(".mw-where").get_by_text("4 of 22").wait_for()
     fourth = int(page.locator(".mw-card").nth(3).get_attribute("data-position"))
-    eventually(images, "inspector.selected", fourth)
+    images.eventually("inspector.selected", fourth)
     page.locator(".mw-near").nth(1).click()
     page.locator(".mw-where").get_by_text("not in this filter").wait_for()
     page.get_by_label("previous sample").click()
@@ -134,7 +125,7 @@ def test_a_sample_opens_by_keyboard_and_the_focus_comes_back(images):
     page.locator(".mw-range").get_by_text("13–22 of 22").wait_for()
     page.keyboard.press("Escape")
     assert focused(page) == cards(page).first.get_attribute("data-position")
-    eventually(images, "inspector.page", 1)
+    images.eventually("inspector.page", 1)
 
 
 def test_the_chosen_checkpoint_is_in_view(questions):
@@ -175,7 +166,7 @@ def test_what_is_not_computed_can_be(images):
     assert page.evaluate("() => document.activeElement.className") == "mw-compute-cell"
     assert page.evaluate("() => document.activeElement.tabIndex") == 0
     buttons.first.click()
-    eventually(images, "len(computed)", 1)
+    images.eventually("len(computed)", 1)
     layer, checkpoint = images.python("computed[0]")
     assert f"layer {layer}" in named
     assert f"epoch {checkpoint.removeprefix('epoch-')}" in named

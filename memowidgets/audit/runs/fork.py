@@ -83,7 +83,8 @@ def compared(parent: Source, fork: Source, checkpoint: str | float, variance: st
     evidence = evidence_for(before_it, record, variance)
     there = forked_run.names.record(checkpoint).name
     data, everything = before_it.member_data, np.arange(len(before_it.members))
-    seen = forked_run.target().look(there, everything, data)
+    read = data.with_encoding(forked_run.data.encoding)  # its weights read what its own gives
+    seen = forked_run.target().look(there, everything, read)
     now, before = _contents(forked_run.data), _contents(data)
     fate = [
         "removed" if i not in now else "changed" if now[i] != before[i] else "kept"

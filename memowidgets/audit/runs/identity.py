@@ -155,7 +155,7 @@ def run_digest(manifest: Mapping[str, Any]) -> str:
     parts = ("model", "seed", "members", "content", "fork")
     kept = {part: manifest[part] for part in parts if manifest.get(part) is not None}
     kept["data"] = {key: manifest["data"][key] for key in ("labels", "class_names")}
-    kept["training"] = Settings.read(manifest["training"]).described()
+    kept["training"] = _training(manifest)
     return content_digest(
         {key: sorted(v.items()) if isinstance(v, dict) else v for key, v in kept.items()}
     )
@@ -229,6 +229,16 @@ def settle(
     return stored
 
 
+def _training(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run with the fields that its version lacked.
+
+    A function is as it was written: it may use values that have changed since.
+    """
+    stored = manifest["training"]
+    functions = {key: stored[key] for key in ("optimizer", "schedule") if key in stored}
+    return Settings.read(stored).described() | functions
+
+
 def _needs_design(run: RunDirectory, manifest: Mapping[str, Any]) -> bool:
     """Return whether the design must be written. It follows from data, members and seed."""
     try:
@@ -244,7 +254,7 @@ def _trainings(
     stored: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings of two runs, with "auto" replaced by the stored run's precision."""
-    there, here = Settings.read(stored["training"]).described(), dict(given["training"])
+    there, here = _training(stored), dict(given["training"])
     for settings in (there, here):
         settings.setdefault("deterministic", False)
     there["precision"] = stored.get("precision", there["precision"])
@@ -624,6 +634,8 @@ _ORIGIN = {
     "recipe": "the configuration or the tokenizer of the base model differs",
     "tokenizer": "the tokenizer differs",
     "processor": "the image processor differs",
+    "forward": "forward= of mw.watch is another function",
+    "values": "values that make_module uses, or settings of the module's parts, differ",
 }
 
 

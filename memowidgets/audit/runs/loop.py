@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from memowidgets.audit.console import shown
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.opening import checked_seed
@@ -16,6 +18,7 @@ from memowidgets.audit.runs.pairs import others, read_pairs
 from memowidgets.audit.sources.run import WATCHED, RunSource
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
+from memowidgets.stamps import code_digest
 from memowidgets.store import MANIFEST, RunDirectory
 from memowidgets.training import TrainingConfig
 from memowidgets.training.design import draw_design
@@ -170,6 +173,7 @@ def _source(
         "settings": json.dumps({"layers": list(looker.layer_names)}),
         "source": "",
         "parameters": _shapes_digest(unwrapped(module)),
+        "forward": "" if looker.forward is default_forward else code_digest(looker.forward),
     }
     manifest = {
         "kind": WATCHED,
@@ -179,7 +183,17 @@ def _source(
     }
     manifest = identity.continued(run, manifest, "cpu")
     manifest = identity.settle(run, manifest, data, design)
+    _check_encoding(run, data)
     return RunSource(run, manifest, None, data, held_out, design, "cpu")
+
+
+def _check_encoding(run: RunDirectory, data: Dataset) -> None:
+    stored = identity.read_encoding(run)
+    if any(not np.array_equal(stored[name], array) for name, array in data.encoding.items()):
+        raise ValueError(
+            f"{run.path} has a training on the same rows in another encoding; choose another path, "
+            "or pass data.fitted(rows) with the rows of that training"
+        )
 
 
 def _check_kind(run: RunDirectory) -> None:

@@ -34,6 +34,8 @@ __all__ = [
 AUTO, FLOAT16, FLOAT32 = "auto", "float16", "float32"
 STATE_TYPES = (AUTO, FLOAT16, FLOAT32)
 LARGE = 1_000_000_000  # bytes of representations in float32, above which "auto" is float16
+_MOST_ROUNDING = 2e-5  # of the variance within classes; changes PSMI by .1 standard errors
+_ROWS_LOOKED_AT = 2000
 STATES = "states"  # in the files of passes and scores; older ones lack it and are float32
 
 
@@ -179,26 +181,28 @@ class StoredPass:
             self._weights,
         )
 
-    def fill(self, make: Callable[[Allocate], object]) -> None:
+    def fill(self, make: Callable[[Allocate], object], labels: NDArray[np.int64]) -> None:
         """Let `make` write a pass straight into the file, which appears once it has ended well.
 
-        Representations that do not fit in float16 are made again in float32.
+        Representations that do not fit in float16, or vary too little within the classes for its
+        11 bits, are made again in float32.
         """
         try:
-            with self._filling(self._new_states) as allocate:
+            with self._filling(self._new_states, labels) as allocate:
                 make(allocate)
-        except TooLargeError as error:
+        except (TooLargeError, _TooCoarse) as error:
             warnings.warn(
                 f"the representations at {self.checkpoint} are kept in float32, because {error}, "
                 "which float16 cannot hold",
                 UserWarning,
                 stacklevel=3,
             )
-            with self._filling(FLOAT32) as allocate:
+            with self._filling(FLOAT32, labels) as allocate:
                 make(allocate)
 
     @contextmanager
-    def _filling(self, states: str) -> Iterator[Allocate]:
+    def _filling(self, states: str, labels: NDArray[np.int64]) -> Iterator[Allocate]:
+        made: dict[str, NDArray[Any]] = {}
         with ExitStack() as stack:
 
             @lru_cache(maxsize=1)  # a pass that ran out of memory begins again in smaller batches
@@ -207,9 +211,16 @@ class StoredPass:
                 kind = {STATES: FLOAT16} if half else {}
                 made_in = {"precision": self._precision, **kind}
                 new = self._run.new_tensors(self._name, dict(shapes), made_in, self._weights, half)
-                return stack.enter_context(new)
+                made.update(stack.enter_context(new))
+                return made
 
             yield lambda shapes: allocate(tuple(shapes.items()))
+            for name, values in made.items():
+                if values.dtype == np.float16 and _rounding(values, labels) > _MOST_ROUNDING:
+                    raise _TooCoarse(
+                        f"the values of layer {name.removeprefix('layer.')!r} are tiny, or differ "
+                        "too little within the classes for their size"
+                    )
 
     def logits(self) -> NDArray[np.float32]:
         """Logits of shape (n_members, n_classes)."""
@@ -268,6 +279,29 @@ class StoredPass:
                 "pass is made again"
             )
         return kept
+
+
+class _TooCoarse(Exception):  # noqa: N818 - no error: the pass is made again
+    """Rounding to float16 changes representations too much."""
+
+
+def _rounding(values: NDArray[np.float16], labels: NDArray[np.int64]) -> float:
+    """Return the variance that rounding adds, as a share of that within classes, from some rows.
+
+    0 for values that were in bfloat16, which float16 holds exactly.
+    """
+    rows = np.unique(np.linspace(0, len(values) - 1, _ROWS_LOOKED_AT).astype(np.int64))
+    halves, (_, classes) = values[rows], np.unique(labels[rows], return_inverse=True)
+    if not (halves.view(np.uint16) & 7).any():
+        return 0.0
+    found, counts = halves.astype(np.float64), np.bincount(classes)
+    order, starts = np.argsort(classes, kind="stable"), np.cumsum(counts) - counts
+    means = np.add.reduceat(found[order], starts) / counts[:, np.newaxis]
+    within = ((found - means[classes]) ** 2).sum() / max(len(rows) - len(counts), 1)
+    smallest = np.float64(2.0**-24)
+    steps = np.ldexp(1.0, np.frexp(np.maximum(np.abs(found), smallest))[1] - 11).clip(smallest)
+    added = (steps**2 / 12).sum() / len(rows)
+    return float(added / within) if within else np.inf
 
 
 def halved(shapes: Mapping[str, tuple[int, ...]], states: str) -> tuple[str, ...]:

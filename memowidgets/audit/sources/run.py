@@ -256,7 +256,9 @@ class RunSource:
             if not made.exists:
                 warn_of(made.why_not)
                 target, report, start = self.target(), progress or Progress(), time.monotonic()
-                made.fill(lambda allocate: target.forward(record.name, report, allocate))
+                made.fill(
+                    lambda allocate: target.forward(record.name, report, allocate), self.labels
+                )
                 self._pass_seconds = time.monotonic() - start
             return made
 

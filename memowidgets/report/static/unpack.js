@@ -5,7 +5,9 @@
  * @returns {Promise<any>}  the values, with a Uint8Array wherever Python had bytes
  */
 export async function unpack(text) {
-  const packed = Uint8Array.from(atob(text.trim()), (letter) => letter.charCodeAt(0));
+  const letters = atob(text.trim());
+  const packed = new Uint8Array(letters.length); // Uint8Array.from takes ten times as long
+  for (let i = 0; i < letters.length; i++) packed[i] = letters.charCodeAt(i);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   const whole = new Uint8Array(await new Response(stream).arrayBuffer());
   const start = 4 + new DataView(whole.buffer).getUint32(0, true);

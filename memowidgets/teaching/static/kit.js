@@ -268,7 +268,8 @@ export function sign(path, kind, x, y, r) {
  */
 export function slider(how) {
   const { places } = how;
-  const input = html("input", { type: "range", class: "mw-slide", "aria-label": how.help ?? how.name });
+  const spoken = how.help ? `${how.name}: ${how.help}` : how.name; // whoever speaks to it says what is written beside it
+  const input = html("input", { type: "range", class: "mw-slide", "aria-label": spoken });
   setAttributes(input, {
     min: places ? 0 : (how.min ?? 0),
     max: places ? places.length - 1 : (how.max ?? 1),
@@ -282,12 +283,20 @@ export function slider(how) {
     output.textContent = how.say(value);
     input.setAttribute("aria-valuetext", how.say(value));
   };
+  let moving = false;
   input.addEventListener("input", () => {
+    moving = true;
     const value = places ? places[Number(input.value)] : Number(input.value);
     say(value);
     how.move(value);
   });
-  input.addEventListener("change", () => how.rest());
+  const rest = () => {
+    if (moving) how.rest();
+    moving = false;
+  };
+  input.addEventListener("change", rest);
+  // a slider that was dragged away and back has no change
+  for (const name of ["pointerup", "pointercancel", "blur"]) input.addEventListener(name, () => setTimeout(rest));
   return {
     element,
     input,

@@ -162,11 +162,12 @@ class PSMIView extends Playground {
     this.running = new Plot("running", 190, { left: 48, right: 14, top: 10, bottom: 40 });
     this.growth = new Plot("growth", 148, { left: 48, right: 14, top: 10, bottom: 40 });
     this.plots = [this.cloud, this.shadow, this.values, this.strip, this.running, this.growth];
-    this.glide = 0;
+    this.glide = 0; // frame of a point that moves by itself; 0 if none does
     this.turning = false;
     this.turned = throttle(() => this.commit({ angle: this.now.angle }), 80);
     this.ears.later(() => this.turned.cancel());
-    this.moved = false;
+    /** Where the point that is dragged was grabbed. @type {[number, number]} */
+    this.grabbed = [0, 0];
     this.stale = false;
     this.awaiting = false; // the official value of the cloud as it is
     this.deepening = false; // likewise in more dimensions
@@ -202,6 +203,7 @@ class PSMIView extends Playground {
   }
 
   load() {
+    this.endGlide();
     this.now = this.taken();
     this.reach = reachOf(this.now.points, LEAST_REACH);
     this.awaiting = this.deepening = false;
@@ -224,7 +226,7 @@ class PSMIView extends Playground {
     const atypical = button("Make it atypical", "moves the ringed point into another class, or home", () => this.wander());
     const add = button("Add", "adds a point beside the centre of this class (double-click: where you click)", () => this.add());
     const remove = button("Remove", "removes the ringed point (Delete)", () => this.drop());
-    const reset = button("Start again", "the cloud as it was at first", () => this.commit({ _reset: this.trait("_reset") + 1 }));
+    const reset = button("Start again", "the cloud as it was at first", () => this.restart());
     const acts = html("div", { class: "mw-row" },
       html("span", { class: "mw-labelled" }, "its label", label.group), atypical, add, remove, reset);
     const help = html("span", { class: "mw-spoken", id: `mw-play-${Math.random().toString(36).slice(2)}` },
@@ -232,7 +234,7 @@ class PSMIView extends Playground {
     canvas.setAttribute("aria-describedby", help.id);
     const value = tile("value along the direction", "log p(θᵀx | y) − log p(θᵀx)");
     const mean = tile("PSMI of the ringed point", "mean over all directions of the plane");
-    const official = tile("metrics.PSMI says", "256 random directions with control variates, computed by Python when the hand rests");
+    const official = tile("metrics.PSMI says", "256 random directions with control variates, computed when the point comes to rest");
     const below = tile("points below 0", "share of all points whose PSMI is below 0");
     const facts = html("div", { class: "mw-facts mw-facts-in-pairs", role: "group", "aria-label": "Results" });
     facts.append(...[value, mean, official, below].map((one) => one.element));
@@ -240,7 +242,7 @@ class PSMIView extends Playground {
       panel("The points", "drag one, double-click to add, turn the line by its ends", canvas, signs),
       html("div", { class: "mw-slides" }, turn.element), acts, help, facts);
     const more = slider({
-      name: "dimensions d", help: "dimensions: the two above and noise", places: this.trait("_every_dimension"),
+      name: "dimensions d", help: "the two above and noise", places: this.trait("_every_dimension"),
       say: String, move: (value) => this.widen(value), rest: () => this.commit({ dimension: this.now.dimension }),
     });
     const inMore = html("p", { class: "mw-panel-words" });
@@ -374,6 +376,7 @@ class PSMIView extends Playground {
    */
   choose(which, tellPython = true) {
     if (which === this.now.selected || which >= this.now.labels.length) return;
+    this.stopGlide();
     this.now.selected = which;
     this.deepening = true;
     if (tellPython) this.commit({ selected: which });
@@ -398,6 +401,7 @@ class PSMIView extends Playground {
   }
 
   send() {
+    this.endGlide();
     this.mine = { points: new DataView(this.now.points.slice().buffer), labels: new DataView(this.now.labels.slice().buffer) };
     this.awaiting = this.deepening = true;
     this.commit({ _cloud: this.mine, selected: this.now.selected });
@@ -466,11 +470,10 @@ class PSMIView extends Playground {
     const [fromX, fromY, which] = [this.x, this.y, this.now.selected];
     const time = window.matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : GLIDE;
     const begin = performance.now();
-    cancelAnimationFrame(this.glide);
+    this.endGlide();
     const step = (/** @type {number} */ now) => {
       const t = time === 0 ? 1 : Math.min(1, Math.max(0, (now - begin) / time));
       const s = t * t * (3 - 2 * t);
-      if (this.now.selected !== which || this.dragging) return;
       this.now.points[2 * which] = fromX + s * (x - fromX);
       this.now.points[2 * which + 1] = fromY + s * (y - fromY);
       this.changed();
@@ -478,6 +481,21 @@ class PSMIView extends Playground {
       else this.send();
     };
     this.glide = requestAnimationFrame(step);
+  }
+
+  endGlide() {
+    cancelAnimationFrame(this.glide);
+    this.glide = 0;
+  }
+
+  /** Leaves a point that moves by itself where it is, and sends it from there. */
+  stopGlide() {
+    if (this.glide !== 0) this.send();
+  }
+
+  restart() {
+    this.stopGlide(); // else the first cloud may be the one that Python has already
+    this.commit({ _reset: this.trait("_reset") + 1 });
   }
 
   /* ------------------------------------------------------------ the hand */
@@ -519,8 +537,9 @@ class PSMIView extends Playground {
       if (distance < best) [best, nearest] = [distance, i];
     }
     if (nearest < 0) return false;
+    this.stopGlide();
     this.choose(nearest);
-    this.moved = false;
+    this.grabbed = [this.x, this.y];
     this.root.classList.add("mw-dragging");
     return true;
   }
@@ -540,7 +559,6 @@ class PSMIView extends Playground {
     const { points, selected } = this.now;
     points[2 * selected] = inside(x, this.cloud.width / 2 / this.unit);
     points[2 * selected + 1] = inside(y, this.cloud.height / 2 / this.unit);
-    this.moved = true;
     this.stale = true;
     this.later();
   }
@@ -548,10 +566,10 @@ class PSMIView extends Playground {
   letGo() {
     this.root.classList.remove("mw-dragging");
     if (this.turning) this.commitAngle();
-    else if (this.moved) {
+    else if (this.x !== this.grabbed[0] || this.y !== this.grabbed[1]) {
       this.changed();
       this.send();
-    }
+    } else this.rest();
   }
 
   /** @param {KeyboardEvent} event */
@@ -622,7 +640,7 @@ class PSMIView extends Playground {
     this.parts.value.show(fixedText(value, 2), `at ${Math.round(this.now.angle)}°`);
     this.parts.mean.show(fixedText(psmi, 2), psmi > 0 ? "▲ goes with its label" : "▼ below 0: at risk");
     const official = this.trait("_official");
-    const fresh = !this.dragging && !this.awaiting && official.point === this.now.selected;
+    const fresh = !this.dragging && !this.awaiting && this.glide === 0 && official.point === this.now.selected;
     this.parts.official.show(
       fresh ? `${fixedText(official.psmi, 3)} ± ${fixedText(official.std, 3)}` : "…",
       "256 random directions",
@@ -880,12 +898,12 @@ class PSMIView extends Playground {
     const words = here && !this.deepening
       ? `In ${here.dimension} dimensions its PSMI is ${fixedText(here.psmi, 3)} ± ${fixedText(here.std, 3)}; ` +
         `${shareText(here.below)} of the points are below 0.`
-      : "Python is computing …";
+      : "Computing …";
     if (this.parts.inMore.textContent !== words) this.parts.inMore.textContent = words;
   }
 
   destroy() {
-    cancelAnimationFrame(this.glide);
+    this.endGlide();
     super.destroy();
   }
 }

@@ -555,7 +555,7 @@ class TheoremView extends Playground {
       context.fillStyle = plot.colour(colour);
       context.fill();
     }
-    if (curve.length === 0) plot.text("Python is computing …", (left + right) / 2, (top + bottom) / 2, { align: "center" });
+    if (curve.length === 0) plot.text("Computing …", (left + right) / 2, (top + bottom) / 2, { align: "center" });
     plot.lowerAxis(x, `separation (large signs: now, ε = ${tickText(Math.round(100 * this.mixture.epsilon))} % in ${this.mixture.dimension === 1 ? "1 dimension" : `${this.mixture.dimension} dimensions`})`);
   }
 }

@@ -215,9 +215,10 @@ def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: i
     output = forward(module, inputs)
     found = output.get("logits") if isinstance(output, dict) else None
     found = getattr(output, "logits", output) if found is None else found
-    if isinstance(found, tuple | list) and found:
-        found = found[0]
     advice = "pass forward=, a function of (module, inputs) that returns such logits"
+    if isinstance(found, tuple | list) and found:
+        _check_first(found, n, advice)
+        found = found[0]
     if not isinstance(found, torch.Tensor):
         raise TypeError(
             f"the module returns {type(output).__name__}, not logits of shape (batch, classes); "
@@ -235,6 +236,19 @@ def ask(forward: Callable[[Any, Any], Any], module: nn.Module, inputs: Any, n: i
             "forward=, a function that returns torch.cat([0 * z, z], dim=1)"
         )
     return found
+
+
+def _check_first(outputs: Sequence[Any], n: int, advice: str) -> None:
+    """Raise if the first of several outputs is wider than another: features before logits."""
+    shapes = [tuple(getattr(each, "shape", ())) for each in outputs]
+    tables = [shape for shape in shapes if len(shape) == 2 and shape[0] == n and shape[1] > 1]
+    if tables and shapes[0] == tables[0] and shapes[0][1] > min(shape[1] for shape in tables):
+        narrow = min(tables, key=lambda shape: shape[1])
+        raise ValueError(
+            f"the module returns {len(outputs)} outputs, the first {shapes[0]} and another "
+            f"{narrow}, so the first may be features and not logits of shape (batch, classes); "
+            f"{advice}"
+        )
 
 
 def default_forward(module: Any, inputs: Any) -> Any:

@@ -22,9 +22,11 @@ from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.target import name_of, read_records, record_file, record_of
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 __all__ = ["LoopRecorder"]
+
+_SAMPLED = 1024  # values of a frozen weight in a digest
 
 
 class LoopRecorder:
@@ -81,7 +83,8 @@ class LoopRecorder:
                 self._run.place(COURSE).unlink(missing_ok=True)
                 records = []
             step = self._resumed_at(module, records, steps_done) if records else 0
-            if any(r.step == step and r.weights != _digest(module) for r in records):
+            digest = _digest(module)
+            if any(r.step == step and not _is_same(r.weights, digest) for r in records):
                 warn_user(
                     f"{self._run.path} has other weights at step {step}, so this checkpoint and "
                     "later ones are recorded anew; load the trained weights before mw.watch"
@@ -105,10 +108,11 @@ class LoopRecorder:
             records = read_records(self._run)
             known = next((record for record in records if record.step == step), None)
             if known is not None:
-                if known.weights == digest and self._run.has(f"forward/{known.name}", digest):
+                has_pass = self._run.has(f"forward/{known.name}", known.weights)
+                if has_pass and _is_same(known.weights, digest):
                     return known
                 self._forget([record for record in records if record.step >= step])
-            elif len(records) > 1 and all(record.weights == digest for record in records):
+            elif len(records) > 1 and all(_trained(r.weights) == _trained(digest) for r in records):
                 warn_user(
                     f"at step {step} the weights are those of step 0; pass mw.watch the module "
                     "that the optimizer trains"
@@ -140,7 +144,7 @@ class LoopRecorder:
             return steps_done
         digest = _digest(module)
         for record in records:
-            if record.weights == digest:
+            if _is_same(record.weights, digest):
                 return record.step
         raise ValueError(
             f"{self._run.path} has a training whose weights differ from these at each of its "
@@ -200,4 +204,28 @@ class LoopRecorder:
 
 
 def _digest(module: nn.Module) -> str:
-    return digest_of(trained_weights(module))
+    """Return a digest of the trained weights, and one of some of each other weight and buffer.
+
+    A frozen backbone is large, and another one differs almost everywhere.
+    """
+    trained = trained_weights(module)
+    others = {
+        name: _sampled(tensor)
+        for name, tensor in module.state_dict().items()
+        if name not in trained and hasattr(tensor, "detach") and not tensor.is_meta
+    }
+    return digest_of(trained) + (f"-{digest_of(others)}" if others else "")
+
+
+def _sampled(tensor: Tensor) -> Tensor:
+    some = tensor.detach().reshape(-1)[:: max(1, tensor.numel() // _SAMPLED)]
+    return some.float() if some.is_floating_point() else some  # NumPy lacks most short types
+
+
+def _trained(digest: str) -> str:
+    return digest.partition("-")[0]
+
+
+def _is_same(recorded: str, digest: str) -> bool:
+    """Return whether weights are those of a checkpoint; older ones knew of the trained ones."""
+    return recorded == (digest if "-" in recorded else _trained(digest))

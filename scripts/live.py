@@ -37,7 +37,7 @@ ETA = 4.0
 LEVELS = 255  # of standard errors: each counts as the next level above it
 MOST_GAP = 300.0  # logits; what is beyond is drawn there
 STATIC = "_static/stills/"
-STANDS = "<noscript><p>This moves where JavaScript may run. It opens like this:</p></noscript>"
+STANDS = "<noscript><p>This part moves if JavaScript is on. It opens like this:</p></noscript>"
 PLAYGROUNDS = {"psmi": "PSMIPlayground", "lira": "LiRAPlayground", "theorem": "TheoremPlayground"}
 
 

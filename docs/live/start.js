@@ -20,10 +20,10 @@ function warn(words) {
   note.hidden = false;
 }
 
-/** What a browser must have, and what needs it. @type {[string, () => boolean, string][]} */
+/** What a browser must have, and what for. @type {[string, () => boolean, string][]} */
 const NEEDS = [
-  ["DecompressionStream", () => "DecompressionStream" in window, "the numbers are packed with"],
-  ["canvas", () => Boolean(document.createElement("canvas").getContext?.("2d")), "the pictures are drawn on"],
+  ["DecompressionStream", () => "DecompressionStream" in window, "unpacks the numbers"],
+  ["canvas", () => Boolean(document.createElement("canvas").getContext?.("2d")), "draws the pictures"],
 ];
 
 /**
@@ -48,6 +48,6 @@ export async function start(show) {
     still.hidden = false;
     place("live").replaceChildren();
     const reason = error instanceof Error ? error.message : String(error);
-    warn(`Nothing moves in this browser: ${reason}. Open the page in a current Firefox, Chrome, Edge or Safari. The numbers below stand.`);
+    warn(`Nothing moves in this browser: ${reason}. Open the page in a current Firefox, Chrome, Edge or Safari. The numbers below are right.`);
   }
 }

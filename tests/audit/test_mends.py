@@ -113,6 +113,13 @@ def test_canaries_and_held_out_samples_belong_to_a_runs_identity(finished, tmp_p
     audit = small_audit(tmp_path, held_out=aside)
     with pytest.raises(ValueError, match="not the held-out samples of"):
         mw.Audit.open(audit.path, data=small_data(), held_out=aside.take(range(20)))
+    other = aside.with_labels((aside.labels + 1) % 10)
+    with pytest.raises(ValueError, match="held-out samples have other labels"):
+        mw.Audit.open(audit.path, data=small_data(), held_out=other)
+    with pytest.raises(ValueError, match="holds another run: its held-out samples have other lab"):
+        small_audit(tmp_path, held_out=other)
+    assert small_audit(tmp_path, held_out=aside).path == audit.path
+    mw.Audit.open(audit.path, data=small_data(), held_out=aside, model=audit.source.model)
 
 
 def test_a_subclass_has_a_source_of_its_own(tmp_path):

@@ -311,6 +311,11 @@ def test_a_point_that_is_chosen_again_at_once_has_its_numbers(playground):
     assert official(page) == before
 
 
+# Numbers that reach into the tile beside theirs.
+CUT = """() => [...document.querySelectorAll('.live :is(.mw-fact-value, .mw-tile-value)')]
+    .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"""
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_light_and_fits_a_phone(visit, site, name):
     loads = []
@@ -324,6 +329,7 @@ def test_a_page_is_light_and_fits_a_phone(visit, site, name):
         page.set_viewport_size({"width": width, "height": 900})
         wide = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{wide} pixels too wide at {width}"
+        assert page.evaluate(CUT) == []
         if folder := os.environ.get("MEMOWIDGETS_SCREENSHOTS"):
             page.screenshot(path=Path(folder) / f"{name.replace('/', '-')}-{width}-dark.png")
 

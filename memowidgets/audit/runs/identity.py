@@ -79,6 +79,7 @@ _MODELS: dict[str, Callable[..., Model]] = {
 _OF_DATA = ("CausalLM.from_scratch", "SequenceClassifier.from_scratch")
 _SETTLED = ("training", "precision", "noise_draw")  # once for all, when a run is made
 _ENCODING = "encoding."
+_ASIDE_LABELS = "held_out_labels"
 _T = TypeVar("_T")
 _LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 
@@ -128,6 +129,7 @@ def described(
         "members": content_digest(design.members.tolist()),
         "pool": content_digest(design.pool.tolist()),
         "held_out": None if held_out is None else held_out_digest(held_out),
+        **({} if held_out is None else {_ASIDE_LABELS: content_digest(held_out.labels.tolist())}),
         "versions": dict(_library_versions()),
         "ids": data.ids.tolist(),
         "content": data.content_hashes(),
@@ -467,8 +469,8 @@ def reopened(
         model = _model_at(run, manifest, model)
     if data is not None:
         check_data(run, manifest, data)
-    if held_out is not None and held_out_digest(held_out) != manifest["held_out"]:
-        raise ValueError(f"these are not the held-out samples of {run.path}")
+    if held_out is not None:
+        _check_held_out_again(run, manifest, held_out)
     with without_the_hub():  # opening a run sends no request
         data = _made_again(run, manifest) if data is None else data
         data = None if data is None else _encoded(run, data)
@@ -480,6 +482,7 @@ def reopened(
     settings = Settings.read(manifest["training"])
     found = describe_run(candidate, data, design, None, settings, manifest["seed"])
     same = {**found, "held_out": manifest["held_out"], "fork": manifest.get("fork")}
+    same[_ASIDE_LABELS] = manifest.get(_ASIDE_LABELS)
     if model is not None:
         check_same(manifest, same, str(run.path))
         return data, model
@@ -492,6 +495,14 @@ def reopened(
             stacklevel=4,
         )
     return data, None if changed else made
+
+
+def _check_held_out_again(run: RunDirectory, manifest: Mapping[str, Any], given: Dataset) -> None:
+    if held_out_digest(given) != manifest["held_out"]:
+        raise ValueError(f"these are not the held-out samples of {run.path}")
+    labels = content_digest(given.labels.tolist())
+    if manifest.get(_ASIDE_LABELS, labels) != labels:  # old runs did not note them
+        raise ValueError(f"these held-out samples have other labels than those of {run.path}")
 
 
 def _encoded(run: RunDirectory, data: Dataset) -> Dataset:
@@ -647,6 +658,8 @@ def _plain_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> l
         found.append("it has other members")
     if stored["held_out"] != given["held_out"] or stored["pool"] != given["pool"]:
         found.append("it has other held-out samples")
+    elif _ASIDE_LABELS in stored and stored[_ASIDE_LABELS] != given.get(_ASIDE_LABELS):
+        found.append("its held-out samples have other labels")
     if _fork_of(stored, stored) != _fork_of(given, stored):
         found.append(f"{_forked(stored)}, this one {_forked(given).removeprefix('it ')}")
     return found

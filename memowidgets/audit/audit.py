@@ -620,9 +620,10 @@ class Audit:
         """Estimate what the rest of the training will take on this machine.
 
         Worker processes start as `run_shadows` starts them, and train throw-away models for a few
-        steps at the same time. This takes a few seconds, and longer for a large model. It changes
-        nothing in the run directory. If models of the same kind exist, their recorded seconds are
-        used instead of timed steps. They may come from another machine.
+        steps at the same time. The target's steps are timed in this process. This takes a few
+        seconds, and longer for a large model. It changes nothing in the run directory. If models of
+        the same kind exist, their recorded seconds are used instead of timed steps. They may come
+        from another machine.
 
         Parameters
         ----------

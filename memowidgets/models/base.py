@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from numpy.typing import NDArray
@@ -182,6 +182,8 @@ class Model(abc.ABC):
         used = resolve_precision(device, precision)
         check_available(device, used)
         enabled = used == "bfloat16"
+        if not enabled and not torch.is_autocast_enabled(device.type):
+            return nullcontext()
         return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
 
 

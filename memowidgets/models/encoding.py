@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.models.memory import sent
 from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Tokens:
         import torch
 
         arrays = dict(zip(("input_ids", "attention_mask"), self._padded(positions), strict=True))
-        return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
+        return {name: sent(torch.from_numpy(array), device) for name, array in arrays.items()}
 
     def slots(self, positions: NDArray[Any]) -> list[slice]:
         """Return where the tokens of each text are in its row of a batch."""
@@ -108,7 +109,7 @@ class Encoded(Tokens):
 
         batch = super().batch(positions, device)
         places = (batch["attention_mask"].cumsum(dim=1) - 1).clamp(min=0)
-        available = torch.from_numpy(self.available[positions]).to(device)
+        available = sent(torch.from_numpy(self.available[positions]), device)
         return batch | {"position_ids": places, "available": available}
 
 

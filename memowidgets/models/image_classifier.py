@@ -22,6 +22,7 @@ from memowidgets.models.heads import (
     from_config,
 )
 from memowidgets.models.images import ImageModel, images_of
+from memowidgets.models.memory import sent
 from memowidgets.models.modes import modes_kept
 from memowidgets.models.pooling import head_of
 from memowidgets.models.transformer import Given, check_whole, identity_of, with_shared_weights
@@ -253,7 +254,7 @@ class ImageClassifier(ImageModel):
         def feed(positions: NDArray[Any]) -> Tensor:
             chosen = np.asarray(positions)
             rows = self._process(images[chosen]) if kept is None else kept[torch.from_numpy(chosen)]
-            return rows.to(device)
+            return sent(rows, device)
 
         return feed
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset, ImageDataset
 from memowidgets.models.base import Model
+from memowidgets.models.memory import sent
 
 if TYPE_CHECKING:
     import torch
@@ -41,8 +42,8 @@ class ImageModel(Model):
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
 
         def feed(positions: NDArray[Any]) -> Tensor:
-            rows = torch.from_numpy(np.asarray(positions)).to(stored.device)
-            batch = stored[rows].to(device).permute(0, 3, 1, 2)
+            rows = sent(torch.from_numpy(np.asarray(positions)), stored.device)
+            batch = sent(stored[rows], device).permute(0, 3, 1, 2)
             return ((batch.float() / 255 - 0.5) / 0.25).contiguous(memory_format=layout)
 
         return feed

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 _TOO_LARGE = (
     "the GPU's memory cannot hold {} this model; use a smaller model, or device='cpu'. What is "
@@ -74,6 +75,13 @@ class Memory:
                 raise
             what = "the weights, or the optimizer's state, of"
             raise MemoryError(_TOO_LARGE.format(what)) from error
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor on a device; its copy to CUDA does not wait for what CUDA is computing."""
+    if device.type != "cuda" or tensor.device.type != "cpu":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def free_memory(device: torch.device) -> None:

@@ -22,7 +22,7 @@ from memowidgets.files import make_private, replaced, write_whole
 from memowidgets.models.digests import file_digest, forget_digests
 from memowidgets.models.encoding import Tokens
 from memowidgets.models.lora import blocks_of
-from memowidgets.models.memory import Memory
+from memowidgets.models.memory import Memory, sent
 
 if TYPE_CHECKING:
     import torch
@@ -161,7 +161,7 @@ class Prefix:
         for row, slot in enumerate(self._encoded.slots(positions)):
             start, stop = self._starts[positions[row]], self._starts[positions[row] + 1]
             states[row, slot] = self._kept[start:stop]
-        return torch.from_numpy(states).view(torch.bfloat16).to(device)
+        return sent(torch.from_numpy(states).view(torch.bfloat16), device)
 
     def _is_whole(self) -> bool:
         """Return whether the file was written for this model and these prompts, and is complete."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset, ImageDataset, TableDataset
 from memowidgets.models.images import ImageModel, check_pool, images_of
+from memowidgets.models.memory import sent
 from memowidgets.models.modes import modes_kept
 from memowidgets.stamps import digest, values_used
 from memowidgets.visible import first_line, listed, quoted
@@ -159,7 +160,7 @@ class TorchClassifier(ImageModel):
         if not isinstance(data, TableDataset):
             return super().feeder(data, device)
         features = torch.from_numpy(data.encoded()).to(device)
-        return lambda positions: features[torch.from_numpy(np.asarray(positions)).to(device)]
+        return lambda rows: features[sent(torch.from_numpy(np.asarray(rows)), device)]
 
     def augmented(self, inputs: Tensor, augment: str) -> Tensor:
         """Return augmented images; rows of a table have no augmentation."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.data import Dataset
 from memowidgets.models import Model
+from memowidgets.models.memory import sent
 from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
 from memowidgets.store import put_rows
@@ -102,7 +103,7 @@ def forward(
                 batch = positions[place]
                 if progress is not None:
                     progress.report(done, len(places), what)
-                labels = torch.from_numpy(data.labels[batch]).to(device)
+                labels = sent(torch.from_numpy(data.labels[batch]), device)
                 logits, losses = model.outputs(module, feed(batch), labels)
                 kept = {"logits": logits, "losses": losses}
                 kept |= {_LAYER + name: output for name, output in outputs.items()}

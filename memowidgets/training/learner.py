@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models import Model
-from memowidgets.models.memory import Memory
+from memowidgets.models.memory import Memory, sent
 from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
 from memowidgets.training.batches import epoch_order
@@ -213,7 +213,7 @@ class Learner:
         self._optimizer.zero_grad(set_to_none=True)
         for start in range(0, len(samples), self._batch_size):
             batch = samples[start : start + self._batch_size]
-            labels = self._labels[torch.from_numpy(batch).to(self._device)]
+            labels = self._labels[sent(torch.from_numpy(batch), self._device)]
             with self.recipe.model.autocast(self._device, self.precision):
                 inputs = self.recipe.model.augmented(self._feed(batch), settings.augment)
                 with self._told_of_single(batch):

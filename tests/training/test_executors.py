@@ -442,6 +442,40 @@ def test_dask_trains_a_notebooks_model_and_is_sent_the_data_once(client, tmp_pat
     assert set(client.run(jobs_kept).values()) == {1}
 
 
+def given_weights(log):
+    """A model with weights of its own, which notes in a file when these are packed and unpacked."""
+    namespace = {"__name__": "__main__", "ConvNet": ConvNet}
+    exec(
+        """class Given(ConvNet):
+    version = "given"
+
+    def noted(self, what):
+        with open(self.log, "a") as file:
+            print(what, file=file)
+
+    def __getstate__(self):
+        self.noted("packed")
+        return dict(vars(self))
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        self.noted("unpacked")
+""",
+        namespace,
+    )
+    model = namespace["Given"](4)
+    model.log = str(log)
+    return model
+
+
+def test_weights_are_packed_once_and_unpacked_once_by_each_dask_worker(client, tmp_path):
+    client.wait_for_workers(2)
+    audit = trained(tmp_path / "run", model=given_weights(tmp_path / "log"))
+    (tmp_path / "log").unlink(missing_ok=True)
+    audit.run_shadows(6, client.get_executor())
+    assert sorted((tmp_path / "log").read_text().split()) == ["packed", "unpacked", "unpacked"]
+
+
 def test_half_a_dask_cluster_dies_and_the_run_goes_on(client, audit, source, tmp_path):
     def kill_one():
         pid = next(iter(client.run(os.getpid).values()))

@@ -594,9 +594,10 @@ class Audit:
 
         Notes
         -----
-        Reference models predict which ordinary samples are memorised. They hardly find canaries:
+        Reference models predict which ordinary samples are memorised. They may miss canaries:
         their AUC is .60 to .63 with 1 to 4 of them on the recorded CIFAR audit, where PSMI has .96
-        (``python -m benchmarks.references``).
+        (``python -m benchmarks.references``), and .80 to 1.00 in three other settings
+        (``python -m benchmarks.scoreboard``).
 
         Examples
         --------

@@ -130,8 +130,17 @@ def code_digest(function: Any) -> str:
 
 
 def _steps_of(code: Any) -> list[Any]:
-    inside = [_steps_of(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
-    return [code.co_code.hex(), code.co_names, code.co_freevars, inside]
+    constants = [_constant(one) for one in code.co_consts]
+    return [code.co_code.hex(), code.co_names, code.co_freevars, constants]
+
+
+def _constant(value: Any) -> Any:
+    """Return what identifies a constant of a code in every process; a set's order differs."""
+    if hasattr(value, "co_code"):
+        return _steps_of(value)
+    if isinstance(value, tuple):
+        return [_constant(one) for one in value]
+    return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
 
 
 def _globals_of(code: Any) -> set[str]:

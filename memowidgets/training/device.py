@@ -153,11 +153,13 @@ def held_on(name: str, array: NDArray[np.float32]) -> Any:
     array : array of shape (n, d), float32
         Representations, which may be memory-mapped.
     """
+    if name.partition(":")[0] in ("cpu", "mps"):  # without torch, whose import takes seconds
+        return array
     import torch
 
     device = torch.device(name)
     free = free_bytes(device)
-    if device.type in ("cpu", "mps") or (free is not None and 2 * array.nbytes > free):
+    if free is not None and 2 * array.nbytes > free:
         return array
     rows = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
     try:

@@ -14,6 +14,7 @@ import traitlets
 
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.visible import visible
+from memowidgets.widgets.background import in_background
 from memowidgets.widgets.bar import Bar
 from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.checks import rows_from
@@ -83,7 +84,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         self._source = source
         self._lock = threading.RLock()
         self._progress: Progress | None = None
-        self._computing: threading.Thread | None = None
+        self._computing: threading.Event | None = None
         self._shown: Pick | None = None
         self._restoring = True
         self._pending: tuple[Pick, dict[str, Any]] | None = None
@@ -230,12 +231,8 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             self._progress = progress
             self.say(self._old_view().strip(), "wait")
             self.start_work("starting")
-            name = "memowidgets-compute"
-            work = (pick, progress)
-            self._computing = threading.Thread(
-                target=self._compute_now, args=work, name=name, daemon=True
-            )
-            self._computing.start()
+            work = partial(self._compute_now, pick, progress)
+            self._computing = in_background(work, "memowidgets-compute")
 
     def cancel(self) -> None:
         """Ask the running work to stop. What it finished is kept."""
@@ -247,7 +244,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         """Wait until no work is running, for scripts and tests."""
         computing = self._computing
         if computing is not None:
-            computing.join(timeout)
+            computing.wait(timeout)
 
     def refresh(self) -> None:
         """Show what came since: new checkpoints, scores, and shadow models."""
@@ -353,7 +350,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             elif self._progress is None:
                 self._fetch(pick)
             else:  # the source may be busy: never let the kernel wait for it
-                threading.Thread(target=self._fetch, args=(pick,), daemon=True).start()
+                in_background(partial(self._fetch, pick), "memowidgets-fetch")
 
     def _fetch(self, pick: Pick) -> None:
         """Show what is computed already."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anywidget
@@ -13,6 +13,7 @@ from memowidgets.checks import numbered_labels
 from memowidgets.decisions import CHOICES, DecisionLog, spelled
 from memowidgets.visible import quoted, visible
 from memowidgets.widgets.arrays import checked_tau
+from memowidgets.widgets.background import in_background
 from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.checks import checked_names, class_names_of, one_of, rows_from
 from memowidgets.widgets.deciding import Deciding
@@ -342,9 +343,8 @@ class Inspection(AtThreshold):
         if detail is None or position is None or not asked.get("known"):
             return
         self._opened = str(asked["request"])
-        work = (self._opened, position, detail)
-        name = "memowidgets-detail"
-        threading.Thread(target=self._work_out, args=work, name=name, daemon=True).start()
+        work = partial(self._work_out, self._opened, position, detail)
+        in_background(work, "memowidgets-detail")
 
     def _opened_item(self, asked: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
         """Return one sample in full, and which come before and after it."""

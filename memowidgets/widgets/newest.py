@@ -6,6 +6,8 @@ import atexit
 import threading
 from collections.abc import Callable
 
+from memowidgets.widgets.background import in_background
+
 __all__ = ["Newest"]
 
 # A thread outlives what it tells its results to: a kernel closes its sockets before it ends.
@@ -17,7 +19,7 @@ class Newest:
     """Does jobs one after the other, away from the kernel's own thread.
 
     A job that still waits when a newer one comes is forgotten, as is one that waits when the
-    process ends. The thread ends when there is nothing left to do.
+    process ends.
 
     Parameters
     ----------
@@ -48,7 +50,7 @@ class Newest:
             self._waiting = job
             if self._idle.is_set():
                 self._idle.clear()
-                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+                in_background(self._work, self._name)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until nothing is left to do, and return whether that is so."""

@@ -76,9 +76,7 @@ import atexit, threading
 closed = threading.Event()
 def close():  # as a kernel does with its sockets
     closed.set()
-    for thread in threading.enumerate():
-        if thread.name.startswith("memowidgets"):
-            thread.join(60)
+    playground.wait(60)
 atexit.register(close)
 from memowidgets.teaching import PSMIPlayground
 playground = PSMIPlayground(n=30)

@@ -14,6 +14,7 @@ import pytest
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.widgets import Extra, SampleInspector
+from memowidgets.widgets.background import in_background
 from memowidgets.widgets.pages import Rows
 from tests.widgets.detail_source import detail_of
 from tests.widgets.fake_source import digit_like, hostile_questions, scores_like_psmi
@@ -317,6 +318,11 @@ def test_what_a_source_knows_comes_later_and_stale_answers_are_dropped(monkeypat
         gates[position].wait(10)
         return detail_of(position, 2, layers=2, checkpoints=3)
 
+    def start(job, name):
+        started.append(in_background(job, name))
+
+    started: list[threading.Event] = []
+    monkeypatch.setattr("memowidgets.widgets.inspector.in_background", start)
     widget = SampleInspector(["first", "second"], detail=slow)
     sent = heard(widget, monkeypatch)
     for position in (0, 1):
@@ -325,8 +331,8 @@ def test_what_a_source_knows_comes_later_and_stale_answers_are_dropped(monkeypat
     assert [content["type"] for content in sent] == ["opened", "opened"]
     for gate in gates:
         gate.set()
-    for thread in [t for t in threading.enumerate() if t.name == "memowidgets-detail"]:
-        thread.join(10)
+    for done in started:
+        assert done.wait(10)
     known = [content for content in sent if content["type"] == "known"]
     assert [content["request"] for content in known] == ["1"]
     assert len(known[0]["known"]["scores"]) == 3

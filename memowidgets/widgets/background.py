@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
 __all__ = ["in_background"]
 
-_lock = threading.Lock()
-_idle: list[_Thread] = []
+_idle: deque[_Thread] = deque()
+if hasattr(os, "register_at_fork"):  # a fork has none of its parent's threads
+    os.register_at_fork(after_in_child=_idle.clear)
 
 
 def in_background(job: Callable[[], None], name: str) -> threading.Event:
@@ -37,20 +39,12 @@ def in_background(job: Callable[[], None], name: str) -> threading.Event:
     True
     """
     done = threading.Event()
-    with _lock:
-        thread = _idle.pop() if _idle else _Thread()
+    try:
+        thread = _idle.pop()
+    except IndexError:
+        thread = _Thread()
     thread.jobs.put((job, name, done))
     return done
-
-
-def _forget() -> None:
-    global _lock
-    _lock = threading.Lock()
-    _idle.clear()
-
-
-if hasattr(os, "register_at_fork"):  # a fork has none of its parent's threads
-    os.register_at_fork(after_in_child=_forget)
 
 
 class _Thread(threading.Thread):
@@ -72,6 +66,5 @@ class _Thread(threading.Thread):
             threading.excepthook(threading.ExceptHookArgs(hook))
         finally:
             self.name = "memowidgets-idle"
-            with _lock:
-                _idle.append(self)  # before it is done: who waited for it starts no second thread
+            _idle.append(self)  # before it is done: who waited for it starts no second thread
             done.set()

@@ -389,10 +389,11 @@ def test_out_of_memory_beside_the_batch_is_said(data, monkeypatch):
     def full(*_, **__):
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(torch.optim.SGD, "step", full)
-        with pytest.raises(MemoryError, match=r"the optimizer's state.*What is finished is kept"):
-            taught(model, data, epochs=1, optimizer="sgd", lr=0.01)
+    class Large(torch.optim.SGD):
+        step = full
+
+    with pytest.raises(MemoryError, match=r"the optimizer's state.*What is finished is kept"):
+        taught(model, data, epochs=1, optimizer=functools.partial(Large, lr=0.01))
     monkeypatch.setattr(type(model), "placed", full)
     with pytest.raises(MemoryError, match="cannot hold the weights"):
         taught(model, data, epochs=1)

@@ -334,6 +334,40 @@ def test_a_page_is_light_and_fits_a_phone(visit, site, name):
             page.screenshot(path=Path(folder) / f"{name.replace('/', '-')}-{width}-dark.png")
 
 
+CANVASES = "() => [...document.querySelectorAll('canvas')].map((c) => c.toDataURL())"
+
+
+@pytest.mark.parametrize("name", live.PLAYGROUNDS)
+@pytest.mark.parametrize("site_says", [False, True], ids=["by the system", "by the site"])
+def test_canvases_are_painted_again_when_the_theme_changes(visit, name, site_says):
+    page = visit(f"live/{name}")
+    page.wait_for_timeout(500)  # a theme's styles may be late, so the page looks three times
+    light = page.evaluate(CANVASES)
+    if site_says:
+        page.evaluate("document.body.dataset.theme = 'dark'")
+    else:
+        page.emulate_media(color_scheme="dark")
+    page.wait_for_timeout(500)
+    dark = page.evaluate(CANVASES)
+    assert light
+    assert not set(light) & set(dark)
+    if site_says:
+        page.evaluate("document.body.dataset.theme = 'auto'")
+    else:
+        page.emulate_media(color_scheme="light")
+    page.wait_for_timeout(500)
+    assert page.evaluate(CANVASES) == light
+
+
+def test_the_mark_of_a_title_takes_no_line_of_its_own(visit):
+    page = visit("index", 390)
+    height = "() => document.querySelector('article h1').getBoundingClientRect().height"
+    whole = page.evaluate(height)
+    page.evaluate("document.querySelector('article h1 .headerlink').hidden = true")
+    page.add_style_tag(content="[hidden] { display: none !important }")
+    assert page.evaluate(height) == whole
+
+
 @pytest.mark.parametrize("name", EACH_KIND)
 def test_everyone_can_use_it(visit, name):
     axe = (node_modules() / "axe-core" / "axe.min.js").read_text("utf-8")

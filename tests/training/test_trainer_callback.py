@@ -173,7 +173,7 @@ def test_the_callback_gives_the_audit_that_train_gives(
             if isinstance(part, torch.nn.Dropout):
                 part.p = 0.0
     plan = mw.TrainingConfig(
-        epochs=8,
+        epochs=5,
         checkpoint_every=0.5,
         batch_size=3,
         accumulate=2,
@@ -200,7 +200,7 @@ def test_the_callback_gives_the_audit_that_train_gives(
     callback = mw.training.MemorizationCallback(theirs, rho)
     InTheAuditsOrder.order = order
     course = {
-        "num_train_epochs": 8,
+        "num_train_epochs": 5,
         "per_device_train_batch_size": 3,
         "gradient_accumulation_steps": 2,
         "max_grad_norm": 0.0,

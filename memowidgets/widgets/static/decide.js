@@ -35,12 +35,14 @@ const VERBS = /** @type {Record<string, string>} */ ({
 
 /**
  * Returns the decision that a key stands for, "undo", or "".
- * @param {{key: string, ctrlKey: boolean, metaKey: boolean, altKey: boolean}} event
+ * @param {{key: string, ctrlKey: boolean, metaKey: boolean, altKey: boolean, shiftKey?: boolean}} event
  */
 export function decisionOf(event) {
   const key = event.key.toUpperCase();
-  if (key === "Z" && !event.altKey) return "undo";
-  if (event.ctrlKey || event.metaKey || event.altKey) return "";
+  const command = event.ctrlKey || event.metaKey;
+  const redo = command && event.shiftKey; // it must not undo one more
+  if (key === "Z" && !event.altKey && !redo) return "undo";
+  if (command || event.altKey) return "";
   return Object.keys(KEYS).find((name) => KEYS[name] === key) ?? "";
 }
 

@@ -25,6 +25,10 @@ test("a key stands for a decision, unless it belongs to something else", () => {
   assert.equal(decide.decisionOf(key("K")), "keep");
   assert.equal(decide.decisionOf(key("z")), "undo");
   assert.equal(decide.decisionOf(key("z", { ctrlKey: true })), "undo");
+  assert.equal(decide.decisionOf(key("z", { metaKey: true })), "undo");
+  assert.equal(decide.decisionOf(key("Z", { shiftKey: true })), "undo");
+  const redo = (held) => decide.decisionOf(key("Z", { shiftKey: true, ...held }));
+  assert.deepEqual([redo({ ctrlKey: true }), redo({ metaKey: true })], ["", ""]);
   assert.equal(decide.decisionOf(key("r", { ctrlKey: true })), "");
   assert.equal(decide.decisionOf(key("x")), "");
 });

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
+from sphinx.errors import PycodeError
+from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -24,6 +26,8 @@ version = release = installed("memowidgets")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
 exclude_patterns = ["_static"]
 autodoc_mock_imports = ["lightning", "transformers"]  # only base classes: they take 15 s to import
+for mocked in (*autodoc_mock_imports, "lightning.pytorch"):  # else they are imported for comments
+    ModuleAnalyzer.cache["module", mocked] = PycodeError(f"{mocked} is not imported")
 default_role = "py:obj"  # a name in single backticks becomes a link if possible
 
 autodoc_default_options = {"members": True, "member-order": "bysource"}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dis
 import functools
 import hashlib
+import inspect
 import json
 import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -85,10 +87,11 @@ class Stamp:
         return digest(sorted(self.arrays.items()))
 
 
-def values_used(function: Any) -> dict[str, Any]:
+def values_used(function: Any, above: tuple[Any, ...] = ()) -> dict[str, Any]:
     """Return the plain values of a function's module, or of a callable object, that it uses.
 
-    Its source text does not contain them.
+    Its source text does not contain them. Functions of the same module that it calls count with
+    their own source text and values, except those `above` that called it.
 
     Examples
     --------
@@ -101,7 +104,14 @@ def values_used(function: Any) -> dict[str, Any]:
         names = set(known)
     else:
         known, names = function.__globals__, _globals_of(code)
-    return {name: known[name] for name in sorted(names & known.keys()) if _is_plain(known[name])}
+    found = {name: known[name] for name in sorted(names & known.keys())}
+    above = (*above, function)
+    helpers = {
+        name: _text_and_values(value, above)
+        for name, value in found.items()
+        if code is not None and _is_beside(value, function) and value not in above
+    }
+    return {name: value for name, value in found.items() if _is_plain(value)} | helpers
 
 
 def code_digest(function: Any) -> str:
@@ -148,6 +158,20 @@ def _globals_of(code: Any) -> set[str]:
     found = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
     inside = [part for part in code.co_consts if hasattr(part, "co_code")]
     return found.union(*map(_globals_of, inside))
+
+
+def _is_beside(value: Any, function: Any) -> bool:
+    """Return whether a value is a function that is defined in the same module as another."""
+    return isinstance(value, FunctionType) and value.__globals__ is function.__globals__
+
+
+def _text_and_values(function: Any, above: tuple[Any, ...]) -> tuple[str, str]:
+    try:
+        text = inspect.getsource(function)
+    except (OSError, TypeError):
+        text = repr(_steps_of(function.__code__))
+    plain = [value for value in function.__defaults__ or () if _is_plain(value)]
+    return text, repr((plain, sorted(values_used(function, above).items())))
 
 
 def _is_plain(value: Any) -> bool:

@@ -22,7 +22,7 @@ version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/de
 install() { "$venv/bin/pip" install --no-compile --constraint constraints.txt ${torch_index:+--extra-index-url "$torch_index"} "$@" >>"$log" 2>&1; }
 
 # Two fifths of all code are hardly ever loaded: tests of packages, models of transformers, parts of torch.
-unused='/tests?/|/transformers/models/|/torch/(_inductor|testing|onnx)/|/sympy/physics/|/site-packages/(pip|setuptools|mypy|mypyc|networkx|trl)/'
+unused='/tests?/|/transformers/models/|/torch/(_inductor|testing|onnx)/|/sympy/physics/|/site-packages/(aiohttp|gguf|lightning_fabric|mypy|mypyc|networkx|pip|pydantic|pymdownx|pytorch_lightning|setuptools|torchgen|trl)/'
 compile() { "$venv/bin/python" -m compileall -q -j 0 -x "$unused" "$venv"/lib/python*/site-packages >>"$log" 2>&1 || true; } # some files are wrong on purpose
 
 echo "memowidgets: installing into $venv (minutes the first time; details in $log)"

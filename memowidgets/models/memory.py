@@ -32,6 +32,16 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "MPS backend out of memory" in str(error)
 
 
+def answers(device: torch.device) -> bool:
+    """Return whether a device still computes; after an error that broke it, none does."""
+    import torch
+
+    try:
+        return float((torch.ones(1, device=device) + 1).cpu()) == 2
+    except RuntimeError:
+        return False
+
+
 class Memory:
     """Work in smaller batches on a device whose memory is too small; warns of it once.
 

@@ -18,7 +18,7 @@ from memowidgets.data import Dataset
 from memowidgets.models.base import Model
 from memowidgets.models.encoding import Tokens
 from memowidgets.models.lora import LoRA, adapter_weights, blocks_of, quiet_peft
-from memowidgets.models.memory import is_out_of_memory
+from memowidgets.models.memory import answers, is_out_of_memory
 from memowidgets.stamps import digest
 from memowidgets.visible import first_line
 
@@ -265,7 +265,7 @@ class TransformerModel(Model, Generic[Texts]):
         ]
         key = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:16]
         prefix = Prefix(key, encoded, self._config.get_text_config().hidden_size, self._ask)
-        with self.autocast(device, used), _one_sentence(self._config):
+        with self.autocast(device, used), _one_sentence(self._config, device):
             prefix.ensure(lambda: self._frozen(data, device, used), self._first, device)
         return prefix
 
@@ -288,12 +288,12 @@ class TransformerModel(Model, Generic[Texts]):
 
 
 @contextmanager
-def _one_sentence(what: Any) -> Iterator[None]:
+def _one_sentence(what: Any, device: torch.device | None = None) -> Iterator[None]:
     """Say in one sentence that an architecture does not run without its lower blocks."""
     try:
         yield
     except (AttributeError, IndexError, RuntimeError, TypeError) as error:
-        if is_out_of_memory(error):
+        if is_out_of_memory(error) or not (device is None or answers(device)):
             raise
         reason = first_line(error)
         kind = getattr(getattr(what, "config", what), "model_type", type(what).__name__)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.models.memory import is_out_of_memory, module_of
+from memowidgets.models.memory import answers, is_out_of_memory, module_of
 from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def working_on(device: torch.device, *, deterministic: bool = False) -> Iterator
                 stack.enter_context(_deterministic())
             yield
     except RuntimeError as error:
-        if isinstance(error, DeviceError) or is_out_of_memory(error) or _answers(device):
+        if isinstance(error, DeviceError) or is_out_of_memory(error) or answers(device):
             raise
         reason = first_line(error)
         raise DeviceError(
@@ -180,16 +180,6 @@ def wait_for(device: torch.device) -> None:
         module_of(device).synchronize()
     elif device.type != "cpu":
         module_of(device).synchronize(device)
-
-
-def _answers(device: torch.device) -> bool:
-    """Return whether a device still computes; after an error that broke it, none does."""
-    import torch
-
-    try:
-        return float((torch.ones(1, device=device) + 1).cpu()) == 2
-    except RuntimeError:
-        return False
 
 
 @contextmanager

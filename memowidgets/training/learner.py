@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -277,13 +278,25 @@ def _optimizer(module: torch.nn.Module, settings: Settings) -> torch.optim.Optim
         return _given_optimizer(settings.optimizer, parameters)
     if settings.optimizer not in OPTIMIZERS:
         raise ValueError(lost_function("optimizer", settings.optimizer))
+    rates: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(
-            parameters, lr=settings.lr, momentum=0.9, weight_decay=settings.weight_decay
-        )
-    return torch.optim.AdamW(
-        parameters, lr=settings.lr, weight_decay=settings.weight_decay, fused=True
-    )
+        return _without_compiler(torch.optim.SGD)(parameters, momentum=0.9, **rates)
+    return _without_compiler(torch.optim.AdamW)(parameters, fused=True, **rates)
+
+
+@cache
+def _without_compiler(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
+    """Return an optimizer of torch whose methods do not import torch's compiler.
+
+    torch wraps these methods to hide them from `torch.compile`, which takes a third of the time
+    that a new process needs before its first step. What they compute stays the same.
+    """
+    import torch
+
+    names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    methods = {name: inspect.unwrap(getattr(kind, name)) for name in names}
+    step = torch.no_grad()(inspect.unwrap(kind.step))
+    return type(kind.__name__, (kind,), {**methods, "step": step})
 
 
 def _given_optimizer(make: Callable[..., Any], parameters: list[Any]) -> torch.optim.Optimizer:

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from torch.utils import _pytree as pytree
 
 NAME = "pretend"
 _COPIES = {"aten::_to_copy", "aten::copy_", "aten::_copy_from"}
@@ -175,9 +174,7 @@ def _asked_for(kwargs: dict) -> torch.device | None:
 def _run(operation, args, kwargs):
     """Do an operation on what the tensors hold, and give its results the device of their inputs."""
     name = operation._schema.name
-    tensors = [
-        leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)
-    ]
+    tensors = list(_tensors((args, kwargs)))
     ours = [tensor for tensor in tensors if isinstance(tensor, Pretend)]
     strange = any(not isinstance(tensor, Pretend) and tensor.dim() > 0 for tensor in tensors)
     places = {tensor.device for tensor in ours if tensor.dim() > 0}
@@ -186,23 +183,43 @@ def _run(operation, args, kwargs):
         raise RuntimeError(f"{name} got tensors on different devices: {', '.join(found)}")
     wanted = _asked_for(kwargs)
     goes_to = _destination(name, args, ours, wanted)
-    args, kwargs = pytree.tree_map(
-        lambda v: v.held if isinstance(v, Pretend) else v, (args, kwargs)
-    )
+    args, kwargs = _changed(_held, args), _changed(_held, kwargs)
     if wanted is not None and wanted.type == NAME:
         kwargs["device"] = torch.device("cpu")
     result = operation(*args, **kwargs)
-    if goes_to is not None:
-        result = DEVICE.erring(name, result)
+    if goes_to is None:
+        return result
+    result = DEVICE.erring(name, result)
     own = {id(tensor.held): tensor for tensor in ours}  # an in-place operation returns its input
 
     def placed(value):
-        if goes_to is None or not isinstance(value, torch.Tensor):
+        if not isinstance(value, torch.Tensor):
             return value
         DEVICE.check(name, value)
         return own[id(value)] if id(value) in own else Pretend(value, goes_to)
 
-    return pytree.tree_map(placed, result)
+    return _changed(placed, result)
+
+
+def _tensors(value):
+    """Yield the tensors in the arguments of an operation, faster than torch's pytree does."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from _tensors(part)
+    elif isinstance(value, dict):
+        yield from _tensors(tuple(value.values()))
+
+
+def _changed(change, value):
+    """Return arguments or results of an operation with a function applied to each of them."""
+    kind = type(value)
+    if kind in (tuple, list):
+        return kind([_changed(change, part) for part in value])
+    if kind is dict:
+        return {key: _changed(change, part) for key, part in value.items()}
+    return change(value)
 
 
 def _held(value):
@@ -264,7 +281,7 @@ def _casting(operation, *, low: bool) -> Callable:
 
     def call(*args, **kwargs):
         with torch._C._ExcludeDispatchKeyGuard(outside):
-            args, kwargs = pytree.tree_map(cast, (args, kwargs))
+            args, kwargs = _changed(cast, args), _changed(cast, kwargs)
             return operation(*args, **kwargs)
 
     return call

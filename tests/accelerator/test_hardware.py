@@ -17,6 +17,7 @@ from transformers import Trainer, TrainingArguments
 import memowidgets as mw
 from memowidgets.audit.runs.identity import run_digest
 from memowidgets.audit.runs.training import recorder
+from memowidgets.models.transformer import TransformerModel
 from memowidgets.progress import Progress
 from memowidgets.training.device import DeviceError, resolve_device
 from memowidgets.training.engine import worker
@@ -153,6 +154,22 @@ def test_a_lost_device_is_one_sentence_and_what_it_computed_stays(
     moved = audit("ConvNet", tmp_path / "run", "cpu")
     moved.train()
     assert_trained_alike(moved, of_the_cpu)
+
+
+def test_a_device_that_is_lost_while_the_frozen_blocks_run_is_named(
+    device, hardware, tmp_path, monkeypatch
+):
+    def loses(self, *given):
+        model = frozen(self, *given)
+        hardware.lost = True
+        return model
+
+    frozen = TransformerModel._frozen
+    monkeypatch.setattr(TransformerModel, "_frozen", loses)
+    monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "cache"))
+    made = audit("LoRA, prefix kept", tmp_path / "run", device)
+    with pytest.raises(DeviceError, match="pretend has failed"):
+        made.train()
 
 
 def test_other_devices_finish_their_shadow_models_when_one_is_lost(

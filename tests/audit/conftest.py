@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 import pytest
+from filelock import FileLock
 
 import memowidgets as mw
 from memowidgets.audit.runs.recorded import recording_in
@@ -29,10 +33,26 @@ def recording_at(folder, data=None) -> mw.Audit:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory) -> mw.Audit:
-    """Trained with an interruption, with shadow models; tests only read it."""
-    audit = small_audit(tmp_path_factory.mktemp("audit") / "run")
+    """Trained with an interruption, with shadow models; tests only read it.
+
+    The first worker that needs it makes it, and each one opens a copy of its own.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent  # the same for all workers
+    made = shared / "finished"
+    with FileLock(shared / "finished.lock"):
+        if not (made / "run").exists():
+            _make(made / "unfinished")
+            (made / "unfinished").rename(made / "run")
+    copy = tmp_path_factory.mktemp("audit") / "run"
+    shutil.copytree(made / "run", copy)
+    return mw.Audit.open(copy, data=small_data(), model=mw.models.ConvNet(16), device="cpu")
+
+
+def _make(path) -> None:
+    audit = small_audit(path)
     audit.train(stop_at_drop=0.5)
     audit.score("psmi")
     audit.train()
     audit.run_shadows(20, Inline())
-    return audit

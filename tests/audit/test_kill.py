@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
-import subprocess
 import sys
 import time
 from multiprocessing.process import BaseProcess
@@ -19,16 +18,6 @@ from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from tests.audit.conftest import small_audit
 from tests.training.small import Inline
-
-ROOT = Path(__file__).parents[2]
-_SCRIPT = """
-from tests.audit.test_kill import audit_of
-audit = audit_of({path!r}, {epochs})
-audit.train()
-print("trained", flush=True)
-audit.run_shadows({shadows})
-"""
-
 
 pytestmark = pytest.mark.worker_processes
 
@@ -48,16 +37,12 @@ def train(path: Path, epochs: int) -> None:
     audit_of(path, epochs).train()
 
 
-def start(path: Path, epochs: int, shadows: int) -> subprocess.Popen[str]:
-    script = _SCRIPT.format(path=str(path), epochs=epochs, shadows=shadows)
-    return subprocess.Popen(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+def train_and_fill(path: Path, said: Path, epochs: int, processes: int) -> None:
+    """What a user's script does; what goes wrong is written to a file."""
+    sys.stderr = said.open("w")  # the end of the process closes it
+    audit = audit_of(path, epochs)
+    audit.train()
+    audit.run_shadows(8, processes=processes)
 
 
 def audit_of(path: Path, epochs: int):
@@ -67,10 +52,7 @@ def audit_of(path: Path, epochs: int):
 def wait_for(condition, process, seconds: float = 200) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        if isinstance(process, BaseProcess):
-            assert process.exitcode is None, "it ended before it was killed; stderr says why"
-        else:
-            assert process.poll() is None, process.stderr.read()
+        assert process.exitcode is None, "it ended before it was killed; stderr says why"
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.002)
 
@@ -116,25 +98,28 @@ def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
     undisturbed.run_shadows(8, Inline())
     killed = tmp_path / "killed"
 
-    process = start(killed, epochs=2, shadows=8)  # a worker dies
+    process = forked(train_and_fill, killed, tmp_path / "said", 2, 2)  # a worker dies
     wait_for((killed / "shadows/0001.safetensors").exists, process)
     for worker in workers_of(process)[:1]:
         worker.kill()
-    _, errors = process.communicate(timeout=90)
+    process.join(90)
+    assert process.exitcode is not None, "it hangs"
+    errors = (tmp_path / "said").read_text("utf-8")
     finished = len(list((killed / "shadows").glob("*.safetensors")))
     if finished < 8:  # else the worker died after its last shadow
         assert "a worker process was killed" in errors
         assert "call run_shadows again" in errors
 
-    process = start(killed, epochs=2, shadows=8)  # everything dies
+    process = forked(train_and_fill, killed, tmp_path / "again", 2, 1)  # everything dies
     workers: list[psutil.Process] = []
     try:
-        wait_for(lambda: "trained" in process.stdout.readline(), process)
+        wait_for(lambda: workers_of(process), process)
         time.sleep(2)
         workers = workers_of(process)
     finally:
         process.kill()
-        process.communicate()
+        process.join()
+    assert workers
     _, alive = psutil.wait_procs(workers, timeout=30)
     assert not alive, "workers outlive their parent"
 
@@ -189,7 +174,7 @@ def test_cancel_keeps_what_is_finished(tmp_path):
     audit.train()
     progress = Progress(lambda step: progress.cancel() if step.done >= 1 else None)
     with pytest.raises(Cancelled, match="shadow models"):
-        audit.run_shadows(50, progress=progress)
+        audit.run_shadows(50, processes=1, progress=progress)
     assert 1 <= audit.n_shadows < 50
 
 

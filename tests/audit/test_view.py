@@ -5,6 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+import memowidgets as mw
 from memowidgets.audit.views.dashboard import AuditView
 
 
@@ -35,3 +39,18 @@ def test_a_revision_differs_once_there_is_more(finished):
     (shadows / ".unfinished-note").write_text("not a result")
     assert view.revision() == before
     (shadows / ".unfinished-note").unlink()
+
+
+@pytest.mark.parametrize("small", [1, 6])
+def test_what_a_score_says_of_small_classes_is_shown(small):
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(small + 1), [5] * small + [60])
+    features, logits = rng.normal(size=(len(labels), 4)), rng.normal(size=(len(labels), small + 1))
+    view = AuditView(mw.Audit.from_arrays(labels, features, logits).source)
+    choice = view.layer_choices()[-1].value, view.checkpoint_choices()[-1].value
+    said = view.view("psmi", *choice).warnings
+    small_ones = [note for note in said if "only 5 samples" in note]
+    assert small_ones[0].startswith("class 0")
+    assert len(small_ones) == min(small, 3)
+    assert any("3 more" in note for note in said) == (small == 6)
+    assert not [note for note in view.view("loss", *choice).warnings if "only 5" in note]

@@ -102,7 +102,12 @@ CHROMES = (
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )
 PATIENCE = 60_000  # milliseconds; nothing is measured here, and a busy machine takes its time
-COMMAND = "([name, options]) => window.jupyterapp.commands.execute(name, options)"
+# Parts of JupyterLab that no test of ours wants. The debugger complains where a kernel is ended.
+UNUSED = ("@jupyterlab/apputils-extension:announcements", "@jupyterlab/debugger-extension")
+# It gives nothing back: a command's widget, as JSON, is all of JupyterLab, and takes seconds.
+COMMAND = """async ([name, options]) => {
+    await window.jupyterapp.commands.execute(name, options);
+}"""
 CLOSE_ALL = "() => { for (const w of [...window.jupyterapp.shell.widgets('main')]) w.dispose(); }"
 FLAGS = (
     "--disable-background-networking",
@@ -237,9 +242,7 @@ def _environment(home: Path) -> dict[str, str]:
     env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "PYTEST"))}
     page = home / "config_dir" / "labconfig" / "page_config.json"
     page.parent.mkdir(parents=True)
-    page.write_text(
-        '{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}'
-    )
+    page.write_text(json.dumps({"disabledExtensions": dict.fromkeys(UNUSED, True)}))
     widgets = home / "settings" / "@jupyter-widgets" / "jupyterlab-manager"
     widgets.mkdir(parents=True)
     (widgets / "plugin.jupyterlab-settings").write_text('{"saveState": true}')
@@ -476,7 +479,7 @@ class NotebookPage(WatchedPage):
         address = f"{self.lab.url}/{place}/{self.path.name}?{reset}token={self.lab.token}"
         self.page.goto(address)
         self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
-        self.page.evaluate("() => window.jupyterapp.restored")
+        self.page.evaluate("async () => { await window.jupyterapp.restored; }")
         self._make_ready(theme)
 
     def turn_to(self, cells: Cells, path: Path, *, width: int, height: int, theme: str) -> None:
@@ -562,15 +565,12 @@ class NotebookPage(WatchedPage):
         """Save the notebook as the menu does, and read the file."""
         import nbformat
 
-        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        self.page.evaluate(COMMAND, ["docmanager:save", {}])
         return nbformat.read(self.path, as_version=4)
 
     def theme(self, name: str) -> None:
         """Switch JupyterLab to its "light" or "dark" theme, live."""
-        self.page.evaluate(
-            "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})",
-            THEMES[name],
-        )
+        self.page.evaluate(COMMAND, ["apputils:change-theme", {"theme": THEMES[name]}])
         self.page.wait_for_selector(f'body[data-jp-theme-name="{THEMES[name]}"]', state="attached")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -71,6 +72,22 @@ def test_python_says_what_went_wrong(notebook_page):
     assert notebook.python('{"x": x, "text": "it\'s"}') == {"x": 1, "text": "it's"}
     with pytest.raises(RuntimeError, match="NameError"):
         notebook.python("y")
+
+
+def test_no_command_sends_jupyterlab_to_python(notebook_page, monkeypatch):
+    """What a command gives back is a widget, and with it all that JupyterLab consists of."""
+    notebook = notebook_page(["x = 1"])
+    evaluate, sent = notebook.page.evaluate, []
+    monkeypatch.setattr(
+        notebook.page, "evaluate", lambda *asked: sent.append(evaluate(*asked)) or sent[-1]
+    )
+    notebook.save()
+    other = notebook.path.with_name("other.ipynb")
+    shutil.copy(notebook.path, other)
+    notebook.turn_to(["x = 2"], other, width=1400, height=900, theme="light")
+    notebook.run_all()
+    assert len(sent) > 5
+    assert len(json.dumps(sent)) < 10_000
 
 
 def test_a_cell_that_raises_fails(notebook_page):

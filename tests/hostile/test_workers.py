@@ -6,73 +6,64 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
+from memowidgets.models import ConvNet
 from memowidgets.training.engine import workers
 from memowidgets.training.engine.sharing import SharedSamples
 from memowidgets.training.engine.worker import _read_job
-
-ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 120  # seconds after which a process hangs; none of these takes a fifth of it
-
-SCRIPT = """
-import signal, sys, time, warnings
-from memowidgets.models import ConvNet
+from tests.audit.test_kill import forked, wait_for
 from tests.training.small import trained
 
-# A shell that runs the tests in the background has what it starts ignore Ctrl-C.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+PATIENCE = 120  # seconds after which a process hangs; none of these takes a fifth of it
+
 
 class Large(ConvNet):
+    """A model that is more than a pipe holds, and that a worker builds slowly."""
+
+    __module__ = "__main__"  # as in a script: it travels by value
     version = "1"
-    ballast = bytes(range(256)) * 800  # more than a pipe holds
+    ballast = bytes(range(256)) * 800
 
     def build(self, data):
-        import multiprocessing
-
-        if multiprocessing.parent_process() is not None:
-            time.sleep({seconds})
+        if os.getpid() != self.main:
+            (self.folder / "busy").touch()
+            time.sleep(self.seconds)
         return super().build(data)
 
-if {patience}:
-    from memowidgets.training.engine import workers
 
-    workers._PATIENCE_SECONDS = {patience}
-audit = trained("run", model=Large(4))
-print("begin", flush=True)
-try:
-    audit.run_shadows(2, checkpoints="final", processes=1)
-except KeyboardInterrupt:
-    sys.exit("interrupted")
-except RuntimeError as error:
-    sys.exit(f"said: {{error}}")
-"""
+def fill(folder, seconds, patience):
+    """What a user's script does: train shadow models, with all files in one folder."""
+    sys.stderr = (folder / "said").open("w")  # the end of the process closes it
+    os.environ["TMPDIR"], tempfile.tempdir = str(folder), None
+    # A shell that runs the tests in the background has what it starts ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if patience:
+        workers._PATIENCE_SECONDS = patience
+    model = Large(4)
+    model.seconds, model.main, model.folder = seconds, os.getpid(), folder
+    audit = trained(folder / "run", model=model)
+    (folder / "begin").touch()
+    try:
+        audit.run_shadows(2, checkpoints="final", processes=1)
+    except KeyboardInterrupt:
+        sys.exit("interrupted")
+    except RuntimeError as error:
+        sys.exit(f"said: {error}")
 
 
 class Run:
     """A process that trains shadow models, and its workers."""
 
     def __init__(self, folder, seconds=0, patience=0):
-        environment = os.environ | {
-            "PYTHONPATH": str(ROOT),
-            "OMP_NUM_THREADS": "1",
-            "TMPDIR": str(folder),
-        }
-        code = SCRIPT.format(seconds=seconds, patience=patience)
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        assert self.process.stdout.readline() == "begin\n", self.process.stderr.read()
+        self.said = folder / "said"
+        self.process = forked(fill, folder, seconds, patience)
+        wait_for((folder / "begin").exists, self.process)
 
     def workers(self):
         """Worker processes that are there now."""
@@ -92,16 +83,16 @@ class Run:
 
     def ended(self):
         """What it said; nothing of it is left."""
-        try:
-            _, said = self.process.communicate(timeout=PATIENCE)
-        finally:
-            self.kill()
-        return said
+        self.process.join(PATIENCE)
+        ended = self.process.exitcode is not None
+        self.kill()
+        assert ended, "it hangs"
+        return self.said.read_text("utf-8")
 
     def kill(self):
         for process in (*self.workers(), self.process):
             process.kill()
-        self.process.wait()
+        self.process.join()
 
 
 def command_of(process):
@@ -155,8 +146,10 @@ def test_ctrl_c_ends_a_worker_that_is_busy_or_stopped(started, tmp_path, stopped
     worker = run.first_worker()
     if stopped:
         worker.suspend()
-    time.sleep(2)  # let it come to the point where it works, or would
-    run.process.send_signal(signal.SIGINT)
+        time.sleep(2)  # in which it would have worked
+    else:
+        wait_for((tmp_path / "busy").exists, run.process)
+    os.kill(run.process.pid, signal.SIGINT)
     assert "interrupted" in run.ended()
     assert not psutil.pid_exists(worker.pid)
     assert leftovers(tmp_path) == []

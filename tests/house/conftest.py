@@ -11,7 +11,15 @@ import pytest
 from filelock import FileLock
 
 ROOT = Path(__file__).parents[2]
-CODE = "import sys, scripts.docs as d; sys.exit(d.build(d.Path(sys.argv[1])))"
+CODE = """
+import sys
+from pathlib import Path
+from scripts.docs import build
+
+status = build(Path(sys.argv[1]))
+heavy = {"lightning", "transformers"} & sys.modules.keys()
+sys.exit(f"imported: {heavy}" if heavy else status)
+"""
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import memowidgets as mw
 from tests.house.test_docs import ROOT, blocks
 
 READ, OWN, TRAINER, LOOP, ARRAYS, _RECORDED = blocks(ROOT / "docs/text_classifier.md", "python")
-N, WRONG = 240, 12
+N, WRONG, FEW = 240, 12, 80
 NAME = "distilbert/distilbert-base-uncased"
 
 
@@ -22,22 +22,28 @@ def place(tmp_path_factory):
     """A folder with messages.csv, of texts on six wards, some with a wrong one."""
     folder = tmp_path_factory.mktemp("page")
     patients = mw.data.make_mcqs(n=N, atypical=WRONG / N, seed=0)
+    _write(folder, patients)
+    return folder, patients
+
+
+def _write(folder, patients):
     with (folder / "messages.csv").open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["id", "text", "category"])
         for name, patient, label in zip(patients.ids, patients, patients.labels, strict=True):
             rows.writerow([name, patient.question, patient.choices[label]])
-    return folder, patients
 
 
 @pytest.fixture
-def pretrained(place):
-    """A tiny model without a head, in a folder with the name of the hub's."""
+def pretrained(place, tmp_path, monkeypatch):
+    """A tiny model without a head, beside few of the messages, in a folder with the hub's name."""
     from transformers import DistilBertConfig, DistilBertModel
 
     from memowidgets.models.scratch import tokenizer_of_words
 
-    folder, patients = place
+    folder, patients = tmp_path, place[1].take(range(FEW))
+    monkeypatch.chdir(folder)
+    _write(folder, patients)
     tokenizer = tokenizer_of_words(patient.question for patient in patients)
     size = {"dim": 32, "n_layers": 3, "n_heads": 2, "hidden_dim": 64}
     torch.manual_seed(0)

@@ -13,12 +13,12 @@ from tests.hub import Hub
 
 ROOT = Path(__file__).parents[2]
 LIFE = """
-import sys, tempfile, torch
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 import memowidgets as mw
 from transformers import LlamaConfig, LlamaForCausalLM
 from memowidgets.models.scratch import word_tokenizer
 
-folder = tempfile.mkdtemp()
 data = mw.data.make_mcqs(40, seed=0)
 tokenizer = word_tokenizer(data)
 tokenizer.name_or_path = "someone/private"
@@ -26,24 +26,44 @@ config = LlamaConfig(vocab_size=len(tokenizer), hidden_size=32, intermediate_siz
     num_hidden_layers=2, num_attention_heads=2, pad_token_id=0)
 base = LlamaForCausalLM(config)
 base.name_or_path = base.config._name_or_path = "someone/private"
-
-def model():
-    return mw.models.CausalLM.from_model(base, tokenizer, lora=mw.models.LoRA(r=2, layers=LAYERS))
-
 training = mw.TrainingConfig(epochs=1, checkpoint_every=0.5, precision="float32")
-audit = mw.Audit(model(), data, path=folder + "/run", training=training)
-audit.train(stop_at_drop=1e-9)
-audit.score("loss")
-audit.train()
-from concurrent.futures import ThreadPoolExecutor
-with ThreadPoolExecutor(1) as executor:
-    audit.run_shadows(1, executor)
-opened = mw.Audit.open(folder + "/run", data=data, model=model())
-opened.score("loss", checkpoint="final")
-mw.Audit.open(folder + "/run")
-fork = opened.fork(folder + "/fork", data=data.take(range(36)))
-fork.train()
-print("lived")
+for layers in ("all", "top:1"):
+    folder = tempfile.mkdtemp()
+
+    def model():
+        lora = mw.models.LoRA(r=2, layers=layers)
+        return mw.models.CausalLM.from_model(base, tokenizer, lora=lora)
+
+    audit = mw.Audit(model(), data, path=folder + "/run", training=training)
+    audit.train(stop_at_drop=1e-9)
+    audit.score("loss")
+    audit.train()
+    with ThreadPoolExecutor(1) as executor:
+        audit.run_shadows(1, executor)
+    opened = mw.Audit.open(folder + "/run", data=data, model=model())
+    opened.score("loss", checkpoint="final")
+    mw.Audit.open(folder + "/run")
+    fork = opened.fork(folder + "/fork", data=data.take(range(36)))
+    fork.train()
+    print("lived with", layers)
+"""
+FOLDER = """
+import numpy as np
+from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessorPil
+
+folder = tempfile.mkdtemp()
+config = ViTConfig(image_size=8, patch_size=4, hidden_size=16, num_hidden_layers=2,
+    num_attention_heads=2, intermediate_size=32, num_labels=5)
+base = ViTForImageClassification(config)
+base.name_or_path = base.config._name_or_path = "someone/private"
+base.save_pretrained(folder)
+ViTImageProcessorPil(do_resize=False).save_pretrained(folder)
+pixels = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3)).astype(np.uint8)
+data = mw.data.ImageDataset.from_arrays(pixels, np.arange(20) % 2, ["a", "b"])
+model = mw.models.ImageClassifier.from_pretrained(folder)
+model.describe(data)
+model.build(data)
+print("lived in a folder")
 """
 
 
@@ -75,11 +95,11 @@ def run(code, address, tmp_path):
     )
 
 
-@pytest.mark.parametrize("layers", ["all", "top:1"])
-def test_a_run_asks_the_hub_nothing(hub, tmp_path, layers):
+def test_runs_and_a_model_in_a_folder_ask_the_hub_nothing(hub, tmp_path):
     address, asked = hub
-    ended = run(f"LAYERS = {layers!r}\n{LIFE}", address, tmp_path)
-    assert ended.stdout.endswith("lived\n"), ended.stderr
+    ended = run(LIFE + FOLDER, address, tmp_path)
+    lived = ["lived with all", "lived with top:1", "lived in a folder"]
+    assert ended.stdout.splitlines() == lived, ended.stderr
     assert asked == []
 
 
@@ -89,31 +109,3 @@ def test_the_hub_of_this_test_hears_what_is_asked(hub, tmp_path):
     ended = run(ask, address, tmp_path)
     assert "ConnectionError" in ended.stderr
     assert any("someone/private" in line for line in asked)
-
-
-FOLDER = """
-import tempfile, numpy as np, torch
-import memowidgets as mw
-from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessorPil
-
-folder = tempfile.mkdtemp()
-config = ViTConfig(image_size=8, patch_size=4, hidden_size=16, num_hidden_layers=2,
-    num_attention_heads=2, intermediate_size=32, num_labels=5)
-base = ViTForImageClassification(config)
-base.name_or_path = base.config._name_or_path = "someone/private"
-base.save_pretrained(folder)
-ViTImageProcessorPil(do_resize=False).save_pretrained(folder)
-pixels = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3)).astype(np.uint8)
-data = mw.data.ImageDataset.from_arrays(pixels, np.arange(20) % 2, ["a", "b"])
-model = mw.models.ImageClassifier.from_pretrained(folder)
-model.describe(data)
-model.build(data)
-print("lived")
-"""
-
-
-def test_an_image_classifier_in_a_folder_asks_the_hub_nothing(hub, tmp_path):
-    address, asked = hub
-    ended = run(FOLDER, address, tmp_path)
-    assert ended.stdout.endswith("lived\n"), ended.stderr
-    assert asked == []

@@ -1,7 +1,8 @@
 """Forks runs that a test may kill: libraries are loaded once, so that a round takes a moment.
 
-Reads lines ``path n``; for each it forks a process group that fills the shadow models of the run
-with two worker processes, and answers with its process id, then, when it ended, its status.
+Reads lines ``n path``; for each it forks a process group that fills the shadow models of the run
+with two worker processes, and answers with its process id. To a line ``wait id`` it answers with
+the status of that process once it has ended.
 """
 
 from __future__ import annotations
@@ -36,20 +37,21 @@ def main() -> None:
     torch.set_num_threads(1)
     warm_up()
     for line in sys.stdin:
-        path, n = line.split()
+        what, rest = line.split(maxsplit=1)
+        if what == "wait":
+            print(os.waitpid(int(rest), 0)[1], flush=True)
+            continue
         child = os.fork()
         if child == 0:
             status = 1
             try:
-                fill(path, int(n))
+                fill(rest.strip(), int(what))
                 status = 0
             except BaseException as error:
                 print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
             finally:
                 os._exit(status)
         print(child, flush=True)
-        _, status = os.waitpid(child, 0)
-        print(status, flush=True)
 
 
 if __name__ == "__main__":

@@ -301,27 +301,51 @@ class KillServer:
         )
 
     def start(self, path, n):
-        self._process.stdin.write(f"{path} {n}\n")
+        return self._ask(f"{n} {path}")
+
+    def wait(self, leader):
+        return self._ask(f"wait {leader}")
+
+    def _ask(self, line):
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
         said = self._process.stdout.readline()
         assert said, self._process.stderr.read()
         return int(said)
 
-    def wait(self):
-        return int(self._process.stdout.readline())
-
     def stop(self):
         try:
-            return self._process.communicate(timeout=60)[1]
+            self._process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = KillServer()
+    yield server
+    server.stop()
 
 
 def group(leader):
     with contextlib.suppress(psutil.NoSuchProcess):
         return psutil.Process(leader).children(recursive=True)
     return []
+
+
+def let_train(rng, path, pace):
+    """Wait while up to three shadow models are finished, and a random moment after the last."""
+    wanted = len(finished(path)) + rng.randrange(4)
+    end = time.monotonic() + 120
+    while len(finished(path)) < wanted:
+        assert time.monotonic() < end, "no shadow model is finished"
+        time.sleep(0.005)
+    time.sleep(rng.uniform(0, 0.7) * pace)
+
+
+def finished(path):
+    return list((path / "shadows").glob("[0-9]*.safetensors"))
 
 
 def strike(rng, leader):
@@ -347,48 +371,37 @@ def end(leader):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(source, tmp_path):
+def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(source, server, tmp_path):
     rng = random.Random(0)
     shutil.copytree(source, tmp_path / "killed")
     shutil.copytree(source, tmp_path / "straight")
-    server, there = KillServer(), set()
-    try:
-        for n in (2, 8):  # before the first, the server loads its libraries
-            started = time.monotonic()
-            server.start(tmp_path / "straight", n)
-            assert server.wait() == 0
-        pace = time.monotonic() - started  # of this machine now
-        for _ in range(KILLS):
-            leader = server.start(tmp_path / "killed", 1000)
-            time.sleep(rng.uniform(0.1, 4) * pace)
-            strike(rng, leader)
-            server.wait()
-            end(leader)
-            whole = set(tiny_audit(tmp_path / "killed").source.shadows.indices())
-            assert there <= whole, "a finished shadow model was lost"
-            there = whole
-        n = max(there, default=1) + 3
-        for name in ("killed", "straight"):
-            server.start(tmp_path / name, n)
-            assert server.wait() == 0
-    finally:
-        said = server.stop()
-    assert there, said
+    there = set()
+    for n in (2, 8):  # before the first, the server loads its libraries
+        started = time.monotonic()
+        assert server.wait(server.start(tmp_path / "straight", n)) == 0
+    pace = time.monotonic() - started  # of this machine now, for six shadow models
+    for _ in range(KILLS):
+        leader = server.start(tmp_path / "killed", 1000)
+        let_train(rng, tmp_path / "killed", pace)
+        strike(rng, leader)
+        server.wait(leader)
+        end(leader)
+        whole = set(tiny_audit(tmp_path / "killed").source.shadows.indices())
+        assert there <= whole, "a finished shadow model was lost"
+        there = whole
+    n = max(there, default=1) + 3
+    for name in ("killed", "straight"):
+        assert server.wait(server.start(tmp_path / name, n)) == 0
+    assert there
     assert_same(tiny_audit(tmp_path / "killed"), tiny_audit(tmp_path / "straight"))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_two_processes_fill_one_directory(source, tmp_path):
+def test_two_processes_fill_one_directory(source, server, tmp_path):
     shutil.copytree(source, tmp_path / "both")
-    servers = KillServer(), KillServer()
-    try:
-        for server in servers:
-            server.start(tmp_path / "both", 20)
-        assert [server.wait() for server in servers] == [0, 0]
-    finally:
-        for server in servers:
-            server.stop()
+    leaders = [server.start(tmp_path / "both", 20) for _ in range(2)]
+    assert [server.wait(leader) for leader in leaders] == [0, 0]
     both = tiny_audit(tmp_path / "both")
     assert both.n_shadows == 20
     assert_same(both, undisturbed(source, tmp_path / "b", 20), atol=1e-4)

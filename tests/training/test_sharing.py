@@ -52,7 +52,7 @@ def test_without_room_the_samples_are_sent(tmp_path, place, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(type(sent.data), "shared", full)
-    sent.run_shadows(2, checkpoints="final", processes=2)
+    sent.run_shadows(2, checkpoints="final", processes=1)
     assert_same(here, sent)
 
 

@@ -31,6 +31,7 @@ __all__ = ["AuditView"]
 
 _ETA = 4.0  # where the dashboard's η stands at first
 _QUICK_VALUES = 2_000_000
+_MOST_NOTES = 3
 _GROWING = ("checkpoints", "forward", "scores", "shadows", "references")
 
 
@@ -120,7 +121,12 @@ class AuditView:
             errors=found.errors,
             log_lira=self._log_lira(found.rows),
             probabilities=None if of_classes is None else of_classes[found.rows],
-            warnings=(*shared, *source.notes_at(checkpoint), *notes_on_chance(source, _ETA)),
+            warnings=(
+                *shared,
+                *_few(found.notes),
+                *source.notes_at(checkpoint),
+                *notes_on_chance(source, _ETA),
+            ),
             natural=SCORES[score].tau,
             canaries=None if planted is None else planted[found.rows],
         )
@@ -185,6 +191,14 @@ class AuditView:
         if len(known) < len(members):  # by name only where need be: it takes its time
             known = known.reindex(members)
         return known.to_numpy(dtype=np.float64)
+
+
+def _few(notes: Sequence[str]) -> list[str]:
+    """Return the first of many notes, such as one for each small class, and how many more."""
+    more = len(notes) - _MOST_NOTES
+    if more <= 0:
+        return list(notes)
+    return [*notes[:_MOST_NOTES], f"and {more} more note{'s' if more > 1 else ''} of this kind"]
 
 
 def layer_label(name: str, *, last: bool) -> str:

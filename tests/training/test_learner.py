@@ -1,0 +1,43 @@
+"""The loop's own optimizers: torch's, without the second that its compiler takes to import."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import memowidgets as mw
+from memowidgets.models import ConvNet
+from memowidgets.progress import Progress
+from memowidgets.training.learner import Learner, Recipe
+
+GIVEN = {
+    "adamw": lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.1, fused=True),
+    "sgd": lambda p: torch.optim.SGD(p, lr=1e-3, weight_decay=0.1, momentum=0.9),
+}
+
+
+def learner(optimizer):
+    model, data = ConvNet(4), mw.data.load_digits().take(range(40))
+    training = mw.TrainingConfig(
+        epochs=4, batch_size=10, optimizer=optimizer, lr=1e-3, weight_decay=0.1, precision="float32"
+    )
+    settings = training.resolved(model.training_defaults)
+    return Learner(Recipe(model, data, settings, "cpu"), np.arange(40), seed=0)
+
+
+@pytest.mark.parametrize("name", sorted(GIVEN))
+def test_an_optimizer_is_torchs_and_imports_no_compiler(name, monkeypatch):
+    torchs = learner(GIVEN[name])
+    torchs.advance(10, Progress(), "training")
+    monkeypatch.setitem(sys.modules, "torch._dynamo", None)  # to import it is an error
+    first, second = learner(name), learner(name)
+    first.advance(6, Progress(), "training")
+    second.resume(*first.state())
+    second.advance(10, Progress(), "training")
+    wanted, found = torchs.weights(), second.weights()
+    assert wanted.keys() == found.keys()
+    for key in wanted:
+        np.testing.assert_array_equal(found[key], wanted[key])

@@ -451,15 +451,15 @@ class Cache:
         self._held = {}
 
 
-_RECORDS: ContextVar[dict[Hashable, list[Record]] | None] = ContextVar("_RECORDS", default=None)
+_SEEN: ContextVar[dict[Hashable, Any] | None] = ContextVar("_SEEN", default=None)
 
 
 @contextmanager
 def one_look() -> Iterator[None]:
-    """Read the checkpoints of each run only once until the block ends, in this thread.
+    """List the checkpoints and shadow models of a run only once until the block ends.
 
-    The figures of an audit ask for them more than a thousand times. What another thread or
-    process writes meanwhile is seen after the block.
+    It holds for this thread. The figures of an audit ask for each more than a thousand times. What
+    another thread or process writes meanwhile is seen after the block.
 
     Examples
     --------
@@ -467,21 +467,21 @@ def one_look() -> Iterator[None]:
     ...     looked_up("a run", list) is looked_up("a run", list)
     True
     """
-    token = _RECORDS.set({} if (known := _RECORDS.get()) is None else known)
+    token = _SEEN.set({} if (known := _SEEN.get()) is None else known)
     try:
         yield
     finally:
-        _RECORDS.reset(token)
+        _SEEN.reset(token)
 
 
-def looked_up(run: Hashable, read: Callable[[], list[Record]]) -> list[Record]:
-    """Return the checkpoints of a run: inside of `one_look`, those of the first time."""
-    known = _RECORDS.get()
+def looked_up(question: Hashable, read: Callable[[], _Value]) -> _Value:
+    """Return what `read` finds: inside of `one_look`, what it found the first time."""
+    known = _SEEN.get()
     if known is None:
         return read()
-    if run not in known:
-        known[run] = read()
-    return known[run]
+    if question not in known:
+        known[question] = read()
+    return cast("_Value", known[question])
 
 
 class OneAtATime:

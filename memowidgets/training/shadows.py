@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 import uuid
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,10 @@ class Shadows:
         return Shadows(self.members[kept], self.gaps[kept], self.indices[kept])
 
 
+def _read_again(_question: Hashable, read: Callable[[], Any]) -> Any:
+    return read()
+
+
 class ShadowSet:
     """Shadow models of one design in a run directory, one file each.
 
@@ -97,6 +101,9 @@ class ShadowSet:
         Error of `read` if there are no shadow models. By default it says how to train some.
     kind : Kind
         What they are called, and where their files are.
+    looked_up : callable, optional
+        Function of a question and of a function that answers it, which may return an earlier
+        answer. By default the folder is read each time.
     """
 
     def __init__(
@@ -109,8 +116,10 @@ class ShadowSet:
         rounds: bool = False,
         why_none: StoreError | None = None,
         kind: Kind = SHADOW,
+        looked_up: Callable[[Hashable, Callable[[], Any]], Any] = _read_again,
     ) -> None:
         self._run, self.key, self._config = run, key, config
+        self._looked_up = looked_up
         self._why_none, self._kind = why_none, kind
         self._precision, self._rounds = precision, rounds
         self._seen: dict[str, tuple[tuple[int, ...], bool]] = {}
@@ -122,10 +131,16 @@ class ShadowSet:
 
     def indices(self) -> list[int]:
         """Indices of complete shadow models; the next `fill` trains a broken one again."""
+        return list(self._looked_up((self, "indices"), self._complete))
+
+    def _complete(self) -> list[int]:
         return [index for index in self._numbers() if not self._is_broken(index)]
 
     def state(self) -> tuple[tuple[int, ...], ...]:
         """Return a value that changes when a shadow model is added, removed or trained again."""
+        return cast("tuple[tuple[int, ...], ...]", self._looked_up((self, "state"), self._state))
+
+    def _state(self) -> tuple[tuple[int, ...], ...]:
         return tuple((index, *self.state_of(index)) for index in self._numbers())
 
     def state_of(self, index: int) -> tuple[int, ...]:

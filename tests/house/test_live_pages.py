@@ -363,8 +363,7 @@ def test_the_mark_of_a_title_takes_no_line_of_its_own(visit):
     page = visit("index", 390)
     height = "() => document.querySelector('article h1').getBoundingClientRect().height"
     whole = page.evaluate(height)
-    page.evaluate("document.querySelector('article h1 .headerlink').hidden = true")
-    page.add_style_tag(content="[hidden] { display: none !important }")
+    page.evaluate("document.querySelector('article h1 .headerlink').style.display = 'none'")
     assert page.evaluate(height) == whole
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from memowidgets.audit.source import looked_up
 from memowidgets.audit.sources.precisions import rounds_logits
 from memowidgets.store import RunDirectory
 from memowidgets.training.shadows import ShadowSet, read_choice, write_choice
@@ -100,4 +101,6 @@ def set_of_design(run: RunDirectory, design: str) -> ShadowSet:
 
 def _set(run: RunDirectory, key: str, precision: str) -> ShadowSet:
     manifest = run.manifest
-    return ShadowSet(run, key, config_digest(manifest), precision, rounds=rounds_logits(manifest))
+    rounds = rounds_logits(manifest)
+    config = config_digest(manifest)
+    return ShadowSet(run, key, config, precision, rounds=rounds, looked_up=looked_up)

@@ -236,6 +236,7 @@ def test_a_bulk_decision_names_the_count_and_asks_first(images):
     page.get_by_role("button", name="Remove").first.click()
     dialog = page.get_by_role("alertdialog")
     dialog.get_by_text("all 22 samples").wait_for()
+    assert page.evaluate("document.activeElement.textContent") == "Cancel"
     images.screenshots("inspector-bulk", of=".mw-inspector", widths=[600])
     page.keyboard.press("Escape")
     assert dialog.is_hidden()

@@ -156,7 +156,7 @@ export class DecideBar {
     this.confirm.setAttribute("aria-label", this.question.textContent);
     this.yes.textContent = `${VERBS[decision]} ${samples}`;
     this.confirm.hidden = false;
-    this.yes.focus();
+    this.no.focus(); // a key held down must not confirm what it asked for
   }
 
   confirmed() {

@@ -87,11 +87,11 @@ class Stamp:
         return digest(sorted(self.arrays.items()))
 
 
-def values_used(function: Any, above: tuple[Any, ...] = ()) -> dict[str, Any]:
+def values_used(function: Any) -> dict[str, Any]:
     """Return the plain values of a function's module, or of a callable object, that it uses.
 
-    Its source text does not contain them. Functions of the same module that it calls count with
-    their own source text and values, except those `above` that called it.
+    Its source text does not contain them. Functions of the same module that it calls, directly or
+    through each other, count with their source text and their values.
 
     Examples
     --------
@@ -101,17 +101,17 @@ def values_used(function: Any, above: tuple[Any, ...] = ()) -> dict[str, Any]:
     code = getattr(function, "__code__", None)
     if code is None:
         known = dict(getattr(function, "__dict__", {}))
-        names = set(known)
-    else:
-        known, names = function.__globals__, _globals_of(code)
-    found = {name: known[name] for name in sorted(names & known.keys())}
-    above = (*above, function)
-    helpers = {
-        name: _text_and_values(value, above)
-        for name, value in found.items()
-        if code is not None and _is_beside(value, function) and value not in above
-    }
-    return {name: value for name, value in found.items() if _is_plain(value)} | helpers
+        return {name: known[name] for name in sorted(known) if _is_plain(known[name])}
+    known, helpers = function.__globals__, dict[str, Any]()
+    names = waiting = _globals_of(code) & known.keys()
+    while waiting:
+        found = {name: known[name] for name in waiting if _is_beside(known[name], function)}
+        helpers |= found
+        waiting = set().union(*(_globals_of(one.__code__) for one in found.values()))
+        waiting = (waiting & known.keys()) - names
+        names = names | waiting
+    values = {name: known[name] for name in sorted(names) if _is_plain(known[name])}
+    return values | {name: _text_of(helpers[name]) for name in sorted(helpers)}
 
 
 def code_digest(function: Any) -> str:
@@ -161,17 +161,18 @@ def _globals_of(code: Any) -> set[str]:
 
 
 def _is_beside(value: Any, function: Any) -> bool:
-    """Return whether a value is a function that is defined in the same module as another."""
-    return isinstance(value, FunctionType) and value.__globals__ is function.__globals__
+    """Return whether a value is another function of the same module."""
+    is_function = isinstance(value, FunctionType) and value is not function
+    return is_function and value.__globals__ is function.__globals__
 
 
-def _text_and_values(function: Any, above: tuple[Any, ...]) -> tuple[str, str]:
+def _text_of(function: Any) -> tuple[str, str]:
+    """Return a function's source text, or else its code, and its plain default values."""
     try:
         text = inspect.getsource(function)
     except (OSError, TypeError):
         text = repr(_steps_of(function.__code__))
-    plain = [value for value in function.__defaults__ or () if _is_plain(value)]
-    return text, repr((plain, sorted(values_used(function, above).items())))
+    return text, repr([value for value in function.__defaults__ or () if _is_plain(value)])
 
 
 def _is_plain(value: Any) -> bool:

@@ -48,3 +48,10 @@ def test_a_function_that_calls_itself_ends():
     namespace: dict[str, Any] = {}
     exec("def again(n):\n    return n and again(n - 1)\n", namespace)
     assert values_used(namespace["again"]) == {}
+
+
+def test_many_functions_that_call_each_other_are_looked_at_once():
+    namespace: dict[str, Any] = {}
+    calls = " + ".join(f"f{i}(n)" for i in range(40))
+    exec("\n".join(f"def f{i}(n):\n    return n and {calls}" for i in range(40)), namespace)
+    assert len(values_used(namespace["f0"])) == 39

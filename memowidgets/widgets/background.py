@@ -16,7 +16,7 @@ if hasattr(os, "register_at_fork"):  # a fork has none of its parent's threads
 
 
 def in_background(job: Callable[[], None], name: str) -> threading.Event:
-    """Do a job in a thread that a kernel can end with: an idle one, or else a new one.
+    """Do a job in an idle thread, or else in a new one. None keeps the process from ending.
 
     glibc keeps memory for each thread that has used some. In a kernel with many threads each new
     one gets another share, so a cell that is run again would take more memory each time.

@@ -19,7 +19,7 @@ MOST = {
     r"run_shadows\((\d+)\)": 4,
     r"make_mcqs\(n=(\d+), atypical=0\.05": 180,
     r"make_mcqs\(n=(\d+), atypical=0,": 300,
-    r"load_digits\(\)\.take\(range\((\d+)": 600,
+    r"load_digits\(\)\.take\(range\((\d+)": 900,
 }
 FEWER = {
     "load_digits(canaries=0.05": "load_digits().take(range(500)).with_canaries(25",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import torch.distributed
+
 import memowidgets as mw
 from tests.training.test_trainer_callback import (
     N,
@@ -27,3 +29,4 @@ if __name__ == "__main__":
     made.train()
     rank = made.args.process_index
     (folder / f"stopped-{rank}").write_text(str(made.state.global_step))
+    torch.distributed.destroy_process_group()  # else torch now and then aborts at the end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -44,3 +45,4 @@ if __name__ == "__main__":
     found = (len(loader), watch.steps, watch.reached, len(watch.audit.checkpoints), weights)
     (folder / f"ended-{rank}").write_text(repr(found))
     accelerator.end_training()
+    time.sleep(1)  # torch aborts if Gloo's thread lets go of its last work while Python ends

@@ -243,8 +243,9 @@ class Audit:
             Label that each sample was trained on, integers from 0 or strings. All samples are
             members.
         representations : array-like of shape (n, values), or {layer: array}, optional
-            For PSMI and Mahalanobis. The last layer of a mapping is ``"last"``. An array with
-            more axes is flattened. A SciPy sparse matrix is made dense, with a warning of its size.
+            For PSMI and Mahalanobis. The last layer of a mapping is ``"last"``. Layers with
+            integers as names are sorted first. An array with more axes is flattened. A SciPy sparse
+            matrix is made dense, with a warning of its size.
         logits : array-like of shape (n, n_classes), optional
             For the loss, the logit gap, probabilities and the warning of a model that has not
             learned. −inf stands for an option that a question does not have; where the samples

@@ -155,7 +155,7 @@ def _warn_of_strangers(names: Iterable[str]) -> None:
     strangers = sorted(names)
     if strangers:
         warnings.warn(
-            f"{FILE} decides on samples that the data lack: {_listed(strangers)}",
+            f"{FILE} contains ids that are not in the dataset: {_listed(strangers)}",
             UserWarning,
             stacklevel=4,
         )

@@ -62,12 +62,16 @@ def unplanted(data: Dataset, n: int, what: str) -> tuple[NDArray[np.bool_], NDAr
 
     Raises
     ------
-    ValueError
-        If there are fewer than `n` other samples.
+    TypeError, ValueError
+        If `n` is not a whole number from 0, or there are fewer other samples.
     """
+    if isinstance(n, bool) or not isinstance(n, int | np.integer):
+        raise TypeError(f"n is the number of canaries, a whole number, not {n!r}")
+    if n < 0:
+        raise ValueError(f"n is the number of canaries, at least 0, not {n}")
     mask = np.zeros(len(data), np.bool_) if data.canaries is None else data.canaries.copy()
     free = np.flatnonzero(~mask)
-    if not 0 <= n <= len(free):
+    if n > len(free):
         raise ValueError(
             f"{n} canaries do not fit into {len(free)} {what} that are not canaries yet"
         )

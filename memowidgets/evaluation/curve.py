@@ -291,7 +291,7 @@ class Evaluation:
 
     def tpr_at_fpr(self, fpr: float) -> float:
         """Return the largest TPR at a threshold with an FPR of at most `fpr` (no interpolation)."""
-        return self.at(self.threshold(f"fpr<={fpr!r}")).tpr
+        return self.at(self.threshold(f"fpr<={float(fpr)!r}")).tpr
 
     def band(self, n_bootstrap: int = 1000, random_state: int = 0) -> pd.DataFrame:
         """Return a pointwise 95 % bootstrap band of the curve.

@@ -299,7 +299,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check_positive(name: str, value: float | None) -> None:
-    if isinstance(value, str):
+    if isinstance(value, str | bool):
         raise TypeError(f"{name} must be a number, not {value!r}")
     if value is not None and not (value > 0 and math.isfinite(value)):
         raise ValueError(f"{name} must be a positive number, not {value}")

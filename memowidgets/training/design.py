@@ -19,6 +19,11 @@ HeldOut = float | Dataset | None
 
 SHADOW_DESIGNS = ("halves", "balanced", "canaries")
 _HELD_OUT, _TARGET, _SHADOW, _PAIR, _REFERENCE = 0, 1, 2, 6, 7
+NOTHING_LEFT_OUT = (
+    "the target trains on the whole pool, so shadow models can't tell what it would be without a "
+    'sample: make the audit with members="half" for ground truth, or audit some samples with '
+    'design="canaries"'
+)
 _FEWEST = 2  # samples that a model trains on
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from statistics import median
@@ -136,6 +137,8 @@ class StopRule:
     over_last: int = 1
 
     def __post_init__(self) -> None:
+        if not isinstance(self.rho, numbers.Real):
+            raise TypeError(f"stop_at_drop must be a number, such as 0.95, not {self.rho!r}")
         if not 0 < self.rho < 1:
             raise ValueError(
                 f"stop_at_drop must be a share between 0 and 1, such as 0.95, not {self.rho}"

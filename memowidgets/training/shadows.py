@@ -33,6 +33,7 @@ from memowidgets.training.shadow import (
     own_steps,
     train_shadow,
 )
+from memowidgets.visible import listed
 
 __all__ = [
     "LOSS",
@@ -172,6 +173,23 @@ class ShadowSet:
         if trained.get(self.key, 0) < n:
             write_choice(self._run, {**kept, "trained": {**trained, self.key: n}})
 
+    def check(self, index: int) -> None:
+        """Raise a `StoreError` if there is no model of that index, broken or not."""
+        is_number = isinstance(index, int | np.integer) and not isinstance(index, bool)
+        there = self.indices()
+        if is_number and (index in there or self.path_of(index).exists()):
+            return
+        if not there:
+            raise self._none()
+        valid = listed(str(one) for one in there)
+        raise StoreError(f"unknown {self._kind.noun} {index!r}; valid: {valid}")
+
+    def _none(self) -> StoreError:
+        return self._why_none or StoreError(
+            f"{self._run.path} has no {self._kind.noun}s yet; call {self._kind.call}"
+            f"({self._kind.usual})"
+        )
+
     def file(self, index: int) -> Tensors:
         """Return the file of one shadow model.
 
@@ -264,10 +282,7 @@ class ShadowSet:
         """
         indices = self.indices()
         if not indices:
-            raise self._why_none or StoreError(
-                f"{self._run.path} has no {self._kind.noun}s yet; call {self._kind.call}"
-                f"({self._kind.usual})"
-            )
+            raise self._none()
         held = self.checkpoints()
         if checkpoint not in held:
             raise StoreError(

@@ -373,7 +373,7 @@ def test_images_cannot_be_anonymised_and_strangers_are_named(audit):
         audit.kept()
     audit.decision_log.decide([str(audit.members[0])], "undecided")
     RunKeeper(RunDirectory(audit.path)).change({"a stranger": Decision("remove")})
-    with pytest.warns(UserWarning, match="the data lack: a stranger"):
+    with pytest.warns(UserWarning, match="not in the dataset: a stranger"):
         assert len(audit.kept()) == len(audit.data)
 
 

@@ -137,6 +137,8 @@ def test_rules(digits):
     assert evaluation.threshold("fpr<=1") == curve["tau"].max()
     assert evaluation.threshold("fpr<=1e-3") <= evaluation.threshold("fpr<=0.01")
     assert evaluation.tpr_at_fpr(0.01) == evaluation.at(evaluation.threshold("fpr<=0.01")).tpr
+    for number in (np.float64(0.01), np.float32(0.01)):
+        assert evaluation.tpr_at_fpr(number) == evaluation.at(evaluation.threshold("fpr<=0.01")).tpr
     for rule in ("best", "tpr<=0.5", "fpr<=2", "fpr<=", ""):
         with pytest.raises(ValueError, match="youden"):
             evaluation.threshold(rule)

@@ -159,7 +159,12 @@ def curve_over_shadows(
     most = 2 * (m // 4) if pairs else m // 2
     chosen = sorted({size for size in sizes or (*_SIZES, most) if size <= most})
     bad = [size for size in sizes or () if size < _FEWEST or size > most]
-    if bad or not chosen or most < _FEWEST:
+    if most < _FEWEST:
+        raise ValueError(
+            f"two disjoint subsets of at least {_FEWEST} shadow models are compared, and there are "
+            f"{m} in all; train at least {2 * _FEWEST}"
+        )
+    if bad or not chosen:
         raise ValueError(
             f"sizes must be from {_FEWEST} to {most}, half of the {m} shadow models, because two "
             "disjoint subsets are compared"

@@ -415,11 +415,13 @@ def checked_eta(eta: Any) -> float:
 
     Raises
     ------
-    TypeError
+    TypeError, ValueError
         If it is not a number.
     """
     if isinstance(eta, bool) or not isinstance(eta, numbers.Real):
         raise TypeError(f"eta must be a number, such as 4.0, not {eta!r}")
+    if np.isnan(float(eta)):
+        raise ValueError("eta is NaN; it must be a number, such as 4.0")
     return float(eta)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,7 @@ def checked_seed(seed: int) -> int:
     ValueError
         If it is not a whole number from 0.
     """
-    if isinstance(seed, bool) or seed != int(seed) or seed < 0:
+    is_number = isinstance(seed, numbers.Real) and not isinstance(seed, bool)
+    if not is_number or not seed >= 0 or seed % 1:
         raise ValueError(f"seed must be a whole number from 0, not {seed!r}")
     return int(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
@@ -14,6 +15,7 @@ from memowidgets.audit.sources.shadow_sets import config_digest
 from memowidgets.data import Dataset
 from memowidgets.store import RunDirectory
 from memowidgets.training.design import (
+    NOTHING_LEFT_OUT,
     REFERENCE,
     SHADOW,
     Design,
@@ -44,7 +46,8 @@ def check_request(
     ValueError, TypeError
         With what would be right.
     """
-    if n != int(n) or n < 1:
+    is_number = isinstance(n, numbers.Real) and not isinstance(n, bool)
+    if not is_number or not n >= 1 or n % 1:
         each = " for each member" if kind is REFERENCE else ""
         raise ValueError(f"n is the number of {kind.noun}s{each} in all, at least 1, not {n!r}")
     if executor is not None and not isinstance(executor, Executor):
@@ -72,11 +75,7 @@ def planned(data: Dataset, design: Design, name: str, audited: Audited) -> Shado
     if audited is not None:
         raise ValueError(f'audited= goes with design="canaries", not with {name!r}')
     if design.all_members:
-        raise ValueError(
-            "the target trains on the whole pool, so shadow models can't tell what it would "
-            'be without a sample: make the audit with members="half" for ground truth, or audit '
-            'some samples with design="canaries"'
-        )
+        raise ValueError(NOTHING_LEFT_OUT)
     return plan
 
 

@@ -464,7 +464,8 @@ class _OneCheckpoint:
     def layer(self, layer: str | int) -> str:
         """Name of a layer; empty where there is no representation."""
         if self.layer_names:
-            return layer_called(layer, self.layer_names)
+            keys_are_numbers = any(name.isdigit() for name in self.layer_names)
+            return layer_called(layer, self.layer_names, numbered=keys_are_numbers)
         if layer in ("last", ""):
             return ""
         raise NotGivenError(

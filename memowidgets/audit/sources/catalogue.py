@@ -163,15 +163,17 @@ class Catalogue:
         ValueError
             If there is none; the message lists the valid ones.
         """
-        return layer_called(layer, self.layer_names)
+        return layer_called(layer, self.layer_names, numbered=_are_blocks(self.layer_names))
 
     def some_layers(self, layers: str | int | Iterable[str | int]) -> list[str]:
         """Names of one layer, of several, or of "all"."""
         return one_or_several(layers, lambda: self.layer_names, self.layer)
 
 
-def layer_called(layer: str | int, names: Sequence[str]) -> str:
-    """Return the one of these names that a number from 1, ``"last"`` or a name stands for.
+def layer_called(layer: str | int, names: Sequence[str], *, numbered: bool) -> str:
+    """Return the one of these names that a number, ``"last"`` or a name stands for.
+
+    A number is a position from 1, but a name if the layers are `numbered`.
 
     Raises
     ------
@@ -180,15 +182,32 @@ def layer_called(layer: str | int, names: Sequence[str]) -> str:
     """
     if layer == "last":
         return names[-1]
-    if str(layer) in names:  # a transformer's layers are named by their number
+    is_number = isinstance(layer, int | np.integer) and not isinstance(layer, bool)
+    if is_number and not numbered:
+        if 1 <= int(layer) <= len(names):
+            return names[int(layer) - 1]
+    elif str(layer) in names:
         return str(layer)
-    numbered = isinstance(layer, int | np.integer) and not isinstance(layer, bool)
-    if numbered and not names[0].isdigit() and 1 <= int(layer) <= len(names):
-        return names[int(layer) - 1]
     raise ValueError(
-        f"unknown layer {_named(layer)}; valid: last, 1 to {len(names)}, or a name of "
-        f"{listed(names)}"
+        f"unknown layer {_named(layer)}; valid: last, {_numbers(names, numbered=numbered)}or a "
+        f"name of {listed(names)}"
     )
+
+
+def _numbers(names: Sequence[str], *, numbered: bool) -> str:
+    """The numbers that stand for a layer, unless they are names with gaps between them."""
+    if not numbered:
+        return f"1 to {len(names)}, "
+    return f"{names[0]} to {names[-1]}, " if _are_blocks(names) else ""
+
+
+def _are_blocks(names: Sequence[str]) -> bool:
+    """Whether layers are named by the numbers of a transformer's blocks, such as 27, 28, 29, 30.
+
+    Children of an `nn.Sequential` are named from 0, and there a number is a position.
+    """
+    first = int(names[0]) if names[0].isdigit() else 0
+    return first > 0 and list(names) == [str(first + place) for place in range(len(names))]
 
 
 def _named(value: object) -> str:
@@ -197,4 +216,6 @@ def _named(value: object) -> str:
 
 
 def _is_epoch(checkpoint: str | float, epoch: float) -> bool:
-    return not isinstance(checkpoint, str) and math.isclose(checkpoint, epoch, abs_tol=1e-6)
+    if isinstance(checkpoint, str | bool):
+        return False
+    return math.isclose(checkpoint, epoch, abs_tol=1e-6)

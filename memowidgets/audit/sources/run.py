@@ -39,7 +39,7 @@ from memowidgets.models.precision import check_available
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import Settings
-from memowidgets.training.design import Design
+from memowidgets.training.design import NOTHING_LEFT_OUT, Design
 from memowidgets.training.device import resolve_device, torch_device
 from memowidgets.training.learner import Recipe
 from memowidgets.training.loaded import Loaded
@@ -131,7 +131,7 @@ class RunSource:
         self.shadows = (
             ShadowSet(run, why_none=NotGivenError(self.cannot("run_shadows")))
             if self.is_watched
-            else current_set(run, self.precision)
+            else current_set(run, self.precision, _why_no_shadows(design))
         )
         is_fixed = self.is_watched or self.is_recording
         why_none = NotGivenError(self.cannot("run_references")) if is_fixed else None
@@ -490,6 +490,11 @@ def noise_of(data: Dataset, design: Design, manifest: Mapping[str, Any]) -> Labe
     """Return the label noise of a run, drawn as its manifest says."""
     share = Settings.read(manifest["training"]).label_noise
     return draw_noise(data, design.pool, share, manifest["seed"], manifest.get("noise_draw", 1))
+
+
+def _why_no_shadows(design: Design) -> StoreError | None:
+    """Return why shadow models on halves of the pool would be of no use, or None."""
+    return StoreError(NOTHING_LEFT_OUT) if design.all_members else None
 
 
 def device_of(model: Model | None, device: str) -> str:

@@ -70,11 +70,11 @@ def shadow_source(source: Source, index: int) -> ShadowSource:
     StoreError
         If there is no such shadow model.
     """
-    if isinstance(source, ShadowSource):
-        return ShadowSource(source.first, index)
-    if isinstance(source, RunSource):
-        return ShadowSource(source, index)
-    raise NotGivenError(source.cannot("as_target"))
+    first = source.first if isinstance(source, ShadowSource) else source
+    if not isinstance(first, RunSource):
+        raise NotGivenError(first.cannot("as_target"))
+    first.shadows.check(index)
+    return ShadowSource(first, index)
 
 
 def kept_shadow_source(source: Source, index: int) -> ShadowSource:

@@ -9,7 +9,7 @@ from typing import Any
 
 from memowidgets.audit.source import looked_up
 from memowidgets.audit.sources.precisions import rounds_logits
-from memowidgets.store import RunDirectory
+from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.shadows import ShadowSet, read_choice, write_choice
 from memowidgets.visible import quoted
 
@@ -40,10 +40,12 @@ def config_digest(manifest: Mapping[str, Any]) -> str:
     return content_digest([kept, manifest["data"]["labels"]])
 
 
-def current_set(run: RunDirectory, precision: str = "") -> ShadowSet:
+def current_set(
+    run: RunDirectory, precision: str = "", why_none: StoreError | None = None
+) -> ShadowSet:
     """The set of shadow models that `use_set` chose last; random halves where it never did."""
     key = str(read_choice(run).get("key", "halves"))
-    return _set(run, key, precision)
+    return _set(run, key, precision, why_none)
 
 
 def set_of_halves(run: RunDirectory, precision: str = "") -> ShadowSet:
@@ -99,8 +101,12 @@ def set_of_design(run: RunDirectory, design: str) -> ShadowSet:
     raise ValueError(f"{what} of the design {design!r}; there are {there}")
 
 
-def _set(run: RunDirectory, key: str, precision: str) -> ShadowSet:
+def _set(
+    run: RunDirectory, key: str, precision: str, why_none: StoreError | None = None
+) -> ShadowSet:
     manifest = run.manifest
     rounds = rounds_logits(manifest)
     config = config_digest(manifest)
-    return ShadowSet(run, key, config, precision, rounds=rounds, looked_up=looked_up)
+    return ShadowSet(
+        run, key, config, precision, rounds=rounds, why_none=why_none, looked_up=looked_up
+    )

@@ -209,11 +209,17 @@ class Settings:
 
 
 def spread_checkpoints(epochs: float, every: float, per_epoch: int, total: int) -> dict[int, float]:
-    """Return step and epoch of each checkpoint of a training of `total` steps."""
+    """Return step and epoch of each checkpoint of a training of `total` steps.
+
+    If several epochs fall on one step, it has the one that it is nearest to.
+    """
     count = math.ceil(epochs / every - 1e-9)
     steps: dict[int, float] = {}
     for epoch in (i * every for i in range(count)):
-        steps.setdefault(round(epoch * per_epoch), round(epoch, 9))
+        step, named = round(epoch * per_epoch), round(epoch, 9)
+        other = steps.get(step, math.inf)
+        if abs(named * per_epoch - step) < abs(other * per_epoch - step):
+            steps[step] = named
     return {s: e for s, e in steps.items() if s < total} | {total: round(epochs, 9)}
 
 

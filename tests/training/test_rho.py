@@ -9,7 +9,7 @@ import pytest
 
 from memowidgets.data import ImageDataset, load_digits
 from memowidgets.training import TrainingConfig
-from memowidgets.training.config import Settings
+from memowidgets.training.config import Settings, spread_checkpoints
 from memowidgets.training.design import draw_design
 from memowidgets.training.rho import Record, prediction_checkpoint
 
@@ -69,6 +69,15 @@ def test_checkpoints_are_step_0_every_so_often_and_the_end():
     assert odd == {0: 0, 10: 1, 20: 2, 25: 2.5}
     tiny = settings(epochs=1, checkpoint_every=0.01, batch_size=10).checkpoint_steps(30)
     assert list(tiny) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("per_epoch", [1, 2, 3, 4])
+def test_a_step_has_the_nearest_epoch_where_an_epoch_has_few_steps(per_epoch):
+    plan = spread_checkpoints(3, 0.2, per_epoch, 3 * per_epoch)
+    assert list(plan) == list(range(3 * per_epoch + 1))
+    assert all(abs(epoch - step / per_epoch) <= 0.1 + 1e-9 for step, epoch in plan.items())
+    assert plan[per_epoch] == 1.0
+    assert plan[2 * per_epoch] == 2.0
 
 
 def test_rates_fall_as_the_schedule_says():

@@ -6,6 +6,7 @@ import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from statistics import median
+from typing import Any
 
 from memowidgets.visible import quoted
 
@@ -116,6 +117,10 @@ class Prediction:
         return tuple(notes)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real)
+
+
 @dataclass(frozen=True)
 class StopRule:
     """Rule for the interruption of training.
@@ -137,7 +142,7 @@ class StopRule:
     over_last: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rho, numbers.Real):
+        if not _is_number(self.rho):
             raise TypeError(f"stop_at_drop must be a number, such as 0.95, not {self.rho!r}")
         if not 0 < self.rho < 1:
             raise ValueError(

@@ -173,7 +173,7 @@ class ShadowSet:
         if trained.get(self.key, 0) < n:
             write_choice(self._run, {**kept, "trained": {**trained, self.key: n}})
 
-    def check(self, index: int) -> None:
+    def check(self, index: Any) -> None:
         """Raise a `StoreError` if there is no model of that index, broken or not."""
         is_number = isinstance(index, int | np.integer) and not isinstance(index, bool)
         there = self.indices()

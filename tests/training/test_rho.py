@@ -11,6 +11,7 @@ from memowidgets.data import ImageDataset, load_digits
 from memowidgets.training import TrainingConfig
 from memowidgets.training.config import Settings, spread_checkpoints
 from memowidgets.training.design import draw_design
+from memowidgets.training.loop.plan import CheckpointPlan
 from memowidgets.training.rho import Record, prediction_checkpoint
 
 
@@ -169,3 +170,11 @@ def test_members_by_name_mask_and_all():
 def test_bad_designs_are_refused(members, held_out, message):
     with pytest.raises(ValueError, match=message):
         draw_design(load_digits(), members, held_out, 0)
+
+
+@pytest.mark.parametrize("per_epoch", [1, 2, 3, 4, 7])
+def test_a_watched_loop_has_the_checkpoints_of_a_training(per_epoch):
+    watched = CheckpointPlan(per_epoch, 0.2)
+    planned = spread_checkpoints(3, 0.2, per_epoch, 3 * per_epoch)
+    found = {step: watched.epoch_at(step) for step in range(3 * per_epoch + 1)}
+    assert {step: epoch for step, epoch in found.items() if epoch is not None} == planned

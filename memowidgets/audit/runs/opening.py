@@ -112,7 +112,7 @@ def _are_pairs(data: Any) -> bool:
     return data is not None and not isinstance(data, Dataset | str | os.PathLike)
 
 
-def checked_seed(seed: int) -> int:
+def checked_seed(seed: Any) -> int:
     """Return the seed of a run.
 
     Raises

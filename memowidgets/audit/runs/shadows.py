@@ -33,7 +33,7 @@ Audited = Sequence[str] | NDArray[np.bool_] | None
 
 
 def check_request(
-    n: int,
+    n: Any,
     executor: Executor | None,
     checkpoints: Any,
     processes: int | None,

@@ -35,13 +35,14 @@ class CheckpointPlan:
         self.every = _positive(every)
 
     def epoch_at(self, step: int) -> float | None:
-        """Return the epoch of the checkpoint at a step; None if none is due there."""
+        """Return the epoch of the checkpoint at a step; None if none is due there.
+
+        If several epochs fall on one step, it has the one that it is nearest to.
+        """
         stride = self.every * self.steps_per_epoch
-        first = max(0, math.floor((step - 1) / stride))
-        for k in range(first, math.ceil((step + 1) / stride) + 1):
-            if round(k * stride) == step:
-                return round(k * self.every, 9)
-        return None
+        near = range(max(0, math.floor((step - 1) / stride)), math.ceil((step + 1) / stride) + 1)
+        due = [round(k * self.every, 9) for k in near if round(k * stride) == step]
+        return min(due, key=lambda epoch: abs(epoch * self.steps_per_epoch - step), default=None)
 
 
 def _whole(steps: Any) -> int:

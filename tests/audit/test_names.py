@@ -106,7 +106,7 @@ def test_few_shadow_models_have_no_curve(audit):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda a: a.evaluate("psmi", eta=float("nan")), ValueError, "eta is NaN"),
+        (lambda a: a.evaluate("psmi", eta=float("nan")), ValueError, "a number, not nan"),
         (lambda a: a.train(stop_at_drop="a lot"), TypeError, "0.95, not 'a lot'"),
         (lambda a: a.run_shadows("ten"), ValueError, "at least 1, not 'ten'"),
         (lambda a: a.run_shadows(True), ValueError, "at least 1, not True"),

@@ -421,7 +421,7 @@ def checked_eta(eta: Any) -> float:
     if isinstance(eta, bool) or not isinstance(eta, numbers.Real):
         raise TypeError(f"eta must be a number, such as 4.0, not {eta!r}")
     if np.isnan(float(eta)):
-        raise ValueError("eta is NaN; it must be a number, such as 4.0")
+        raise ValueError(f"eta must be a number, not {eta}")
     return float(eta)
 
 

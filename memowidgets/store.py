@@ -770,12 +770,12 @@ class RunDirectory:
             write_whole(target, content)
 
     def _sweep(self, what: str) -> None:
-        """Remove temporary files of killed processes; those of other machines after an hour."""
+        """Remove what killed processes left; what those of other machines left after an hour."""
         for left_over in self.path.rglob(f"{UNFINISHED}*"):
             with suppress(OSError):
                 old = time.time() - left_over.stat().st_mtime > _OLD_SECONDS
                 if old or left_over.is_relative_to(self.path / what):
-                    left_over.unlink()
+                    shutil.rmtree(left_over) if left_over.is_dir() else left_over.unlink()
 
 
 def _unchanged(content: Any) -> Any:

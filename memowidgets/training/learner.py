@@ -187,7 +187,7 @@ class Learner:
                 state.setdefault(int(index), {})[key] = _tensor(arrays[name])
         for place, entries in json.loads(metadata.get("plain", "{}")).items():
             state.setdefault(int(place), {}).update(entries)
-        self.load_weights(_below(WEIGHTS, arrays))
+        self.load_weights(weights_in(arrays))
         if "groups" in metadata:
             self._optimizer.load_state_dict(
                 {"state": state, "param_groups": json.loads(metadata["groups"])}
@@ -251,6 +251,11 @@ class Learner:
             order = epoch_order(self.members, lengths, self.recipe.settings.batch_size, rng)
             self._order = (epoch, order)
         return self._order[1][index * size : (index + 1) * size]
+
+
+def weights_in(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the weights in the arrays of `Learner.state`."""
+    return _below(WEIGHTS, state)
 
 
 def state_of_weights(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -17,7 +17,7 @@ _TOO_LARGE = (
 )
 _SMALLER = (
     "the GPU ran out of memory, so batches are processed in smaller parts, with the same gradients "
-    "except for batch norms"
+    "except for batch norms and for what is drawn at random, as in dropout"
 )
 
 Result = TypeVar("Result")

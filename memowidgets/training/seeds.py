@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -114,6 +114,24 @@ class RandomStates:
             old = f"cuda.{self._device.index or 0}"  # its name in old runs
             found[_OWN] = found.get(old, self._states[_OWN])
         self._states = found
+
+
+def rewinder(device: torch.device) -> Callable[[], None]:
+    """Return a function that puts all random states back to where they are now."""
+    import torch
+
+    legacy, drawn = np.random.get_state(), random.getstate()  # noqa: NPY002
+    state = torch.get_rng_state()
+    own = _device_module(device).get_rng_state(*_where(device)) if _has_generator(device) else None
+
+    def rewind() -> None:
+        np.random.set_state(legacy)  # noqa: NPY002
+        random.setstate(drawn)
+        torch.set_rng_state(state)
+        if own is not None:
+            _device_module(device).set_rng_state(own, *_where(device))
+
+    return rewind
 
 
 @contextmanager

@@ -91,7 +91,10 @@ def device_status(name: str) -> str:
     import torch
 
     if torch.device(name).type == "cuda":
-        free, total = torch.cuda.mem_get_info(name)
+        try:
+            free, total = torch.cuda.mem_get_info(name)
+        except RuntimeError as error:
+            return f"{name}, {first_line(error)}"
         return f"{name}, {(total - free) / _GIB:.1f} of {total / _GIB:.0f} GiB in use"
     threads = torch.get_num_threads()
     return f"{name.upper()}, {threads} thread{'s' if threads != 1 else ''}"

@@ -20,7 +20,7 @@ from memowidgets.audit.runs.identity import run_digest
 from memowidgets.audit.runs.training import recorder
 from memowidgets.models.transformer import TransformerModel
 from memowidgets.progress import Progress
-from memowidgets.training.device import DeviceError, resolve_device
+from memowidgets.training.device import DeviceError, device_status, resolve_device
 from memowidgets.training.engine import worker
 from memowidgets.training.loop.passes import Looker
 from tests.accelerator import pretend, recipes
@@ -214,6 +214,36 @@ def test_a_lost_device_is_one_sentence_and_what_it_computed_stays(
     moved = audit("ConvNet", tmp_path / "run", "cpu")
     moved.train()
     assert_trained_alike(moved, of_the_cpu)
+
+
+def test_a_process_goes_on_on_the_cpu_after_its_device_was_lost(
+    of_the_cpu, device, hardware, tmp_path
+):
+    """The model of the last checkpoint is still on the device, and must be let go."""
+    made = audit("ConvNet", tmp_path / "run", device)
+    made.train()
+    hardware.lost = True
+    with pytest.raises(DeviceError, match="pretend has failed"):
+        made.score("psmi", checkpoint=0)
+    moved = audit("ConvNet", tmp_path / "run", "cpu")
+    found = moved.score("psmi", checkpoint="final")
+    np.testing.assert_allclose(found, of_the_cpu.score("psmi", checkpoint="final"), atol=1e-5)
+    assert moved.estimate(2, processes=1)["seconds"]["shadow models"] > 0
+
+
+def test_a_lost_gpu_says_so_beside_compute(monkeypatch):
+    def lost(_name):
+        raise RuntimeError("CUDA error: unspecified launch failure\nCompile with …")
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lost)
+    assert device_status("cuda:1") == "cuda:1, CUDA error: unspecified launch failure"
+
+
+def test_no_model_is_kept_on_a_device_without_any_free_memory(device, hardware, tmp_path):
+    made = audit("ConvNet", tmp_path / "run", device)
+    hardware.free = 0
+    made.train()
+    assert made.source.loaded._learner is None
 
 
 def test_a_device_that_is_lost_while_the_frozen_blocks_run_is_named(

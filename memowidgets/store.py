@@ -866,8 +866,7 @@ def put_rows(array: NDArray[Any], rows: NDArray[np.int64], values: NDArray[np.fl
     """
     if array.dtype == np.float16 and not np.abs(values).max(initial=0) <= _LARGEST_HALF:
         raise TooLargeError(f"a number is larger than {_LARGEST_HALF:.0f}")
-    neighbours = len(rows) > 0 and bool((np.diff(rows) == 1).all())
-    if not (os.name == "posix" and isinstance(array, np.memmap) and neighbours):
+    if not (os.name == "posix" and isinstance(array, np.memmap) and _are_neighbours(rows)):
         array[rows] = values
         return
     content = np.ascontiguousarray(values, dtype=array.dtype)
@@ -876,6 +875,10 @@ def put_rows(array: NDArray[Any], rows: NDArray[np.int64], values: NDArray[np.fl
     with Path(str(array.filename)).open("r+b") as file:
         file.seek(array.offset + int(rows[0]) * array.strides[0])
         file.write(content.data)
+
+
+def _are_neighbours(rows: NDArray[np.int64]) -> bool:
+    return len(rows) > 0 and bool((np.diff(rows) == 1).all())
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:

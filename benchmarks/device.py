@@ -5,7 +5,6 @@ The first user of a GPU runs `python -m benchmarks device --device cuda`.
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
 import warnings
@@ -13,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import scipy.stats
 import torch
+from numpy.typing import NDArray
 
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row
@@ -21,22 +22,25 @@ from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training.device import count_devices, resolve_device
 from memowidgets.training.engine.workers import default_processes
-from memowidgets.training.learner import Learner, Recipe, _optimizer
+from memowidgets.training.learner import Learner, Recipe
 
-STEPS, BATCH, REPEATS = 7, 256, 25
+STEPS, BATCH, WARM, PAIRS = 7, 256, 5, 200
 MODELS, EPOCHS = 8, 10
 AT_ONCE = (1, 2, 4, 8, 16)
 
 
 def rows(arguments: Namespace) -> list[Row]:
     device = resolve_device(arguments.device or "auto")
-    return [_overhead(), *_at_once(device)]
+    return [_step(), _pass(), *_at_once(device)]
 
 
-def _overhead() -> Row:
-    """Compare training steps with a plain loop over the same network, batches and optimizer."""
-    learner, plain = _learner(), _learner()
-    optimizer = _optimizer(plain.module, plain.recipe.settings)
+def _step() -> Row:
+    """Compare training steps with a plain loop over the same network, batches and optimizer.
+
+    Two networks would differ by where they lie in memory, by more than what is measured.
+    """
+    learner = _learner()
+    optimizer = learner._optimizer  # noqa: SLF001
     rng = np.random.default_rng(0)
 
     def ours() -> None:
@@ -44,35 +48,68 @@ def _overhead() -> Row:
         learner.advance(STEPS, Progress(), "training")
 
     def bare() -> None:
-        plain.module.train()
-        for batch in rng.permutation(plain.members).reshape(-1, BATCH):
+        learner.module.train()
+        for batch in rng.permutation(learner.members).reshape(-1, BATCH):
             optimizer.zero_grad(set_to_none=True)
-            labels = plain._labels[torch.from_numpy(batch)]  # noqa: SLF001
-            inputs = plain._feed(batch)  # noqa: SLF001
-            _, losses = plain.recipe.model.outputs(plain.module, inputs, labels)
-            losses.mean().backward()
+            _losses(learner, batch)[1].mean().backward()
             optimizer.step()
 
-    through, alone = _processor_seconds(ours, bare)
+    what = f"a training step of a small network on the CPU, batch {BATCH}"
+    return _overhead(what, ours, bare, STEPS)
+
+
+def _pass() -> Row:
+    """Compare a pass with a plain loop that keeps its logits and losses."""
+    learner = _learner()
+    size = learner.recipe.model.forward_batch
+
+    def ours() -> None:
+        learner.look_at(learner.members)
+
+    def bare() -> None:
+        learner.module.eval()
+        kept = []
+        with torch.no_grad():
+            for start in range(0, len(learner.members), size):
+                outputs = _losses(learner, learner.members[start : start + size])
+                kept.append([output.numpy() for output in outputs])
+        for parts in zip(*kept, strict=True):
+            np.concatenate(parts)
+
+    what = f"a pass of a small network over {len(learner.members)} samples on the CPU"
+    return _overhead(what, ours, bare, 1)
+
+
+def _losses(learner: Learner, batch: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
+    labels = learner._labels[torch.from_numpy(batch)]  # noqa: SLF001
+    inputs = learner._feed(batch)  # noqa: SLF001
+    return learner.recipe.model.outputs(learner.module, inputs, labels)
+
+
+def _overhead(what: str, ours: Callable[[], None], bare: Callable[[], None], parts: int) -> Row:
+    """Return the median of the ratios of neighbouring runs, with its 95 % interval."""
+    pairs = np.array([_pair(ours, bare, first=i % 2) for i in range(WARM + PAIRS)])[WARM:]
+    ratios = np.sort(pairs[:, 0] / pairs[:, 1])
+    ranks = scipy.stats.binom.interval(0.95, PAIRS, 0.5)  # of order statistics about the median
+    low, high = (ratios[int(rank)] for rank in ranks)
+    one, other = (f"{taken / parts * 1e3:.2f} ms" for taken in np.median(pairs, axis=0))
     return Row(
-        f"a training step of a small network on the CPU, batch {BATCH}, against a plain loop "
-        "(processor time)",
-        f"{through / STEPS * 1e3:.2f} ms",
-        f"{alone / STEPS * 1e3:.2f} ms",
-        f"{through / alone:.3f}×",
+        f"{what}, against a plain loop (processor time, {PAIRS} pairs)",
+        one,
+        other,
+        f"{np.median(ratios):.3f}× ({low:.3f} to {high:.3f})",
         "≤ 1.02×",
     )
 
 
-def _processor_seconds(*functions: Callable[[], None]) -> list[float]:
-    """Return the median processor time of each function, which other programs do not change."""
-    times: list[list[float]] = [[] for _ in functions]
-    for _ in range(REPEATS):
-        for function, kept in zip(functions, times, strict=True):
-            start = time.process_time()
-            function()
-            kept.append(time.process_time() - start)
-    return [statistics.median(kept) for kept in times]
+def _pair(ours: Callable[[], None], bare: Callable[[], None], *, first: int) -> tuple[float, float]:
+    """Return the processor time of both, which other programs change little, in either order."""
+    taken = [0.0, 0.0]
+    for i in (first, 1 - first):
+        start = time.process_time()
+        (ours, bare)[i]()
+        taken[i] = time.process_time() - start
+    return taken[0], taken[1]
 
 
 def _learner() -> Learner:

@@ -11,6 +11,7 @@ import importlib.util
 import re
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
@@ -30,6 +31,7 @@ __all__ = [
     "explained",
     "hub_errors",
     "hub_may_be_asked",
+    "is_of_download",
     "reason_of",
     "refusal",
     "without_the_hub",
@@ -97,6 +99,11 @@ def hub_errors() -> tuple[type[Exception], ...]:
     return (OSError, JSONDecodeError, *own)
 
 
+def is_of_download(error: BaseException) -> bool:
+    """Return whether an error is of `hub_errors`, or one that Xet's client raised."""
+    return isinstance(error, hub_errors()) or _cause(error, _is_of_xet) is not None
+
+
 @contextmanager
 def explained(failed: str, name: str, instead: str) -> Iterator[None]:
     """Raise one sentence for whatever makes a download fail in this block.
@@ -121,7 +128,9 @@ def explained(failed: str, name: str, instead: str) -> Iterator[None]:
     """
     try:
         yield
-    except hub_errors() as error:
+    except Exception as error:
+        if not is_of_download(error):
+            raise
         known = refusal(name, error)
         if known is not None:
             raise known from error
@@ -171,7 +180,22 @@ def reason_of(error: BaseException) -> str:
             f"{constants.ENDPOINT} does not answer as a hub does; is this the network's login "
             "page, or HF_ENDPOINT a wrong address?"
         )
+    if _cause(error, _is_of_xet) is not None:
+        return (
+            f"Xet, where the hub keeps large files, has failed: {first_line(error)}; set "
+            "HF_HUB_DISABLE_XET=1 to download without it"
+        )
+    if _Offline.by_the_user():
+        return "HF_HUB_OFFLINE is set, so nothing is downloaded, and this machine has no copy"
     return first_line(error)
+
+
+def _is_of_xet(error: BaseException) -> bool:
+    """Return whether the hub's client of Xet raised an error, which is of no class of its own."""
+    if not isinstance(error, RuntimeError | ValueError):
+        return False
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_code.co_name == "xet_get" for frame in frames)
 
 
 def _is_closed(error: BaseException) -> bool:
@@ -218,6 +242,13 @@ class _Offline:
             cls._blocks -= 1
             if cls._blocks == 0:
                 cls._switch(on=cls._before)
+
+    @classmethod
+    def by_the_user(cls) -> bool:
+        """Return whether downloads are off without a block of ours."""
+        with cls._mutex:
+            constants = sys.modules.get(cls._libraries[0])
+            return cls._before if cls._blocks else bool(getattr(constants, "HF_HUB_OFFLINE", False))
 
     @classmethod
     def _switch(cls, *, on: bool) -> None:

@@ -770,12 +770,12 @@ class RunDirectory:
             write_whole(target, content)
 
     def _sweep(self, what: str) -> None:
-        """Remove temporary files of killed processes; those of other machines after an hour."""
+        """Remove what killed processes left; what those of other machines left after an hour."""
         for left_over in self.path.rglob(f"{UNFINISHED}*"):
             with suppress(OSError):
                 old = time.time() - left_over.stat().st_mtime > _OLD_SECONDS
                 if old or left_over.is_relative_to(self.path / what):
-                    left_over.unlink()
+                    shutil.rmtree(left_over) if left_over.is_dir() else left_over.unlink()
 
 
 def _unchanged(content: Any) -> Any:
@@ -866,8 +866,7 @@ def put_rows(array: NDArray[Any], rows: NDArray[np.int64], values: NDArray[np.fl
     """
     if array.dtype == np.float16 and not np.abs(values).max(initial=0) <= _LARGEST_HALF:
         raise TooLargeError(f"a number is larger than {_LARGEST_HALF:.0f}")
-    neighbours = len(rows) > 0 and bool((np.diff(rows) == 1).all())
-    if not (os.name == "posix" and isinstance(array, np.memmap) and neighbours):
+    if not (os.name == "posix" and isinstance(array, np.memmap) and _are_neighbours(rows)):
         array[rows] = values
         return
     content = np.ascontiguousarray(values, dtype=array.dtype)
@@ -876,6 +875,10 @@ def put_rows(array: NDArray[Any], rows: NDArray[np.int64], values: NDArray[np.fl
     with Path(str(array.filename)).open("r+b") as file:
         file.seek(array.offset + int(rows[0]) * array.strides[0])
         file.write(content.data)
+
+
+def _are_neighbours(rows: NDArray[np.int64]) -> bool:
+    return len(rows) > 0 and bool((np.diff(rows) == 1).all())
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:

@@ -26,12 +26,14 @@ _FILE = re.compile(rf"/(?:(datasets)/)?({_REPOSITORY})/resolve/([^/]+)/(.+)")
 class Repository:
     """The files of each commit, and the commit that each branch is at.
 
-    `gated` answers anybody without a token by 401, and anybody with one by 403.
+    `gated` answers anybody without a token by 401, and anybody with one by 403. Large files are in
+    Xet if there is an `xet`, the address of its server, and behind a redirect otherwise.
     """
 
     commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
     branches: dict[str, str] = field(default_factory=dict)
     gated: bool = False
+    xet: str = ""
 
     def push(self, files: dict[str, bytes], branch: str = "main") -> str:
         """Make a commit of these files, and return its name."""
@@ -70,12 +72,18 @@ class Hub:
         For ``HF_ENDPOINT``.
     asked : list of str
         Method and path of each request, and its range.
+    tokens : dict of set of str
+        Tokens that were sent to each host, "" for none.
+    renamed : dict of str
+        New names of repositories, which the hub answers by a redirect to them.
     """
 
     def __init__(self) -> None:
         self.models: dict[str, Repository] = {}
         self.datasets: dict[str, Repository] = {}
         self.asked: list[str] = []
+        self.tokens: dict[str, set[str]] = {}
+        self.renamed: dict[str, str] = {}
         self.faults: list[Fault] = []
         self._mutex = threading.Lock()
         self.address = self.files = ""
@@ -97,10 +105,11 @@ class Hub:
     def requests(self, pattern: str) -> list[str]:
         return [line for line in self.asked if re.search(pattern, line)]
 
-    def heard(self, request: str) -> str | None:
+    def heard(self, request: str, host: str = "", token: str = "") -> str | None:
         """Write a request down, and return what must go wrong with it."""
         with self._mutex:
             self.asked.append(request)
+            self.tokens.setdefault(host.partition(":")[0], set()).add(token)
             return next((fault.how for fault in self.faults if fault.takes(request)), None)
 
     def blob(self, digest: str) -> bytes | None:
@@ -139,7 +148,9 @@ class _Handler(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path  # still quoted: a branch's name may contain a slash
         wanted = self.headers.get("Range")
         request = f"{self.command} {unquote(path)}" + (f" {wanted}" if wanted else "")
-        fault = self.hub.heard(request)
+        host, token = (self.headers.get(name) or "" for name in ("Host", "Authorization"))
+        fault = self.hub.heard(request, host, token)
+        new = next((n for n in self.hub.renamed if f"/{n}/" in f"{unquote(path)}/"), None)
         if fault in ("drop", "hang up"):
             self.close_connection = True
         if fault == "hang up":
@@ -148,6 +159,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(200, b"<!doctype html><title>Log in</title>", {"Content-Type": "text/html"})
         elif fault is not None and fault.isdigit():
             self._say(int(fault), b"", {"Retry-After": "0"})
+        elif new is not None:
+            self._say(307, headers={"Location": self.path.replace(new, self.hub.renamed[new], 1)})
+        elif "/xet-read-token/" in path:
+            self._say(200, headers=self._xet_access(path))
         elif path.startswith("/cdn/"):
             self._blob(path.removeprefix("/cdn/"), drop=fault == "drop")
         elif found := _API.fullmatch(path):
@@ -205,9 +220,19 @@ class _Handler(BaseHTTPRequestHandler):
         elif path.endswith(_LARGE):
             digest = _sha(content)
             linked = {"X-Linked-Etag": f'"{digest}"', "X-Linked-Size": str(len(content))}
+            if repository.xet:
+                route = f"{self.hub.address}/api/{kind or 'models'}/{name}/xet-read-token/{commit}"
+                linked |= {"X-Xet-Hash": digest, "X-Xet-Refresh-Route": route}
             self._say(302, headers=headers | linked | {"Location": f"{self.hub.files}/{digest}"})
         else:
             self._content(content, headers | {"ETag": f'"{_git(content)}"'}, drop=drop)
+
+    def _xet_access(self, path: str) -> dict[str, str]:
+        """Return where the Xet server of a repository is."""
+        repositories = self.hub.datasets | self.hub.models
+        server = next(r.xet for n, r in repositories.items() if f"/{n}/" in unquote(path))
+        access = {"X-Xet-Cas-Url": server, "X-Xet-Access-Token": "xet_of_a_test"}
+        return access | {"X-Xet-Token-Expiration": "9999999999"}
 
     def _blob(self, digest: str, *, drop: bool) -> None:
         content = self.hub.blob(digest)

@@ -173,7 +173,10 @@ def _quietly() -> Iterator[None]:
 def _about(device: str) -> str:
     from memowidgets.training.device import free_bytes, torch_device
 
-    free = free_bytes(torch_device(device))
+    try:
+        free = free_bytes(torch_device(device))
+    except RuntimeError as error:  # the training then says what this means
+        return first_line(error)
     return "" if free is None else f"{free / 2**30:.1f} GiB of memory are free"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _TOO_LARGE = (
 )
 _SMALLER = (
     "the GPU ran out of memory, so batches are processed in smaller parts, with the same gradients "
-    "except for batch norms"
+    "except for batch norms and for what is drawn at random, as in dropout"
 )
 
 Result = TypeVar("Result")
@@ -95,13 +96,17 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def free_memory(device: torch.device) -> None:
-    """Give back the memory of a device that this process keeps for later tensors."""
+    """Give back the memory of a device that this process keeps for later tensors.
+
+    A device that has failed keeps its memory, and whoever computes on it next says that it failed.
+    """
     if device.type == "cpu":
         return
     gc.collect()  # modules have cycles
     empty_cache = getattr(module_of(device), "empty_cache", None)
     if empty_cache is not None:
-        empty_cache()
+        with suppress(RuntimeError):
+            empty_cache()
 
 
 def module_of(device: torch.device) -> Any:

@@ -12,6 +12,7 @@ from memowidgets.network import (
     check_revision,
     hub_errors,
     hub_may_be_asked,
+    is_of_download,
     reason_of,
     refusal,
     without_the_hub,
@@ -284,7 +285,7 @@ def _explained(name: str, load: Callable[[], Any], kind: str) -> Any:
     """Return the result of `load`, or raise one clear sentence about the hub or the folder."""
     from safetensors import SafetensorError
 
-    failures: tuple[type[Exception], ...] = (ValueError, *hub_errors())
+    failures: tuple[type[Exception], ...] = (ValueError, RuntimeError, *hub_errors())
     try:
         with without_the_hub_for(name):
             return load()
@@ -311,7 +312,7 @@ def _explained(name: str, load: Callable[[], Any], kind: str) -> Any:
                 "run code. If you trust it, convert it (load it, then save_pretrained), or "
                 f"load it yourself and pass it to {CLASSES[kind]}.from_model"
             ) from error
-        if isinstance(error, hub_errors()):
+        if is_of_download(error):
             raise ConnectionError(
                 f"{name} is neither a folder with a model nor available on the hub "
                 f"({reason_of(error)})"

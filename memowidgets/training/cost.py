@@ -34,9 +34,10 @@ def model_seconds(timing: Timing, job: ShadowJob) -> float:
     steps = own_steps(job, own)
     samples = sum(asked for name, _ in steps if name in job.checkpoints)
     kept = {*job.traced, *([job.forward.checkpoint] if job.forward is not None else [])}
-    samples += own * len(kept)
+    passes = len(kept) + sum(name in job.checkpoints for name, _ in steps)
     last = max(step for _, step in steps)
-    return timing.build + last * timing.step + samples * timing.sample
+    seconds = timing.passes(passes, samples + own * len(kept))
+    return timing.build + last * timing.step + seconds
 
 
 def model_bytes(timing: Timing | None, job: ShadowJob) -> int:
@@ -62,12 +63,16 @@ def work_seconds(each: float, missing: int, processes: int, start: float = 0.0) 
     return start + each * math.ceil(missing / processes) if missing else 0.0
 
 
-def target_seconds(timing: Timing, steps: int, checkpoints: int, samples: int) -> float:
+def target_seconds(
+    timing: Timing, steps: int, checkpoints: int, members: int, held_out: int
+) -> float:
     """Return the seconds of the rest of the target's training.
 
-    At each checkpoint, there is one pass, and files are written.
+    At each checkpoint, there is a pass over the members and one over the held-out samples, and
+    files are written.
     """
-    at_checkpoint = samples * timing.sample + timing.save
+    passes = timing.passes(1 + (held_out > 0), members + held_out)
+    at_checkpoint = passes + timing.save
     return timing.build + steps * timing.step + checkpoints * at_checkpoint
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.models.memory import answers, is_out_of_memory, module_of
+from memowidgets.models.memory import answers, free_memory, is_out_of_memory, module_of
 from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _GIB = 2**30
 _CHUNK_BYTES = 2**26
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -90,7 +91,10 @@ def device_status(name: str) -> str:
     import torch
 
     if torch.device(name).type == "cuda":
-        free, total = torch.cuda.mem_get_info(name)
+        try:
+            free, total = torch.cuda.mem_get_info(name)
+        except RuntimeError as error:
+            return f"{name}, {first_line(error)}"
         return f"{name}, {(total - free) / _GIB:.1f} of {total / _GIB:.0f} GiB in use"
     threads = torch.get_num_threads()
     return f"{name.upper()}, {threads} thread{'s' if threads != 1 else ''}"
@@ -141,36 +145,54 @@ def free_bytes(device: torch.device) -> int | None:
     return None if ask is None else int(ask(device)[0])
 
 
-def held_on(name: str, array: NDArray[np.float32]) -> Any:
-    """Return an array as a tensor on a GPU, read in chunks; unchanged where it does not fit there.
+def computed_on(
+    name: str, array: NDArray[np.float32], compute: Callable[[Any], Result]
+) -> Result | None:
+    """Compute something of an array on a GPU; return None where its memory is too small for it.
 
     PSMI takes as much memory again for its projections, so the array must fit twice.
 
     Parameters
     ----------
     name : str
-        Device, as torch names it. The CPU and MPS, which has no float64, keep the array.
+        Device, as torch names it. On the CPU, and on MPS, which has no float64, the result is None.
     array : array of shape (n, d), float32
         Representations, which may be memory-mapped.
+    compute : callable
+        Function of the array as a tensor on the device.
+
+    Raises
+    ------
+    DeviceError
+        If the device fails.
     """
     if name.partition(":")[0] in ("cpu", "mps"):  # without torch, whose import takes seconds
-        return array
+        return None
     import torch
 
     device = torch.device(name)
-    free = free_bytes(device)
-    if free is not None and 2 * array.nbytes > free:
-        return array
+    with working_on(device):
+        free = free_bytes(device)
+        if free is not None and 2 * 4 * array.size > free:
+            return None
+        try:
+            return compute(_copied(array, device))
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+    free_memory(device)
+    return None
+
+
+def _copied(array: NDArray[np.float32], device: torch.device) -> torch.Tensor:
+    """Return an array as a tensor on a device, read in chunks."""
+    import torch
+
     rows = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
-    try:
-        held = torch.empty(array.shape, dtype=torch.float32, device=device)
-        for start in range(0, len(array), rows):
-            part = np.array(array[start : start + rows], dtype=np.float32)
-            held[start : start + rows].copy_(torch.from_numpy(part))
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        return array
+    held = torch.empty(array.shape, dtype=torch.float32, device=device)
+    for start in range(0, len(array), rows):
+        part = np.array(array[start : start + rows], dtype=np.float32)
+        held[start : start + rows].copy_(torch.from_numpy(part))
     return held
 
 

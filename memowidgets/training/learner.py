@@ -23,7 +23,7 @@ from memowidgets.training.batches import epoch_order
 from memowidgets.training.config import OPTIMIZERS, Settings, lost_function
 from memowidgets.training.device import cpu_threads, working_on
 from memowidgets.training.forward import Allocate, Forward, forward, halve_passes
-from memowidgets.training.seeds import RandomStates, epoch_seed
+from memowidgets.training.seeds import RandomStates, epoch_seed, rewinder
 
 if TYPE_CHECKING:
     import torch
@@ -187,7 +187,7 @@ class Learner:
                 state.setdefault(int(index), {})[key] = _tensor(arrays[name])
         for place, entries in json.loads(metadata.get("plain", "{}")).items():
             state.setdefault(int(place), {}).update(entries)
-        self.load_weights(_below(WEIGHTS, arrays))
+        self.load_weights(weights_in(arrays))
         if "groups" in metadata:
             self._optimizer.load_state_dict(
                 {"state": state, "param_groups": json.loads(metadata["groups"])}
@@ -202,7 +202,9 @@ class Learner:
         settings = self.recipe.settings
         for group, top in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = settings.rate(self.step, len(self.members), top)
-        self._memory.fit(partial(self._gradients, self._samples()), self._halve_batch)
+        again = _nothing if self._device.type == "cpu" else rewinder(self._device)
+        halve = partial(self._halve_batch, again)
+        self._memory.fit(partial(self._gradients, self._samples()), halve)
         self._memory.hold(self._optimizer.step)
         self.step += 1
 
@@ -235,7 +237,9 @@ class Learner:
                 f"the last batch has one sample; use another batch_size, such as {size + 1}"
             ) from error
 
-    def _halve_batch(self) -> int:
+    def _halve_batch(self, rewind: Callable[[], None]) -> int:
+        """Halve the batches, and take back what the step has drawn, or resuming would differ."""
+        rewind()
         self._optimizer.zero_grad(set_to_none=True)
         self._batch_size //= 2
         return self._batch_size
@@ -253,9 +257,18 @@ class Learner:
         return self._order[1][index * size : (index + 1) * size]
 
 
+def weights_in(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the weights in the arrays of `Learner.state`."""
+    return _below(WEIGHTS, state)
+
+
 def state_of_weights(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the input of `Learner.resume` for weights alone."""
     return {WEIGHTS + name: np.array(array) for name, array in weights.items()}
+
+
+def _nothing() -> None:
+    """Do nothing: a CPU never runs out of memory in a way that one can go on from."""
 
 
 def _say_memory(one: Forward, n: int, model: Model) -> None:

@@ -48,7 +48,8 @@ class Loaded:
         """Keep a learner that has the weights `of`, if it is small, and drop all others."""
         with self._mutex:
             self.drop()
-            free = free_bytes(torch_device(learner.recipe.device)) or _FREE_BYTES
+            told = free_bytes(torch_device(learner.recipe.device))
+            free = _FREE_BYTES if told is None else told
             if learner.forget_optimizer() <= _SHARE * free:
                 self._learner, self._of = learner, of
                 Loaded._last = weakref.ref(self)

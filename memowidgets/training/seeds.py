@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -75,12 +76,12 @@ class RandomStates:
 
         self._device = device
         with _ONE_AT_A_TIME:
-            outside = _capture()
+            put_back = rewinder()
             torch.default_generator.manual_seed(seed)
             np.random.seed(seed % 2**32)  # noqa: NPY002 - anyone's module may draw from it
             random.seed(seed)
             self._states = _capture()
-            _restore(outside)
+            put_back()
         if _has_generator(device):
             self._states[_OWN] = self._first_state(seed)
 
@@ -95,13 +96,13 @@ class RandomStates:
     def active(self) -> Iterator[None]:
         """Use these states within this context; other trainings in this process wait."""
         with _ONE_AT_A_TIME:
-            outside = _capture(self._device)
+            put_back = rewinder(self._device)
             _restore(self._states, self._device)
             try:
                 yield
             finally:
                 self._states = _capture(self._device)
-                _restore(outside, self._device)
+                put_back()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the states as arrays, for a safetensors file."""
@@ -114,6 +115,27 @@ class RandomStates:
             old = f"cuda.{self._device.index or 0}"  # its name in old runs
             found[_OWN] = found.get(old, self._states[_OWN])
         self._states = found
+
+
+def rewinder(device: torch.device | None = None) -> Callable[[], None]:
+    """Return a function that puts all random states back to where they are now."""
+    import torch
+
+    legacy, drawn = np.random.get_state(), random.getstate()  # noqa: NPY002
+    state = torch.get_rng_state()
+    put_own = None
+    if _has_generator(device):
+        module, where = _device_module(device), _where(device)
+        put_own = partial(module.set_rng_state, module.get_rng_state(*where), *where)
+
+    def rewind() -> None:
+        np.random.set_state(legacy)  # noqa: NPY002
+        random.setstate(drawn)
+        torch.set_rng_state(state)
+        if put_own is not None:
+            put_own()
+
+    return rewind
 
 
 @contextmanager
@@ -134,11 +156,11 @@ def preserved(device: torch.device | None = None) -> Iterator[None]:
 def restored(device: torch.device | None = None) -> Iterator[None]:
     """Restore all random states at the end, a device's own included, in any thread."""
     with _ONE_AT_A_TIME:
-        outside = _capture(device)
+        put_back = rewinder(device)
         try:
             yield
         finally:
-            _restore(outside, device)
+            put_back()
 
 
 def _has_generator(device: torch.device | None) -> TypeGuard[torch.device]:

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
+from memowidgets.models import Model
 from memowidgets.models.precision import COMPUTED, PRECISIONS
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.design import Design
 from memowidgets.training.forward import Allocate, Forward
-from memowidgets.training.learner import Learner, Recipe, state_of_weights
+from memowidgets.training.learner import Learner, Recipe, state_of_weights, weights_in
 from memowidgets.training.loaded import Loaded
 from memowidgets.training.made_in import precision_at
 from memowidgets.training.rho import Record, StopRule
@@ -23,7 +24,7 @@ from memowidgets.training.seeds import derived_seed
 from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
 
 _TARGET_STREAM = 3
@@ -151,7 +152,7 @@ class TargetTraining:
 
     def look_again(self, record: Record) -> None:
         """Run a checkpoint over the members, and keep its logits and losses."""
-        self._keep_outputs(record, self.look(record.name, self._design.members))
+        _write_outputs(self._run, record, self.look(record.name, self._design.members))
 
     def layer_names(self) -> tuple[str, ...]:
         """Return the names of the model's layers, first to last."""
@@ -176,7 +177,7 @@ class TargetTraining:
             learner.advance(step, progress, "training the target")
 
     def _weights(self, name: str) -> str:
-        return f"checkpoints/{name}/{self._recipe.model.weights_name}"
+        return weights_of(name, self._recipe.model)
 
     def _kept_weights(self, run: RunDirectory, name: str) -> Tensors:
         """Return the weights of a checkpoint, checked against its record."""
@@ -234,27 +235,9 @@ class TargetTraining:
         return None
 
     def _save(self, learner: Learner, epoch: float) -> Record:
-        """Write weights, outputs, record and state, and then delete the previous state."""
         seen = learner.look_at(self._design.members)
         record = self._record(learner, epoch, seen)
-        name = record.name
-        self._run.forget(f"forward/{name}", f"scores/{name}")
-        for file, content in self._recipe.model.weights_config(learner.module).items():
-            self._run.write_json(f"checkpoints/{name}/{file}", content)
-        written = self._run.write_weights(self._weights(name), learner.weights())
-        record = dataclasses.replace(record, weights=written)
-        self._keep_outputs(record, seen)
-        self._run.write_note(record_file(name), dataclasses.asdict(record))
-        self._run.write_tensors(f"checkpoints/{name}/resume", *learner.state(), record.weights)
-        for other in self._run.place("checkpoints").glob("*/resume.safetensors"):
-            if other.parent.name != name:
-                self._run.forget(f"checkpoints/{other.parent.name}/resume")
-        return record
-
-    def _keep_outputs(self, record: Record, seen: Forward) -> None:
-        outputs = {"logits": seen.logits, "losses": seen.losses}
-        made_in = {"precision": seen.precision}
-        self._run.write_tensors(outputs_of(record.name), outputs, made_in, record.weights)
+        return write_checkpoint(self._run, learner, record, seen, learner.state())
 
     def _record(self, learner: Learner, epoch: float, train: Forward) -> Record:
         labels = self._recipe.data.labels[self._design.members]
@@ -264,6 +247,40 @@ class TargetTraining:
             unseen = learner.look_at(everything, data=self._held_out)
             test = unseen.figures(self._held_out.labels)
         return record_of(learner.step, epoch, train, labels, test)
+
+
+def write_checkpoint(
+    run: RunDirectory,
+    learner: Learner,
+    record: Record,
+    seen: Forward,
+    state: tuple[Mapping[str, NDArray[Any]], Mapping[str, str]],
+) -> Record:
+    """Write weights, outputs, record and state, and then delete the previous state.
+
+    `state` is that of `learner`, or a part of it.
+    """
+    arrays, notes = state
+    model, name = learner.recipe.model, record.name
+    run.forget(f"forward/{name}", f"scores/{name}")
+    for file, content in model.weights_config(learner.module).items():
+        run.write_json(f"checkpoints/{name}/{file}", content)
+    written = run.write_weights(weights_of(name, model), weights_in(arrays))
+    record = dataclasses.replace(record, weights=written)
+    _write_outputs(run, record, seen)
+    run.write_note(record_file(name), dataclasses.asdict(record))
+    run.write_tensors(f"checkpoints/{name}/resume", arrays, notes, record.weights)
+    for other in run.place("checkpoints").glob("*/resume.safetensors"):
+        if other.parent.name != name:
+            run.forget(f"checkpoints/{other.parent.name}/resume")
+    return record
+
+
+def _write_outputs(run: RunDirectory, record: Record, seen: Forward) -> None:
+    outputs = {"logits": seen.logits, "losses": seen.losses}
+    run.write_tensors(
+        outputs_of(record.name), outputs, {"precision": seen.precision}, record.weights
+    )
 
 
 def record_of(
@@ -297,6 +314,11 @@ def start_of(name: str) -> str:
 def record_file(name: str) -> str:
     """Return the place of the record of a checkpoint."""
     return f"checkpoints/{name}/record.json"
+
+
+def weights_of(name: str, model: Model) -> str:
+    """Return the place of the weights of a checkpoint."""
+    return f"checkpoints/{name}/{model.weights_name}"
 
 
 def outputs_of(name: str) -> str:

@@ -40,7 +40,7 @@ class Device:
     present : bool
         Whether torch is told that there is one.
     lost : bool
-        Whether every operation fails.
+        Whether every operation fails, and every question to the device.
     largest : int or None
         Largest number of samples that a convolution or an embedding has memory for.
     skew : float
@@ -64,13 +64,17 @@ class Device:
 
     def check(self, name: str, result: object) -> None:
         """Raise if the device is lost, or if a result is larger than its memory."""
-        if self.lost:
-            raise RuntimeError("PRETEND error: no such device is connected any more")
+        self.answer()
         limited = any(kind in name for kind in ("convolution", "embedding"))
         if self.largest is None or not limited or "backward" in name:
             return
         if isinstance(result, torch.Tensor) and len(result) > self.largest:
             raise torch.OutOfMemoryError(f"pretend out of memory: {tuple(result.shape)}")
+
+    def answer(self) -> None:
+        """Raise if the device is lost."""
+        if self.lost:
+            raise RuntimeError("PRETEND error: no such device is connected any more")
 
     def erring(self, name: str, result: object) -> object:
         """Return a result as the device computes it."""
@@ -121,16 +125,18 @@ class _Module:
 
     @staticmethod
     def empty_cache() -> None:
+        DEVICE.answer()
         DEVICE.emptied += 1
 
     @staticmethod
     def mem_get_info(device: object = None) -> tuple[int, int]:
+        DEVICE.answer()
         total = 8 * 2**30
         return total if DEVICE.free is None else DEVICE.free, total
 
     @staticmethod
     def synchronize(device: object = None) -> None:
-        """Nothing is left to wait for."""
+        DEVICE.answer()  # nothing is left to wait for
 
 
 class Pretend(torch.Tensor):

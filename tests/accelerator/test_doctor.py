@@ -55,6 +55,7 @@ def test_a_small_and_a_lost_device_end_the_table_with_a_sentence(device, hardwar
     hardware.lost = True
     code, rows = table(device, capsys)
     assert code == 1
+    assert "no such device is connected" in rows[""][1]
     assert list(rows)[1:] == ["training"]
     assert "the device pretend has failed" in rows["training"][1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +20,9 @@ from memowidgets.audit.runs.identity import run_digest
 from memowidgets.audit.runs.training import recorder
 from memowidgets.models.transformer import TransformerModel
 from memowidgets.progress import Progress
-from memowidgets.training.device import DeviceError, resolve_device
+from memowidgets.training.device import DeviceError, device_status, resolve_device
 from memowidgets.training.engine import worker
+from memowidgets.training.loop.passes import Looker
 from tests.accelerator import pretend, recipes
 from tests.accelerator.recipes import audit
 from tests.training.small import Inline, assert_same
@@ -132,6 +134,64 @@ def test_small_memory_halves_the_batches_of_the_frozen_blocks(
     assert not list((tmp_path / "none").rglob("*states*"))
 
 
+def test_a_training_with_small_memory_is_resumed_as_if_it_had_not_been_interrupted(
+    device, hardware, tmp_path
+):
+    """Each new process first tries a whole batch again, which draws random numbers."""
+    hardware.largest = 3
+    paths = [tmp_path / name for name in ("whole", "resumed")]
+    made = [audit("ConvNet", path, device, augment="flip+crop") for path in paths]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        made[0].train()
+        made[1].train(stop_at_drop=1e-9)
+        audit("ConvNet", paths[1], device, augment="flip+crop").train()
+    np.testing.assert_array_equal(*map(losses, made))
+
+
+class Failing:
+    """An operation of the device that raises, from its n-th call on."""
+
+    def __init__(self, monkeypatch, name, error, n=1):
+        self.calls = 0
+        real = pretend.Device.check
+
+        def check(device, operation, result):
+            real(device, operation, result)
+            self.calls += operation == name
+            if operation == name and self.calls >= n:
+                raise error
+
+        monkeypatch.setattr(pretend.Device, "check", check)
+
+
+@pytest.fixture
+def unscored(of_the_cpu, device, tmp_path):
+    """An audit with a pass and without scores, on the device."""
+    of_the_cpu.score("loss", checkpoint="final")
+    shutil.copytree(of_the_cpu.path, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "scores", ignore_errors=True)
+    model = of_the_cpu.source.model
+    return mw.Audit.open(tmp_path / "run", data=of_the_cpu.data, model=model, device=device)
+
+
+def test_psmi_that_runs_out_of_memory_is_computed_on_the_cpu(
+    unscored, of_the_cpu, hardware, monkeypatch
+):
+    """Other programs, or many classes, leave less memory than the size of the states needs."""
+    failing = Failing(monkeypatch, "aten::mm", torch.OutOfMemoryError("out of memory"), n=2)
+    found = unscored.score("psmi", checkpoint="final")
+    assert failing.calls == 2
+    assert hardware.emptied
+    np.testing.assert_array_equal(found, of_the_cpu.score("psmi", checkpoint="final"))
+
+
+def test_a_device_that_is_lost_while_psmi_runs_is_named(unscored, hardware):
+    hardware.lost = True
+    with pytest.raises(DeviceError, match="pretend has failed"):
+        unscored.score("psmi", checkpoint="final")
+
+
 class Losing(Progress):
     """Progress at whose n-th report the device is lost."""
 
@@ -154,6 +214,36 @@ def test_a_lost_device_is_one_sentence_and_what_it_computed_stays(
     moved = audit("ConvNet", tmp_path / "run", "cpu")
     moved.train()
     assert_trained_alike(moved, of_the_cpu)
+
+
+def test_a_process_goes_on_on_the_cpu_after_its_device_was_lost(
+    of_the_cpu, device, hardware, tmp_path
+):
+    """The model of the last checkpoint is still on the device, and must be let go."""
+    made = audit("ConvNet", tmp_path / "run", device)
+    made.train()
+    hardware.lost = True
+    with pytest.raises(DeviceError, match="pretend has failed"):
+        made.score("psmi", checkpoint=0)
+    moved = audit("ConvNet", tmp_path / "run", "cpu")
+    found = moved.score("psmi", checkpoint="final")
+    np.testing.assert_allclose(found, of_the_cpu.score("psmi", checkpoint="final"), atol=1e-5)
+    assert moved.estimate(2, processes=1)["seconds"]["shadow models"] > 0
+
+
+def test_a_lost_gpu_says_so_beside_compute(monkeypatch):
+    def lost(_name):
+        raise RuntimeError("CUDA error: unspecified launch failure\nCompile with …")
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lost)
+    assert device_status("cuda:1") == "cuda:1, CUDA error: unspecified launch failure"
+
+
+def test_no_model_is_kept_on_a_device_without_any_free_memory(device, hardware, tmp_path):
+    made = audit("ConvNet", tmp_path / "run", device)
+    hardware.free = 0
+    made.train()
+    assert made.source.loaded._learner is None
 
 
 def test_a_device_that_is_lost_while_the_frozen_blocks_run_is_named(
@@ -266,6 +356,42 @@ def test_a_watched_loop_on_the_device_is_that_of_the_cpu(device, tmp_path):
     for metric in ("psmi", "loss", "csl"):
         one, other = (made.score(metric, checkpoint="final") for made in (here, there))
         np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_a_watched_pass_that_does_not_fit_beside_the_training_is_halved(
+    device, tmp_path, monkeypatch
+):
+    """An optimizer takes its memory at its first step, so the pass of step 0 says too little."""
+    here = watched(tmp_path / "cpu", "cpu")
+    real = Looker._outputs
+
+    def small(self, module, inputs, place, *others):
+        if int(module[1].num_batches_tracked) > 0 and len(place) > 12:
+            raise torch.OutOfMemoryError("out of memory")
+        return real(self, module, inputs, place, *others)
+
+    monkeypatch.setattr(Looker, "_outputs", small)
+    with pytest.warns(UserWarning, match="smaller parts") as told:
+        there = watched(tmp_path / "device", device)
+    assert len([one for one in told if "smaller parts" in str(one.message)]) == 1
+    assert_trained_alike(here, there)
+    for metric in ("psmi", "loss", "csl"):
+        one, other = (made.score(metric, checkpoint="final") for made in (here, there))
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_a_sample_that_does_not_fit_beside_a_watched_training_is_one_sentence(
+    device, tmp_path, monkeypatch
+):
+    def full(*_):
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(Looker, "_outputs", full)
+    with (
+        pytest.warns(UserWarning, match="smaller parts"),
+        pytest.raises(MemoryError, match="single sample"),
+    ):
+        watched(tmp_path / "run", device)
 
 
 def recorded(path, on):

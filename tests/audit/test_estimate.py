@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import shutil
 from concurrent.futures import Future
@@ -28,6 +29,7 @@ from tests.training.small import Inline, tiny_audit
 
 TRAINING = mw.TrainingConfig(epochs=2, batch_size=16, precision="float32")
 BUILD, STEP, SAMPLE, START, SAVE, OPENING, CLOSING = 1.0, 0.5, 0.01, 20.0, 0.2, 25.0, 2.0
+LOOK = 0.03
 WITH_WORKERS = estimate._timed
 
 
@@ -39,7 +41,9 @@ def timed(monkeypatch):
     def here(work, run):
         found = take_times(work.job, Progress(), None if run is None else run.run)
         asked.append((work.processes, found.save))
-        found = replace(found, build=BUILD, step=STEP, sample=SAMPLE, start=START, save=SAVE)
+        found = replace(
+            found, build=BUILD, step=STEP, sample=SAMPLE, start=START, save=SAVE, look=LOOK
+        )
         return estimate._Timings(found, found, OPENING, CLOSING)
 
     monkeypatch.setattr(estimate, "_timed", here)
@@ -95,9 +99,12 @@ def test_seconds_scale_with_models_and_processes(audit):
     own = int(audit.source.design.shadow_members(0, 0).sum())
     checkpoints = len({audit.prediction.record.name, "epoch-2"})
     asked = len(audit.source.pool_rows) * checkpoints
-    assert each == pytest.approx(BUILD + 2 * -(-own // 16) * STEP + asked * SAMPLE)
+    assert each == pytest.approx(
+        BUILD + 2 * -(-own // 16) * STEP + checkpoints * LOOK + asked * SAMPLE
+    )
     assert two["seconds"] == pytest.approx(more["seconds"] - 20 * each)
-    passes = checkpoints * (BUILD + len(audit.members) * SAMPLE)  # of the target, by log-LiRA
+    a_pass = BUILD + LOOK + len(audit.members) * SAMPLE
+    passes = checkpoints * a_pass  # of the target, by log-LiRA
     assert one["seconds"] == pytest.approx(OPENING + 10 * each + CLOSING + passes)
     assert two["memory_mb"] == pytest.approx(2 * more["memory_mb"], rel=0.2)
     assert more["memory_mb"] > 0
@@ -109,9 +116,32 @@ def test_a_target_is_estimated_until_it_is_trained(tmp_path, audit):
     row = new.estimate(4).loc["target"]
     members = len(new.members)
     assert row["seconds"] == pytest.approx(
-        BUILD + 2 * -(-members // 16) * STEP + 3 * (members * SAMPLE + SAVE)
+        BUILD + 2 * -(-members // 16) * STEP + 3 * (LOOK + members * SAMPLE + SAVE)
     )
     assert audit.estimate(4).loc["target", ["models", "seconds", "disk_mb"]].tolist() == [0, 0, 0]
+
+
+def test_a_pass_over_held_out_samples_counts_as_one_more(tmp_path):
+    audit = audit_at(tmp_path / "new", held_out=0.25)
+    held_out, members = len(audit.source.held_out), len(audit.members)
+    said = audit.estimate(4).loc["target", "seconds"]
+    passes = 2 * LOOK + (members + held_out) * SAMPLE
+    assert held_out > 0
+    assert said == pytest.approx(BUILD + 2 * -(-members // 16) * STEP + 3 * (passes + SAVE))
+
+
+def test_shadow_models_of_an_untrained_target_are_an_upper_limit(tmp_path, audit):
+    """Its prediction checkpoint may be its last, which takes one pass instead of two."""
+    before = audit_at(tmp_path / "new").estimate(4).loc["shadow models", "basis"]
+    after = audit.estimate(4).loc["shadow models", "basis"]
+    assert "at most" in before
+    assert "at most" not in after
+
+
+def test_a_training_of_one_checkpoint_has_no_upper_limit(tmp_path):
+    once = mw.TrainingConfig(epochs=1, batch_size=16, checkpoint_every=1, precision="float32")
+    said = tiny_audit(tmp_path / "one", training=once).estimate(4)
+    assert "at most" not in said.loc["shadow models", "basis"]
 
 
 def test_reference_models_of_an_untrained_target_train_to_the_end_at_most(tmp_path, audit):
@@ -273,6 +303,56 @@ def test_only_a_part_of_a_large_checkpoint_is_written(audit, monkeypatch):
     written.clear()
     assert take_times(job, Progress(), audit.source.run).save > 0
     assert 100 < max(written) < whole / 2
+
+
+def test_a_checkpoint_is_timed_by_writing_all_that_a_training_writes(audit, monkeypatch):
+    """A second file, or the deletion of an older state, is not left out of the estimate."""
+    work = []
+
+    def noted(name):
+        real = getattr(store.RunDirectory, name)
+
+        def called(self, *args):
+            work.append((name, str(args[0]).rpartition("/")[2]))
+            return real(self, *args)
+
+        monkeypatch.setattr(store.RunDirectory, name, called)
+
+    for name in ("write_tensors", "write_weights", "write_json", "forget"):
+        noted(name)
+    job = estimate._shadows(audit.source, audit.source.recipe(), 4, 1).job
+    take_times(job, Progress(), audit.source.run)
+    timed = {what for what in work if not what[1].startswith("epoch")}
+    work.clear()
+    audit_at(f"{audit.path}-new").train()
+    trained = {what for what in work if what[1] in {"record.json", "outputs", "resume", "weights"}}
+    assert trained
+    assert timed == trained
+
+
+def test_what_a_killed_estimate_left_is_removed(audit):
+    folder = Path(audit.path) / f"{store.UNFINISHED}0"
+    folder.mkdir()
+    (folder / "weights.safetensors").touch()
+    os.utime(folder, (0, 0))
+    with audit.source.run.lock("checkpoints"):
+        assert not folder.exists()
+
+
+def test_a_pass_has_a_part_for_each_sample_and_one_that_it_takes_anyway(monkeypatch):
+    class Slow:
+        recipe = SimpleNamespace(model=SimpleNamespace(forward_batch=16))
+        now = 0.0
+
+        def look_at(self, positions, **_):
+            self.now += 5.0 + 0.25 * len(positions)
+            return SimpleNamespace(logits=np.zeros((1, 3)), layers={"1": np.zeros((1, 2, 4))})
+
+    learner = Slow()
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: learner.now)
+    found = timing._look(learner, np.arange(300), Progress())
+    assert found == (pytest.approx(5.0), pytest.approx(0.25), 3, {"1": 8})
+    assert timing._look(learner, np.arange(1), Progress())[:2] == (0.0, 5.25)
 
 
 @pytest.mark.slow

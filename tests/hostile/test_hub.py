@@ -248,6 +248,30 @@ def test_a_path_has_no_revision(tmp_path):
         mw.data.fetch_cifar10(tmp_path, revision="main")
 
 
+def test_a_token_is_sent_to_the_hub_and_to_no_other_host(hub, both, llama, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_of_a_test")
+    gets_data()
+    gets_model().build(llama[0])
+    assert hub.requests("GET /cdn/")
+    assert "Bearer hf_of_a_test" in hub.tokens["127.0.0.1"]
+    assert hub.tokens["localhost"] == {""}, "the token went where the hub keeps large files"
+
+
+def test_renamed_repositories_are_followed(hub, both, llama):
+    data, commit = gets_data(), hub.datasets[BONES].branches["main"]
+    hub.datasets["new/mmlu"] = hub.datasets.pop(BONES)
+    hub.models["new/llama"] = hub.models.pop("someone/llama")
+    hub.renamed = {BONES: "new/mmlu", "someone/llama": "new/llama"}
+    again = gets_data()
+    assert again.content_hashes() == data.content_hashes()
+    assert again.source["arguments"]["revision"] == commit
+    made = weights(mw.models.CausalLM.from_pretrained("someone/llama", lora=None), llama[0])
+    assert hub.requests("GET /new/llama")
+    with mw.network.without_the_hub():
+        model = mw.models.CausalLM.from_pretrained("someone/llama", lora=None)
+        np.testing.assert_equal(weights(model, llama[0]), made)
+
+
 # what is refused
 
 
@@ -346,7 +370,44 @@ def test_weights_in_pickles_are_refused_and_nothing_is_sent_to_convert_them(hub,
     assert not hub.requests(r"\.bin|POST|discussions|convert")
 
 
+@GETS
+def test_offline_mode_of_the_user_reads_copies_and_names_itself(
+    hub, both, llama, get, name, monkeypatch
+):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ConnectionError, match=rf"{name}.*HF_HUB_OFFLINE is set") as raised:
+        get()
+    assert "login page" not in str(raised.value)
+    assert hub.asked == []
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    get()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    hub.asked.clear()
+    get()
+    assert hub.asked == []
+
+
 # what breaks off
+
+
+@GETS
+@pytest.mark.parametrize("how", ["no such file", "html"])
+def test_large_files_in_a_storage_that_fails_are_one_sentence(hub, both, llama, get, name, how):
+    """Xet's client has errors of its own, which are not those of downloads."""
+    pytest.importorskip("hf_xet")
+    for repository in both:
+        repository.xet = hub.address
+    if how == "html":
+        hub.goes_wrong("GET .*/xet-read-token/", "html", times=1000)
+    with pytest.raises(ConnectionError, match=rf"{name}.*Xet.*HF_HUB_DISABLE_XET=1") as raised:
+        built(get(), llama[0])
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def built(got, data):
+    return got.build(data) if isinstance(got, mw.models.CausalLM) else got
 
 
 def test_a_dropped_connection_is_resumed_where_it_broke_off(hub, mmlu, monkeypatch):

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -135,6 +136,33 @@ def test_what_goes_wrong_in_training_is_raised_as_it_is(tmp_path):
     Diverging.fails = True
     with pytest.raises(FloatingPointError, match="the training has diverged"):
         audit.run_shadows(2, Inline())
+
+
+def test_a_worker_with_too_little_memory_is_named_and_the_others_finish(
+    audit, source, tmp_path, monkeypatch
+):
+    """A cluster's machines differ, and what a larger one has begun may have taken it hours."""
+    real, other_trains = worker.train_shadow, threading.Event()
+
+    def small(job, index, progress):
+        if index == 0:
+            assert other_trains.wait(60)
+            raise MemoryError("the GPU's memory cannot hold this model")
+        other_trains.set()
+        return real(job, index, progress)
+
+    monkeypatch.setattr(worker, "train_shadow", small)
+    with (
+        ThreadPoolExecutor(2) as two,
+        pytest.raises(MemoryError, match="cannot hold this model") as raised,
+    ):
+        audit.run_shadows(2, two)
+    (note,) = raised.value.__notes__
+    assert f"process {os.getpid()}" in note
+    assert audit.source.shadows.indices() == [1]
+    monkeypatch.undo()
+    audit.run_shadows(2, Inline())
+    assert_same(audit, undisturbed(source, tmp_path / "b", 2), atol=1e-4)
 
 
 @pytest.mark.parametrize("library", ["torch", "memowidgets", "Python"])

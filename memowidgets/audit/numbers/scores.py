@@ -32,7 +32,7 @@ from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, m
 from memowidgets.metrics.arrays import like
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
-from memowidgets.training.device import held_on
+from memowidgets.training.device import computed_on
 from memowidgets.training.rho import Record
 from memowidgets.visible import listed, quoted
 
@@ -521,16 +521,25 @@ def _named(
     if kept is not None:
         return kept
     (progress or Progress()).report(0, 1, f"computing {metric} at {layer}")
-    compute = cast("Callable[[Any, Labels, int], Scores]", known.of_layer)
     states: Any = made.representation(layer)
-    if known.on_device:
-        states = held_on(source.device, states)
-    found = compute(states, labels, source.seed)
+    found = _of_states(known, states, source)
     try:
         made.store(metric, layer, found)
     except StoreError as error:
         warnings.warn(f"the scores are not kept: {error}", UserWarning, stacklevel=2)
     return found
+
+
+def _of_states(known: NamedScore, states: Any, source: Source) -> Scores:
+    """Compute a score of a layer, on the audit's device if it has the memory for it."""
+    compute = cast("Callable[[Any, Labels, int], Scores]", known.of_layer)
+    if known.on_device:
+        found = computed_on(
+            source.device, states, lambda held: compute(held, source.labels, source.seed)
+        )
+        if found is not None:
+            return found
+    return compute(states, source.labels, source.seed)
 
 
 def _custom(source: Source, metric: Metric, made: ForwardPass, layer: str) -> Scores:

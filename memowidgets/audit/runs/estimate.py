@@ -104,12 +104,12 @@ def _shadows(run: RunSource, recipe: Recipe, n: int, processes: int | None) -> _
         planned(run.data, run.design, "halves", None)
     except ValueError as error:
         return _Work(job, 0, 0, why_not=str(error))
-    return _work(set_of_halves(run.run, run.precision), n, job, processes)
+    made = _work(set_of_halves(run.run, run.precision), n, job, processes)
+    return replace(made, at_most=len(job.checkpoints) > 1 and not _is_trained(run))
 
 
 def _references(run: RunSource, recipe: Recipe, n: int, processes: int | None) -> _Work:
-    known, plan = _planned_checkpoints(run), run.references.plan
-    trained = len(run.names.records()) > 1
+    known, plan, trained = _planned_checkpoints(run), run.references.plan, _is_trained(run)
     name = run.names.prediction().record.name if trained else list(known)[-1]
     job = ShadowJob(
         recipe, run.design, run.seed, {name: known[name]}, known, plan, run.references.config
@@ -141,9 +141,14 @@ def _asked_checkpoints(run: RunSource) -> list[str]:
     its place. A shadow model trains to the end, so only the number of checkpoints matters.
     """
     names = [name for name, step in _planned_checkpoints(run).items() if step]
-    if len(run.names.records()) > 1:
+    if _is_trained(run):
         names = [run.names.prediction().record.name, names[-1]]
     return list(dict.fromkeys(names[-2:]))
+
+
+def _is_trained(run: RunSource) -> bool:
+    """Return whether the target has a checkpoint after step 0, so that one is the prediction's."""
+    return len(run.names.records()) > 1
 
 
 def _missing_passes(run: RunSource) -> int:
@@ -194,7 +199,7 @@ def _target_row(run: RunSource, timings: _Timings | None) -> dict[str, Any]:
     timing, memory = timings.target, timings.shadow.memory  # not what the user has in this process
     members, n_records = len(run.design.members), len(run.names.records())
     steps = max(left.values()) - (run.names.records()[-1].step if n_records else 0)
-    seconds = cost.target_seconds(timing, steps, len(left), members + len(run.held_out))
+    seconds = cost.target_seconds(timing, steps, len(left), members, len(run.held_out))
     n_bytes = cost.target_bytes(timing, len(left), members, resumed=n_records > 0)
     return _as_row("target", 1, 1, seconds, n_bytes, memory, _TIMED)
 
@@ -210,7 +215,7 @@ def _row(
     each = cost.model_seconds(timing, work.job) if recorded is None else recorded
     start = timings.opening if recorded is None else timing.start  # no steps are timed then
     seconds = cost.work_seconds(each, work.missing, work.processes, start) + timings.closing
-    seconds += passes * (timings.target.build + members * timings.target.sample)
+    seconds += passes * timings.target.build + timings.target.passes(passes, passes * members)
     n_bytes = work.missing * cost.model_bytes(timing, work.job)
     shapes = {f"layer.{name}": (members, n) for name, n in timing.layers.items()}
     n_bytes += passes * cost.pass_bytes(timing, members, 2 if halved(shapes, run.states) else 4)

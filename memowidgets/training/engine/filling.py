@@ -95,7 +95,7 @@ class Filling:
         except Cancelled:
             self._withdraw()
             raise
-        except DeviceError:
+        except (DeviceError, MemoryError):
             self._finish()
             raise
         except BaseException:
@@ -196,7 +196,9 @@ class Filling:
                 f"not be comparable; install the same versions there. {self._kept()}"
             )
         if result.error is not None:
-            raise unpacked(result.error)
+            error = unpacked(result.error)
+            error.add_note(f"This is from the worker {result.worker}.")
+            raise error
         if result.lacks_job or result.trained is None:
             self._send_again(index, result.worker)
             return False
@@ -235,10 +237,10 @@ class Filling:
                 self._workers.check()
 
     def _finish(self) -> None:
-        """Let other GPUs finish what they train, when one has failed."""
+        """Let other workers finish what they train, when the GPU or the memory of one failed."""
         for future in self._in_hand:
             self._workers.withdraw(future)
-        with suppress(Exception):  # the failed GPU is what is reported to the user
+        with suppress(Exception):  # the failure is what is reported to the user
             while self._in_hand:
                 self._collect_last()
                 self._workers.check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -18,9 +19,11 @@ from memowidgets.files import UNFINISHED
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.device import wait_for
-from memowidgets.training.learner import WEIGHTS, Learner
+from memowidgets.training.forward import Forward
+from memowidgets.training.learner import Learner
 from memowidgets.training.seeds import derived_seed, restored
 from memowidgets.training.shadow import ShadowJob
+from memowidgets.training.target import record_of, write_checkpoint
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +44,7 @@ class Timing:
     step : float
         Seconds of an optimizer step: the mean after a warm-up.
     sample : float
-        Seconds of a forward pass for each sample.
+        Seconds of a forward pass for each sample, after `look`.
     memory : int
         Peak memory of the process in bytes; of its GPU if it computes on one.
     logits : int
@@ -54,6 +57,8 @@ class Timing:
         Seconds until the process is ready to train, once for all of its models.
     save : float
         Seconds to write a checkpoint of the target; 0 if that was not timed.
+    look : float
+        Seconds of a forward pass, however few its samples are.
     """
 
     build: float
@@ -66,6 +71,11 @@ class Timing:
     optimizer: dict[str, int]
     start: float = field(default=0.0)
     save: float = field(default=0.0)
+    look: float = field(default=0.0)
+
+    def passes(self, n: int, samples: int) -> float:
+        """Return the seconds of n forward passes over so many samples in all."""
+        return n * self.look + samples * self.sample
 
 
 def slowest(timings: Sequence[Timing]) -> Timing:
@@ -77,6 +87,7 @@ def slowest(timings: Sequence[Timing]) -> Timing:
         sample=float(np.mean([one.sample for one in timings])),
         memory=max(one.memory for one in timings),
         start=max(one.start for one in timings),
+        look=float(np.mean([one.look for one in timings])),
     )
 
 
@@ -98,7 +109,8 @@ def take_times(job: ShadowJob, progress: Progress, run: RunDirectory | None = No
         build = time.perf_counter() - middle
         first = max(0.0, middle - start - build)
         step = _step_seconds(learner, device, progress)
-        sample, logits, layers = _look(learner, job.design.pool, progress)
+        look, sample, logits, layers = _look(learner, job.design.pool, progress)
+        n_target = len(job.design.members)
         weights = job.recipe.model.weights(learner.module)
         return Timing(
             build,
@@ -110,7 +122,8 @@ def take_times(job: ShadowJob, progress: Progress, run: RunDirectory | None = No
             {name: int(values.nbytes) for name, values in weights.items()},
             learner.optimizer_bytes(),
             first,
-            _save_seconds(learner, run) if run is not None else 0.0,
+            _save_seconds(learner, run, (n_target, logits)) if run is not None else 0.0,
+            look,
         )
 
 
@@ -178,9 +191,10 @@ def _step_seconds(learner: Learner, device: torch.device, progress: Progress) ->
 
 def _look(
     learner: Learner, pool: NDArray[np.int64], progress: Progress
-) -> tuple[float, int, dict[str, int]]:
-    """Return a pass's seconds for each sample, and the numbers of a sample's values."""
+) -> tuple[float, float, int, dict[str, int]]:
+    """Return a pass's seconds, those for each sample, and the numbers of a sample's values."""
     one = learner.look_at(pool[:1], capture=True)
+    single = _timed(learner, pool[:1], progress)
     n = min(len(pool), _BATCHES * learner.recipe.model.forward_batch)
     spread = pool[np.linspace(0, len(pool) - 1, n).round().astype(np.int64)]
     few = spread[:: max(1, n // learner.recipe.model.forward_batch)]
@@ -188,7 +202,8 @@ def _look(
     if seconds < _STEP_SECONDS and len(spread) > len(few):
         seconds, n = _timed(learner, spread, progress), len(spread)
     values = {name: _width(array) for name, array in one.layers.items()}
-    return seconds / n, _width(one.logits), values
+    sample = max(0.0, seconds - single) / (n - 1) if n > 1 else single
+    return max(0.0, single - sample), sample, _width(one.logits), values
 
 
 def _timed(learner: Learner, positions: NDArray[np.int64], progress: Progress) -> float:
@@ -197,31 +212,34 @@ def _timed(learner: Learner, positions: NDArray[np.int64], progress: Progress) -
     return time.perf_counter() - start
 
 
-def _save_seconds(learner: Learner, run: RunDirectory) -> float:
-    """Return the seconds to write the weights, the state to resume from, and two small files.
+def _save_seconds(learner: Learner, run: RunDirectory, shape: tuple[int, int]) -> float:
+    """Return the seconds of a checkpoint, without its passes, whose logits are of this shape.
 
     Only a part of a large checkpoint is written. Where nothing can be written, the result is 0, so
     that the estimate still tells how much room the training needs.
     """
     start = time.perf_counter()
+    learner.advance(learner.step, Progress(), "")  # a training is interrupted at its checkpoints
     arrays, notes = learner.state()
     copied = time.perf_counter() - start
     sizes = np.cumsum([array.nbytes for array in arrays.values()])
     part = dict(list(arrays.items())[: 1 + int(np.searchsorted(sizes, _MOST_WRITTEN))])
     share = sum(array.nbytes for array in part.values()) / max(1, int(sizes[-1]))
-    name = f"{UNFINISHED}{secrets.token_hex(8)}"  # removed by the next training if it stays
-    start = time.perf_counter()
+    seen = Forward(np.zeros(shape, np.float32), np.zeros(shape[0], np.float32), {})
+    folder = run.path / f"{UNFINISHED}{secrets.token_hex(8)}"  # a later training removes it
+    seconds = 0.0
     try:
-        run.write_weights(f"{name}-weights", {k: part[k] for k in part if k.startswith(WEIGHTS)})
-        run.write_tensors(f"{name}-outputs", {"losses": np.zeros(1, np.float32)})
-        run.write_note(f"{name}.json", {})
-        run.write_tensors(f"{name}-state", part, notes)
-        return copied + (time.perf_counter() - start) / share
+        scratch = RunDirectory(folder, part_of=run)
+        for epoch in range(2):  # the first has no older state to delete
+            start = time.perf_counter()
+            record = record_of(learner.step, epoch, seen, np.zeros(shape[0], np.int64), None)
+            write_checkpoint(scratch, learner, record, seen, (part, notes))
+            seconds = copied + (time.perf_counter() - start) / share
     except (OSError, StoreError):
         return 0.0
     finally:
-        for file in run.path.glob(f"{name}*"):
-            file.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+    return seconds
 
 
 def _width(array: NDArray[Any]) -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.checks import looks_like_probabilities, warn_user
+from memowidgets.models.memory import Memory
 from memowidgets.progress import Progress
 from memowidgets.store import put_rows
 from memowidgets.training.forward import FloatArray, Forward, Shapes, check_finite
@@ -67,8 +69,9 @@ class Looker:
     def look(self, module: nn.Module, progress: Progress, allocate: Allocate) -> Forward:
         """Run the module over all samples. Module and random states stay unchanged.
 
-        `allocate` creates the arrays that the pass fills, from their shapes by name and from the
-        precision of the pass.
+        `allocate` creates the arrays that the pass fills, once, from their shapes by name and from
+        the precision of the pass. Where the GPU's memory is full, the pass begins again in smaller
+        batches.
 
         Raises
         ------
@@ -78,45 +81,55 @@ class Looker:
         FloatingPointError
             If a loss is not finite.
         MemoryError
-            If a batch does not fit into the GPU's memory.
+            If a single sample does not fit into the GPU's memory beside the training.
         """
-        import torch
-
         module = unwrapped(module)
         device = device_of(module)
-        filled: dict[str, NDArray[np.float32]] = {}
-        used = []
-        lengths: dict[str, set[int]] = {}
+        filled: dict[str, FloatArray] = {}
+        used: list[str] = []
+
+        def precision() -> str:
+            return used[-1] if used else _precision(module, device)
+
+        def made(shapes: Shapes) -> Mapping[str, FloatArray]:
+            if not filled:
+                filled.update(allocate(shapes, precision()))
+            return filled
+
         with untouched(module), captured(module, self.layers, self.head) as kept:
             self.batches.check_steady()
             note = module.register_forward_pre_hook(
                 lambda *_: used.append(_precision(module, device))
             )
             try:
-                for done, (place, inputs) in enumerate(self.batches):
-                    progress.report(done, len(self.batches), "recording a checkpoint")
-                    kept[:] = [Captured()]
-                    outputs = self._outputs(module, moved(inputs, device), place, device, kept[0])
-                    for name, length in kept[0].unmasked.items():
-                        lengths.setdefault(name, set()).add(length)
-                    if not filled:
-                        shapes = {k: (len(self.labels), *v.shape[1:]) for k, v in outputs.items()}
-                        filled = dict(
-                            allocate(shapes, used[-1] if used else _precision(module, device))
-                        )
-                    self._fill(filled, outputs, place)
-            except torch.OutOfMemoryError as error:
-                raise MemoryError(
-                    f"the GPU's memory does not hold a pass of {self.batches.size} samples beside "
-                    "your training; pass a smaller batch_size="
-                ) from error
+                work = partial(self._run, module, device, kept, progress, made)
+                lengths = Memory(device).fit(work, self.batches.halve)
             finally:
                 note.remove()
         check_finite(filled["losses"])
         _warn_of_padding(lengths)
         layers = {k.removeprefix(_LAYER): v for k, v in filled.items() if k.startswith(_LAYER)}
-        precision = used[-1] if used else _precision(module, device)
-        return Forward(filled["logits"], filled["losses"], layers, precision)
+        return Forward(filled["logits"], filled["losses"], layers, precision())
+
+    def _run(
+        self,
+        module: nn.Module,
+        device: torch.device,
+        kept: list[Captured],
+        progress: Progress,
+        made: Callable[[Shapes], Mapping[str, FloatArray]],
+    ) -> dict[str, set[int]]:
+        """Fill the arrays, batch by batch, and return the unmasked lengths by layer."""
+        lengths: dict[str, set[int]] = {}
+        for done, (place, inputs) in enumerate(self.batches):
+            progress.report(done, len(self.batches), "recording a checkpoint")
+            kept[:] = [Captured()]
+            outputs = self._outputs(module, moved(inputs, device), place, device, kept[0])
+            for name, length in kept[0].unmasked.items():
+                lengths.setdefault(name, set()).add(length)
+            shapes = {k: (len(self.labels), *v.shape[1:]) for k, v in outputs.items()}
+            self._fill(made(shapes), outputs, place)
+        return lengths
 
     def _outputs(
         self,
@@ -142,7 +155,7 @@ class Looker:
 
     def _fill(
         self,
-        filled: dict[str, NDArray[np.float32]],
+        filled: Mapping[str, FloatArray],
         outputs: dict[str, Tensor],
         place: NDArray[np.int64],
     ) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
+from io import TextIOWrapper
 from pathlib import Path
 
 from memowidgets.visible import visible
@@ -16,14 +18,21 @@ FAILED = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
+    if isinstance(sys.stdout, TextIOWrapper):  # its encoding may lack ρ, as in a pipe on Windows
+        sys.stdout.reconfigure(errors="backslashreplace")
     chosen = _parser().parse_args(arguments)
     from memowidgets.commands.runs import CommandError
 
     try:
-        return int(chosen.run(chosen))
+        status = int(chosen.run(chosen))
+        sys.stdout.flush()  # here, where a closed pipe is expected
     except CommandError as error:
         print(f"memowidgets: {error}", file=sys.stderr)
         return FAILED
+    except BrokenPipeError:  # the reader has enough, such as head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:

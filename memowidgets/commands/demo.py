@@ -45,12 +45,17 @@ def demo(
     """
     if out is not None and out.exists() and not out.is_dir():
         raise CommandError(f"{out} is not a folder; pass a folder as --out")
-    say("Writing the report of a recorded audit: SmolLM2, fine-tuned on questions of MMLU.")
     folder = Path(tempfile.mkdtemp(prefix="memowidgets-demo-")) if out is None else out.absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(
+            f"the folder {folder} cannot be made ({error.strerror}); pass another one as --out"
+        ) from None
+    say("Writing the report of a recorded audit: SmolLM2, fine-tuned on questions of MMLU.")
     with refusing(folder):
         from memowidgets.audit import open_recorded
 
-        folder.mkdir(parents=True, exist_ok=True)
         page = open_recorded(RECORDING).report(folder / f"{RECORDING}.html", overwrite=overwrite)
     say(f"The page is {visible(str(page))}")
     if browser and not webbrowser.open(page.as_uri()):

@@ -78,6 +78,9 @@ def view(
     if find_spec("voila") is None:
         raise CommandError("this needs Voila: pip install 'memowidgets[lab]'")
     checked_run(path)
+    for flag, given in (("--data", data), ("--model", model)):
+        if given is not None and not given.exists():
+            raise CommandError(f"{flag}: there is no file or folder {given}")
     with (
         _stoppable(),
         tempfile.TemporaryDirectory(prefix="memowidgets-view-") as folder,

@@ -94,7 +94,7 @@ class ImageDataset(Dataset):
         Parameters
         ----------
         images : array-like of shape (n, h, w), (n, h, w, 1 or 3) or (n, 1 or 3, h, w)
-            Pixels as uint8, or as real numbers between 0 and 1.
+            Pixels as uint8 from 0 to 255, or as bool or real numbers from 0 to 1.
         labels : array-like of shape (n,)
             Labels as integers from 0, or as strings.
         class_names : sequence of str, optional

@@ -167,8 +167,22 @@ class _Objects:
         return carried if (carried >= 0).any() else None
 
 
+def _too_dark(images: NDArray[Any] | None) -> str:
+    """Return what to do about bytes that are only 0 and 1, "" for other images."""
+    if images is None or images.dtype != np.uint8 or images.max(initial=0) != 1:
+        return ""
+    return (
+        "No pixel is brighter than 1 of 255, so the images look black. If 1 means white, give the "
+        "pixels as bool or as real numbers from 0 to 1."
+    )
+
+
 class _Images(_Objects):
     kind = "image"
+
+    def __init__(self, samples: Sequence[Any]) -> None:
+        super().__init__(samples)
+        self.notice = _too_dark(getattr(samples, "images", None))
 
     def card(self, position: int) -> Card:
         sample = self._samples[position]
@@ -187,6 +201,7 @@ class _ImageArray(_Objects):
             )
         super().__init__(images)  # type: ignore[arg-type]
         self._top = float(images.max()) if images.dtype.kind == "f" else None
+        self.notice = _too_dark(images)
 
     def id(self, position: int) -> str:
         return str(position)

@@ -383,7 +383,57 @@ def test_a_demo_needs_a_folder(run, capsys):
     assert f"{file} is not a folder; pass a folder as --out" in err
 
 
+def test_a_demo_needs_a_folder_that_can_be_made(run, capsys):
+    folder = run / "manifest.json" / "below"
+    status, out, err = said(capsys, "demo", "--no-browser", "--out", folder)
+    assert (status, out) == (2, "")
+    assert str(folder) in err
+    assert "--out" in err
+    assert "Errno" not in err
+
+
+# ------------------------------------------------------------ where the output goes
+
+
+def command_line(*arguments, **options):
+    """A command as a process of its own."""
+    command = [sys.executable, "-m", "memowidgets", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def test_an_encoding_without_greek_is_no_end(run):
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    ended = command_line("audits", run.parent, env=env)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "\\u03c1" in ended.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such pipes")
+def test_a_reader_that_has_enough_gets_no_traceback(run):
+    for command in ("audits", run.parent), ("doctor",):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with os.fdopen(writing, "wb") as closed:
+            ended = subprocess.run(
+                [sys.executable, "-m", "memowidgets", *map(str, command)],
+                stdout=closed,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert (ended.returncode, ended.stderr) == (2, "")
+
+
 # ------------------------------------------------------------ view
+
+
+@pytest.mark.parametrize("option", ["--data", "--model"])
+def test_a_place_that_is_not_there_is_said_at_once(run, tmp_path, capsys, option):
+    pytest.importorskip("voila", reason="no Voila: pip install 'memowidgets[lab]'")
+    status, out, err = said(capsys, "view", run, "--no-browser", option, tmp_path / "none")
+    assert (status, out) == (2, "")
+    assert f"{option}: " in err
+    assert str(tmp_path / "none") in err
 
 
 @contextmanager

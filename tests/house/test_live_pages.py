@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import itertools
 import json
 import os
 import re
@@ -357,6 +358,43 @@ def test_canvases_are_painted_again_when_the_theme_changes(visit, name, site_say
         page.emulate_media(color_scheme="light")
     page.wait_for_timeout(500)
     assert page.evaluate(CANVASES) == light
+
+
+# Notes where each text of a canvas is drawn: [canvas, text, left, right, baseline, width].
+NOTE_TEXTS = """() => {
+    window.drawn = [];
+    const { prototype } = CanvasRenderingContext2D, draw = prototype.fillText;
+    prototype.fillText = function (text, x, y) {
+        const wide = this.measureText(text).width;
+        const left = x - { left: 0, center: wide / 2, right: wide }[this.textAlign];
+        const { className, clientWidth } = this.canvas;
+        window.drawn.push([className, text, left, left + wide, y, clientWidth]);
+        draw.call(this, text, x, y);
+    };
+}"""
+
+
+@pytest.mark.parametrize("name", live.PLAYGROUNDS)
+def test_a_narrow_playground_cuts_neither_values_nor_axes(visit, name):
+    page = visit(f"live/{name}")
+    page.set_viewport_size({"width": 320, "height": 900})
+    page.evaluate(NOTE_TEXTS)
+    page.wait_for_timeout(500)
+    page.evaluate("window.drawn.length = 0")
+    page.emulate_media(color_scheme="dark")  # it is drawn once more
+    page.wait_for_timeout(500)
+    drawn = page.evaluate("window.drawn")
+    assert [one for one in drawn if one[2] < -1 or one[3] > one[5] + 1] == []
+    numbers = {tuple(one) for one in drawn if re.fullmatch(r"[−\d.°]+", one[1])}
+    assert len(numbers) > 5
+    for a, b in itertools.combinations(sorted(numbers), 2):
+        beside = a[0] != b[0] or a[4] != b[4] or a[3] < b[2] or b[3] < a[2]
+        assert beside, f"{a[1]} and {b[1]} overlap on {a[0]}"
+    edge = "view => view.getBoundingClientRect().right"
+    right = page.locator(".mw-play").evaluate(edge)
+    values = page.locator(".mw-slide-value").all()
+    assert values
+    assert all(value.evaluate(edge) <= right for value in values)
 
 
 def test_the_mark_of_a_title_takes_no_line_of_its_own(visit):

@@ -94,6 +94,7 @@ def test_the_three_playgrounds(notebook):
     the_gaps(notebook)
     the_axis_zooms_in(notebook)
     the_mixture(notebook)
+    every_canvas_follows_the_theme(notebook)
     look(notebook)
     a_saved_notebook_is_small(notebook)
 
@@ -165,6 +166,22 @@ def cloud_and_both_sliders_are_on_one_screen(notebook):
         assert shown["y"] <= box["y"]
         assert box["y"] + box["height"] <= shown["y"] + shown["height"]
     notebook.resize(**before)
+
+
+def every_canvas_follows_the_theme(notebook):
+    """JupyterLab's theme, changed while the playgrounds are open, in view or not."""
+    pictures = "() => [...document.querySelectorAll('.mw-plot')].map((plot) => plot.toDataURL())"
+    light = notebook.page.evaluate(pictures)
+    assert len(light) == 12
+    for theme in ("dark", "light"):
+        before = notebook.page.evaluate(pictures)
+        notebook.theme(theme)
+        notebook.page.wait_for_function(
+            f"(before) => ({pictures})().every((now, i) => now !== before[i])", arg=before
+        )
+    notebook.page.wait_for_function(
+        f"(light) => ({pictures})().every((now, i) => now === light[i])", arg=light
+    )
 
 
 def the_axis_zooms_in(notebook):

@@ -397,6 +397,20 @@ def test_long_class_names_are_cut_and_long_options_say_so():
     with_long.close()
 
 
+def test_bytes_of_0_and_1_are_said_to_look_black():
+    bits = np.arange(6 * 64).reshape(6, 8, 8) % 2
+    datasets = {
+        dtype: ImageDataset.from_arrays(bits.astype(dtype), [0, 1] * 3)
+        for dtype in ("u1", "?", "f8")
+    }
+    black = [datasets["u1"], bits.astype(np.uint8)]
+    fine = [datasets["?"], datasets["f8"], bits.astype(np.uint8) * 255, np.zeros((6, 8, 8), "u1")]
+    for samples, wanted in [(one, True) for one in black] + [(one, False) for one in fine]:
+        widget = SampleInspector(samples, [0.1] * 6)
+        assert ("1 of 255" in page(widget)[0]["notice"]) is wanted
+        widget.close()
+
+
 def test_withheld_samples_say_so_once_above_all():
     rows = [{"id": f"q{i}", "label": i % 2, "hint": "data=…"} for i in range(6)]
     widget = SampleInspector(rows, [0.1] * 6)

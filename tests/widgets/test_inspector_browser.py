@@ -440,3 +440,43 @@ def test_cards_out_of_view_follow_those_in_view(images):
     assert shown == images.python(f"inspector._rows.positions[{order}].tolist()")
     assert fourth not in map(str, shown)
     assert page.locator('.mw-card[aria-selected="true"]').count() == 0
+
+
+def test_a_key_held_down_decides_once(images):
+    page = images.page
+
+    def levels(n):
+        page.locator(".mw-undo", has_text=f"Undo ({n})").wait_for(state="attached")
+
+    def held(key):
+        for _ in range(4):
+            page.keyboard.down(key)  # after the first one they are repetitions
+        page.keyboard.up(key)
+
+    for i in range(3):
+        cards(page).nth(i).focus()
+        page.keyboard.press("k")
+        levels(i + 1)
+    held("z")
+    levels(2)
+    page.keyboard.press("r")  # is answered after them
+    levels(3)
+    page.keyboard.press("Enter")
+    page.locator(".mw-lira").wait_for()
+    held("z")
+    levels(2)
+    page.keyboard.press("r")
+    levels(3)
+    assert images.python("inspector._log.undo_levels") == 3
+
+
+@pytest.mark.parametrize("size", ["S", "M", "L"])
+def test_no_id_is_cut(images, size):
+    page = images.page
+    images.resize(1440, 900)
+    page.locator(".mw-inspector").get_by_text(size, exact=True).click()
+    page.locator('[data-filter="all"]').click()
+    page.wait_for_function("() => document.querySelectorAll('.mw-card').length === 12")
+    cut = """() => [...document.querySelectorAll(".mw-id")]
+        .filter((id) => id.scrollWidth > id.clientWidth).map((id) => id.textContent)"""
+    assert page.evaluate(cut) == []

@@ -177,12 +177,34 @@ export class Plot {
   lowerAxis(x, name, { ticks: given, say = tickText } = {}) {
     const { left, right, bottom } = this.frame;
     this.line([[left, bottom + 0.5], [right, bottom + 0.5]], "muted");
+    let free = -Infinity; // where the next number may begin
     for (const tick of given ?? ticks(x.low, x.high, Math.max(2, (right - left) / 80))) {
       const at = Math.round(x.at(tick)) + 0.5;
       this.line([[at, bottom], [at, bottom + 4]], "muted");
+      const half = this.widthOf(say(tick)) / 2;
+      if (at - half < free) continue;
       this.text(say(tick), at, bottom + 16, { align: "center" });
+      free = at + half + 4;
     }
-    if (name) this.text(name, (left + right) / 2, bottom + 32, { align: "center", colour: "fg" });
+    if (name) this.nameBelow(name, (left + right) / 2, bottom + 32);
+  }
+
+  /**
+   * Draws the name of an axis: moved, or without its brackets, where it is too wide.
+   * @param {string} name
+   * @param {number} x
+   * @param {number} y
+   */
+  nameBelow(name, x, y) {
+    const words = this.widthOf(name) > this.width ? name.replace(/ \(.*\)$/, "") : name;
+    const half = this.widthOf(words) / 2;
+    const at = Math.max(half, Math.min(this.width - half, x));
+    this.text(words, at, y, { align: "center", colour: "fg" });
+  }
+
+  /** @param {string} words */
+  widthOf(words) {
+    return this.context.measureText(words).width;
   }
 
   /**

@@ -568,7 +568,8 @@ export class Inspector {
     }
     if (writing) return;
     const decision = decisionOf(event);
-    if (decision === "undo") this.request("undo");
+    if (decision !== "" && event.repeat) event.preventDefault(); // a key held down decides once
+    else if (decision === "undo") this.request("undo");
     else if (decision !== "") this.opened.decide(decision);
     else if (event.key === "ArrowRight") this.opened.go("after");
     else if (event.key === "ArrowLeft") this.opened.go("before");
@@ -597,9 +598,8 @@ export class Inspector {
     const foot = footer(item);
     if (image) {
       card.append(picture(item, image), labels(item), facts);
-      if (tags(item).length > 0) card.append(head);
-      head.append(...tags(item));
-      foot.prepend(...status);
+      head.append(...status, ...tags(item));
+      if (head.hasChildNodes()) card.append(head);
     } else {
       head.append(...status, facts);
       card.append(head, ...body(item));
@@ -672,6 +672,7 @@ export class Inspector {
     const decision = decisionOf(event);
     if (decision !== "") {
       event.preventDefault();
+      if (event.repeat) return; // a key held down decides once
       if (decision === "undo") this.request("undo");
       else if (this.reply?.decisions.choices.includes(decision)) {
         this.select(Number(cards[at].dataset.position));

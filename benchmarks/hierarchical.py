@@ -16,12 +16,13 @@ from benchmarks.measure import Namespace, Row, interleaved
 from memowidgets.memorization import hierarchical_probability, log_lira
 from memowidgets.memorization.density import Densities
 from memowidgets.memorization.gaps import Side, moments
+from memowidgets.memorization.joint import Joint, correlation
 from memowidgets.memorization.lira import Evidence
 
 RECORDINGS = {"MMLU": "mmlu-field-smollm2", "CIFAR": "cifar10-wrn"}
 TARGETS, TRUTH, CALIBRATED_BY, ETA, LIMIT = 8, 23, 16, 4.0, 20.0
 SIZES, CALIBRATED = (4, 8), (4, 8, 15)
-BINS, FEWEST, DRAWS = 10, 50, 20
+BINS, FEWEST, DRAWS = 10, 50, 60
 MODELS, SAMPLES = 64, 100_000
 
 
@@ -103,7 +104,7 @@ def _calibration(
     drawn from its posterior.
     """
     table = []
-    for target in range(TARGETS):
+    for target in range(len(gaps)):
         few, others = _split(len(gaps), target, size, CALIBRATED_BY)
         given = gaps[few], members[few], gaps[target]
         said = hierarchical_probability(*given, ETA, early_gaps=early[few])
@@ -147,20 +148,26 @@ def _would_find(
     other_members: np.ndarray,
 ) -> np.ndarray:
     """Return the probability that other shadow models find log-LiRA of at least η by "shrunk"."""
-    fits = Evidence.checked(gaps, members, target, "hierarchical", "online", early, None).fits
+    given = Evidence.checked(gaps, members, target, "hierarchical", "online", early, None)
     own = target.astype(np.float64)
-    inside, outside = fits.posteriors()
-    posteriors = inside.seeing(own), outside
+    together = correlation(given.pool.fits, given.pool.models)
+    joint = Joint(*given.fits.posteriors(), together, given.fits.least)
+    trained = joint.inside.seeing(own)
     seen = moments(other_gaps, other_members)
     others = Densities.fit(seen.inside, seen.outside, "shrunk")
     rng, share = np.random.default_rng(0), np.zeros(len(own))
     for _ in range(DRAWS):
+        within = trained.squares / rng.chisquare(trained.freedom)
+        without = joint.outside.squares / rng.chisquare(joint.outside.freedom)
+        mean = trained.mean + np.sqrt(within / trained.strength) * rng.normal(size=len(own))
+        centre, spread = joint.outside_given(mean, within, without)
+        outside = centre + spread * rng.normal(size=len(own))
         sides = []
-        for known, side in zip(posteriors, (seen.inside, seen.outside), strict=True):
-            variance = known.squares / rng.chisquare(known.freedom)
-            mean = known.mean + np.sqrt(variance / known.strength) * rng.normal(size=len(own))
+        for mean_of, variance, side in (
+            (mean, within, seen.inside), (outside, without, seen.outside),
+        ):  # fmt: skip
             count = np.maximum(side.count, 1)
-            drawn = mean + np.sqrt(variance / count) * rng.normal(size=len(own))
+            drawn = mean_of + np.sqrt(variance / count) * rng.normal(size=len(own))
             squares = variance * rng.chisquare(np.maximum(count - 1, 1e-9))
             sides.append(Side(side.count, drawn, squares))
         replaced = Densities(

@@ -89,6 +89,35 @@ class Moments:
         return np.asarray(self.high - self.low <= resolution)
 
 
+@dataclass(frozen=True)
+class Models:
+    """Gaps of shadow models.
+
+    Attributes
+    ----------
+    gaps : (n_models, n) float
+        Logit gaps.
+    members : (n_models, n) bool
+        Which samples each model trained on.
+    early : (n_models, n) float, optional
+        Gaps at an earlier checkpoint.
+    """
+
+    gaps: Table
+    members: Mask
+    early: Table | None = None
+
+    def at(self, columns: slice | NDArray[np.int64]) -> Models:
+        """Return the gaps of some of the samples."""
+        early = None if self.early is None else self.early[:, columns]
+        return Models(self.gaps[:, columns], self.members[:, columns], early)
+
+    def order(self, seed: int) -> NDArray[np.int64]:
+        """Return the models in a random order, the same one however they are given."""
+        ranked = np.argsort(self.gaps.mean(axis=1, dtype=np.float64), kind="stable")
+        return np.random.default_rng(seed).permutation(ranked)
+
+
 def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> tuple[Table, Mask]:
     """Return gaps as (m, n) floats and members as (m, n) bool, or raise.
 

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import digamma, gammaln, log_ndtr, ndtr
+from scipy.special import digamma, gammaln, log_ndtr
 
 from memowidgets.memorization.density import Densities, jackknife, log_density
-from memowidgets.memorization.gaps import Floats, Mask, Side, Table, blocks
+from memowidgets.memorization.gaps import Floats, Mask, Models, Side, Table, blocks
 from memowidgets.memorization.variance import floor, libraries
 
 FOLDS = 5
 FEWEST_SAMPLES = 50  # with fewer, the prior's mean and scale are the same for all samples
+_FEWEST_MODELS = 3  # with fewer, one that is left out leaves no spread of the others
+_LEFT_OUT = 8  # models
 _FIT_ON = 5_000  # samples; enough to fit the few numbers of the prior
 _SEED = 0
 _FARTHEST = 4.0  # standard deviations; covariates are clipped, because they are squared
-_DRAWS = 7  # log2 of the number of quasi-random draws of a probability
-_BLOCK = 4096  # samples per step, for a probability
 
 
 @dataclass(frozen=True)
@@ -107,33 +107,36 @@ class Prior:
         return Posterior(mean, strength, self.freedom + side.count, squares, mean - prior)
 
 
-def fitted_prior(
-    side: Side, features: Floats, n_scales: int, fold: NDArray[np.int64], typical: float
-) -> Prior:
-    """Fit the means by least squares outside each fold, the rest by marginal likelihood.
+def fitted_prior(seen: _Observed, features: Floats, n_scales: int, typical: float) -> Prior:
+    """Fit the means by least squares outside each fold, the rest by the gaps' likelihood.
 
     Parameters
     ----------
-    side : Side
-        Moments of samples that have models on this side, in an order that does not depend on the
-        caller's.
+    seen : _Observed
+        Of samples that have models on this side, in an order that does not depend on the caller's.
     features : (n, n_features)
         The first is 1.
     n_scales : int
         How many of the features the scale depends on.
-    fold : (n,) int64
-        Fold of each sample.
     typical : float
         Variance of a usual sample, at which the search starts.
     """
-    means = _regressed(side, features, fold)
-    away = side.mean - np.einsum("np,np->n", features, means[fold])
-    some = slice(None, None, -(-len(away) // _FIT_ON))
-    squares, between = side.squares[some] / typical, away[some] ** 2 / typical
-    parts = side.count[some], squares, between, features[some, :n_scales]
+    means = _regressed(seen.gaps, features, seen.fold)
+    centre = np.einsum("np,np->n", features, means[seen.fold])
+    some = slice(None, None, -(-len(centre) // _FIT_ON))
+    scaled = features[some, :n_scales]
+
+    def moments_of(side: Side) -> tuple[Floats, Floats, Floats]:
+        part = side.at(some)
+        return part.count, part.squares / typical, (part.mean - centre[some]) ** 2 / typical
+
+    known, given = moments_of(seen.known), None if seen.given is None else moments_of(seen.given)
 
     def minus(parameters: Floats) -> tuple[float, Floats]:
-        value, gradient = log_marginal(parameters, *parts)
+        value, gradient = log_marginal(parameters, *known, scaled)
+        if given is not None:
+            before, its_gradient = log_marginal(parameters, *given, scaled)
+            value, gradient = value - before, gradient - its_gradient
         return -value, -gradient
 
     start = np.zeros(2 + n_scales)
@@ -260,7 +263,12 @@ class Hierarchical:
 
     @classmethod
     def fit(
-        cls, inside: Side, outside: Side, early: Side | None = None, mode: str = "online"
+        cls,
+        inside: Side,
+        outside: Side,
+        early: Side | None = None,
+        models: Models | None = None,
+        mode: str = "online",
     ) -> Hierarchical:
         """Fit both priors on the samples that have models on each side.
 
@@ -270,22 +278,31 @@ class Hierarchical:
             Moments of the gaps.
         early : Side, optional
             Moments of the covariates' gaps, over all models; "offline": over those outside.
+        models : Models, optional
+            The gaps that these are the moments of; without them, covariates are believed more.
         mode : {"online", "offline"}
             As in `log_lira`.
         """
-        order = _in_order(inside, outside)
+        order = in_order(inside, outside)
         few = len(order) < FEWEST_SAMPLES
         covariates = None if early is None or few else Covariates.of(early.at(order))
-        features = np.ones((len(order), 1))
-        if covariates is not None and early is not None:
-            features = covariates.features(early.at(order))
-        chosen = _folds(inside.at(order), outside.at(order), 1 if few else FOLDS)
-        data = _Fitting(inside.at(order), outside.at(order), features, chosen)
+        ordered = inside.at(order), outside.at(order)
+        chosen = _folds(*ordered, 1 if few else FOLDS)
         fold = np.zeros(len(inside.count), dtype=np.int64)
         fold[order] = chosen
+        if covariates is None or early is None:
+            data = _Fitting.at_once(*ordered, np.ones((len(order), 1)), chosen)
+        elif models is None or len(models.gaps) < _FEWEST_MODELS:
+            data = _Fitting.at_once(*ordered, covariates.features(early.at(order)), chosen)
+        else:
+            some = slice(None, None, -(-len(order) // _FIT_ON))
+            rows = order[some]
+            sides = inside.at(rows), outside.at(rows)
+            seen = early.at(rows), models.at(rows), covariates, chosen[some], mode
+            data = _Fitting.one_by_one(sides, *seen)
         alone, together, offline = data.priors(), None, mode == "offline"
         if not few and not offline:
-            together = data.priors(data.surprise(alone))
+            together = data.priors(alone)
         least = floor(inside, outside)
         return cls(inside, outside, early, covariates, fold, alone, together, least, offline)
 
@@ -294,6 +311,14 @@ class Hierarchical:
         early = None if self.early is None else self.early.at(rows)
         inside, outside = self.inside.at(rows), self.outside.at(rows)
         return replace(self, inside=inside, outside=outside, early=early, fold=self.fold[rows])
+
+    def without(self, gaps: Floats, members: Mask, early: Floats | None) -> Hierarchical:
+        """Return the fits without one model; the priors stay. All are (n,), of that model."""
+        looks = self.early
+        if looks is not None and early is not None:
+            looks = looks.without(early, seen_by(members, "offline" if self.offline else "online"))
+        inside, outside = self.inside.without(gaps, members), self.outside.without(gaps, ~members)
+        return replace(self, inside=inside, outside=outside, early=looks)
 
     @property
     def defined(self) -> Mask:
@@ -348,33 +373,6 @@ class Hierarchical:
             few |= self.inside.count <= 1
         return np.where(few, np.nan, np.sqrt(variance))
 
-    def probability(self, target: Floats, eta: float) -> Floats:
-        """Return the probability that each sample's true log-LiRA is at least η.
-
-        The target trained on each sample, so its own gap is one more gap inside. The outside mean
-        is integrated exactly, the rest over quasi-random draws.
-        """
-        from scipy.stats import norm, qmc
-
-        inside, outside = self.posteriors()
-        inside = inside.seeing(target)
-        draws = qmc.Sobol(3, seed=_SEED).random_base2(_DRAWS)
-        normal, shares = norm.ppf(draws[:, :1]), (draws[:, 1], draws[:, 2])
-        found = np.empty(len(target))
-        for start in range(0, len(target), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            one, other, gap = inside.at(part), outside.at(part), target[part]
-            within = np.maximum(_drawn(one, shares[0]), self.least)
-            without = np.maximum(_drawn(other, shares[1]), self.least)
-            mean = one.mean + np.sqrt(within / one.strength) * normal
-            # log-LiRA is at least η where the gap is this many deviations from the outside mean
-            squared = 2 * (eta - log_density(gap, mean, within)) - np.log(without)
-            far = np.sqrt(np.maximum(squared, 0.0))
-            away, sharp = (gap - other.mean) / np.sqrt(without), np.sqrt(other.strength)
-            beyond = ndtr(sharp * (away - far)) + ndtr(-sharp * (away + far))
-            found[part] = np.where(squared <= 0, 1.0, beyond).mean(axis=0)
-        return np.where(self.defined, found, np.nan)
-
     def _posteriors(
         self, inside: Side, outside: Side, early: Side | None, fold: NDArray[np.int64]
     ) -> tuple[Posterior, Posterior]:
@@ -407,43 +405,122 @@ class Hierarchical:
 
 
 @dataclass(frozen=True)
-class _Fitting:
-    """What both priors are fitted to: samples that have models on each side."""
+class _Observed:
+    """Gaps of one side, each with what its prior is a function of.
 
-    inside: Side
-    outside: Side
+    Attributes
+    ----------
+    gaps : Side
+        What the prior's mean is fitted to.
+    given : Side or None
+        What was known before those gaps; None if nothing was.
+    known : Side
+        `given` and the gaps together.
+    others : Side
+        The samples' other side.
+    features : (n, n_features) float64
+        Of the prior, from models whose gaps are not among `gaps`.
+    fold : (n,) int64
+        Fold of each sample.
+    """
+
+    gaps: Side
+    given: Side | None
+    known: Side
+    others: Side
     features: Floats
     fold: NDArray[np.int64]
 
-    def priors(self, others: tuple[Floats, Floats] | None = None) -> tuple[Prior, Prior]:
-        """Fit both sides; `others` are features of the mean alone, inside and outside."""
-        least = floor(self.inside, self.outside)
 
-        def one(side: Side, other: Floats | None) -> Prior:
-            typical = float(side.squares.sum() / max((side.count - 1).sum(), 1.0))
-            features, width = self.features, self.features.shape[1]
-            if other is not None:
-                features = np.column_stack([features, other])
-            return fitted_prior(side, features, width, self.fold, max(typical, least))
+@dataclass(frozen=True)
+class _Fitting:
+    """What both priors are fitted to: samples that have models on each side."""
 
-        into, out = others or (None, None)
-        return one(self.inside, into), one(self.outside, out)
+    inside: _Observed
+    outside: _Observed
 
-    def surprise(self, priors: tuple[Prior, Prior]) -> tuple[Floats, Floats]:
-        """Return how far the outside was from its prior, and the inside."""
-        inside, outside = (
-            prior.posterior(side, self.features, self.fold).surprise
-            for prior, side in zip(priors, (self.inside, self.outside), strict=True)
+    def priors(self, alone: tuple[Prior, Prior] | None = None) -> tuple[Prior, Prior]:
+        """Fit both sides; with the priors of each `alone`, they depend on the other side too."""
+        least = floor(self.inside.known, self.outside.known)
+        into, out = alone or (None, None)
+        return self._fitted(self.inside, out, least), self._fitted(self.outside, into, least)
+
+    @staticmethod
+    def _fitted(seen: _Observed, of_others: Prior | None, least: float) -> Prior:
+        typical = float(seen.known.squares.sum() / max((seen.known.count - 1).sum(), 1.0))
+        features, width = seen.features, seen.features.shape[1]
+        if of_others is not None:
+            surprise = of_others.posterior(seen.others, features, seen.fold).surprise
+            features = np.column_stack([features, surprise])
+        return fitted_prior(seen, features, width, max(typical, least))
+
+    @classmethod
+    def at_once(
+        cls, inside: Side, outside: Side, features: Floats, fold: NDArray[np.int64]
+    ) -> _Fitting:
+        """Fit to all gaps of a sample at once: nothing that the features say is among them."""
+        return cls(
+            _Observed(inside, None, inside, outside, features, fold),
+            _Observed(outside, None, outside, inside, features, fold),
         )
-        return outside, inside
+
+    @classmethod
+    def one_by_one(
+        cls,
+        sides: tuple[Side, Side],
+        early: Side,
+        models: Models,
+        covariates: Covariates,
+        fold: NDArray[np.int64],
+        mode: str,
+    ) -> _Fitting:
+        """Fit to one model's gap at a time, given the other models' gaps and early gaps.
+
+        A model's early gap has part of the noise of its last one. So covariates that it has a part
+        in seem to say more of its gap than they do.
+        """
+        parts: tuple[list[_Observed], list[_Observed]] = ([], [])
+        for model in models.order(_SEED)[:_LEFT_OUT]:
+            members, gaps = models.members[model], models.gaps[model].astype(np.float64)
+            assert models.early is not None  # noqa: S101 - for the type checker
+            own = models.early[model].astype(np.float64)
+            features = covariates.features(early.without(own, seen_by(members, mode)))
+            for side, present in enumerate((members, ~members)):
+                rows = np.flatnonzero(present)
+                one = Side(np.ones(len(rows)), gaps[rows], np.zeros(len(rows)))
+                known = sides[side].at(rows)
+                given = known.without(gaps[rows], np.ones(len(rows), dtype=np.bool_))
+                others = sides[1 - side].at(rows)
+                parts[side].append(_Observed(one, given, known, others, features[rows], fold[rows]))
+        return cls(_joined(parts[0]), _joined(parts[1]))
+
+
+def _joined(parts: list[_Observed]) -> _Observed:
+    def side(name: str) -> Side:
+        every = [getattr(part, name) for part in parts]
+        columns = zip(*((one.count, one.mean, one.squares) for one in every), strict=True)
+        return Side(*(np.concatenate(column) for column in columns))
+
+    features, fold = (np.concatenate([getattr(p, n) for p in parts]) for n in ("features", "fold"))
+    return _Observed(side("gaps"), side("given"), side("known"), side("others"), features, fold)
+
+
+def seen_by(members: Mask, mode: str) -> Mask:
+    """Return which samples' covariates these models have a part in."""
+    return ~members if mode == "offline" else np.ones_like(members)
 
 
 def fitted(
-    inside: Side, outside: Side, variance: str, mode: str = "online", early: Side | None = None
+    inside: Side,
+    outside: Side,
+    variance: str,
+    mode: str = "online",
+    early: Side | None = None,
+    models: Models | None = None,
 ) -> Densities | Hierarchical:
     """Fit both sides in the way that `variance` names."""
     if variance == "hierarchical":
-        return Hierarchical.fit(inside, outside, early, mode)
+        return Hierarchical.fit(inside, outside, early, models, mode)
     return Densities.fit(inside, outside, variance, mode)
 
 
@@ -451,7 +528,7 @@ def _spread(early: Side) -> Floats:
     return np.asarray(np.sqrt(early.squares / np.maximum(early.count, 1)))
 
 
-def _in_order(inside: Side, outside: Side) -> NDArray[np.int64]:
+def in_order(inside: Side, outside: Side) -> NDArray[np.int64]:
     """Return samples with models on each side, in an order that is the same for any caller."""
     rows = np.flatnonzero((inside.count > 0) & (outside.count > 0))
     return rows[np.lexsort((outside.squares[rows], inside.mean[rows], outside.mean[rows]))]
@@ -463,12 +540,3 @@ def _folds(inside: Side, outside: Side, folds: int) -> NDArray[np.int64]:
     values, rank = np.unique(key, return_inverse=True)
     dealt = np.random.default_rng(_SEED).permutation(np.arange(len(values)) % folds)
     return np.asarray(dealt[rank], dtype=np.int64)
-
-
-def _drawn(of: Posterior, shares: Floats) -> Floats:
-    """Return quantiles of each sample's variance, (n_draws, n)."""
-    from scipy.stats import chi2
-
-    freedoms, which = np.unique(of.freedom, return_inverse=True)
-    table: Floats = np.asarray(chi2.ppf(shares[:, None], freedoms))
-    return np.asarray(of.squares / table[:, which])

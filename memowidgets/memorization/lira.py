@@ -12,6 +12,7 @@ from memowidgets.memorization.density import Densities, check_sides, checked_mod
 from memowidgets.memorization.gaps import (
     Floats,
     Mask,
+    Models,
     Side,
     Table,
     checked_models,
@@ -155,6 +156,22 @@ def log_lira(
 
 
 @dataclass(frozen=True)
+class Pool:
+    """What was fitted, also for samples that are not judged.
+
+    Attributes
+    ----------
+    models : Models
+        Shadow models' gaps, at the prediction checkpoint too, and which samples they trained on.
+    fits : Densities or Hierarchical
+        Both sides of each sample.
+    """
+
+    models: Models
+    fits: Densities | Hierarchical
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Checked gaps of the judged samples, and the Gaussians that are fitted to them.
 
@@ -170,6 +187,8 @@ class Evidence:
         Samples whose gap is equal under all models.
     fits : Densities or Hierarchical
         Both sides of each sample.
+    pool : Pool
+        The same of all samples.
     """
 
     gaps: Table
@@ -178,6 +197,7 @@ class Evidence:
     early: Table | None
     equal: Mask
     fits: Densities | Hierarchical
+    pool: Pool
 
     @classmethod
     def checked(
@@ -201,7 +221,9 @@ class Evidence:
         own = found if rows is None else found.at(rows)
         check_sides(own, offline=offline)
         equal = own.coinciding
-        fits = fitted(found.inside, found.outside, variance, mode, looks)
+        models = Models(gaps, members, early)
+        fits = fitted(found.inside, found.outside, variance, mode, looks, models)
+        pool = Pool(models, fits)
         if rows is not None:
             gaps, members, fits = gaps[:, rows], members[:, rows], fits.at(rows)
             early = None if early is None else early[:, rows]
@@ -209,7 +231,7 @@ class Evidence:
             _refuse_target(gaps, target)
         if variance == "per-sample":
             warn_if_few(own, offline=offline)
-        return cls(gaps, members, target, early, equal, fits)
+        return cls(gaps, members, target, early, equal, fits, pool)
 
     def flat(self, values: Floats) -> Floats:
         """Return 0 where all models agree, and keep NaN."""

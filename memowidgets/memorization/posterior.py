@@ -15,6 +15,7 @@ from scipy.optimize import isotonic_regression
 
 from memowidgets.memorization.gaps import Floats
 from memowidgets.memorization.hierarchical import Hierarchical
+from memowidgets.memorization.joint import Joint, correlation
 from memowidgets.memorization.lira import Evidence
 
 _TRUE_VALUES = 200  # grid points of the prior
@@ -140,10 +141,15 @@ def hierarchical_probability(
     -----
     The true log-LiRA is the one at the true means and variances of both sides, which have
     normal–inverse-gamma posteriors (see `log_lira`). The target trained on the sample, so its gap
-    counts as one more gap inside. The prior says how rare large values are. The outside mean is
-    integrated exactly, the other three parameters over 128 quasi-random draws with a fixed seed,
-    so equal input gives equal output. The model assumes Gaussian gaps; `python -m benchmarks
-    hierarchical` measures on recorded audits how far the probabilities are right.
+    counts as one more gap inside. The prior says how rare large values are.
+
+    What is unusual about a sample is so on both sides, so the errors of both means are correlated.
+    From six shadow models on, the correlation is measured: two models at a time are left out, and
+    their gaps are compared with the posteriors without them.
+
+    The outside mean is integrated exactly, the other three parameters over 128 quasi-random draws
+    with a fixed seed, so equal input gives equal output. The model assumes Gaussian gaps; `python
+    -m benchmarks hierarchical` measures on recorded audits how far the probabilities are right.
 
     Examples
     --------
@@ -161,9 +167,13 @@ def hierarchical_probability(
     given = Evidence.checked(
         shadow_gaps, shadow_members, target_gaps, "hierarchical", "online", early_gaps, judged
     )
-    assert isinstance(given.fits, Hierarchical)  # noqa: S101 - for the type checker
-    found = given.fits.probability(given.target, eta)
-    return np.where(given.equal & ~np.isnan(found), float(eta <= 0), found)
+    pool, fits = given.pool, given.fits
+    assert isinstance(fits, Hierarchical)  # noqa: S101 - for the type checker
+    assert isinstance(pool.fits, Hierarchical)  # noqa: S101
+    together = correlation(pool.fits, pool.models)
+    found = Joint(*fits.posteriors(), together, fits.least).probability(given.target, eta)
+    found = np.where(given.equal, float(eta <= 0), found)
+    return np.where(fits.defined, found, np.nan)
 
 
 def _groups(score: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.int64]:

@@ -15,8 +15,9 @@ from memowidgets.memorization import (
     probability_memorized,
 )
 from memowidgets.memorization.chance import ByChance
-from memowidgets.memorization.gaps import moments
+from memowidgets.memorization.gaps import Models, moments
 from memowidgets.memorization.hierarchical import Hierarchical, log_marginal
+from memowidgets.memorization.joint import correlation
 
 BINS, FEWEST = 10, 100
 
@@ -47,7 +48,7 @@ def given():
 def fit(gaps, members, early=None):
     found = moments(gaps, members)
     looks = None if early is None else moments(early, np.ones_like(members)).inside
-    return Hierarchical.fit(found.inside, found.outside, looks)
+    return Hierarchical.fit(found.inside, found.outside, looks, Models(gaps, members, early))
 
 
 @pytest.mark.parametrize("gaps", [[1.3], [0.2, 1.9, 0.4]])
@@ -143,6 +144,33 @@ def test_the_share_memorised_is_what_is_said(m):
     for one in held:
         assert memorized[one].mean() == pytest.approx(said[one].mean(), abs=0.1)
     assert said.sum() == pytest.approx(memorized.sum(), rel=0.2)
+
+
+@pytest.mark.parametrize("m", [4, 8])
+def test_early_gaps_with_the_same_noise_do_not_make_sure(m):
+    """They say where the mean of the gaps is, but not where the true mean is."""
+    rng = np.random.default_rng(m)
+    n = 4000
+    base, members = rng.normal(size=n), rng.random((m, n)) < 0.5
+    gaps = base + members + 2 * rng.normal(size=(m, n))
+    fitted = fit(gaps, members, gaps + 0.1 * rng.normal(size=(m, n)))
+    for one, true in zip(fitted.posteriors(), (base + 1, base), strict=True):
+        expected = one.squares / (one.freedom - 2) / one.strength
+        missed = (one.mean - true) ** 2
+        assert missed[fitted.defined].mean() < 10 * expected[fitted.defined].mean()
+
+
+def test_the_errors_of_both_means_are_correlated():
+    rng = np.random.default_rng(0)
+    n, m = 10_000, 8
+    members = rng.random((m, n)) < 0.5
+    inside, outside = rng.normal(size=(2, n))
+    noise = 2 * rng.normal(size=(m, n))
+    alike, unlike = outside + members + noise, np.where(members, inside, outside) + noise
+    for gaps, low, high in ((alike, 0.5, 0.95), (unlike, -0.1, 0.1)):
+        assert low < correlation(fit(gaps, members), Models(gaps, members)) < high
+    few = alike[:4], members[:4]
+    assert correlation(fit(*few), Models(*few)) == 0
 
 
 def test_errors_and_share_above_eta_would_not_do(given):

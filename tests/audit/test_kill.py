@@ -113,13 +113,10 @@ def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
     process = forked(train_and_fill, killed, tmp_path / "again", 2, 1)  # everything dies
     workers: list[psutil.Process] = []
     try:
-        wait_for(lambda: workers_of(process), process)
-        time.sleep(2)
-        workers = workers_of(process)
+        wait_for(lambda: workers.extend(workers_of(process)) or workers, process)
     finally:
         process.kill()
         process.join()
-    assert workers
     _, alive = psutil.wait_procs(workers, timeout=30)
     assert not alive, "workers outlive their parent"
 

@@ -237,8 +237,10 @@ class _Foreign:
         if self._dask is None or now < self._next_check:
             return
         self._next_check = now + _CHECK_SECONDS
-        if self._dask.status != "running":
+        if self._dask.status not in {"running", "connecting"}:
             raise StoreError(f"the Dask client is {self._dask.status}")
+        if self._dask.status == "connecting":  # it closes by itself where nobody answers for long
+            return
         if self._dask.nthreads():
             self._alone_since = None
             return

@@ -298,7 +298,7 @@ class Hierarchical:
             some = slice(None, None, -(-len(order) // _FIT_ON))
             rows = order[some]
             sides = inside.at(rows), outside.at(rows)
-            seen = early.at(rows), models.at(rows), covariates, chosen[some], mode
+            seen = early.at(rows), models.at(rows), covariates, chosen[some], mode == "offline"
             data = _Fitting.one_by_one(sides, *seen)
         alone, together, offline = data.priors(), None, mode == "offline"
         if not few and not offline:
@@ -316,7 +316,7 @@ class Hierarchical:
         """Return the fits without one model; the priors stay. All are (n,), of that model."""
         looks = self.early
         if looks is not None and early is not None:
-            looks = looks.without(early, seen_by(members, "offline" if self.offline else "online"))
+            looks = looks.without(early, seen_by(members, offline=self.offline))
         inside, outside = self.inside.without(gaps, members), self.outside.without(gaps, ~members)
         return replace(self, inside=inside, outside=outside, early=looks)
 
@@ -472,7 +472,7 @@ class _Fitting:
         models: Models,
         covariates: Covariates,
         fold: NDArray[np.int64],
-        mode: str,
+        offline: bool,
     ) -> _Fitting:
         """Fit to one model's gap at a time, given the other models' gaps and early gaps.
 
@@ -484,7 +484,7 @@ class _Fitting:
             members, gaps = models.members[model], models.gaps[model].astype(np.float64)
             assert models.early is not None  # noqa: S101 - for the type checker
             own = models.early[model].astype(np.float64)
-            features = covariates.features(early.without(own, seen_by(members, mode)))
+            features = covariates.features(early.without(own, seen_by(members, offline=offline)))
             for side, present in enumerate((members, ~members)):
                 rows = np.flatnonzero(present)
                 one = Side(np.ones(len(rows)), gaps[rows], np.zeros(len(rows)))
@@ -505,9 +505,9 @@ def _joined(parts: list[_Observed]) -> _Observed:
     return _Observed(side("gaps"), side("given"), side("known"), side("others"), features, fold)
 
 
-def seen_by(members: Mask, mode: str) -> Mask:
+def seen_by(members: Mask, *, offline: bool) -> Mask:
     """Return which samples' covariates these models have a part in."""
-    return ~members if mode == "offline" else np.ones_like(members)
+    return ~members if offline else np.ones_like(members)
 
 
 def fitted(

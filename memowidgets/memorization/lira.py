@@ -75,8 +75,9 @@ def log_lira(
         (ddof = 0). "global" uses one variance per side, from the residuals of all samples; it is
         better below about 32 models per side. "shrunk" interpolates between both: it is the
         posterior mean under a prior that is fitted per side on all samples. "hierarchical" has a
-        prior for the mean too, see the notes. It is closest to the value that many shadow models
-        would give, and reaches η for fewer samples.
+        prior for the mean too, see the notes. On the recorded audits of questions and
+        photographs it is closest to the value that many shadow models would give, and it reaches
+        η for fewer samples.
     mode : {"online", "offline"}
         "online" is the ratio of both densities, as in the paper. "offline" uses only the models
         that did not train on the sample.
@@ -125,7 +126,8 @@ def log_lira(
     degrees of freedom and scale s², and the mean is normal around m with variance σ²/κ₀. m is a
     regression, fitted in five folds, on the mean and the log standard deviation of the sample's
     `early_gaps` (with squares and product), and on how far the sample's other side is from its own
-    prior mean. log s² is linear in the covariates. κ₀, ν₀ and s² maximise the marginal likelihood.
+    prior mean. log s² is linear in the covariates. κ₀, ν₀ and s² maximise the
+    likelihood of one model's gap at a time, given the gaps and covariates of the other models.
     The density is Gaussian, with the posterior mean, and the posterior mean of σ² times 1 + 1/κₙ,
     where κₙ = κ₀ + the number of gaps (Murphy, "Conjugate Bayesian analysis of the Gaussian
     distribution", 2007, section 6). A single model on a side is enough. Covariates that are equal

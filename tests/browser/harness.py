@@ -570,8 +570,14 @@ class NotebookPage(WatchedPage):
 
     def theme(self, name: str) -> None:
         """Switch JupyterLab to its "light" or "dark" theme, live."""
+        self._wait_for_no_splash()
         self.page.evaluate(COMMAND, ["apputils:change-theme", {"theme": THEMES[name]}])
         self.page.wait_for_selector(f'body[data-jp-theme-name="{THEMES[name]}"]', state="attached")
+        self._wait_for_no_splash()
+
+    def _wait_for_no_splash(self) -> None:
+        """JupyterLab raises an error when the theme changes while its splash screen fades."""
+        self.page.wait_for_selector("#jupyterlab-splash", state="detached")
 
 
 @dataclass

@@ -924,6 +924,11 @@ class Audit:
         ValueError, TypeError, StoreError
             As `log_lira`, or if η is not a number.
 
+        Warns
+        -----
+        UserWarning
+            With fewer than 8 shadow models, because the probabilities are often too high then.
+
         Examples
         --------
         >>> import memowidgets as mw

@@ -169,6 +169,20 @@ def test_arrays_with_early_gaps(recorded, tmp_path):
     np.testing.assert_allclose(opened.probability_memorized(), audit.probability_memorized())
 
 
+@pytest.mark.parametrize(("n_shadows", "warned"), [(7, 1), (8, 0)])
+def test_probabilities_from_few_shadow_models_say_so(recorded, n_shadows, warned):
+    _, given = arrays(recorded)
+    given |= {name: given[name][:n_shadows] for name in given if name.startswith("shadow_")}
+    given["early_shadow_gaps"] = given["early_shadow_gaps"][:n_shadows]
+    audit = mw.Audit.from_arrays(**given)
+    for _ in range(2):  # the second time from memory
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            audit.probability_memorized()
+        assert [w.filename for w in caught] == [__file__] * warned
+        assert all(str(n_shadows) in str(w.message) for w in caught)
+
+
 def test_arrays_without_early_gaps_say_so(recorded):
     audit, given = arrays(recorded, early_shadow_gaps=None)
     with pytest.warns(UserWarning, match="early_shadow_gaps= to Audit.from_arrays"):

@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 VARIANCE, HIERARCHICAL = "shrunk", "hierarchical"
+_FEWEST_CALIBRATED = 8  # shadow models, in `python -m benchmarks hierarchical`
 
 _ONLY_VALUES = (
     "log_lira was given as it is: standard errors, probabilities, other variances and modes need "
@@ -364,10 +365,22 @@ def probability_memorized(
         evidence = evidence_for(source, record, HIERARCHICAL)
         return evidence.probability(source.target_gaps(record), eta)
 
+    _warn_of_few(len(source.shadows))
     early = covariates_at(source, record)
     question = "probability", record.name, early, eta
     found = source.cache.of(question, _state(source, record.name, early), computed)
     return pd.Series(found.copy(), pd.Index(source.members, name="id")).dropna()
+
+
+def _warn_of_few(n_shadows: int) -> None:
+    if n_shadows < _FEWEST_CALIBRATED:
+        warnings.warn(
+            f"from {n_shadows} shadow models these probabilities can be far from right, and are "
+            f"often too high. Rank members by them, and rely on their values from "
+            f"{_FEWEST_CALIBRATED} shadow models on.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def probably_memorized(

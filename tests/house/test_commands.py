@@ -18,7 +18,8 @@ if shutil.which("make") is None:
 
 
 def make(*arguments, **env):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "MAKE"))}
+    changed = ("PIP_", "MAKE", "WORKERS")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(changed)}
     return subprocess.run(
         ["make", "--no-print-directory", *arguments],
         cwd=ROOT,

@@ -339,20 +339,41 @@ def test_what_a_killed_estimate_left_is_removed(audit):
         assert not folder.exists()
 
 
-def test_a_pass_has_a_part_for_each_sample_and_one_that_it_takes_anyway(monkeypatch):
-    class Slow:
-        recipe = SimpleNamespace(model=SimpleNamespace(forward_batch=16))
-        now = 0.0
+class Passing:
+    """A learner whose passes take a known time on a clock of its own."""
 
-        def look_at(self, positions, **_):
-            self.now += 5.0 + 0.25 * len(positions)
-            return SimpleNamespace(logits=np.zeros((1, 3)), layers={"1": np.zeros((1, 2, 4))})
+    recipe = SimpleNamespace(model=SimpleNamespace(forward_batch=16))
 
-    learner = Slow()
+    def __init__(self, seconds, disturbed=()):
+        self.now, self.seconds, self.disturbed, self.calls = 0.0, seconds, disturbed, 0
+
+    def look_at(self, positions, **_):
+        self.calls += 1
+        self.now += self.seconds(len(positions)) + 0.2 * (self.calls in self.disturbed)
+        return SimpleNamespace(logits=np.zeros((1, 3)), layers={"1": np.zeros((1, 2, 4))})
+
+
+@pytest.mark.parametrize(
+    ("start", "each", "disturbed"),
+    [(5.0, 0.25, ()), (0.005, 0.00025, (2,)), (0.005, 0.00025, (3, 4))],
+)
+def test_a_pass_has_a_part_for_each_sample_and_one_that_it_takes_anyway(
+    monkeypatch, start, each, disturbed
+):
+    learner = Passing(lambda n: start + each * n, disturbed)
     monkeypatch.setattr(timing.time, "perf_counter", lambda: learner.now)
     found = timing._look(learner, np.arange(300), Progress())
-    assert found == (pytest.approx(5.0), pytest.approx(0.25), 3, {"1": 8})
-    assert timing._look(learner, np.arange(1), Progress())[:2] == (0.0, 5.25)
+    assert found == (pytest.approx(start), pytest.approx(each), 3, {"1": 8})
+    one = timing._look(learner, np.arange(1), Progress())[:2]
+    assert one == (0.0, pytest.approx(start + each))
+
+
+def test_a_sample_takes_time_where_a_pass_of_many_was_the_quicker_one(monkeypatch):
+    learner = Passing(lambda n: 0.002 if n > 1 else 0.003)
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: learner.now)
+    look, sample, _, _ = timing._look(learner, np.arange(10), Progress())
+    assert look + 10 * sample == pytest.approx(0.003 - sample + 0.002)
+    assert sample == pytest.approx(0.0002)
 
 
 @pytest.mark.slow

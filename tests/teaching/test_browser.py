@@ -171,7 +171,7 @@ def cloud_and_both_sliders_are_on_one_screen(notebook):
 def every_canvas_follows_the_theme(notebook):
     """JupyterLab's theme, changed while the playgrounds are open, in view or not."""
     pictures = "() => [...document.querySelectorAll('.mw-plot')].map((plot) => plot.toDataURL())"
-    light = notebook.page.evaluate(pictures)
+    light = settled(notebook, pictures)
     assert len(light) == 12
     for theme in ("dark", "light"):
         before = notebook.page.evaluate(pictures)
@@ -182,6 +182,16 @@ def every_canvas_follows_the_theme(notebook):
     notebook.page.wait_for_function(
         f"(light) => ({pictures})().every((now, i) => now === light[i])", arg=light
     )
+
+
+def settled(notebook, expression, seconds=60):
+    """Return what the page says when it has said so for half a second, and no cell is busy."""
+    notebook.wait_until_idle()
+    deadline, said = time.monotonic() + seconds, None
+    while said != (said := notebook.page.evaluate(expression)):
+        assert time.monotonic() < deadline, "the page does not come to rest"
+        notebook.page.wait_for_timeout(500)
+    return said
 
 
 def the_axis_zooms_in(notebook):

@@ -189,9 +189,9 @@ class Prefix:
         out = np.memmap(file, np.uint16, mode="w+", shape=shape)
         order = np.argsort(self._encoded.lengths, kind="stable")
         with torch.no_grad():
-            checked = self._encoded.batch(order[:_CHECKED], device)
             memory, done = Memory(device), 0
-            memory.hold(lambda: _check_left_out(model, first, checked, self._ask))
+            check = partial(self._check, model, first, order, device)
+            memory.fit(check, self._halve)
             while done < len(order):
                 enter = partial(self._entering, model, first, order[done:], device)
                 states = memory.fit(enter, self._halve)
@@ -202,6 +202,13 @@ class Prefix:
                     start, stop = self._starts[positions[row]], self._starts[positions[row] + 1]
                     out[start:stop] = bits[row, slot]
         out.flush()
+
+    def _check(
+        self, model: nn.Module, first: int, order: NDArray[Any], device: torch.device
+    ) -> None:
+        """Check that the frozen blocks can be left out, on as many prompts as there is room for."""
+        few = order[: min(_CHECKED, self._rows)]
+        _check_left_out(model, first, self._encoded.batch(few, device), self._ask)
 
     def _entering(
         self, model: nn.Module, first: int, positions: NDArray[Any], device: torch.device
@@ -241,10 +248,12 @@ def _check_left_out(
     whole = ask(model, batch)
     states = _entering(model, first, batch, ask)
     lower = list(blocks)[:first]
-    without_prefix(model, first, beside).states = states.to(torch.bfloat16)
-    upper = ask(model, batch)
-    for i, block in enumerate(lower):
-        blocks[i] = block
+    try:
+        without_prefix(model, first, beside).states = states.to(torch.bfloat16)
+        upper = ask(model, batch)
+    finally:
+        for i, block in enumerate(lower):
+            blocks[i] = block
     error = float((upper - whole).norm() / whole.norm())
     if not error < _LARGEST_ERROR:
         raise ValueError(

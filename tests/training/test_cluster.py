@@ -54,6 +54,8 @@ def kept():
     return set(map(int, there.read_text().split())) if there.exists() else set()
 
 def noted(job, index, progress):
+    if "NO_ROOM" in os.environ:
+        raise MemoryError("this machine cannot hold the model")
     if len(done) == most:
         while not kept().issuperset(done):  # else their results would die with it
             time.sleep(0.05)
@@ -75,7 +77,7 @@ while wait and not pathlib.Path(wait).exists():
 class Machine:
     """A worker process with folders of its own."""
 
-    def __init__(self, scheduler, folder, away, most=99, pause=0.0, wait=""):
+    def __init__(self, scheduler, folder, away, most=99, pause=0.0, wait="", **more):
         folder.mkdir()
         self.folder = folder
         (folder / "machine.py").write_text(MACHINE)
@@ -90,6 +92,7 @@ class Machine:
                 "WAIT": str(wait),
                 "OMP_NUM_THREADS": "1",
                 "PYTHONPATH": str(ROOT),
+                **more,
             }
         )
         options = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--preload", "machine.py"]
@@ -160,6 +163,28 @@ def test_nothing_is_lost_and_nothing_is_trained_twice(scheduler, tmp_path):
     for machine in machines:
         left = {f.name for f in machine.folder.rglob("*.safetensors")}
         assert not left, "a machine keeps something of the run"
+
+
+def test_a_machine_without_the_memory_leaves_the_work_to_others(scheduler, tmp_path):
+    address, client = scheduler
+    audit = trained(tmp_path / "away" / "run")
+    machines = [Machine(address, tmp_path / "small", tmp_path / "away", NO_ROOM="1")]
+    try:
+        client.wait_for_workers(1, timeout=60)
+        with pytest.raises(MemoryError, match="cannot hold the model") as raised:
+            audit.run_shadows(3, client.get_executor())
+        assert f"process {machines[0].process.pid}" in raised.value.__notes__[0]
+        machines.append(Machine(address, tmp_path / "large", tmp_path / "away"))
+        client.wait_for_workers(2, timeout=60)
+        with pytest.warns(UserWarning, match="gets no more shadow models") as told:
+            audit.run_shadows(3, client.get_executor())
+    finally:
+        for machine in machines:
+            machine.stop()
+    assert len(told) == 1
+    assert f"process {machines[0].process.pid}" in str(told[0].message)
+    assert [sorted(machine.done()) for machine in machines] == [[], [0, 1, 2]]
+    assert audit.n_shadows == 3
 
 
 def scheduler_at(port):

@@ -196,9 +196,9 @@ class Filling:
                 f"not be comparable; install the same versions there. {self._kept()}"
             )
         if result.error is not None:
-            error = unpacked(result.error)
-            error.add_note(f"This is from the worker {result.worker}.")
-            raise error
+            self._go_on_without(result, unpacked(result.error))
+            self._claims.release(index)  # until another worker is ordered
+            return False
         if result.lacks_job or result.trained is None:
             self._send_again(index, result.worker)
             return False
@@ -215,6 +215,21 @@ class Filling:
         self._pace.add(result.trained.seconds)
         self._started.pop(index, None)
         return True
+
+    def _go_on_without(self, result: Result, error: BaseException) -> None:
+        """Leave the rest to other workers where one's GPU or memory failed; raise otherwise."""
+        machine_failed = isinstance(error, DeviceError | MemoryError)
+        if not (machine_failed and self._workers.do_without(result.address)):
+            error.add_note(f"This is from the worker {result.worker}.")
+            raise error
+        if result.worker not in self._warned:
+            self._warned.add(result.worker)
+            warnings.warn(
+                f"the worker {result.worker} gets no more {self._kind.noun}s, and others take "
+                f"over. It failed: {error}",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def _send_again(self, index: int, worker: str) -> None:
         self._sendings[index] = self._sendings.get(index, 0) + 1

@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import platform
 import shutil
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -81,6 +82,8 @@ class Result:
         Warning about a worker that trained, or empty.
     error : bytes or None
         Exception that ended the training, by cloudpickle.
+    address : str
+        By which a Dask cluster knows the worker; empty elsewhere.
     """
 
     worker: str
@@ -89,6 +92,7 @@ class Result:
     refusal: str = ""
     warning: str = ""
     error: bytes | None = None
+    address: str = ""
 
 
 class _Kept:
@@ -113,7 +117,7 @@ def fulfil(order: Order, payload: bytes | None = None) -> Result:
             return Result(worker, lacks_job=True)
         trained = train_shadow(_on_device(job, order), order.index, _Beacon(Path(order.beacon)))
     except (Exception, Cancelled) as error:  # noqa: BLE001 - whatever it is, it is the user's
-        return Result(worker, error=_packed(error))
+        return Result(worker, error=_packed(error), address=_dask_address())
     return Result(worker, trained=trained, warning=warning)
 
 
@@ -140,6 +144,17 @@ def timed(order: Order, folder: str, n: int, since: float) -> Timing:
         meet(Path(folder), f"ready-{os.getpid()}", n, progress)
     found = take_times(job, progress)
     return replace(found, start=start + found.start)
+
+
+def _dask_address() -> str:
+    if "distributed" not in sys.modules:
+        return ""
+    from distributed import get_worker
+
+    try:
+        return str(get_worker().address)
+    except ValueError:  # this process is no Dask worker
+        return ""
 
 
 def unpacked(error: bytes) -> BaseException:

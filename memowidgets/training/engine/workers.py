@@ -54,6 +54,9 @@ class Workers(Protocol):
     def has_lost(self, future: Future[Result]) -> bool:
         """Return whether an order must be given again, as what it needs went with its worker."""
 
+    def do_without(self, address: str) -> bool:
+        """Give a worker no more orders; return False if nobody else could take them."""
+
     def check(self) -> None:
         """Raise `StoreError` if there are no workers any more."""
 
@@ -145,6 +148,10 @@ class _Local:
         del future
         return False
 
+    def do_without(self, address: str) -> bool:
+        del address
+        return False
+
     def check(self) -> None:
         """Detect a stopped worker; a broken pool reports itself in its futures."""
         now = time.monotonic()
@@ -201,6 +208,7 @@ class _Foreign:
         self._order = replace(_order(self._payload, beacon), device=device)
         self._dask = _dask_client(executor)
         self._scattered: Any = None
+        self._unable: set[str] = set()
         self._sent = 0
         self._alone_since: float | None = None
         self._next_check = 0.0
@@ -210,7 +218,7 @@ class _Foreign:
         if self._asked:
             return self._asked
         if self._dask is not None:
-            return len(self._dask.nthreads())
+            return len(self._able())
         return int(getattr(self._executor, "_max_workers", 0) or _cores())
 
     def submit(self, index: int) -> Future[Result]:
@@ -232,6 +240,16 @@ class _Foreign:
         """Detect that the last worker that had the job is gone: Dask cancels what waits for it."""
         return self._dask is not None and self._dask.status == "running" and future.cancelled()
 
+    def do_without(self, address: str) -> bool:
+        if self._dask is None or not address:
+            return False
+        self._unable.add(address)
+        return bool(self._able())
+
+    def _able(self) -> list[str]:
+        """Return the addresses of Dask's workers that have not failed."""
+        return [address for address in self._dask.nthreads() if address not in self._unable]
+
     def check(self) -> None:
         now = time.monotonic()
         if self._dask is None or now < self._next_check:
@@ -241,13 +259,14 @@ class _Foreign:
             raise StoreError(f"the Dask client is {self._dask.status}")
         if self._dask.status == "connecting":  # it closes by itself where nobody answers for long
             return
-        if self._dask.nthreads():
+        if self._able():
             self._alone_since = None
             return
         self._alone_since = self._alone_since or now
         if now - self._alone_since > _PATIENCE_SECONDS:
+            able = " that has not failed" if self._unable else ""
             raise StoreError(
-                "the Dask cluster has no worker; client.wait_for_workers(1) waits for one"
+                f"the Dask cluster has no worker{able}; client.wait_for_workers(1) waits for one"
             )
 
     def withdraw(self, future: Future[Result]) -> None:
@@ -264,7 +283,8 @@ class _Foreign:
         if self._scattered is None or self._scattered.status != "finished":
             self._scattered = self._dask.scatter(self._payload, broadcast=True, hash=False)
         submit: Any = self._executor.submit
-        future: Future[Result] = submit(fulfil, order, self._scattered, pure=False)
+        where = {"workers": self._able()} if self._unable else {}
+        future: Future[Result] = submit(fulfil, order, self._scattered, pure=False, **where)
         return future
 
 

@@ -16,9 +16,9 @@ from tests.training.small import Inline
 MOST = 1e-6
 # PSMI rounds its products in another order on a device, and classes of a few samples enlarge that.
 # All prompts end in the same token, so a language model's states hardly differ after so short a
-# training, and PSMI enlarges how these differences are rounded, too.
-OF_PSMI = {"CausalLM": 3e-4}
-MOST_OF_PSMI = 1e-5
+# training, and scores of states enlarge how these differences are rounded, too.
+OF_STATES = {"CausalLM": 3e-4}
+MOST_OF_STATES = 1e-5
 SLOW = ("WideResNet", "LoRA", "SequenceClassifier", "ImageClassifier")  # all, more than the rest
 WITH_TRUTH = ("ConvNet", "TorchClassifier", "CausalLM")  # the others have one shadow model
 
@@ -92,9 +92,9 @@ def test_training_scores_and_truth_are_those_of_the_cpu(both, request):
     assert [made.source.device for made in both] == ["cpu", "pretend"]
     assert here.keys() == there.keys()
     assert set(SCORES) <= here.keys() or "log_lira" not in here
-    of_psmi = OF_PSMI.get(request.node.callspec.params["both"], MOST_OF_PSMI)
+    of_states = OF_STATES.get(request.node.callspec.params["both"], MOST_OF_STATES)
     for name, expected in here.items():
-        most = of_psmi if name.startswith(("psmi", "layer")) else MOST
+        most = of_states if name.startswith(("psmi", "layer", "mahalanobis")) else MOST
         if name == "psmi+csl":  # a rank
             most = 1 / len(expected)
         np.testing.assert_allclose(there[name], expected, atol=most, rtol=most, err_msg=name)

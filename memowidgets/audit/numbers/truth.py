@@ -373,7 +373,7 @@ def probability_memorized(
 
 
 def _warn_of_few(n_shadows: int) -> None:
-    if n_shadows < _FEWEST_CALIBRATED:
+    if 0 < n_shadows < _FEWEST_CALIBRATED:  # without any, log-LiRA says what is missing
         warnings.warn(
             f"from {n_shadows} shadow models these probabilities can be far from right, and are "
             f"often too high. Rank members by them, and rely on their values from "

@@ -130,7 +130,10 @@ def test_small_memory_halves_the_batches_of_the_frozen_blocks(
     assert len([one for one in told if "smaller parts" in str(one.message)]) == 1
     assert halved == whole
     hardware.largest = 0
-    with pytest.warns(UserWarning), pytest.raises(MemoryError, match="a single sample of"):
+    with (
+        pytest.warns(UserWarning, match="processed in smaller parts"),
+        pytest.raises(MemoryError, match="a single sample of"),
+    ):
         kept_states(tmp_path / "none", device, monkeypatch)
     assert not list((tmp_path / "none").rglob("*states*"))
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.visible import quoted
+from memowidgets.visible import quoted, visible
 
 __all__ = [
+    "as_code",
     "check_finite",
     "dense",
     "is_missing",
     "looks_like_probabilities",
     "numbered_labels",
     "plain_labels",
+    "real_number",
+    "several",
     "warn_user",
+    "whole_number",
 ]
 
 _FEW = 20  # labels that may all differ
@@ -38,6 +44,121 @@ def warn_user(text: str) -> None:
 
 def _is_ours(names: Mapping[str, Any]) -> bool:
     return str(names.get("__name__")).split(".", maxsplit=1)[0] == _PACKAGE
+
+
+def as_code(value: object) -> str:
+    """Return a value as code, visible and cut, for the message that refuses it.
+
+    Examples
+    --------
+    >>> print(as_code("ten"), as_code(1.5))
+    'ten' 1.5
+    """
+    return visible(repr(value), _A_NAME)
+
+
+def real_number(
+    name: str,
+    value: Any,
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    finite: bool = False,
+) -> float:
+    """Return a number after checking its limits, which it may reach.
+
+    Parameters
+    ----------
+    name : str
+        Name of the number in the message.
+    value : Any
+        What was given.
+    low, high : float
+        Limits.
+    finite : bool
+        Whether infinity is refused.
+
+    Raises
+    ------
+    TypeError
+        If it is no number.
+    ValueError
+        If it is NaN, beyond a limit, or infinite although `finite`.
+
+    Examples
+    --------
+    >>> real_number("atypical", 1.5, 0, 1)
+    Traceback (most recent call last):
+    ...
+    ValueError: atypical must be a number from 0 to 1, not 1.5
+    """
+    wanted = "a finite number" if finite else "a number"
+    wanted += f" from {low:g}" if low > -math.inf else ""
+    wanted += f" to {high:g}" if high < math.inf else ""
+    if not _is_number(value):
+        raise TypeError(f"{name} must be {wanted}, not {as_code(value)}")
+    if not low <= value <= high or (finite and math.isinf(value)):
+        raise ValueError(f"{name} must be {wanted}, not {value}")
+    return float(value)
+
+
+def whole_number(name: str, value: Any, least: int = 0, most: float = math.inf) -> int:
+    """Return a whole number, which may be given as a float such as 2.0.
+
+    Parameters
+    ----------
+    name : str
+        Name of the number in the message.
+    value : Any
+        What was given.
+    least, most : int
+        Limits.
+
+    Raises
+    ------
+    TypeError
+        If it is no number.
+    ValueError
+        If it has a fraction, is infinite or NaN, or is beyond a limit.
+
+    Examples
+    --------
+    >>> whole_number("repeats", 2.5, 1)
+    Traceback (most recent call last):
+    ...
+    ValueError: repeats must be a whole number from 1, not 2.5
+    """
+    wanted = f"{name} must be a whole number from {least}"
+    wanted += f" to {most}" if most < math.inf else ""
+    if not _is_number(value):
+        raise TypeError(f"{wanted}, not {as_code(value)}")
+    if not least <= value <= most or value % 1:
+        raise ValueError(f"{wanted}, not {value}")
+    return int(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def several(name: str, values: Any) -> list[Any]:
+    """Return the values of an iterable that is no text.
+
+    Raises
+    ------
+    TypeError
+        If it is something else.
+
+    Examples
+    --------
+    >>> several("etas", 4.0)
+    Traceback (most recent call last):
+    ...
+    TypeError: etas must be several values, such as a list, not 4.0
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be several values, such as a list, not {as_code(values)}")
+    return list(values)
 
 
 def check_finite(values: ArrayLike, what: str, remedy: str = "") -> None:
@@ -115,7 +236,8 @@ def numbered_labels(
     ...
     ValueError: 1 of 3 labels are missing, the first in row 1; leave out samples without a label
     """
-    if isinstance(class_names, str | Mapping | AbstractSet):
+    has_order = class_names is None or isinstance(class_names, Iterable)
+    if not has_order or isinstance(class_names, str | Mapping | AbstractSet):
         raise TypeError(
             "class_names must be a list with the name of class 0 first, not of type "
             f"{type(class_names).__name__}"

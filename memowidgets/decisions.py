@@ -209,6 +209,8 @@ class DecisionLog:
         """
         if isinstance(names, str | bytes):
             raise TypeError(f"names must be a list of ids, not one text; pass [{quoted(names)}]")
+        if not isinstance(names, Iterable):
+            raise TypeError(f"names must be a list of ids, not of type {type(names).__name__}")
         decision = None if decision is None else spelled(decision)
         if decision is not None and decision not in CHOICES:
             valid = ", ".join(map(repr, CHOICES))

@@ -31,6 +31,7 @@ from memowidgets.audit.runs.training import (
 from memowidgets.audit.source import Source
 from memowidgets.audit.sources.shadow import kept_shadow_source, shadow_source
 from memowidgets.audit.views.summary import summary_html
+from memowidgets.checks import as_code, several
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.models import Model
@@ -1474,6 +1475,8 @@ class Audit:
         """
         from memowidgets.audit.runs.fork import compared
 
+        if not isinstance(fork, Audit):
+            raise TypeError(f"fork must be an Audit, such as fork() returns, not {as_code(fork)}")
         return compared(self.source, fork.source, checkpoint, variance)
 
 
@@ -1611,7 +1614,9 @@ def _settings(
     audits: Mapping[str, Audit | Sequence[Audit]] | Iterable[Audit],
 ) -> dict[str, Sequence[Audit]]:
     if not isinstance(audits, Mapping):
-        given = list(audits)
+        given = several("audits", audits)
+        for one in given:
+            _check_audit(one)
         audits = dict(zip(_names_of(given), given, strict=True))
     found: dict[str, Sequence[Audit]] = {
         str(name): [of] if isinstance(of, Audit) else list(of) for name, of in audits.items()

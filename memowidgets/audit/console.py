@@ -25,6 +25,8 @@ def shown(progress: Progress | None) -> Iterator[Progress]:
     the work has ended.
     """
     if progress is not None:
+        if not callable(getattr(progress, "report", None)):
+            raise TypeError(f"progress must be a Progress, not {type(progress).__name__}")
         yield progress
         return
     from tqdm.auto import tqdm

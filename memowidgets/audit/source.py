@@ -6,6 +6,7 @@ and no log-LiRA; the functions in `numbers` do that, and they take any source.
 
 from __future__ import annotations
 
+import numbers
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import as_code
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training.rho import Prediction, Record
@@ -43,6 +45,7 @@ __all__ = [
     "Scores",
     "ShadowModels",
     "Source",
+    "check_key",
     "looked_up",
     "one_look",
     "one_or_several",
@@ -510,6 +513,12 @@ def one_or_several(
     """Find one thing by name, or several; "all" stands for every one."""
     if isinstance(asked, str) and asked == "all":
         return list(every())
-    if isinstance(asked, str | int | float | np.number):
+    if isinstance(asked, str) or not isinstance(asked, Iterable):
         return [find(asked)]
     return [find(one) for one in asked]
+
+
+def check_key(what: str, given: Any) -> None:
+    """Raise a TypeError if something is neither a name nor a number."""
+    if not isinstance(given, str | numbers.Real):
+        raise TypeError(f"{what} is a name or a number, not {as_code(given)}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import numbered_labels, warn_user
+from memowidgets.checks import numbered_labels, several, warn_user
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def checked_ids(ids: Sequence[str] | NDArray[Any] | None, n: int) -> NDArray[np.
     if ids is None:
         width = len(str(n - 1))
         return np.array([f"{i:0{width}d}" for i in range(n)])
-    array = np.asarray([str(i) for i in ids])
+    array = np.asarray([str(i) for i in several("ids", ids)])
     if len(array) != n:
         raise ValueError(f"{len(array)} ids for {n} samples; pass one for each")
     unique, counts = np.unique(array, return_counts=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from memowidgets.checks import real_number
 from memowidgets.data.images import ImageDataset
 
 
@@ -39,8 +40,7 @@ def load_digits(canaries: float = 0.0, seed: int = 0) -> ImageDataset:
     """
     from sklearn.datasets import load_digits as scanned
 
-    if not 0 <= canaries <= 1:
-        raise ValueError(f"canaries must be a share from 0 to 1, not {canaries}")
+    real_number("canaries, a share,", canaries, 0, 1)
     images, labels = scanned(return_X_y=True)
     data = ImageDataset.from_arrays(
         images.reshape(-1, 8, 8) / 16.0,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import real_number, whole_number
 from memowidgets.data.mcq import MCQDataset
 
 _COMPLAINTS = {
@@ -134,10 +135,8 @@ def make_mcqs(n: int = 1200, atypical: float = 0.05, seed: int = 0) -> MCQDatase
     >>> data[0].choices[:3]
     ('cardiology', 'dermatology', 'gastroenterology')
     """
-    if n != int(n) or not 12 <= n <= 100_000:
-        raise ValueError(f"n must be a whole number of patients from 12 to 100000, not {n}")
-    if not 0 <= atypical <= 1:
-        raise ValueError(f"atypical must be a share from 0 to 1, not {atypical}")
+    n = whole_number("n, the number of patients,", n, 12, 100_000)
+    real_number("atypical, a share,", atypical, 0, 1)
     rng = np.random.default_rng(seed)
     wards = rng.permutation(np.arange(int(n)) % len(_WARDS))
     data = MCQDataset.from_records(_rows(wards, rng), template=_TEMPLATE, answers="index")

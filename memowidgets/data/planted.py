@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import whole_number
 from memowidgets.data.base import Dataset
 
 _D = TypeVar("_D", bound=Dataset)
@@ -65,10 +66,7 @@ def unplanted(data: Dataset, n: int, what: str) -> tuple[NDArray[np.bool_], NDAr
     TypeError, ValueError
         If `n` is not a whole number from 0, or there are fewer other samples.
     """
-    if isinstance(n, bool) or not isinstance(n, int | np.integer):
-        raise TypeError(f"n is the number of canaries, a whole number, not {n!r}")
-    if n < 0:
-        raise ValueError(f"n is the number of canaries, at least 0, not {n}")
+    n = whole_number("n, the number of canaries,", n)
     mask = np.zeros(len(data), np.bool_) if data.canaries is None else data.canaries.copy()
     free = np.flatnonzero(~mask)
     if n > len(free):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import is_missing, warn_user
+from memowidgets.checks import is_missing, several, warn_user
 from memowidgets.data.base import BoolArray, Dataset, IntArray, checked_classes, checked_ids
 from memowidgets.data.columns import known_columns
 from memowidgets.data.encoding import check_encoding, encoded, fitted_encoding
@@ -406,7 +406,8 @@ def _check_names(
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise ValueError(f"two columns have the name {quoted(twice[0])}; rename one of them")
-    wanted = {"label": [label], "ids": [] if ids is None else [ids], "categorical": categorical}
+    columns_of = several("categorical", categorical)
+    wanted = {"label": [label], "ids": [] if ids is None else [ids], "categorical": columns_of}
     for argument, columns in wanted.items():
         for name in columns:
             if name not in names:

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from memowidgets.checks import check_finite
+from memowidgets.checks import check_finite, whole_number
 from memowidgets.evaluation.groups import Groups
 from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe, wider
 
@@ -311,8 +311,7 @@ class Evaluation:
             Columns fpr, tpr_low and tpr_high, at up to about 260 values of fpr that are denser
             near 0.
         """
-        if n_bootstrap < 2:
-            raise ValueError(f"n_bootstrap must be at least 2, but is {n_bootstrap}")
+        n_bootstrap = whole_number("n_bootstrap", n_bootstrap, 2)
         positives, negatives = _merged(*self._ladder.steps())
         if self.groups is None:
             rng = np.random.default_rng(random_state)

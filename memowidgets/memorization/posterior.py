@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
+from memowidgets.checks import real_number
 from memowidgets.memorization.gaps import Floats
 from memowidgets.memorization.hierarchical import Hierarchical
 from memowidgets.memorization.joint import Joint, correlation
@@ -93,8 +94,9 @@ def probability_memorized(
             "log_lira and errors must have the same shape, but have "
             f"{values.shape} and {spread.shape}"
         )
-    if (spread < 0).any() or np.isnan(eta):
-        raise ValueError("errors must be 0 or more and eta a number")
+    if (spread < 0).any():
+        raise ValueError("errors must be 0 or more")
+    eta = real_number("eta", eta)
     groups = _groups(score, values.shape)
     found = np.where(np.isnan(values) | np.isnan(spread), np.nan, (values >= eta).astype(float))
     doubtful = np.isfinite(values) & np.isfinite(spread) & (spread > 0)
@@ -162,8 +164,7 @@ def hierarchical_probability(
     >>> bool(probability[:25].min() > 0.8), bool(probability[25:].max() < 0.1)
     (True, True)
     """
-    if np.isnan(eta):
-        raise ValueError("eta must be a number, not NaN")
+    eta = real_number("eta", eta)
     given = Evidence.checked(
         shadow_gaps, shadow_members, target_gaps, "hierarchical", "online", early_gaps, judged
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from memowidgets.checks import real_number
 from memowidgets.memorization.density import checked_mode
 from memowidgets.memorization.gaps import (
     Floats,
@@ -84,8 +85,9 @@ def rmia(
     array([1., 0.])
     """
     checked_mode(mode)
-    if not gamma > 0 or not 0 <= a <= 1:
-        raise ValueError(f"gamma must be above 0 and a from 0 to 1, not {gamma} and {a}")
+    if not real_number("gamma", gamma) > 0:
+        raise ValueError(f"gamma must be above 0, not {gamma}")
+    real_number("a", a, 0, 1)
     table, mask = checked_models(shadow_gaps, shadow_members, "shadow_gaps")
     target = checked_target(target_gaps, table.shape[1])
     moments(table, mask, "shadow_gaps")  # raises for gaps that are not finite

@@ -20,9 +20,9 @@ FLOOR = 1e-6  # relative to the pooled variance
 _FIT_ON = 5_000  # samples; enough to fit the two numbers of the prior
 
 
-def checked_variance(variance: str) -> None:
+def checked_variance(variance: object) -> None:
     """Raise if `variance` is unknown."""
-    if variance not in get_args(Variance):
+    if not isinstance(variance, str) or variance not in get_args(Variance):
         known = ", ".join(repr(name) for name in get_args(Variance))
         raise ValueError(f"unknown variance {variance!r}; valid are {known}")
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cholesky, eigh, solve_triangular
 
+from memowidgets.checks import whole_number
 from memowidgets.metrics.arrays import (
     Array,
     Floats,
@@ -65,9 +66,7 @@ class Mahalanobis:
     warnings_: tuple[str, ...]
 
     def __init__(self, n_components: int = 500) -> None:
-        if n_components < 1:
-            raise ValueError(f"n_components must be at least 1, but is {n_components}")
-        self.n_components = n_components
+        self.n_components = whole_number("n_components", n_components, 1)
 
     def fit(self, X: Any, y: object = None) -> Mahalanobis:  # noqa: ARG002 - as in scikit-learn
         """Learn the distribution of the representations.

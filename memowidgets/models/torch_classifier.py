@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import several
 from memowidgets.data import Dataset, ImageDataset, TableDataset
 from memowidgets.models.images import ImageModel, check_pool, images_of
 from memowidgets.models.memory import sent
@@ -130,7 +131,7 @@ class TorchClassifier(ImageModel):
             )
         check_pool(pool)
         self.make_module, self.stated_version = make_module, version
-        self.layers = None if layers is None else tuple(layers)
+        self.layers = None if layers is None else tuple(several("layers", layers))
         self.pool, self.channels_last = pool, channels_last
 
     def __repr__(self) -> str:
@@ -185,6 +186,7 @@ class TorchClassifier(ImageModel):
 
     def _made(self, data: Dataset) -> nn.Module:
         n_classes = len(data.class_names)
+        _check_takes_classes(self.make_module)
         if isinstance(data, TableDataset) and _takes_features(self.make_module):
             return self.make_module(n_classes, n_features=_input_shape(data)[0])
         return self.make_module(n_classes)
@@ -329,10 +331,29 @@ def _check_all_ran(kept: Mapping[str, Tensor], names: Sequence[str]) -> None:
 
 
 def _takes_features(make_module: Callable[..., Any]) -> bool:
+    signature = _signature(make_module)
+    return signature is not None and "n_features" in signature.parameters
+
+
+def _check_takes_classes(make_module: Callable[..., Any]) -> None:
+    """Raise for a function that cannot be called with the number of classes."""
+    signature = _signature(make_module)
+    named = {"n_features": 1} if _takes_features(make_module) else {}
     try:
-        return "n_features" in inspect.signature(make_module).parameters
-    except (TypeError, ValueError):  # some callables have no signature
-        return False
+        if signature is not None:
+            signature.bind(2, **named)
+    except TypeError:
+        raise TypeError(
+            "make_module is called with the number of classes, so it must take one argument, as "
+            f"in `lambda n_classes: …`; its arguments are {signature}"
+        ) from None
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # some callables have none
+        return None
 
 
 def _sample_of(data: Dataset) -> str:

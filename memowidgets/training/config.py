@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from memowidgets.checks import real_number, several, whole_number
 from memowidgets.models.precision import PRECISIONS
 from memowidgets.stamps import values_used
 
@@ -107,20 +108,16 @@ class TrainingConfig:
             _check_positive(name, getattr(self, name))
         for name in ("batch_size", "accumulate"):
             _check_whole(name, getattr(self, name))
-        if self.warmup is not None and not 0 <= self.warmup < 1:
-            raise ValueError(f"warmup must be a share from 0 to below 1, not {self.warmup}")
-        if self.weight_decay is not None and not 0 <= self.weight_decay < math.inf:
-            raise ValueError(f"weight_decay must be 0 or more, not {self.weight_decay}")
-        if self.label_noise is not None and not 0 <= self.label_noise < 1:
-            raise ValueError(
-                f"label_noise must be a share from 0 to below 1, not {self.label_noise}"
-            )
+        for name in ("warmup", "label_noise"):
+            _check_share(name, getattr(self, name))
+        if self.weight_decay is not None:
+            real_number("weight_decay", self.weight_decay, 0, finite=True)
         _check_name("optimizer", self.optimizer, OPTIMIZERS)
         _check_name("schedule", self.schedule, (*SCHEDULES, STEPS))
         _check_name("precision", self.precision, PRECISIONS)
         _check_name("augment", self.augment, AUGMENTATIONS)
         _check_milestones(self.milestones)
-        if self.deterministic not in (None, True, False):
+        if not (self.deterministic is None or isinstance(self.deterministic, bool)):
             raise ValueError(f"deterministic must be True or False, not {self.deterministic!r}")
 
     def resolved(self, defaults: Mapping[str, Any]) -> Settings:
@@ -305,21 +302,24 @@ def _plain(value: Any) -> Any:
 
 
 def _check_positive(name: str, value: float | None) -> None:
-    if isinstance(value, str | bool):
-        raise TypeError(f"{name} must be a number, not {value!r}")
-    if value is not None and not (value > 0 and math.isfinite(value)):
+    if value is not None and not 0 < real_number(name, value) < math.inf:
         raise ValueError(f"{name} must be a positive number, not {value}")
 
 
 def _check_whole(name: str, value: float | None) -> None:
-    if value is not None and value != int(value):
-        raise ValueError(f"{name} must be a whole number, not {value}")
+    if value is not None:
+        whole_number(name, value, 1)
+
+
+def _check_share(name: str, value: float | None) -> None:
+    if value is not None and not 0 <= real_number(name, value) < 1:
+        raise ValueError(f"{name} must be a share from 0 to below 1, not {value}")
 
 
 def _check_milestones(milestones: Sequence[float] | None) -> None:
     if milestones is None:
         return
-    shares = list(milestones)
+    shares = [real_number("a milestone", share) for share in several("milestones", milestones)]
     if any(not 0 < share < 1 for share in shares) or shares != sorted(set(shares)):
         raise ValueError(
             f"milestones must be rising shares of the training between 0 and 1, not {milestones!r}"
@@ -329,5 +329,5 @@ def _check_milestones(milestones: Sequence[float] | None) -> None:
 def _check_name(what: str, name: Any, valid: tuple[str, ...]) -> None:
     if callable(name) and what in ("optimizer", "schedule"):
         return
-    if name is not None and name not in valid:
+    if name is not None and (not isinstance(name, str) or name not in valid):
         raise ValueError(f"unknown {what} {name!r}; valid: {', '.join(valid)}")

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memowidgets.checks import real_number
 from memowidgets.data import Dataset
 from memowidgets.training.seeds import derived_seed
 from memowidgets.visible import quoted
@@ -385,7 +386,7 @@ def _draw_held_out(
 ) -> NDArray[np.int64]:
     if held_out is None or isinstance(held_out, Dataset):
         return np.empty(0, dtype=np.int64)
-    if not 0 <= held_out < 1:
+    if not 0 <= real_number("held_out, if it is no dataset,", held_out) < 1:
         raise ValueError(
             f"held_out must be a share from 0 to below 1, a dataset or None, not {held_out}"
         )

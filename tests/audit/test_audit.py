@@ -192,7 +192,7 @@ def test_what_is_computed_is_read_and_not_computed_again(finished, monkeypatch):
         (lambda a: a.score("psmi", checkpoint=2.5), "valid: prediction, final, an epoch, or a"),
         (lambda a: a.score("psmi", checkpoint="last"), "epoch-0, epoch-1, epoch-2"),
         (lambda a: a.train(stop_at_drop=95), "share between 0 and 1, such as 0.95, not 95"),
-        (lambda a: a.run_shadows(0), "at least 1, not 0"),
+        (lambda a: a.run_shadows(0), "from 1, not 0"),
         (lambda a: a.run_shadows(1, checkpoints=["end"]), "unknown checkpoint 'end'"),
         (lambda a: a.log_lira(variance="tiny"), "shrunk"),
     ],

@@ -402,9 +402,9 @@ def test_two_worker_processes_time_steps_and_change_nothing(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n_shadows": 0}, "shadow models in all, at least 1, not 0"),
-        ({"n_references": 0}, "at least 1, not 0"),
-        ({"processes": 0}, "processes must be at least 1, not 0"),
+        ({"n_shadows": 0}, "shadow models in all, .*from 1, not 0"),
+        ({"n_references": 0}, "reference models .*from 1, not 0"),
+        ({"processes": 0}, "processes must be a whole number from 1, not 0"),
     ],
 )
 def test_a_number_below_one(audit, arguments, message):

@@ -68,5 +68,5 @@ def test_it_is_shown_wherever_it_is_on(data, tmp_path):
 
 @pytest.mark.parametrize("noise", [-0.1, 1, float("nan")])
 def test_it_is_a_share(noise):
-    with pytest.raises(ValueError, match="label_noise must be a share"):
+    with pytest.raises(ValueError, match="label_noise must be a"):
         mw.TrainingConfig(label_noise=noise)

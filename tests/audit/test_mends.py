@@ -188,7 +188,7 @@ def test_a_wrapped_module_and_scalar_parameters_resume(tmp_path):
     [
         (lambda a: a.score(None), "unknown score None"),
         (lambda a: a.flagged(tau=float("nan")), "tau is NaN"),
-        (lambda a: a.run_shadows(21, processes=-1), "processes must be at least 1"),
+        (lambda a: a.run_shadows(21, processes=-1), "processes must be a whole number from 1"),
         (lambda a: a.run_shadows(21.5), "not 21.5"),
         (lambda a: small_audit(a.path, seed=-1), "seed must be a whole number from 0, not -1"),
     ],

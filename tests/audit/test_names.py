@@ -108,16 +108,16 @@ def test_few_shadow_models_have_no_curve(audit):
     [
         (lambda a: a.evaluate("psmi", eta=float("nan")), ValueError, "a number, not nan"),
         (lambda a: a.train(stop_at_drop="a lot"), TypeError, "0.95, not 'a lot'"),
-        (lambda a: a.run_shadows("ten"), ValueError, "at least 1, not 'ten'"),
-        (lambda a: a.run_shadows(True), ValueError, "at least 1, not True"),
-        (lambda a: a.run_shadows(float("nan")), ValueError, "at least 1, not nan"),
-        (lambda a: a.data.with_canaries(-1), ValueError, "at least 0, not -1"),
-        (lambda a: a.data.with_canaries(2.5), TypeError, "whole number, not 2.5"),
-        (lambda a: a.data.with_canaries(2.5, kind="ood"), TypeError, "whole number, not 2.5"),
+        (lambda a: a.run_shadows("ten"), TypeError, "from 1, not 'ten'"),
+        (lambda a: a.run_shadows(True), TypeError, "from 1, not True"),
+        (lambda a: a.run_shadows(float("nan")), ValueError, "from 1, not nan"),
+        (lambda a: a.data.with_canaries(-1), ValueError, "from 0, not -1"),
+        (lambda a: a.data.with_canaries(2.5), ValueError, "from 0, not 2.5"),
+        (lambda a: a.data.with_canaries(2.5, kind="ood"), ValueError, "from 0, not 2.5"),
         (lambda a: mw.TrainingConfig(epochs=True), TypeError, "epochs must be a number, not True"),
         (
             lambda a: mw.Audit(mw.models.ConvNet(), a.data, path="unused", seed="a"),
-            ValueError,
+            TypeError,
             "seed must be a whole number from 0, not 'a'",
         ),
         (

@@ -434,7 +434,7 @@ def test_the_same_reason_is_said_once_with_its_checkpoints(audit):
         ({"eta": float("nan")}, "eta must be a number, not nan"),
         ({"truth": "lira"}, "unknown truth 'lira'; valid: log_lira, canaries"),
         ({"truth": "canaries"}, "these data have no canaries"),
-        ({"etas": [4, float("inf")]}, "etas must be numbers, not inf"),
+        ({"etas": [4, float("inf")]}, "an eta must be a finite number, not inf"),
     ],
 )
 def test_what_can_not_be_meant_is_an_error(audit, options, words):

@@ -76,8 +76,8 @@ def test_wards_wordings_and_lengths_vary_and_the_words_are_few():
         ({"n": 3}, "from 12 to 100000, not 3"),
         ({"n": 200_000}, "from 12 to 100000"),
         ({"n": 20.5}, "a whole number"),
-        ({"atypical": 5}, "a share from 0 to 1, not 5"),
-        ({"atypical": float("nan")}, "a share from 0 to 1"),
+        ({"atypical": 5}, "a share, must be a number from 0 to 1, not 5"),
+        ({"atypical": float("nan")}, "a share, must be a number from 0 to 1"),
     ],
 )
 def test_bad_numbers_are_refused(arguments, message):

@@ -231,7 +231,7 @@ def test_bad_input():
         (lambda: log_lira(gaps, members, target, mode="both"), "'online', 'offline'"),
         (lambda: rmia(gaps, members, target, mode="x"), "'online', 'offline'"),
         (lambda: rmia(gaps, members, target, gamma=0), "gamma must be above 0"),
-        (lambda: rmia(gaps, members, target, a=2), "a from 0 to 1"),
+        (lambda: rmia(gaps, members, target, a=2), "a must be a number from 0 to 1"),
         (lambda: rmia(gaps, members, target, np.arange(9) < 1), "needs two or more"),
         (lambda: rmia(gaps, members, target, np.ones(4, bool)), "mask over the 9 samples"),
         (lambda: rmia(gaps * np.inf, members, target), "NaN or infinite"),

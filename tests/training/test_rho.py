@@ -108,7 +108,7 @@ def test_batches_that_are_accumulated_make_one_step():
         ({"warmup": 1.0}, "from 0 to below 1"),
         ({"accumulate": 1.5}, "accumulate must be a whole number"),
         ({"epochs": 0}, "epochs must be a positive number"),
-        ({"lr": float("nan")}, "lr must be a positive number"),
+        ({"lr": float("nan")}, "lr must be a number, not nan"),
         ({"lr": float("inf")}, "lr must be a positive number"),
         ({"batch_size": 2.5}, "whole number"),
         ({"weight_decay": -1}, "weight_decay"),

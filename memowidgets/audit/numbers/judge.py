@@ -25,7 +25,6 @@ from memowidgets.audit.numbers.scores import (
 from memowidgets.audit.numbers.truth import (
     VARIANCE,
     are_pairs,
-    checked_eta,
     evidence_for,
     is_log_lira,
     lacking,
@@ -35,6 +34,7 @@ from memowidgets.audit.numbers.truth import (
     share_by_chance,
 )
 from memowidgets.audit.source import Source
+from memowidgets.checks import real_number, several, whole_number
 from memowidgets.memorization.variance import Variance
 
 __all__ = ["SHARED_NOISE", "check_both_kinds", "compare", "evaluate", "shadow_curve"]
@@ -99,7 +99,7 @@ def compare(
     rows = []
     by_default = metrics is None
     chosen = metrics_of(source) if metrics is None else metrics
-    chosen = [chosen] if isinstance(chosen, str) else list(chosen)
+    chosen = [chosen] if isinstance(chosen, str) else several("metrics", chosen)
     records = source.names.some_records(checkpoints)
     for record in records:
         for metric in chosen:
@@ -139,6 +139,10 @@ def shadow_curve(
     random_state: int,
 ) -> pd.DataFrame:
     """Tabulate what fewer shadow models would find, as `Audit.shadow_curve` describes."""
+    whole_number("repeats", repeats, 1)
+    wanted = None
+    if sizes is not None:
+        wanted = [whole_number("a size", size) for size in several("sizes", sizes)]
     found = score(source, metric, layer, checkpoint)
     record = source.names.record("final")
     target = source.target_gaps(record)
@@ -150,8 +154,8 @@ def shadow_curve(
             partial(evidence.log_lira, target),
             found.mu,
             found.rows,
-            checked_eta(eta),
-            sizes,
+            real_number("eta", eta),
+            wanted,
             repeats,
             random_state,
             pairs=are_pairs(source),
@@ -161,7 +165,7 @@ def shadow_curve(
         table = curve(variance)
         table.attrs["enough"] = enough_shadows(table)
         return table
-    chosen = get_args(Variance) if isinstance(variance, str) else list(variance)
+    chosen = get_args(Variance) if isinstance(variance, str) else several("variance", variance)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*per-sample variance is unreliable", UserWarning)
         curves = {one: curve(one) for one in chosen}

@@ -18,6 +18,7 @@ from memowidgets.audit.numbers.truth import (
     share_by_chance,
 )
 from memowidgets.audit.source import Scores, Source, one_look
+from memowidgets.checks import several, whole_number
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 
@@ -37,7 +38,9 @@ def checked_targets(
         If there are no shadow models.
     """
     named = isinstance(targets, str)
-    every = source.shadows.indices() if named else [int(target) for target in targets]
+    every = source.shadows.indices()
+    if not named:
+        every = [whole_number("a target", target) for target in several("targets", targets)]
     if (named and targets != "all") or not (named or every):
         raise ValueError(f"targets must be 'all' or indices of shadow models, not {targets!r}")
     if truth == "canaries" and not with_canaries:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import memorization
 from memowidgets.audit.source import NotGivenError, Source
+from memowidgets.checks import real_number, whole_number
 from memowidgets.evaluation import chance_note
 from memowidgets.memorization.chance import ByChance
+from memowidgets.memorization.variance import checked_variance
 from memowidgets.training.rho import Record
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ __all__ = [
     "VARIANCE",
     "are_pairs",
     "asks_model_for_others",
-    "checked_eta",
     "compared_definitions_of",
     "covariates_at",
     "evidence_for",
@@ -75,6 +75,7 @@ def log_lira_table(
     return_std: bool,
 ) -> pd.DataFrame:
     """Return the columns ``log_lira`` and, if asked for, ``log_lira_std``, by id."""
+    checked_variance(variance)
     record = source.names.record(checkpoint)
     early = covariates_at(source, record) if variance == HIERARCHICAL else None
     question = ("log_lira", record.name, variance, mode, return_std, early)
@@ -246,6 +247,7 @@ def compared_definitions_of(
     """Compare the definitions of memorisation, as `Audit.compare_memorization` describes."""
     from memowidgets.audit.numbers.definitions import compared_definitions
 
+    whole_number("n_bootstrap", n_bootstrap, 2)
     record = source.names.record(checkpoint)
     _, members, gaps, _ = member_gaps(source, record.name)
     target, others = source.target_gaps(record), gaps_of_others(source, record)
@@ -338,7 +340,7 @@ def memorized_members(
     """
     if isinstance(truth, str):
         if is_log_lira(truth):
-            return log_lira(source, variance=variance) >= checked_eta(eta)
+            return log_lira(source, variance=variance) >= real_number("eta", eta)
         if truth != "canaries":
             raise ValueError(f"unknown truth {truth!r}; valid: log_lira, canaries, or a mask")
         return _canaries(source)
@@ -357,7 +359,7 @@ def probability_memorized(
     source: Source, eta: float, checkpoint: str | float = "final"
 ) -> pd.Series:
     """Return the probability that each member is memorised, as the audit's method describes."""
-    eta, record = checked_eta(eta), source.names.record(checkpoint)
+    eta, record = real_number("eta", eta), source.names.record(checkpoint)
     if not len(source.shadows) and source.given_log_lira is not None:
         raise NotGivenError(_ONLY_VALUES)
 
@@ -400,7 +402,7 @@ def probably_memorized(
     if scores is not None:
         both = values.index.intersection(scores.index, sort=False)
         values, errors, given = values[both], errors[both], scores[both].to_numpy()
-    probability = memorization.probability_memorized(values, errors, checked_eta(eta), given)
+    probability = memorization.probability_memorized(values, errors, real_number("eta", eta), given)
     return pd.Series(probability, values.index).dropna()
 
 
@@ -421,21 +423,6 @@ def lacking(truth: str | ArrayLike) -> str:
     if isinstance(truth, str):
         return "no score or no log-LiRA" if truth == "log_lira" else "no score"
     return "no score or no place in the truth that was given"
-
-
-def checked_eta(eta: Any) -> float:
-    """Return η as a number.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is not a number.
-    """
-    if isinstance(eta, bool) or not isinstance(eta, numbers.Real):
-        raise TypeError(f"eta must be a number, such as 4.0, not {eta!r}")
-    if np.isnan(float(eta)):
-        raise ValueError(f"eta must be a number, not {eta}")
-    return float(eta)
 
 
 def _computed_log_lira(

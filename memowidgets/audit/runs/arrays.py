@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.audit.runs import identity
-from memowidgets.audit.runs.opening import checked_seed
 from memowidgets.audit.runs.shapes import ARRAYS, is_of_arrays, read_arrays_manifest
 from memowidgets.audit.sources.arrays import ArraysSource
 from memowidgets.audit.sources.given import Given, checked
 from memowidgets.audit.sources.shadow_sets import content_digest
+from memowidgets.checks import whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.stamps import Stamp, array_digest
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
@@ -37,7 +37,7 @@ def arrays_source(given: Given, path: str | os.PathLike[str] | None, seed: int) 
     ValueError
         If the folder holds the run of a model, or decisions on other samples.
     """
-    seed = checked_seed(seed)
+    seed = whole_number("seed", seed)
     if path is None:
         return ArraysSource(given, None, seed)
     run = RunDirectory(path)

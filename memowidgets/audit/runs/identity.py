@@ -467,6 +467,7 @@ def reopened(
         data = _loaded(run, manifest, data)
     if isinstance(model, str | os.PathLike):
         model = _model_at(run, manifest, model)
+    _check_kinds(data, model, held_out)
     if data is not None:
         check_data(run, manifest, data)
     if held_out is not None:
@@ -495,6 +496,14 @@ def reopened(
             stacklevel=4,
         )
     return data, None if changed else made
+
+
+def _check_kinds(data: object, model: object, held_out: object) -> None:
+    for name, given in (("data", data), ("held_out", held_out)):
+        if given is not None and not isinstance(given, Dataset):
+            raise TypeError(f"{name} must be a dataset of mw.data, not {type(given).__name__}")
+    if model is not None and not isinstance(model, Model):
+        raise TypeError(f"model must be a model of mw.models, not {type(model).__name__}")
 
 
 def _check_held_out_again(run: RunDirectory, manifest: Mapping[str, Any], given: Dataset) -> None:

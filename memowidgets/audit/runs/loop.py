@@ -13,9 +13,9 @@ import numpy as np
 
 from memowidgets.audit.console import shown
 from memowidgets.audit.runs import identity
-from memowidgets.audit.runs.opening import checked_seed
 from memowidgets.audit.runs.pairs import others, read_pairs
 from memowidgets.audit.sources.run import WATCHED, RunSource
+from memowidgets.checks import whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
 from memowidgets.stamps import code_digest
@@ -53,7 +53,7 @@ def begun_loop(
     """Begin the run that `watch` describes, or continue the one in the directory."""
     _check_given(module, forward, data, class_names, ids)
     _check_batch_size(batch_size)
-    seed = checked_seed(seed)
+    seed = whole_number("seed", seed)
     samples, pairs = _samples(data, class_names, ids)
     forward = forward or default_forward
     batches = Batches(samples, pairs, batch_size)
@@ -87,8 +87,8 @@ def _check_given(module: Any, forward: Any, data: Any, class_names: Any, ids: An
 
 
 def _check_batch_size(size: Any) -> None:
-    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
-        raise ValueError(f"batch_size must be a whole number from 1, not {size!r}")
+    if size is not None:
+        whole_number("batch_size", size, 1)
 
 
 def _samples(

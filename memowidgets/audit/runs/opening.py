@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import os
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from memowidgets.audit.runs.pairs import others, pair_data
 from memowidgets.audit.runs.shapes import read_manifest
 from memowidgets.audit.sources.passes import AUTO, check_states
 from memowidgets.audit.sources.run import WATCHED, RunSource, device_of, noise_of
+from memowidgets.checks import as_code, whole_number
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.precision import resolve_precision
@@ -21,7 +21,7 @@ from memowidgets.training import TrainingConfig
 from memowidgets.training.design import HeldOut, Members, draw_design
 from memowidgets.training.device import torch_device
 
-__all__ = ["begun_run", "checked_seed", "existing_run", "opened_run"]
+__all__ = ["begun_run", "existing_run", "opened_run"]
 
 
 def begun_run(
@@ -38,10 +38,12 @@ def begun_run(
     """Begin the run that `Audit` describes, or go on with it where the directory holds it."""
     if not isinstance(model, Model):
         raise TypeError(f"model must be a model of mw.models, not {model!r}")
-    seed = checked_seed(seed)
+    seed = whole_number("seed", seed)
     check_states(states)
     if not isinstance(data, Dataset):
         raise TypeError(f"data must be a dataset of mw.data, not {type(data).__name__}")
+    if training is not None and not isinstance(training, TrainingConfig):
+        raise TypeError(f"training must be a mw.TrainingConfig, not {as_code(training)}")
     for samples in (data, held_out):
         if isinstance(samples, Dataset):
             model.check_data(samples)
@@ -74,6 +76,8 @@ def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> Ru
     StoreError
         If there is no run.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be the folder of a run, not {as_code(path)}")
     folder = Path(path).expanduser()
     if (folder / "arrays.json").is_file() and not (folder / MANIFEST).exists():
         raise StoreError(
@@ -110,17 +114,3 @@ def opened_run(
 def _are_pairs(data: Any) -> bool:
     """Return whether data are a user's own, not a dataset of memowidgets or a path."""
     return data is not None and not isinstance(data, Dataset | str | os.PathLike)
-
-
-def checked_seed(seed: Any) -> int:
-    """Return the seed of a run.
-
-    Raises
-    ------
-    ValueError
-        If it is not a whole number from 0.
-    """
-    is_number = isinstance(seed, numbers.Real) and not isinstance(seed, bool)
-    if not is_number or not seed >= 0 or seed % 1:
-        raise ValueError(f"seed must be a whole number from 0, not {seed!r}")
-    return int(seed)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from concurrent.futures import Executor
 from typing import Any
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.sources.catalogue import Catalogue
 from memowidgets.audit.sources.shadow_sets import config_digest
+from memowidgets.checks import whole_number
 from memowidgets.data import Dataset
 from memowidgets.store import RunDirectory
 from memowidgets.training.design import (
@@ -46,18 +46,16 @@ def check_request(
     ValueError, TypeError
         With what would be right.
     """
-    is_number = isinstance(n, numbers.Real) and not isinstance(n, bool)
-    if not is_number or not n >= 1 or n % 1:
-        each = " for each member" if kind is REFERENCE else ""
-        raise ValueError(f"n is the number of {kind.noun}s{each} in all, at least 1, not {n!r}")
+    each = " for each member" if kind is REFERENCE else ""
+    whole_number(f"n, the number of {kind.noun}s{each} in all,", n, 1)
     if executor is not None and not isinstance(executor, Executor):
         raise TypeError(
             "executor must be a concurrent.futures.Executor (Dask: client.get_executor()), not "
             f"{type(executor).__name__}"
         )
-    if processes is not None and processes < 1:
-        raise ValueError(f"processes must be at least 1, not {processes}")
-    if not isinstance(checkpoints, int | float) and not len(checkpoints):
+    if processes is not None:
+        whole_number("processes", processes, 1)
+    if isinstance(checkpoints, Sized) and not len(checkpoints):
         raise ValueError('checkpoints is empty; the default is ("prediction", "final")')
 
 

@@ -18,6 +18,7 @@ from memowidgets.audit.source import (
     NotGivenError,
     OneAtATime,
     Scores,
+    check_key,
     one_or_several,
 )
 from memowidgets.audit.sources.catalogue import layer_called
@@ -450,6 +451,7 @@ class _OneCheckpoint:
 
     def record(self, checkpoint: str | float) -> Record:
         """The only one, by any of its names."""
+        check_key("a checkpoint", checkpoint)
         if checkpoint in ("prediction", "final", CHECKPOINT):
             return self.only
         raise ValueError(
@@ -466,6 +468,7 @@ class _OneCheckpoint:
         if self.layer_names:
             keys_are_numbers = any(name.isdigit() for name in self.layer_names)
             return layer_called(layer, self.layer_names, numbered=keys_are_numbers)
+        check_key("a layer", layer)
         if layer in ("last", ""):
             return ""
         raise NotGivenError(

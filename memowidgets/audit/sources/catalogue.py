@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from memowidgets.audit.source import looked_up, one_or_several
+from memowidgets.audit.source import check_key, looked_up, one_or_several
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.recorder import read_course
@@ -132,7 +132,10 @@ class Catalogue:
         ------
         ValueError
             If there is none; the message lists the valid ones.
+        TypeError
+            If it is neither a name nor a number.
         """
+        check_key("a checkpoint", checkpoint)
         if checkpoint == "prediction":
             return self.prediction().record
         if checkpoint == "final":
@@ -179,7 +182,10 @@ def layer_called(layer: str | int, names: Sequence[str], *, numbered: bool) -> s
     ------
     ValueError
         If there is none; the message lists the valid ones.
+    TypeError
+        If it is neither a name nor a number.
     """
+    check_key("a layer", layer)
     if layer == "last":
         return names[-1]
     is_number = isinstance(layer, int | np.integer) and not isinstance(layer, bool)

@@ -12,7 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets.audit.sources.given_samples import dataset_of
-from memowidgets.checks import dense, looks_like_probabilities, numbered_labels, warn_user
+from memowidgets.checks import (
+    dense,
+    looks_like_probabilities,
+    numbered_labels,
+    several,
+    warn_user,
+)
 from memowidgets.data import Dataset, MCQDataset
 from memowidgets.data.base import checked_class_names, checked_ids, checked_labels, warn_of_absent
 from memowidgets.memorization.gaps import checked_mask
@@ -208,6 +214,7 @@ def _class_names(
 ) -> Sequence[str] | None:
     """Return the class names, one for each column of the logits."""
     known = samples.class_names if isinstance(samples, Dataset) else None
+    class_names = None if class_names is None else several("class_names", class_names)
     if class_names is not None and known is not None and tuple(class_names) != known:
         raise ValueError(
             f"class_names are {listed(class_names)}; those of the samples are "

@@ -17,7 +17,6 @@ from memowidgets.audit.numbers.truth import (
     VARIANCE,
     are_pairs,
     asks_model_for_others,
-    checked_eta,
     gaps_of_others,
     member_gaps,
 )
@@ -32,6 +31,7 @@ from memowidgets.audit.views.computed import (
     said,
 )
 from memowidgets.charts.look import Theme, theme_named, unvalidated
+from memowidgets.checks import real_number, several
 from memowidgets.store import StoreError
 
 if TYPE_CHECKING:
@@ -78,10 +78,9 @@ def audit_figures(
 
 
 def _all_figures(desk: _Desk, etas: Iterable[float] | None) -> charts.Figures:
-    chosen = ETAS if etas is None else tuple(float(value) for value in etas)
-    wrong = [value for value in chosen if not math.isfinite(value)]
-    if wrong:
-        raise ValueError(f"etas must be numbers, not {wrong[0]}")
+    chosen = ETAS
+    if etas is not None:
+        chosen = tuple(real_number("an eta", eta, finite=True) for eta in several("etas", etas))
     desk.draw("training", desk.training)
     desk.draw("roc", desk.roc)
     desk.draw("roc_by_checkpoint", desk.roc_by_checkpoint)
@@ -174,7 +173,7 @@ class _Desk(_Drawn):
         pooled: bool = False,
     ) -> None:
         super().__init__(theme)
-        eta = checked_eta(eta)
+        eta = real_number("eta", eta)
         if not math.isfinite(eta):
             raise ValueError(f"eta must be a number, not {eta}")
         self.source, self.eta = source, eta

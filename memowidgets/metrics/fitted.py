@@ -73,6 +73,11 @@ class Fitted:
     controls: Controls | None
     kept: Kept | None = field(repr=False)
 
+    @property
+    def knows_nothing(self) -> bool:
+        """Whether all rows were equal, so that no direction tells classes apart."""
+        return not bool(self.tables.sharpness.any())
+
     @np.errstate(over="ignore", invalid="ignore")  # reported below as not finite
     def score(self, X: Array, codes: Ints) -> tuple[Floats, Floats]:
         """Return the PSMI of samples whose class indices are `codes`, and its standard error."""
@@ -115,7 +120,7 @@ def fit(X: Array, codes: Ints, n_directions: int, seed: int, *, use_controls: bo
     onto, near = like(beside, onto), like(beside, centres)
     sums, kept = _summed(X, codes, frame, onto, near, with_rows=use_controls)
     tables, controls = _tables(sums, n_directions), None
-    if use_controls:
+    if use_controls and tables.sharpness.any():
         tables, controls = _with_controls(tables, sums, to_numpy(onto), n_directions)
     tables = Tables(*(like(beside, values) for values in vars(tables).values()))
     controls = controls and Controls(*(like(beside, v) for v in vars(controls).values()))
@@ -206,8 +211,6 @@ def _tables(sums: ClassSums, m: int) -> Tables:
     mean, variance = sums.mean()[:, :m], sums.variance()[:, :m]
     middle = prior @ mean
     spread = np.sqrt(prior @ (variance + (mean - middle) ** 2))
-    if not spread.any():
-        raise ValueError("all rows of X are equal: PSMI needs rows that differ")
     deviation = np.maximum(np.sqrt(variance), _FLOOR * spread)
     flat = deviation == 0
     deviation[flat] = 1.0

@@ -114,8 +114,8 @@ class PSMI:
         Raises
         ------
         ValueError
-            If X holds NaN or infinities or does not vary, shapes differ, there is a single class,
-            or a class has fewer than two samples.
+            If X holds NaN or infinities, shapes differ, there is a single class, or a class has
+            fewer than two samples.
         """
         features = checked_features(X)
         labels = checked_labels(y, features.shape[0])
@@ -126,6 +126,8 @@ class PSMI:
             self._fit_to_tolerance(features, codes)
         else:
             self._fit_directions(features, codes, int(self.n_directions))
+        if self._fitted.knows_nothing:
+            self.warnings_ += ("all rows of X are equal, so each score is 0 and says nothing",)
         return self
 
     @overload

@@ -318,6 +318,18 @@ def test_not_finite(bad):
         estimator.score_samples(X, y)
 
 
+@pytest.mark.parametrize("tol", [None, 0.1])
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e30])
+def test_rows_that_are_all_equal_say_nothing(value, tol):
+    X, y = np.full((50, 3), value), np.arange(50) % 2
+    psmi = PSMI("auto" if tol else None, tol=tol).fit(X, y)
+    scores, errors = psmi.score_samples(X, y, return_std=True)
+    assert not scores.any()
+    assert not errors.any()
+    (note,) = psmi.warnings_
+    assert "all rows of X are equal" in note
+
+
 def test_bad_shapes_and_labels():
     X, y = reference.made(50, 6, 2)
     fitted = PSMI().fit(X, y)
@@ -328,7 +340,6 @@ def test_bad_shapes_and_labels():
         (lambda: PSMI().fit(X, np.where(y == 0, np.nan, y)), "y is NaN in row"),
         (lambda: PSMI().fit(X, np.zeros(50)), "single class"),
         (lambda: PSMI().fit(X, np.append(y[:-1], 7)), "class 7 has a single sample"),
-        (lambda: PSMI().fit(np.ones((50, 3)), y), "all rows of X are equal"),
         (lambda: PSMI().score_samples(X, y), "not fitted"),
         (lambda: fitted.score_samples(X, np.full(50, 9)), "label of row 0, 9, is not one of the 2"),
         (lambda: fitted.score_samples(X[:, :3], y), "3 features, but the fitted one had 6"),

@@ -791,7 +791,8 @@ class Audit:
         Warns
         -----
         UserWarning
-            If the model has not learned its task at the checkpoint, or ρ was not reached.
+            If the model has not learned its task at the checkpoint, ρ was not reached, or the score
+            is inaccurate, as PSMI is for a class of few members.
         """
         return scores.flagged(self.source, metric, layer, checkpoint, tau)
 

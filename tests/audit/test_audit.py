@@ -166,14 +166,15 @@ def test_comparisons_have_a_row_for_each_choice(finished):
 
 def test_flagged_samples_are_those_at_or_below_tau_most_at_risk_first(finished):
     scores = finished.score("psmi")
-    table = finished.flagged(tau=0.1)
+    with pytest.warns(UserWarning, match="has only .* samples: its scores are inaccurate"):
+        table = finished.flagged(tau=0.1)
     assert set(table.index) == set(scores.index[scores <= 0.1])
     assert table["score"].is_monotonic_increasing
     first = table.iloc[0]
     where = finished.members.tolist().index(table.index[0])
     assert first["label"] == str(finished.labels[where])
     assert first["log_lira"] == finished.log_lira()[table.index[0]]
-    assert finished.flagged(tau=-1e9).empty
+    assert finished.flagged("loss", tau=-1e9).empty
 
 
 def test_what_is_computed_is_read_and_not_computed_again(finished, monkeypatch):

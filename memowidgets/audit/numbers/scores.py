@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -46,6 +46,7 @@ __all__ = [
     "NamedScore",
     "checked_tau",
     "default_tau",
+    "few_notes",
     "flagged",
     "is_computed",
     "is_defined",
@@ -62,6 +63,7 @@ __all__ = [
 
 _SMALLEST_CLASS = 2
 _FEWEST_CLASSES = 2
+_MOST_NOTES = 3
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -444,6 +446,14 @@ def probabilities(source: Source, checkpoint: str | float) -> Floats:
     return found
 
 
+def few_notes(notes: Sequence[str]) -> list[str]:
+    """Return the first of many notes, such as one for each small class, and how many more."""
+    more = len(notes) - _MOST_NOTES
+    if more <= 0:
+        return list(notes)
+    return [*notes[:_MOST_NOTES], f"and {more} more note{'s' if more > 1 else ''} of this kind"]
+
+
 def flagged(
     source: Source,
     metric: str | Metric,
@@ -455,9 +465,10 @@ def flagged(
     tau = default_tau(metric) if tau is None else checked_tau(tau)
     if math.isnan(tau):
         raise ValueError("tau is NaN; it must be a number")
-    for note in source.notes_at(checkpoint):
-        warnings.warn(note, UserWarning, stacklevel=4)  # the caller of `Audit.flagged`
     found = score(source, metric, layer, checkpoint)
+    of_score = "; ".join(few_notes(found.notes))
+    for note in filter(None, (*source.notes_at(checkpoint), of_score)):
+        warnings.warn(note, UserWarning, stacklevel=4)  # the caller of `Audit.flagged`
     table = pd.DataFrame({"score": found.mu}, pd.Index(source.members[found.rows], name="id"))
     if found.errors is not None:
         table["std"] = found.errors

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import SHARED_NOISE
-from memowidgets.audit.numbers.scores import BASELINE, PER_LAYER, SCORES, metrics_of, probabilities
+from memowidgets.audit.numbers.scores import (
+    BASELINE,
+    PER_LAYER,
+    SCORES,
+    few_notes,
+    metrics_of,
+    probabilities,
+)
 from memowidgets.audit.numbers.truth import log_lira, notes_on_chance, truth_version
 from memowidgets.audit.source import LOGITS, Cache, Source
 from memowidgets.audit.views.details import Details
@@ -31,7 +38,6 @@ __all__ = ["AuditView"]
 
 _ETA = 4.0  # where the dashboard's η stands at first
 _QUICK_VALUES = 2_000_000
-_MOST_NOTES = 3
 _GROWING = ("checkpoints", "forward", "scores", "shadows", "references")
 
 
@@ -123,7 +129,7 @@ class AuditView:
             probabilities=None if of_classes is None else of_classes[found.rows],
             warnings=(
                 *shared,
-                *_few(found.notes),
+                *few_notes(found.notes),
                 *source.notes_at(checkpoint),
                 *notes_on_chance(source, _ETA),
             ),
@@ -191,14 +197,6 @@ class AuditView:
         if len(known) < len(members):  # by name only where need be: it takes its time
             known = known.reindex(members)
         return known.to_numpy(dtype=np.float64)
-
-
-def _few(notes: Sequence[str]) -> list[str]:
-    """Return the first of many notes, such as one for each small class, and how many more."""
-    more = len(notes) - _MOST_NOTES
-    if more <= 0:
-        return list(notes)
-    return [*notes[:_MOST_NOTES], f"and {more} more note{'s' if more > 1 else ''} of this kind"]
 
 
 def layer_label(name: str, *, last: bool) -> str:

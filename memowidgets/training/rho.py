@@ -194,7 +194,7 @@ def prediction_checkpoint(
         raise ValueError(f"unknown rule {rule!r}; valid: {', '.join(RULES)}")
     StopRule(rho, over_last)  # checks the ranges
     if len(records) < 2:
-        raise ValueError("there is no checkpoint after step 0 yet; call train() first")
+        raise ValueError("there is no checkpoint after step 0 yet")
     first, later = records[0], records[1:]
     if first.median_loss <= 0:
         raise ValueError("the median loss is 0 before training, so it cannot drop")

@@ -215,7 +215,7 @@ def test_an_untrained_audit_says_what_to_call(tmp_path):
     audit = small_audit(tmp_path)
     assert audit.checkpoints.empty
     for call in (audit.score, audit.evaluate):
-        with pytest.raises(ValueError, match=r"call train\(\) first"):
+        with pytest.raises(ValueError, match=r"call train\(\)"):
             call("psmi")
     with pytest.raises(ValueError, match="not trained to the end"):
         audit.score("psmi", checkpoint="final")
@@ -334,6 +334,8 @@ def test_open_with_the_data_continues(tmp_path):
     assert again.checkpoints.index[-1] == "epoch-4"
     with pytest.raises(StoreError, match="these are not the data of"):
         mw.Audit.open(tmp_path, data=small_data(seed=1))
+    with pytest.raises(StoreError, match="same ids are in another order"):
+        mw.Audit.open(tmp_path, data=small_data().take(np.arange(len(small_data()))[::-1]))
     with pytest.raises(ValueError, match="model settings is"):
         mw.Audit.open(tmp_path, data=small_data(), model=mw.models.ConvNet(4))
 

@@ -55,7 +55,7 @@ def test_rho_must_be_a_share(rho):
 def test_rules_and_untrained_targets_are_checked():
     with pytest.raises(ValueError, match="valid: first, nearest"):
         prediction_checkpoint(records(0.5), rule="last")
-    with pytest.raises(ValueError, match="call train"):
+    with pytest.raises(ValueError, match="no checkpoint after step 0"):
         prediction_checkpoint(records())
 
 

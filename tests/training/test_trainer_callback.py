@@ -212,6 +212,8 @@ def test_the_callback_gives_the_audit_that_train_gives(
     stopped.train()
     assert callback.interrupted.step == interrupted_at == stopped.state.global_step
     assert theirs.prediction.record.step == interrupted_at
+    with pytest.raises(ValueError, match="let the training go on that is recorded here"):
+        theirs.score("loss", checkpoint="final")
 
     whole = make_audit(model, tokenizer, data, tmp_path / "whole", training=plan)
     callback = mw.training.MemorizationCallback(whole, None)

@@ -601,6 +601,8 @@ def data_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> lis
     """Return sentences on how given data differ from stored ones; empty if they are the same."""
     if len(stored["ids"]) != len(given["ids"]):
         return [f"its data have {len(stored['ids'])} samples, these {len(given['ids'])}"]
+    if stored["ids"] != given["ids"] and sorted(stored["ids"]) == sorted(given["ids"]):
+        return ["the same ids are in another order; give them in that of ids in manifest.json"]
     for what, key in (("id", "ids"), ("content", "content")):
         other = [
             i

@@ -49,6 +49,11 @@ class Catalogue:
         return self._planned_steps if course is None else course.total_steps
 
     @property
+    def _to_go_on(self) -> str:
+        recorded = read_course(self._run) is not None
+        return "let the training go on that is recorded here" if recorded else "call train()"
+
+    @property
     def stop(self) -> StopRule:
         """When this run is interrupted."""
         if not self._run.has_file(_RHO):
@@ -123,7 +128,10 @@ class Catalogue:
         ValueError
             If the target was not trained yet.
         """
-        return self.stop.prediction(self.records())
+        records = self.records()
+        if len(records) < 2:
+            raise ValueError(f"there is no checkpoint after step 0 yet: {self._to_go_on}")
+        return self.stop.prediction(records)
 
     def record(self, checkpoint: str | float) -> Record:
         """The checkpoint behind ``"prediction"``, ``"final"``, an epoch or a name.
@@ -141,13 +149,13 @@ class Catalogue:
         if checkpoint == "final":
             final = self.final()
             if final is None:
-                raise ValueError("the target is not trained to the end yet: call train()")
+                raise ValueError(f"the target is not trained to the end yet: {self._to_go_on}")
             return final
         records = self.records()
         for record in records:
             if checkpoint == record.name or _is_epoch(checkpoint, record.epoch):
                 return record
-        names = listed(record.name for record in records) or "none yet: call train() first"
+        names = listed(record.name for record in records) or f"none yet: {self._to_go_on}"
         raise ValueError(
             f"unknown checkpoint {_named(checkpoint)}; valid: prediction, final, an epoch, or a "
             "name "

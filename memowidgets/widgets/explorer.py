@@ -132,6 +132,11 @@ class Thresholds(AtThreshold):
         if not getattr(self._hand, "moving", False):
             setattr(self, f"{change['name']}_committed", change["new"])
 
+    @traitlets.observe("tau_committed", "eta_committed")
+    def _committed(self, change: Any) -> None:
+        if not getattr(self._hand, "moving", False):
+            setattr(self, change["name"].removesuffix("_committed"), change["new"])
+
     @traitlets.observe("eta_committed", "comparing")
     def _settled(self, _change: Any) -> None:
         self._judge()

@@ -61,6 +61,9 @@ def test_a_tau_from_python_is_committed_one_from_the_page_is_not_yet(explorer):
     assert (explorer.tau, explorer.tau_committed) == (0.5, 0.25)
     explorer.set_state({"tau": 0.5, "tau_committed": 0.5})
     assert explorer.tau_committed == 0.5
+    for name in ("tau", "eta"):  # from Python, where nothing is dragged
+        setattr(explorer, f"{name}_committed", 0.75)
+        assert getattr(explorer, name) == 0.75
 
 
 def test_without_truth_there_are_no_rates():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -163,7 +163,7 @@ def _check_columns(known: Sequence[str], where: str, **needed: str | None) -> No
 def _as_numbers(labels: list[Any], class_names: Sequence[str] | None) -> list[Any]:
     """Return labels that are all written as whole numbers as numbers, unless classes have them."""
     written = {label for label in labels if label is not None}
-    if class_names is not None and written <= set(class_names):
+    if isinstance(class_names, Iterable) and written <= set(class_names):
         return labels
     if not all(text.isdecimal() and len(text) < 10 and str(int(text)) == text for text in written):
         return labels  # 01 and 1 can be different classes

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import whole_number
 from memowidgets.data import Dataset, ImageDataset
 from memowidgets.models.base import Model
 from memowidgets.models.memory import sent
@@ -115,10 +116,7 @@ class ConvNet(ImageModel):
     version: str | None = "1"
 
     def __init__(self, width: int = 24) -> None:
-        if width != int(width) or not 1 <= width <= _WIDEST:
-            raise ValueError(f"width must be a number of channels from 1 to {_WIDEST}, not {width}")
-        width = int(width)
-        self.width = width
+        self.width = width = whole_number("width, the number of channels,", width, 1, _WIDEST)
         if type(self) is ConvNet:  # a subclass cannot be made again from a run
             self.source = {"model": "ConvNet", "arguments": {"width": width}}
 

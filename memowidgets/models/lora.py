@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from memowidgets.checks import real_number, several, whole_number
 from memowidgets.visible import listed
 
 if TYPE_CHECKING:
@@ -51,11 +52,14 @@ class LoRA:
     layers: str = "all"
 
     def __post_init__(self) -> None:
-        if self.r < 1 or self.alpha <= 0:
-            raise ValueError(f"r and alpha must be positive, not {self.r} and {self.alpha}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must lie between 0 and 1, not {self.dropout}")
-        if self.layers != "all" and not re.fullmatch(r"top:[1-9]\d*", self.layers):
+        whole_number("r", self.r, 1)
+        if not real_number("alpha", self.alpha, finite=True) > 0:
+            raise ValueError(f"alpha must be positive, not {self.alpha}")
+        if not 0 <= real_number("dropout", self.dropout) < 1:
+            raise ValueError(f"dropout must be a share from 0 to below 1, not {self.dropout}")
+        if self.targets != "all-linear":
+            several("targets", self.targets)
+        if self.layers != "all" and not re.fullmatch(r"top:[1-9]\d*", str(self.layers)):
             raise ValueError(f'unknown layers {self.layers!r}; valid: "all" or "top:8"')
 
     def first_trained(self, n_blocks: int) -> int:

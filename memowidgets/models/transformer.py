@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from numpy.typing import NDArray
 
+from memowidgets.checks import as_code
 from memowidgets.data import Dataset
 from memowidgets.models.base import Model
 from memowidgets.models.encoding import Tokens
@@ -80,6 +81,7 @@ class TransformerModel(Model, Generic[Texts]):
         cache: bool = False,
         dtype: str = "auto",
     ) -> None:
+        check_lora(lora)
         self._load, self._config, self._tokenizer = load, config, tokenizer
         self._identity, self._lora, self._max_length = dict(identity), lora, max_length
         self._dtype = dtype
@@ -437,10 +439,20 @@ def check_dtype(dtype: str, lora: LoRA | None) -> None:
     """Raise for a dtype of frozen weights that is unknown, or where no weight is frozen."""
     from memowidgets.models.pretrained import DTYPES
 
+    check_lora(lora)
     if dtype not in DTYPES:
         raise ValueError(f"unknown dtype {dtype!r}; valid: {', '.join(DTYPES)}")
     if lora is None and dtype == "bfloat16":
         raise ValueError('without LoRA all weights are trained in float32; leave dtype at "auto"')
+
+
+def check_lora(lora: object) -> None:
+    """Raise for adapters that are described in another way than by `LoRA`."""
+    if lora is not None and not isinstance(lora, LoRA):
+        raise TypeError(
+            "lora must be a memowidgets.models.LoRA, such as LoRA(layers='top:4'), or None, not "
+            f"{as_code(lora)}"
+        )
 
 
 def _listed(value: Any) -> Any:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from memowidgets.checks import whole_number
 from memowidgets.data import Dataset
 from memowidgets.models.images import ImageModel, check_pool, images_of
 
@@ -70,16 +71,12 @@ class WideResNet(ImageModel):
     less_memory: ClassVar[str] = "; pass pool=4 to the model"
 
     def __init__(self, depth: int = 16, width: int = 4, pool: str | int | None = "auto") -> None:
-        if depth != int(depth) or not 10 <= depth <= _DEEPEST or (depth - 4) % 6:
-            raise ValueError(
-                f"depth must be 6 n + 4 (10, 16, 22, 28, 40, …) and at most {_DEEPEST}, not {depth}"
-            )
-        if width != int(width) or not 1 <= width <= _WIDEST:
-            raise ValueError(
-                f"width must be a factor on the channels from 1 to {_WIDEST}, not {width}"
-            )
+        self.depth = whole_number("depth", depth, 10, _DEEPEST)
+        if (self.depth - 4) % 6:
+            raise ValueError(f"depth must be 6 n + 4 (10, 16, 22, 28, 40, …), not {depth}")
+        self.width = whole_number("width, a factor on the channels,", width, 1, _WIDEST)
         check_pool(pool)
-        self.depth, self.width, self.pool = int(depth), int(width), pool
+        self.pool = pool
         if type(self) is WideResNet:  # a subclass cannot be made again from a run
             self.source = {"model": "WideResNet", "arguments": self.settings()}
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from memowidgets.checks import real_number
 
 __all__ = ["whole_within", "within"]
 
@@ -19,10 +20,7 @@ def within(name: str, value: Any, low: float, high: float) -> float:
     >>> within("epsilon", 0.1, 0.0, 0.5)
     0.1
     """
-    number = float(value)
-    if not (math.isfinite(number) and low <= number <= high):
-        raise ValueError(f"{name} must be between {low:g} and {high:g}, not {number:g}")
-    return number
+    return real_number(name, value, low, high)
 
 
 def whole_within(name: str, value: Any, low: int, high: int, *, allowed: Sequence[int] = ()) -> int:

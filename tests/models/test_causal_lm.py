@@ -175,8 +175,8 @@ def test_a_prompt_that_is_too_long_is_named_and_not_cut(data, tokenizer):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"r": 0}, "must be positive"),
-        ({"dropout": 1.0}, "between 0 and 1"),
+        ({"r": 0}, "r must be a whole number from 1"),
+        ({"dropout": 1.0}, "from 0 to below 1"),
         ({"layers": "bottom:2"}, 'valid: "all" or "top:8"'),
     ],
 )

@@ -201,7 +201,7 @@ def test_the_same_in_more_dimensions(psmi):
         (("labels", np.arange(90) % 5), ValueError, "between 0 and 3"),
         (("selected", 90), ValueError, "between 0 and 89"),
         (("selected", 1.5), TypeError, "whole number"),
-        (("angle", 181), ValueError, "between 0 and 180"),
+        (("angle", 181), ValueError, "from 0 to 180"),
         (("dimension", 3), ValueError, "one of 2, 4, 8"),
     ],
 )
@@ -309,8 +309,8 @@ def test_measured_gaps_take_the_place_of_simulated_ones(open_playground):
         (("n_shadows", 2), ValueError, "between 4 and 256"),
         (("n_shadows", True), TypeError, "whole number"),
         (("variance", "own"), ValueError, "'per-sample', 'global', 'shrunk'"),
-        (("target_gap", np.inf), ValueError, "target_gap must be between"),
-        (("spread", 0), ValueError, "spread must be between"),
+        (("target_gap", np.inf), ValueError, "target_gap must be a number from"),
+        (("spread", 0), ValueError, "spread must be a number from"),
         (("seed", 1_000_000), ValueError, "seed must be between"),
     ],
 )
@@ -411,11 +411,11 @@ def test_the_means_at_every_separation(open_playground):
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        (("epsilon", 0.6), ValueError, "epsilon must be between 0 and 0.5"),
-        (("separation", float("nan")), ValueError, "separation must be between"),
+        (("epsilon", 0.6), ValueError, "epsilon must be a number from 0 to 0.5"),
+        (("separation", float("nan")), ValueError, "separation must be a number from"),
         (("dimension", 3), ValueError, "one of 1, 2, 4"),
         (("overlap", 1), TypeError, "overlap must be True or False"),
-        (("tau", "high"), ValueError, "float"),
+        (("tau", "high"), TypeError, "tau must be a number"),
     ],
 )
 def test_a_wrong_setting_of_the_theorem_changes_nothing(open_playground, change, error, words):

@@ -119,19 +119,36 @@ def kept_states(folder, device, monkeypatch):
     return file.read_bytes()
 
 
+@pytest.mark.parametrize("room", [3, 1])
 def test_small_memory_halves_the_batches_of_the_frozen_blocks(
-    device, hardware, tmp_path, monkeypatch
+    room, device, hardware, tmp_path, monkeypatch
 ):
     whole = kept_states(tmp_path / "whole", device, monkeypatch)
-    hardware.largest = 3
+    hardware.largest = room
     with pytest.warns(UserWarning, match="processed in smaller parts") as told:
         halved = kept_states(tmp_path / "halved", device, monkeypatch)
     assert len([one for one in told if "smaller parts" in str(one.message)]) == 1
     assert halved == whole
     hardware.largest = 0
-    with pytest.raises(MemoryError, match="memory cannot hold"):
+    with (
+        pytest.warns(UserWarning, match="smaller parts"),
+        pytest.raises(MemoryError, match="single sample"),
+    ):
         kept_states(tmp_path / "none", device, monkeypatch)
     assert not list((tmp_path / "none").rglob("*states*"))
+
+
+def test_frozen_blocks_that_do_not_fit_are_told_from_a_batch_that_does_not(
+    device, tmp_path, monkeypatch
+):
+    """A pass over other data computes their states too, and then no smaller batch helps."""
+
+    def full(*_):
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(TransformerModel, "_frozen", full)
+    with pytest.raises(MemoryError, match="the weights"):
+        kept_states(tmp_path / "none", device, monkeypatch)
 
 
 def test_a_training_with_small_memory_is_resumed_as_if_it_had_not_been_interrupted(

@@ -116,15 +116,17 @@ class Learner:
         allocate: Allocate | None = None,
     ) -> Forward:
         """Run a forward pass over samples, without changing anything."""
+        own = data is None or data is self.recipe.data
         look = partial(
             forward,
             self.recipe.model,
             self.module,
-            data if data is not None else self.recipe.data,
+            self.recipe.data if data is None else data,
             device=self._device,
             precision=self.precision,
             capture=capture,
             progress=progress,
+            feed=self._feed if own else None,
         )
         with self._on_device():
             if capture:

@@ -5,10 +5,13 @@ The first user of a GPU runs `python -m benchmarks device --device cuda`.
 
 from __future__ import annotations
 
+import ctypes
+import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +23,16 @@ import memowidgets as mw
 from benchmarks.measure import Namespace, Row
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
-from memowidgets.training.device import count_devices, resolve_device
+from memowidgets.training.device import count_devices, cpu_threads, resolve_device
 from memowidgets.training.engine.workers import default_processes
 from memowidgets.training.learner import Learner, Recipe
 
-STEPS, BATCH, WARM, PAIRS = 7, 256, 5, 200
+STEPS, BATCH, WARM, ROUNDS, TURNS = 7, 256, 3, 20, 15
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 MODELS, EPOCHS = 8, 10
 AT_ONCE = (1, 2, 4, 8, 16)
+
+Loops = tuple[Callable[[], None], Callable[[], None]]
 
 
 def rows(arguments: Namespace) -> list[Row]:
@@ -35,11 +41,12 @@ def rows(arguments: Namespace) -> list[Row]:
 
 
 def _step() -> Row:
-    """Compare training steps with a plain loop over the same network, batches and optimizer.
+    """Compare training steps with a plain loop over the same network, batches and optimizer."""
+    what = f"a training step of a small network on the CPU, batch {BATCH}"
+    return _overhead(what, _steps, STEPS)
 
-    Two networks would differ by where they lie in memory, by more than what is measured.
-    """
-    learner = _learner()
+
+def _steps(learner: Learner) -> Loops:
     optimizer = learner._optimizer  # noqa: SLF001
     rng = np.random.default_rng(0)
 
@@ -54,13 +61,16 @@ def _step() -> Row:
             _losses(learner, batch)[1].mean().backward()
             optimizer.step()
 
-    what = f"a training step of a small network on the CPU, batch {BATCH}"
-    return _overhead(what, ours, bare, STEPS)
+    return ours, bare
 
 
 def _pass() -> Row:
     """Compare a pass with a plain loop that keeps its logits and losses."""
-    learner = _learner()
+    what = f"a pass of a small network over {STEPS * BATCH} samples on the CPU"
+    return _overhead(what, _passes, 1)
+
+
+def _passes(learner: Learner) -> Loops:
     size = learner.recipe.model.forward_batch
 
     def ours() -> None:
@@ -76,8 +86,7 @@ def _pass() -> Row:
         for parts in zip(*kept, strict=True):
             np.concatenate(parts)
 
-    what = f"a pass of a small network over {len(learner.members)} samples on the CPU"
-    return _overhead(what, ours, bare, 1)
+    return ours, bare
 
 
 def _losses(learner: Learner, batch: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -86,30 +95,65 @@ def _losses(learner: Learner, batch: NDArray[np.int64]) -> tuple[torch.Tensor, t
     return learner.recipe.model.outputs(learner.module, inputs, labels)
 
 
-def _overhead(what: str, ours: Callable[[], None], bare: Callable[[], None], parts: int) -> Row:
-    """Return the median of the ratios of neighbouring runs, with its 95 % interval."""
-    pairs = np.array([_pair(ours, bare, first=i % 2) for i in range(WARM + PAIRS)])[WARM:]
-    ratios = np.sort(pairs[:, 0] / pairs[:, 1])
-    ranks = scipy.stats.binom.interval(0.95, PAIRS, 0.5)  # of order statistics about the median
-    low, high = (ratios[int(rank)] for rank in ranks)
-    one, other = (f"{taken / parts * 1e3:.2f} ms" for taken in np.median(pairs, axis=0))
+def _overhead(what: str, loops: Callable[[Learner], Loops], parts: int) -> Row:
+    """Return the medians of the ratios of neighbouring runs, with their 95 % intervals.
+
+    Where a network lies in memory changes the ratio by more than what is measured, so each round
+    has a new one. The plain loop runs twice in each turn: how far it is from itself is the error.
+    """
+    rng = np.random.default_rng(0)
+    rounds = []
+    with _freed_memory_kept(), cpu_threads(1):
+        for _ in range(ROUNDS):
+            between = [bytearray(size) for size in rng.integers(2**10, 2**18, 20)]
+            ours, bare = loops(_learner())
+            turns = [_turn((ours, bare, bare), rng) for _ in range(WARM + TURNS)][WARM:]
+            rounds.append(turns)
+            del between
+    one, other, again = np.moveaxis(np.array(rounds), 2, 0)
+    here, there = (f"{np.median(taken) / parts * 1e3:.2f} ms" for taken in (one, other))
     return Row(
-        f"{what}, against a plain loop (processor time, {PAIRS} pairs)",
-        one,
-        other,
-        f"{np.median(ratios):.3f}× ({low:.3f} to {high:.3f})",
+        f"{what}, against a plain loop (processor time, {ROUNDS} rounds of {TURNS} turns)",
+        here,
+        there,
+        f"{_median(one / other)}; the loop against itself {_median(again / other)}",
         "≤ 1.02×",
     )
 
 
-def _pair(ours: Callable[[], None], bare: Callable[[], None], *, first: int) -> tuple[float, float]:
-    """Return the processor time of both, which other programs change little, in either order."""
-    taken = [0.0, 0.0]
-    for i in (first, 1 - first):
+def _median(ratios: NDArray[np.float64]) -> str:
+    """Return the median of the rounds' medians, with its 95 % interval."""
+    found = np.sort(np.median(ratios, axis=1))
+    ranks = scipy.stats.binom.interval(0.95, len(found), 0.5)  # of order statistics about it
+    low, high = (found[int(rank)] for rank in ranks)
+    return f"{np.median(found):.3f}× ({low:.3f} to {high:.3f})"
+
+
+def _turn(loops: Sequence[Callable[[], None]], rng: np.random.Generator) -> list[float]:
+    """Return the processor time of each, which other programs change little, in random order."""
+    taken = [0.0 for _ in loops]
+    for i in rng.permutation(len(loops)):
         start = time.process_time()
-        (ours, bare)[i]()
+        loops[i]()
         taken[i] = time.process_time() - start
-    return taken[0], taken[1]
+    return taken
+
+
+@contextmanager
+def _freed_memory_kept() -> Iterator[None]:
+    """Let glibc keep freed memory within this context, elsewhere do nothing.
+
+    Otherwise both loops take a third of their time, and most of its variance, to get pages again.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
+    kept = {M_TRIM_THRESHOLD: (2**31 - 1, 2**17), M_MMAP_MAX: (0, 2**16)}
+    for setting, (value, _) in kept.items() if mallopt else ():
+        mallopt(setting, value)
+    try:
+        yield
+    finally:
+        for setting, (_, usual) in kept.items() if mallopt else ():
+            mallopt(setting, usual)
 
 
 def _learner() -> Learner:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
+from memowidgets.models.precision import check_available, resolve_precision
+
 if TYPE_CHECKING:
     import os
 
@@ -176,8 +178,6 @@ class Model(abc.ABC):
     def autocast(self, device: torch.device, precision: str) -> AbstractContextManager[Any]:
         """Return the context for forward passes in a precision."""
         import torch
-
-        from memowidgets.models.precision import check_available, resolve_precision
 
         used = resolve_precision(device, precision)
         check_available(device, used)

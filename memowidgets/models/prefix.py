@@ -133,7 +133,7 @@ class Prefix:
         self._encoded, self._width, self._ask = encoded, width, ask
         self._starts = np.concatenate([[0], np.cumsum(encoded.lengths)])
         self._kept: NDArray[np.uint16] | None = None
-        self._rows = _BATCH
+        self._rows, self._checked = _BATCH, _CHECKED
 
     def ensure(self, load: Callable[[], nn.Module], first: int, device: torch.device) -> None:
         """Run the frozen blocks once, unless their output exists, and write it atomically.
@@ -145,7 +145,8 @@ class Prefix:
             return
         make_private(self._folder)
         with replaced(self._file) as temporary:
-            self._compute(load().eval(), first, device, temporary)
+            memory = Memory(device)
+            self._compute(memory.hold(load).eval(), first, device, memory, temporary)
         note = {"key": self._folder.name, "digest": file_digest(self._file)}
         write_whole(self._note, json.dumps(note).encode())
 
@@ -182,16 +183,17 @@ class Prefix:
     def _note(self) -> Path:
         return self._folder / "states.json"
 
-    def _compute(self, model: nn.Module, first: int, device: torch.device, file: Path) -> None:
+    def _compute(
+        self, model: nn.Module, first: int, device: torch.device, memory: Memory, file: Path
+    ) -> None:
         import torch
 
         shape = (int(self._starts[-1]), self._width)
         out = np.memmap(file, np.uint16, mode="w+", shape=shape)
         order = np.argsort(self._encoded.lengths, kind="stable")
         with torch.no_grad():
-            memory, done = Memory(device), 0
-            check = partial(self._check, model, first, order, device)
-            memory.fit(check, self._halve)
+            memory.fit(partial(self._check, model, first, order, device), self._check_fewer)
+            done = 0
             while done < len(order):
                 enter = partial(self._entering, model, first, order[done:], device)
                 states = memory.fit(enter, self._halve)
@@ -204,11 +206,14 @@ class Prefix:
         out.flush()
 
     def _check(
-        self, model: nn.Module, first: int, order: NDArray[Any], device: torch.device
+        self, model: nn.Module, first: int, positions: NDArray[Any], device: torch.device
     ) -> None:
-        """Check that the frozen blocks can be left out, on as many prompts as there is room for."""
-        few = order[: min(_CHECKED, self._rows)]
-        _check_left_out(model, first, self._encoded.batch(few, device), self._ask)
+        batch = self._encoded.batch(positions[: self._checked], device)
+        _check_left_out(model, first, batch, self._ask)
+
+    def _check_fewer(self) -> int:
+        self._checked //= 2
+        return self._checked
 
     def _entering(
         self, model: nn.Module, first: int, positions: NDArray[Any], device: torch.device

@@ -29,8 +29,10 @@ def cpu_threads(limit: int | None) -> Iterator[None]:
     import torch
 
     before = torch.get_num_threads()
-    if limit is not None and limit < before:
-        torch.set_num_threads(limit)
+    if limit is None or limit >= before:
+        yield
+        return
+    torch.set_num_threads(limit)
     try:
         yield
     finally:

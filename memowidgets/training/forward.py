@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float32]
 Shapes = Mapping[str, tuple[int, ...]]
 Allocate = Callable[[Shapes], Mapping[str, FloatArray]]
+Feed = Callable[[NDArray[Any]], Any]
 _LAYER = "layer."
 
 
@@ -73,8 +74,12 @@ def forward(
     progress: Progress | None = None,
     what: str = "scoring",
     allocate: Allocate | None = None,
+    feed: Feed | None = None,
 ) -> Forward:
     """Run a module over samples in eval mode, without changing its mode or any random state.
+
+    `feed` is the model's feeder of the data in this precision. A new one may copy all images to the
+    device again.
 
     `allocate` creates the arrays that the pass fills, from their shapes by name: "logits", "losses"
     and "layer.NAME". With memory-mapped arrays the pass needs memory for one batch only.
@@ -87,7 +92,7 @@ def forward(
     import torch
 
     precision = resolve_precision(device, precision)
-    feed = model.feeder_at(data, device, precision)
+    feed = feed or model.feeder_at(data, device, precision)
     order = _by_length(model.lengths(data), positions)
     size = model.forward_batch
     places = [order[i : i + size] for i in range(0, len(order), size)]

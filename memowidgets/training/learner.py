@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -116,15 +116,17 @@ class Learner:
         allocate: Allocate | None = None,
     ) -> Forward:
         """Run a forward pass over samples, without changing anything."""
+        own = data is None or data is self.recipe.data
         look = partial(
             forward,
             self.recipe.model,
             self.module,
-            data if data is not None else self.recipe.data,
+            self.recipe.data if data is None else data,
             device=self._device,
             precision=self.precision,
             capture=capture,
             progress=progress,
+            feed=self._feed if own else None,
         )
         with self._on_device():
             if capture:
@@ -212,30 +214,30 @@ class Learner:
         """Compute gradients of the mean loss over a step's samples, batch by batch."""
         import torch
 
-        settings = self.recipe.settings
+        model, augment = self.recipe.model, self.recipe.settings.augment
         self._optimizer.zero_grad(set_to_none=True)
         for start in range(0, len(samples), self._batch_size):
             batch = samples[start : start + self._batch_size]
             labels = self._labels[sent(torch.from_numpy(batch), self._device)]
-            with self.recipe.model.autocast(self._device, self.precision):
-                inputs = self.recipe.model.augmented(self._feed(batch), settings.augment)
-                with self._told_of_single(batch):
-                    _, losses = self.recipe.model.outputs(self.module, inputs, labels)
-            (losses.sum() / len(samples)).backward()  # type: ignore[no-untyped-call]
+            with model.autocast(self._device, self.precision):
+                inputs = model.augmented(self._feed(batch), augment)
+                try:
+                    _, losses = model.outputs(self.module, inputs, labels)
+                except ValueError as error:
+                    self._explain_single(batch, error)
+                    raise
+            share = torch.full_like(losses, 1 / len(samples))  # takes less than sum() and division
+            losses.backward(share)  # type: ignore[no-untyped-call]
 
-    @contextmanager
-    def _told_of_single(self, batch: NDArray[np.int64]) -> Iterator[None]:
-        """Explain the error of a module that normalises over a batch of a single sample."""
-        try:
-            yield
-        except ValueError as error:
-            if len(batch) > 1 or "more than 1 value per channel" not in str(error):
-                raise
-            size, n = self.recipe.settings.batch_size, len(self.members)
-            raise ValueError(
-                f"the module normalises over its batch, but with {n} samples in batches of {size} "
-                f"the last batch has one sample; use another batch_size, such as {size + 1}"
-            ) from error
+    def _explain_single(self, batch: NDArray[np.int64], error: ValueError) -> None:
+        """Raise for a module that cannot normalise over a batch of a single sample."""
+        if len(batch) > 1 or "more than 1 value per channel" not in str(error):
+            return
+        size, n = self.recipe.settings.batch_size, len(self.members)
+        raise ValueError(
+            f"the module normalises over its batch, but with {n} samples in batches of {size} "
+            f"the last batch has one sample; use another batch_size, such as {size + 1}"
+        ) from error
 
     def _halve_batch(self, rewind: Callable[[], None]) -> int:
         """Halve the batches, and take back what the step has drawn, or resuming would differ."""

@@ -83,7 +83,7 @@ class RandomStates:
             self._states = _capture()
             put_back()
         if _has_generator(device):
-            self._states[_OWN] = self._first_state(seed)
+            self._states[_OWN] = torch.from_numpy(self._first_state(seed))
 
     def _first_state(self, seed: int) -> NDArray[Any]:
         """Return the state of the device's generator after a seed."""
@@ -106,36 +106,37 @@ class RandomStates:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the states as arrays, for a safetensors file."""
-        return dict(self._states)
+        _, key, position, has_gauss, gauss = self._states["numpy"]
+        arrays = {
+            "torch": self._states["torch"].numpy().copy(),
+            "numpy": _bytes_of([gauss, has_gauss, position]),
+            "numpy.key": np.array(key, dtype=np.int64),
+            "python": _bytes_of(self._states["python"]),
+        }
+        if _OWN in self._states:
+            arrays[_OWN] = self._states[_OWN].numpy().copy()
+        return arrays
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Continue from saved states; a device that they lack keeps the state of the seed."""
         found = {name: np.array(array) for name, array in arrays.items()}
-        if _OWN not in found and _OWN in self._states and self._device is not None:
+        gauss, has_gauss, position = _content_of(found["numpy"])
+        version, internal, gauss_next = _content_of(found["python"])
+        states = {
+            "torch": _tensor_of(found["torch"]),
+            "numpy": ("MT19937", found["numpy.key"].astype(np.uint32), position, has_gauss, gauss),
+            "python": (version, tuple(internal), gauss_next),
+        }
+        if self._device is not None and _OWN in self._states:
             old = f"cuda.{self._device.index or 0}"  # its name in old runs
-            found[_OWN] = found.get(old, self._states[_OWN])
-        self._states = found
+            own = found.get(_OWN, found.get(old))
+            states[_OWN] = self._states[_OWN] if own is None else _tensor_of(own)
+        self._states = states
 
 
 def rewinder(device: torch.device | None = None) -> Callable[[], None]:
     """Return a function that puts all random states back to where they are now."""
-    import torch
-
-    legacy, drawn = np.random.get_state(), random.getstate()  # noqa: NPY002
-    state = torch.get_rng_state()
-    put_own = None
-    if _has_generator(device):
-        module, where = _device_module(device), _where(device)
-        put_own = partial(module.set_rng_state, module.get_rng_state(*where), *where)
-
-    def rewind() -> None:
-        np.random.set_state(legacy)  # noqa: NPY002
-        random.setstate(drawn)
-        torch.set_rng_state(state)
-        if put_own is not None:
-            put_own()
-
-    return rewind
+    return partial(_restore, _capture(device), device)
 
 
 @contextmanager
@@ -180,34 +181,34 @@ def _device_module(device: torch.device) -> Any:
     return torch.get_device_module(device)
 
 
-def _capture(device: torch.device | None = None) -> dict[str, NDArray[Any]]:
+def _capture(device: torch.device | None = None) -> dict[str, Any]:
+    """Return the states as the generators give them, which takes less time than arrays."""
     import torch
 
-    legacy = np.random.get_state(legacy=False)  # noqa: NPY002
-    states: dict[str, NDArray[Any]] = {
-        "torch": torch.get_rng_state().numpy().copy(),
-        "numpy": _bytes_of([legacy["gauss"], legacy["has_gauss"], legacy["state"]["pos"]]),
-        "numpy.key": np.array(legacy["state"]["key"], dtype=np.int64),
-        "python": _bytes_of(random.getstate()),
+    states: dict[str, Any] = {
+        "torch": torch.get_rng_state(),
+        "numpy": np.random.get_state(),  # noqa: NPY002
+        "python": random.getstate(),
     }
     if _has_generator(device):
-        own = _device_module(device).get_rng_state(*_where(device))
-        states[_OWN] = own.numpy().copy()
+        states[_OWN] = _device_module(device).get_rng_state(*_where(device))
     return states
 
 
-def _restore(states: Mapping[str, NDArray[Any]], device: torch.device | None = None) -> None:
+def _restore(states: Mapping[str, Any], device: torch.device | None = None) -> None:
     import torch
 
-    torch.set_rng_state(torch.from_numpy(np.array(states["torch"])))
-    gauss, has_gauss, position = _content_of(states["numpy"])
-    key = np.asarray(states["numpy.key"]).astype(np.uint32)
-    np.random.set_state(("MT19937", key, position, has_gauss, gauss))  # noqa: NPY002
-    version, internal, gauss_next = _content_of(states["python"])
-    random.setstate((version, tuple(internal), gauss_next))
+    torch.set_rng_state(states["torch"])
+    np.random.set_state(states["numpy"])  # noqa: NPY002
+    random.setstate(states["python"])
     if _has_generator(device) and _OWN in states:
-        state = torch.from_numpy(np.array(states[_OWN]))
-        _device_module(device).set_rng_state(state, *_where(device))
+        _device_module(device).set_rng_state(states[_OWN], *_where(device))
+
+
+def _tensor_of(array: NDArray[Any]) -> torch.Tensor:
+    import torch
+
+    return torch.from_numpy(array)
 
 
 def _bytes_of(content: Any) -> NDArray[np.uint8]:

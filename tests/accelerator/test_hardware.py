@@ -121,7 +121,7 @@ def kept_states(folder, device, monkeypatch):
 
 @pytest.mark.parametrize("room", [3, 1])
 def test_small_memory_halves_the_batches_of_the_frozen_blocks(
-    device, hardware, tmp_path, monkeypatch, room
+    room, device, hardware, tmp_path, monkeypatch
 ):
     whole = kept_states(tmp_path / "whole", device, monkeypatch)
     hardware.largest = room
@@ -131,11 +131,24 @@ def test_small_memory_halves_the_batches_of_the_frozen_blocks(
     assert halved == whole
     hardware.largest = 0
     with (
-        pytest.warns(UserWarning, match="processed in smaller parts"),
-        pytest.raises(MemoryError, match="a single sample of"),
+        pytest.warns(UserWarning, match="smaller parts"),
+        pytest.raises(MemoryError, match="single sample"),
     ):
         kept_states(tmp_path / "none", device, monkeypatch)
     assert not list((tmp_path / "none").rglob("*states*"))
+
+
+def test_frozen_blocks_that_do_not_fit_are_told_from_a_batch_that_does_not(
+    device, tmp_path, monkeypatch
+):
+    """A pass over other data computes their states too, and then no smaller batch helps."""
+
+    def full(*_):
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(TransformerModel, "_frozen", full)
+    with pytest.raises(MemoryError, match="the weights"):
+        kept_states(tmp_path / "none", device, monkeypatch)
 
 
 def test_a_training_with_small_memory_is_resumed_as_if_it_had_not_been_interrupted(

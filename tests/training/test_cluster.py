@@ -176,7 +176,7 @@ def test_a_machine_without_the_memory_leaves_the_work_to_others(scheduler, tmp_p
         assert f"process {machines[0].process.pid}" in raised.value.__notes__[0]
         machines.append(Machine(address, tmp_path / "large", tmp_path / "away"))
         client.wait_for_workers(2, timeout=60)
-        with pytest.warns(UserWarning, match="gets no more shadow models") as told:
+        with pytest.warns(UserWarning, match="trains no more shadow models") as told:
             audit.run_shadows(3, client.get_executor())
     finally:
         for machine in machines:

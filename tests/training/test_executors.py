@@ -526,6 +526,116 @@ def test_half_a_dask_cluster_dies_and_the_run_goes_on(client, audit, source, tmp
     assert_same(audit, undisturbed(source, tmp_path / "b", 12), atol=1e-3)
 
 
+def train_instead(make, *given):
+    """Let a worker call what `make` returns of `given` and of its own function for training."""
+    from memowidgets.training.engine import worker as there
+
+    there.really = getattr(there, "really", there.train_shadow)
+    there.train_shadow = make(there.really, *given) if make else there.really
+
+
+def too_small(_really, flag):
+    def train(job, index, progress):
+        Path(flag).touch()
+        raise MemoryError("the GPU's memory cannot hold this model")
+
+    return train
+
+
+def killed(_really):
+    return lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_at_its_second(really, flag):
+    orders = []
+
+    def train(job, index, progress):
+        while not Path(flag).exists():
+            time.sleep(0.01)
+        orders.append(index)
+        if len(orders) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return really(job, index, progress)
+
+    return train
+
+
+@pytest.fixture
+def two_workers(client):
+    """Client, and the addresses of two workers whose training can be changed."""
+    client.wait_for_workers(2)
+    yield client, list(client.nthreads())
+    client.wait_for_workers(2)
+    client.run(train_instead, None)
+
+
+def left_out(told):
+    return [str(one.message) for one in told if "trains no more" in str(one.message)]
+
+
+def test_a_dask_worker_with_too_little_memory_is_left_out_and_the_call_ends_well(
+    two_workers, audit, source, tmp_path
+):
+    client, (small, _) = two_workers
+    pid = client.run(os.getpid, workers=[small])[small]
+    client.run(train_instead, too_small, str(tmp_path / "flag"), workers=[small])
+    with pytest.warns(UserWarning, match="cannot hold this model") as told:
+        audit.run_shadows(6, client.get_executor())
+    (said,) = left_out(told)
+    assert f"process {pid} " in said
+    assert_same(audit, undisturbed(source, tmp_path / "b", 6), atol=1e-3)
+
+
+def test_a_model_for_which_every_dask_worker_is_too_small_is_an_error(two_workers, audit, tmp_path):
+    client, _ = two_workers
+    client.run(train_instead, too_small, str(tmp_path / "flag"))
+    with (
+        pytest.warns(UserWarning, match="trains no more"),
+        pytest.raises(MemoryError, match="cannot hold this model"),
+    ):
+        audit.run_shadows(6, client.get_executor())
+    assert audit.n_shadows == 0
+
+
+def test_a_model_that_killed_a_dask_worker_too_often_is_trained_by_another(
+    two_workers, audit, source, tmp_path, monkeypatch
+):
+    client, (weak, _) = two_workers
+    monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
+    client.run(train_instead, killed, workers=[weak])
+    with pytest.warns(UserWarning, match="trains no more") as told:
+        audit.run_shadows(6, client.get_executor())
+    assert [weak in said for said in left_out(told)] == [True]
+    assert_same(audit, undisturbed(source, tmp_path / "b", 6), atol=1e-3)
+
+
+def test_a_model_that_kills_two_dask_workers_is_not_sent_to_a_third(
+    two_workers, audit, monkeypatch
+):
+    client, _ = two_workers
+    monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
+    client.run(train_instead, killed)
+    with (
+        pytest.warns(UserWarning, match="trains no more"),
+        pytest.raises(StoreError, match=r"killed .*0 finished shadow models are kept"),
+    ):
+        audit.run_shadows(1, client.get_executor())
+
+
+def test_orders_for_a_dask_worker_that_starts_again_elsewhere_are_given_again(
+    two_workers, audit, source, tmp_path
+):
+    """Its nanny gives it another address, which the orders do not name."""
+    client, (small, other) = two_workers
+    flag = str(tmp_path / "flag")
+    client.run(train_instead, too_small, flag, workers=[small])
+    client.run(train_instead, killed_at_its_second, flag, workers=[other])
+    with pytest.warns(UserWarning, match="trains no more"):
+        audit.run_shadows(6, client.get_executor())
+    assert_same(audit, undisturbed(source, tmp_path / "b", 6), atol=1e-3)
+    assert other not in client.nthreads()
+
+
 def pretend(version):
     from memowidgets.training.engine import worker as there
 

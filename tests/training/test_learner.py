@@ -41,3 +41,23 @@ def test_an_optimizer_is_torchs_and_imports_no_compiler(name, monkeypatch):
     assert wanted.keys() == found.keys()
     for key in wanted:
         np.testing.assert_array_equal(found[key], wanted[key])
+
+
+def test_passes_over_the_same_data_do_not_move_it_to_the_device_again(monkeypatch):
+    moved = []
+    real = ConvNet.feeder
+
+    def feeder(self, data, device):
+        moved.append(data)
+        return real(self, data, device)
+
+    monkeypatch.setattr(ConvNet, "feeder", feeder)
+    made = learner("sgd")
+    one = made.look_at(np.arange(40))
+    with_layers = made.look_at(np.arange(40), capture=True)
+    assert moved == [made.recipe.data]
+    other = made.recipe.data.take(range(5, 15))
+    there = made.look_at(np.arange(10), data=other)
+    assert moved == [made.recipe.data, other]
+    np.testing.assert_array_equal(one.logits, with_layers.logits)
+    np.testing.assert_allclose(there.logits, one.logits[5:15], atol=1e-5)

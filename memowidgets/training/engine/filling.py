@@ -17,13 +17,16 @@ from memowidgets.training.design import SHADOW, Kind
 from memowidgets.training.device import DeviceError
 from memowidgets.training.engine.claims import Claims
 from memowidgets.training.engine.timing import Timing, slowest
-from memowidgets.training.engine.worker import Result, unpacked
+from memowidgets.training.engine.worker import Result, WorkerKilledError, unpacked
 from memowidgets.training.engine.workers import Workers
 from memowidgets.training.shadow import TrainedShadow
+from memowidgets.visible import first_line
 
 _POLL_SECONDS = 0.2
 _ASK_AGAIN_SECONDS = 1.0  # interval for checking the claims of other processes
 _MOST_SENDINGS = 5  # times that the job is sent to workers that lack it, per shadow model
+
+_OF_A_MACHINE = (DeviceError, MemoryError, WorkerKilledError)  # another one may do it
 
 _T = TypeVar("_T")
 
@@ -77,6 +80,7 @@ class Filling:
         self._started: dict[int, float] = {}
         self._sendings: dict[int, int] = {}
         self._warned: set[str] = set()
+        self._killed: set[int] = set()
         self._next_look = 0.0
 
     def run(self, missing: Sequence[int], n: int) -> None:
@@ -95,7 +99,7 @@ class Filling:
         except Cancelled:
             self._withdraw()
             raise
-        except (DeviceError, MemoryError):
+        except _OF_A_MACHINE:
             self._finish()
             raise
         except BaseException:
@@ -189,16 +193,21 @@ class Filling:
         if self._workers.has_lost(future):
             self._claims.release(index)  # until it is ordered again
             return False
-        result = self._or_say_why(future.result)
+        result = self._or_say_why(lambda: self._workers.result(future))
         if result.refusal:
             raise StoreError(
                 f"the worker {result.worker} has {result.refusal}, so its {self._kind.noun}s would "
                 f"not be comparable; install the same versions there. {self._kept()}"
             )
         if result.error is not None:
-            self._go_on_without(result, unpacked(result.error))
-            self._claims.release(index)  # until another worker is ordered
-            return False
+            error = unpacked(result.error)
+            if self._goes_elsewhere(index, result, error):
+                self._claims.release(index)
+                return False
+            if isinstance(error, WorkerKilledError):
+                raise WorkerKilledError(f"the worker {result.worker} {error}. {self._kept()}")
+            error.add_note(f"This is from the worker {result.worker}.")
+            raise error
         if result.lacks_job or result.trained is None:
             self._send_again(index, result.worker)
             return False
@@ -216,20 +225,26 @@ class Filling:
         self._started.pop(index, None)
         return True
 
-    def _go_on_without(self, result: Result, error: BaseException) -> None:
-        """Leave the rest to other workers where one's GPU or memory failed; raise otherwise."""
-        machine_failed = isinstance(error, DeviceError | MemoryError)
-        if not (machine_failed and self._workers.do_without(result.address)):
-            error.add_note(f"This is from the worker {result.worker}.")
-            raise error
-        if result.worker not in self._warned:
-            self._warned.add(result.worker)
+    def _goes_elsewhere(self, index: int, result: Result, error: BaseException) -> bool:
+        """Leave out a worker whose machine failed; return whether another can train its model.
+
+        A model that kills workers on two machines would kill those of all.
+        """
+        if not isinstance(error, _OF_A_MACHINE) or index in self._killed:
+            return False
+        if isinstance(error, WorkerKilledError):
+            self._killed.add(index)
+        if not self._workers.leave_out(result.place):
+            return False
+        if result.place not in self._warned:
+            self._warned.add(result.place)
             warnings.warn(
-                f"the worker {result.worker} gets no more {self._kind.noun}s, and others take "
-                f"over. It failed: {error}",
+                f"the worker {result.worker} trains no more {self._kind.noun}s, and others train "
+                f"its own ({first_line(error)})",
                 UserWarning,
                 stacklevel=2,
             )
+        return True
 
     def _send_again(self, index: int, worker: str) -> None:
         self._sendings[index] = self._sendings.get(index, 0) + 1

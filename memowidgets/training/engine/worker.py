@@ -21,6 +21,7 @@ import cloudpickle
 from filelock import FileLock, Timeout
 
 from memowidgets.progress import Cancelled, Progress
+from memowidgets.store import StoreError
 from memowidgets.training.device import resolve_device
 from memowidgets.training.engine.timing import Timing, meet, take_times
 from memowidgets.training.shadow import ShadowJob, TrainedShadow, train_shadow
@@ -82,8 +83,9 @@ class Result:
         Warning about a worker that trained, or empty.
     error : bytes or None
         Exception that ended the training, by cloudpickle.
-    address : str
-        By which a Dask cluster knows the worker; empty elsewhere.
+    place : str
+        Address of the Dask worker's nanny, which stays when a worker is started again, or its own.
+        Empty without Dask, and if there was no exception.
     """
 
     worker: str
@@ -92,7 +94,11 @@ class Result:
     refusal: str = ""
     warning: str = ""
     error: bytes | None = None
-    address: str = ""
+    place: str = ""
+
+
+class WorkerKilledError(StoreError):
+    """Worker of a cluster that was killed while it trained."""
 
 
 class _Kept:
@@ -117,7 +123,7 @@ def fulfil(order: Order, payload: bytes | None = None) -> Result:
             return Result(worker, lacks_job=True)
         trained = train_shadow(_on_device(job, order), order.index, _Beacon(Path(order.beacon)))
     except (Exception, Cancelled) as error:  # noqa: BLE001 - whatever it is, it is the user's
-        return Result(worker, error=_packed(error), address=_dask_address())
+        return Result(worker, error=packed(error), place=_place_in_cluster())
     return Result(worker, trained=trained, warning=warning)
 
 
@@ -146,15 +152,14 @@ def timed(order: Order, folder: str, n: int, since: float) -> Timing:
     return replace(found, start=start + found.start)
 
 
-def _dask_address() -> str:
-    if "distributed" not in sys.modules:
-        return ""
-    from distributed import get_worker
-
+def packed(error: BaseException) -> bytes:
+    """Return an exception as a worker sends it."""
     try:
-        return str(get_worker().address)
-    except ValueError:  # this process is no Dask worker
-        return ""
+        content: bytes = cloudpickle.dumps(error)
+        cloudpickle.loads(content)
+    except Exception:  # noqa: BLE001 - some exceptions can't travel
+        content = cloudpickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+    return content
 
 
 def unpacked(error: bytes) -> BaseException:
@@ -266,6 +271,18 @@ def _place(folder: Path) -> int:
         place += 1
 
 
+def _place_in_cluster() -> str:
+    """Return `Result.place` of the thread that calls this."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return ""
+    try:
+        here = distributed.get_worker()
+    except ValueError:  # this thread is not Dask's
+        return ""
+    return str(here.nanny or here.address)
+
+
 def _make_current(device: torch.device) -> None:
     """Let what names no GPU use this one, so that the process takes memory on no other."""
     import torch
@@ -273,15 +290,6 @@ def _make_current(device: torch.device) -> None:
     set_device = getattr(torch.get_device_module(device), "set_device", None)
     if set_device is not None:
         set_device(device)
-
-
-def _packed(error: BaseException) -> bytes:
-    try:
-        packed: bytes = cloudpickle.dumps(error)
-        cloudpickle.loads(packed)
-    except Exception:  # noqa: BLE001 - some exceptions can't travel
-        packed = cloudpickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
-    return packed
 
 
 def _follow(parent: int, samples: str) -> None:

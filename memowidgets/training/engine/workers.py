@@ -11,7 +11,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import cloudpickle
 
@@ -22,8 +22,10 @@ from memowidgets.training.engine.timing import Timing
 from memowidgets.training.engine.worker import (
     Order,
     Result,
+    WorkerKilledError,
     fulfil,
     library_versions,
+    packed,
     start_local,
     timed,
 )
@@ -54,8 +56,11 @@ class Workers(Protocol):
     def has_lost(self, future: Future[Result]) -> bool:
         """Return whether an order must be given again, as what it needs went with its worker."""
 
-    def do_without(self, address: str) -> bool:
-        """Give a worker no more orders; return False if nobody else could take them."""
+    def result(self, future: Future[Result]) -> Result:
+        """Return the result of an order, or raise if its worker could not return one."""
+
+    def leave_out(self, place: str) -> bool:
+        """Give no more orders to a worker by its `Result.place`; return whether others are left."""
 
     def check(self) -> None:
         """Raise `StoreError` if there are no workers any more."""
@@ -148,8 +153,12 @@ class _Local:
         del future
         return False
 
-    def do_without(self, address: str) -> bool:
-        del address
+    def result(self, future: Future[Result]) -> Result:
+        return future.result()
+
+    def leave_out(self, place: str) -> bool:
+        """Return False: all local workers have the same memory."""
+        del place
         return False
 
     def check(self) -> None:
@@ -208,7 +217,8 @@ class _Foreign:
         self._order = replace(_order(self._payload, beacon), device=device)
         self._dask = _dask_client(executor)
         self._scattered: Any = None
-        self._unable: set[str] = set()
+        self._left_out: set[str] = set()
+        self._bound: dict[Future[Result], list[str]] = {}  # orders that only these workers may take
         self._sent = 0
         self._alone_since: float | None = None
         self._next_check = 0.0
@@ -218,7 +228,7 @@ class _Foreign:
         if self._asked:
             return self._asked
         if self._dask is not None:
-            return len(self._able())
+            return len(self._addresses())
         return int(getattr(self._executor, "_max_workers", 0) or _cores())
 
     def submit(self, index: int) -> Future[Result]:
@@ -240,15 +250,25 @@ class _Foreign:
         """Detect that the last worker that had the job is gone: Dask cancels what waits for it."""
         return self._dask is not None and self._dask.status == "running" and future.cancelled()
 
-    def do_without(self, address: str) -> bool:
-        if self._dask is None or not address:
-            return False
-        self._unable.add(address)
-        return bool(self._able())
+    def result(self, future: Future[Result]) -> Result:
+        """Return the result of an order, or of a worker that was killed more often than allowed."""
+        self._bound.pop(future, None)
+        if self._dask is None:
+            return future.result()
+        from distributed import KilledWorker
 
-    def _able(self) -> list[str]:
-        """Return the addresses of Dask's workers that have not failed."""
-        return [address for address in self._dask.nthreads() if address not in self._unable]
+        try:
+            return future.result()
+        except KilledWorker as error:
+            last = error.last_worker
+            killed = WorkerKilledError(f"was killed while training {self._noun}s (out of memory?)")
+            return Result(last.address, error=packed(killed), place=last.nanny or last.address)
+
+    def leave_out(self, place: str) -> bool:
+        if self._dask is None or not place:
+            return False
+        self._left_out.add(place)
+        return bool(self._addresses())
 
     def check(self) -> None:
         now = time.monotonic()
@@ -259,14 +279,15 @@ class _Foreign:
             raise StoreError(f"the Dask client is {self._dask.status}")
         if self._dask.status == "connecting":  # it closes by itself where nobody answers for long
             return
-        if self._able():
+        addresses = self._addresses()
+        self._free_orders(addresses)
+        if addresses:
             self._alone_since = None
             return
         self._alone_since = self._alone_since or now
         if now - self._alone_since > _PATIENCE_SECONDS:
-            able = " that has not failed" if self._unable else ""
             raise StoreError(
-                f"the Dask cluster has no worker{able}; client.wait_for_workers(1) waits for one"
+                "the Dask cluster has no worker; client.wait_for_workers(1) waits for one"
             )
 
     def withdraw(self, future: Future[Result]) -> None:
@@ -283,9 +304,26 @@ class _Foreign:
         if self._scattered is None or self._scattered.status != "finished":
             self._scattered = self._dask.scatter(self._payload, broadcast=True, hash=False)
         submit: Any = self._executor.submit
-        where = {"workers": self._able()} if self._unable else {}
-        future: Future[Result] = submit(fulfil, order, self._scattered, pure=False, **where)
+        if not self._left_out:
+            return cast("Future[Result]", submit(fulfil, order, self._scattered, pure=False))
+        others = self._addresses()
+        future: Future[Result] = submit(fulfil, order, self._scattered, pure=False, workers=others)
+        self._bound[future] = others
         return future
+
+    def _addresses(self) -> list[str]:
+        """Return the addresses of Dask's workers, without those that are left out."""
+        if not self._left_out:
+            return list(self._dask.nthreads())
+        workers = self._dask.sync(self._dask.scheduler.identity)["workers"]
+        places = {address: about.get("nanny") or address for address, about in workers.items()}
+        return [address for address, place in places.items() if place not in self._left_out]
+
+    def _free_orders(self, addresses: list[str]) -> None:
+        """Cancel orders whose workers are all gone, which `has_lost` then lets give again."""
+        for future in [f for f, own in self._bound.items() if not set(own) & set(addresses)]:
+            del self._bound[future]
+            future.cancel()
 
 
 def is_stopped(pid: int) -> bool:

@@ -78,6 +78,7 @@ SIZES = [
     {"model": "WideResNet", "arguments": {"depth": 60000004, "width": 1, "pool": "auto"}},
     {"model": "WideResNet", "arguments": {"depth": 10, "width": 10**9, "pool": "auto"}},
     {"model": "ConvNet", "arguments": {"width": 10**9}},
+    {"model": "ConvNet", "arguments": {"width": float("inf")}},
 ]
 
 
@@ -189,7 +190,7 @@ BROKEN = [
     {"data": {"loader": "load_digits", "arguments": {"colour": "blue"}}},
     {"model": "WideResNet"},
     {"model": {"model": "WideResNet", "arguments": {"depth": None}}},
-    {"model": {"model": "ConvNet", "arguments": {"width": float("inf")}}},
+    {"model": {"model": "ConvNet", "arguments": {"width": "wide"}}},
     {"model": {"model": "CausalLM.from_pretrained", "arguments": {}}},
 ]
 

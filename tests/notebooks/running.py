@@ -25,6 +25,7 @@ FEWER = {
     "load_digits(canaries=0.05": "load_digits().take(range(500)).with_canaries(25",
     "for eta in (4, 6, 8, 10)": "for eta in (4, 10)",
 }
+FEW_OF_A_CLASS = "samples: its scores are inaccurate"
 # A worker process imports torch and the model again; the quickstart's test has such processes.
 IN_A_THREAD = r"\g<0>, executor=__import__('concurrent.futures').futures.ThreadPoolExecutor(1)"
 
@@ -50,12 +51,13 @@ def _fewer(most: int, call: re.Match[str]) -> str:
 
 
 def check_quiet(executed: nbformat.NotebookNode) -> None:
-    """Something came out, and no warning."""
+    """Something came out, and no warning but that a shortened notebook's classes are small."""
     outputs = [output for cell in executed.cells for output in cell.get("outputs", ())]
     assert outputs
     assert all(cell.execution_count for cell in executed.cells if cell.cell_type == "code")
     warned = [o.text for o in outputs if o.output_type == "stream" and o.name == "stderr"]
-    assert not [text for text in warned if "Warning" in text]
+    unexpected = [text for text in warned if "Warning" in text and FEW_OF_A_CLASS not in text]
+    assert not unexpected
 
 
 def execute(notebook: Path) -> nbformat.NotebookNode:

@@ -171,6 +171,8 @@ def cloud_and_both_sliders_are_on_one_screen(notebook):
 def every_canvas_follows_the_theme(notebook):
     """JupyterLab's theme, changed while the playgrounds are open, in view or not."""
     pictures = "() => [...document.querySelectorAll('.mw-plot')].map((plot) => plot.toDataURL())"
+    # JupyterLab may lay its panels out again at any time: here they do not change a picture's size.
+    fixed = notebook.page.add_style_tag(content=".mw-play { width: 900px; }")
     light = settled(notebook, pictures)
     assert len(light) == 12
     for theme in ("dark", "light"):
@@ -182,6 +184,7 @@ def every_canvas_follows_the_theme(notebook):
     notebook.page.wait_for_function(
         f"(light) => ({pictures})().every((now, i) => now === light[i])", arg=light
     )
+    fixed.evaluate("style => style.remove()")
 
 
 def settled(notebook, expression, seconds=60):

@@ -261,9 +261,12 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that no system gives to a connection meanwhile, which happens on a busy machine."""
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _wait_until_up(server: Lab, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -245,6 +246,9 @@ def the_mixture(notebook):
     width = histogram.bounding_box()["width"]
     drag(page, histogram, (0.7 * width, 150), (0.5 * width, 150))
     eventually(notebook, "theorem.tau < -0.5")
+    spoken = view.locator(".mw-spoken").text_content()
+    let_go = re.search(r"τ (\S+):", spoken)[1].replace("−", "-")
+    eventually(notebook, f"abs(theorem.tau - {let_go}) < 0.006")  # the drag has come to its end
     what_is_spoken_follows_python(notebook, "theorem", "tau", -1.5, "τ {}", "theorem.tau")
     agree(notebook, "theorem", "tpr", "theorem.rates['tpr']", abs=0.03)
     view.get_by_role("button", name="τ = 0").click()

@@ -30,8 +30,9 @@ def runs_bfloat16(device: torch.device) -> bool:
     import torch
 
     if device.type == "cuda":
-        here = nullcontext() if device.index is None else torch.cuda.device(device)
-        with here:  # torch asks the current GPU, and GPUs differ
+        index: int | None = device.index
+        # torch asks the current GPU, and GPUs differ.
+        with nullcontext() if index is None else torch.cuda.device(index):
             return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     has_tiles = getattr(torch.cpu, "_is_amx_tile_supported", None)
     return device.type == "cpu" and has_tiles is not None and bool(has_tiles())

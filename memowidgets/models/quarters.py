@@ -21,4 +21,4 @@ class Quarters(nn.AdaptiveAvgPool2d):
             return super().forward(x)
         rows, columns = ((slice(0, (n + 1) // 2), slice(n // 2, n)) for n in x.shape[-2:])
         means = [x[..., r, c].mean(dim=(-2, -1)) for r in rows for c in columns]
-        return torch.stack(means, dim=-1).unflatten(-1, (2, 2))
+        return torch.stack(means, dim=-1).reshape(*x.shape[:-2], 2, 2)

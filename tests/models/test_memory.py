@@ -91,8 +91,8 @@ def test_the_precision_is_that_of_the_gpu_that_computes(monkeypatch):
     current = [0]
 
     class Chosen:
-        def __init__(self, device):
-            self._index = device.index
+        def __init__(self, index):
+            self._index = index
 
         def __enter__(self):
             current.append(self._index)

@@ -131,15 +131,15 @@ class ConvNet(ImageModel):
         """Create a module that fits `data`, with weights drawn from torch's generator."""
         from torch import nn
 
+        from memowidgets.models.quarters import Quarters
+
         channels = images_of(data).shape[-1]
         w = self.width
         return nn.Sequential(
             OrderedDict(
                 conv1=_convolution(channels, w),
                 conv2=_convolution(w, 2 * w),
-                hidden=nn.Sequential(
-                    nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(8 * w, 4 * w), nn.ReLU()
-                ),
+                hidden=nn.Sequential(Quarters(), nn.Flatten(), nn.Linear(8 * w, 4 * w), nn.ReLU()),
                 classifier=nn.Linear(4 * w, len(data.class_names)),
             )
         )

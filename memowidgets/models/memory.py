@@ -21,6 +21,13 @@ _SMALLER = (
     "except for batch norms and for what is drawn at random, as in dropout"
 )
 
+_FULL = (  # what libraries beside torch's allocator say
+    "MPS backend out of memory",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
+
 Result = TypeVar("Result")
 
 
@@ -30,7 +37,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
     if isinstance(error, torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and "MPS backend out of memory" in str(error)
+    return isinstance(error, RuntimeError) and any(said in str(error) for said in _FULL)
 
 
 def answers(device: torch.device) -> bool:

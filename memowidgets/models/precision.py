@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ def runs_bfloat16(device: torch.device) -> bool:
     import torch
 
     if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+        index: int | None = device.index
+        # torch asks the current GPU, and GPUs differ.
+        with nullcontext() if index is None else torch.cuda.device(index):
+            return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     has_tiles = getattr(torch.cpu, "_is_amx_tile_supported", None)
     return device.type == "cpu" and has_tiles is not None and bool(has_tiles())
 

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 _GIB = 2**30
 _CHUNK_BYTES = 2**26
+_CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
+_TOO_LATE = (
+    f"TrainingConfig(deterministic=True) needs the environment variable {_CUBLAS}=:4096:8 before "
+    "this process multiplies on the GPU for the first time; restart Python with it"
+)
 Result = TypeVar("Result")
 
 
@@ -126,6 +131,8 @@ def working_on(device: torch.device, *, deterministic: bool = False) -> Iterator
     if device.type == "cpu":
         yield
         return
+    if device.type == "cuda":  # read at the first product of the process, and then never again
+        os.environ.setdefault(_CUBLAS, ":4096:8")
     try:
         with ExitStack() as stack:
             if deterministic:
@@ -133,6 +140,8 @@ def working_on(device: torch.device, *, deterministic: bool = False) -> Iterator
             yield
     except RuntimeError as error:
         if isinstance(error, DeviceError) or is_out_of_memory(error) or answers(device):
+            if _CUBLAS in str(error):
+                raise RuntimeError(_TOO_LATE) from error
             raise
         reason = first_line(error)
         raise DeviceError(
@@ -211,7 +220,6 @@ def _deterministic() -> Iterator[None]:
     """Use torch's deterministic algorithms and no TF32; restore the settings afterwards."""
     import torch
 
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts
     before = torch.are_deterministic_algorithms_enabled()
     only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
     settings = [(torch.backends.cudnn, "benchmark", False), *_without_tf32()]

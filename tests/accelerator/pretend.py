@@ -26,6 +26,8 @@ _COPIES = {"aten::_to_copy", "aten::copy_", "aten::_copy_from"}
 _IN_BFLOAT16 = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "conv2d")
 _IN_BFLOAT16 += ("scaled_dot_product_attention",)
 _IN_FLOAT32 = ("cross_entropy_loss", "softmax.int", "log_softmax.int", "layer_norm")
+# Their gradients raise on CUDA. Here they do: an error in a backward pass would end the process.
+_NOT_DETERMINISTIC = ("aten::_adaptive_avg_pool2d", "aten::avg_pool3d", "aten::grid_sampler_2d")
 _FACTORIES = ("empty.memory_format", "empty_strided.default", "_to_copy.default")
 
 
@@ -63,8 +65,11 @@ class Device:
     seen: set[int] = field(default_factory=set)
 
     def check(self, name: str, result: object) -> None:
-        """Raise if the device is lost, or if a result is larger than its memory."""
+        """Raise if the device is lost, or cannot do what is asked, or not in its memory."""
         self.answer()
+        exact = torch.are_deterministic_algorithms_enabled() and torch.is_grad_enabled()
+        if exact and name in _NOT_DETERMINISTIC:
+            raise RuntimeError(f"{name} does not have a deterministic implementation")
         limited = any(kind in name for kind in ("convolution", "embedding"))
         if self.largest is None or not limited or "backward" in name:
             return

@@ -20,7 +20,7 @@ from memowidgets.audit.runs.identity import run_digest
 from memowidgets.audit.runs.training import recorder
 from memowidgets.models.transformer import TransformerModel
 from memowidgets.progress import Progress
-from memowidgets.training.device import DeviceError, device_status, resolve_device
+from memowidgets.training.device import DeviceError, device_status, resolve_device, working_on
 from memowidgets.training.engine import worker
 from memowidgets.training.loop.passes import Looker
 from tests.accelerator import pretend, recipes
@@ -504,6 +504,46 @@ def test_deterministic_algorithms_are_on_while_the_device_works_and_not_afterwar
     seen.clear()
     audit("ConvNet", tmp_path / "plain", device).train()
     assert {one[0] for one in seen} == {False}
+
+
+def test_deterministic_products_are_possible_later_in_a_process_that_began_without(monkeypatch):
+    """CUDA reads the setting at its first product, whatever that is for."""
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    with working_on(torch.device("cpu")):
+        assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
+    with working_on(torch.device("cuda:0")):
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    with working_on(torch.device("cuda:0")):
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
+
+
+def test_a_product_before_the_setting_is_one_sentence_that_says_what_to_do(device):
+    said = "this operation is not deterministic … set an environment variable: "
+    with (
+        pytest.raises(
+            RuntimeError, match=r"^TrainingConfig\(deterministic=True\).*:4096:8.*before"
+        ),
+        working_on(torch.device(device), deterministic=True),
+    ):
+        raise RuntimeError(
+            f"{said}CUBLAS_WORKSPACE_CONFIG=:4096:8 or CUBLAS_WORKSPACE_CONFIG=:16:8"
+        )
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (3, 5), (4, 4), (1, 1), (7, 2)])
+def test_pooling_that_is_deterministic_on_the_device_is_that_of_torch(shape, device):
+    made = mw.models.ConvNet(1).build(recipes.digits()).hidden[0]
+    found = []
+    for on, exact in (("cpu", False), (device, True)):
+        held = torch.rand(3, 2, *shape, generator=torch.Generator().manual_seed(0))
+        x = held.to(on).requires_grad_()
+        with working_on(torch.device(on), deterministic=exact):
+            y = made(x)
+            (y * torch.arange(4.0, device=on).reshape(2, 2)).sum().backward()
+        found.append((y.detach().cpu(), x.grad.cpu()))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_a_run_says_whether_it_can_be_repeated_bit_for_bit(of_the_cpu, device, tmp_path):

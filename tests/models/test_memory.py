@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from memowidgets.models import ConvNet
-from memowidgets.models.memory import sent
+from memowidgets.models.memory import Memory, sent
+from memowidgets.models.precision import resolve_precision
 
 
 class Noting:
@@ -48,3 +49,59 @@ def test_float32_is_float32_also_inside_autocast_of_ones_own():
             assert (x @ x).dtype == expected
         with torch.autocast("cpu", torch.bfloat16), ConvNet(4).autocast(cpu, precision):
             assert (x @ x).dtype == expected
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("MPS backend out of memory (MPS allocated: 9 GB)"),
+        RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be …"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    ],
+)
+def test_full_memory_is_known_whatever_library_says_so(error):
+    sizes = [4]
+
+    def work():
+        if sizes[-1] > 1:
+            raise error
+        return "done"
+
+    def halve():
+        sizes.append(sizes[-1] // 2)
+        return sizes[-1]
+
+    with pytest.warns(UserWarning, match="smaller parts"):
+        assert Memory(torch.device("cpu")).fit(work, halve) == "done"
+    assert sizes == [4, 2, 1]
+
+
+def test_another_error_of_the_gpu_halves_nothing():
+    def work():
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        Memory(torch.device("cpu")).fit(work, lambda: pytest.fail("halved"))
+
+
+def test_the_precision_is_that_of_the_gpu_that_computes(monkeypatch):
+    """A machine may have an older GPU beside a newer one."""
+    current = [0]
+
+    class Chosen:
+        def __init__(self, index):
+            self._index = index
+
+        def __enter__(self):
+            current.append(self._index)
+
+        def __exit__(self, *_):
+            current.pop()
+
+    monkeypatch.setattr(torch.cuda, "device", Chosen)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: current[-1] == 1)
+    found = [resolve_precision(torch.device(name), "auto") for name in ("cuda:1", "cuda:0", "cuda")]
+    assert found == ["bfloat16", "float32", "float32"]
+    assert current == [0]

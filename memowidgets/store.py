@@ -853,11 +853,13 @@ class TooLargeError(ValueError):
     """A number is too large for float16."""
 
 
-def put_rows(array: NDArray[Any], rows: NDArray[np.int64], values: NDArray[np.float32]) -> None:
+def put_rows(
+    array: NDArray[Any], rows: NDArray[np.int64] | slice, values: NDArray[np.float32]
+) -> None:
     """Copy values into rows of an array, which may be one of `RunDirectory.new_tensors`.
 
-    Neighbouring rows of a file are written, which is faster than copying them through the
-    mapping: that stops at each page for the file system.
+    A slice has a start and an end, and no step. Neighbouring rows of a file are written, which is
+    faster than copying them through the mapping: that stops at each page for the file system.
 
     Raises
     ------
@@ -866,19 +868,26 @@ def put_rows(array: NDArray[Any], rows: NDArray[np.int64], values: NDArray[np.fl
     """
     if array.dtype == np.float16 and not np.abs(values).max(initial=0) <= _LARGEST_HALF:
         raise TooLargeError(f"a number is larger than {_LARGEST_HALF:.0f}")
-    if not (os.name == "posix" and isinstance(array, np.memmap) and _are_neighbours(rows)):
-        array[rows] = values
+    place = _neighbours(rows)
+    if place is None or os.name != "posix" or not isinstance(array, np.memmap):
+        array[rows if place is None else place] = values
         return
     content = np.ascontiguousarray(values, dtype=array.dtype)
-    if content.shape != (len(rows), *array.shape[1:]) or not 0 <= rows[0] <= len(array) - len(rows):
+    fits = content.shape == (place.stop - place.start, *array.shape[1:])
+    if not (fits and 0 <= place.start <= place.stop <= len(array)):
         raise ValueError(f"values of shape {values.shape} do not fit into {array.shape}")
     with Path(str(array.filename)).open("r+b") as file:
-        file.seek(array.offset + int(rows[0]) * array.strides[0])
+        file.seek(array.offset + place.start * array.strides[0])
         file.write(content.data)
 
 
-def _are_neighbours(rows: NDArray[np.int64]) -> bool:
-    return len(rows) > 0 and bool((np.diff(rows) == 1).all())
+def _neighbours(rows: NDArray[np.int64] | slice) -> slice | None:
+    """Return rows that lie beside each other as a slice; None for others."""
+    if isinstance(rows, slice):
+        return rows
+    if not len(rows) or (np.diff(rows) != 1).any():
+        return None
+    return slice(int(rows[0]), int(rows[-1]) + 1)
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:

@@ -168,6 +168,18 @@ def test_tensors_that_are_filled_are_there_once_the_block_ends(run):
     assert made["layer.1"].tolist() == [[7, 7], [0, 0], [7, 7]]
 
 
+def test_a_slice_of_rows_is_put_like_the_rows(run):
+    expected, values = np.zeros((5, 3), "f4"), np.arange(6, dtype="f4").reshape(2, 3)
+    with run.new_tensors("forward/a", {"layer.1": (5, 3)}) as arrays:
+        arrays["layer.1"][:] = 0
+        put_rows(arrays["layer.1"], slice(3, 5), values)
+        with pytest.raises(ValueError, match="do not fit"):
+            put_rows(arrays["layer.1"], slice(4, 6), values)
+    put_rows(expected, slice(3, 5), values)
+    assert expected[3:].tolist() == values.tolist()
+    np.testing.assert_array_equal(run.read_tensors("forward/a")["layer.1"], expected)
+
+
 @pytest.mark.parametrize("rows", [[0, 1, 2], [3, 4], [4], [], [2, 0, 3], [3, 2]])
 def test_rows_put_into_a_file_are_those_that_an_assignment_puts(run, rows):
     rng = np.random.default_rng(0)

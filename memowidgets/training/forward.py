@@ -93,9 +93,7 @@ def forward(
 
     precision = resolve_precision(device, precision)
     feed = feed or model.feeder_at(data, device, precision)
-    order = _by_length(model.lengths(data), positions)
-    size = model.forward_batch
-    places = [order[i : i + size] for i in range(0, len(order), size)]
+    places = _places(model.lengths(data), positions, model.forward_batch)
     filled: Mapping[str, FloatArray] = {}
     training = module.training
     module.eval()
@@ -104,12 +102,11 @@ def forward(
             stack.enter_context(cpu_threads(model.cpu_threads))
             stack.enter_context(model.autocast(device, precision))
             outputs = stack.enter_context(model.captured(module)) if capture else {}
+            labels = sent(torch.from_numpy(data.labels[positions]), device)
             for done, place in enumerate(places):
-                batch = positions[place]
                 if progress is not None:
                     progress.report(done, len(places), what)
-                labels = sent(torch.from_numpy(data.labels[batch]), device)
-                logits, losses = model.outputs(module, feed(batch), labels)
+                logits, losses = model.outputs(module, feed(positions[place]), labels[place])
                 kept = {"logits": logits, "losses": losses}
                 kept |= {_LAYER + name: output for name, output in outputs.items()}
                 if not filled:
@@ -118,7 +115,8 @@ def forward(
                 for name, output in kept.items():
                     put_rows(filled[name], place, output.float().cpu().numpy())
     finally:
-        module.train(training)
+        if training:
+            module.train()
     check_finite(filled["losses"])
     if looks_like_probabilities(filled["logits"]):
         warn_user(
@@ -141,11 +139,13 @@ def _in_memory(shapes: Shapes) -> dict[str, FloatArray]:
     return {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
 
 
-def _by_length(lengths: NDArray[Any] | None, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return an order in which samples of similar length are together, to reduce padding."""
+def _places(lengths: NDArray[Any] | None, positions: NDArray[np.int64], size: int) -> list[Any]:
+    """Return each batch's places, as slices or arrays: similar lengths together, to pad less."""
+    starts = range(0, len(positions), size)
     if lengths is None:
-        return np.arange(len(positions))
-    return np.argsort(lengths[positions], kind="stable")
+        return [slice(start, min(start + size, len(positions))) for start in starts]
+    order = np.argsort(lengths[positions], kind="stable")
+    return [order[start : start + size] for start in starts]
 
 
 def check_finite(losses: FloatArray) -> None:

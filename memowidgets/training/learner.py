@@ -105,6 +105,7 @@ class Learner:
             while self.step < stop:
                 progress.report(self.step, total, what)
                 self._take_step()
+        self.module.eval()  # as passes need it
 
     def look_at(
         self,

@@ -76,7 +76,7 @@ def forward(
     allocate: Allocate | None = None,
     feed: Feed | None = None,
 ) -> Forward:
-    """Run a module over samples in eval mode, without changing its mode or any random state.
+    """Run a module over samples in eval mode, in which it stays; random states do not change.
 
     `feed` is the model's feeder of the data in this precision. A new one may copy all images to the
     device again.
@@ -95,28 +95,23 @@ def forward(
     feed = feed or model.feeder_at(data, device, precision)
     places = _places(model.lengths(data), positions, model.forward_batch)
     filled: Mapping[str, FloatArray] = {}
-    training = module.training
     module.eval()
-    try:
-        with preserved(device), torch.no_grad(), ExitStack() as stack:
-            stack.enter_context(cpu_threads(model.cpu_threads))
-            stack.enter_context(model.autocast(device, precision))
-            outputs = stack.enter_context(model.captured(module)) if capture else {}
-            labels = sent(torch.from_numpy(data.labels[positions]), device)
-            for done, place in enumerate(places):
-                if progress is not None:
-                    progress.report(done, len(places), what)
-                logits, losses = model.outputs(module, feed(positions[place]), labels[place])
-                kept = {"logits": logits, "losses": losses}
-                kept |= {_LAYER + name: output for name, output in outputs.items()}
-                if not filled:
-                    shapes = {k: (len(positions), *v.shape[1:]) for k, v in kept.items()}
-                    filled = (allocate or _in_memory)(shapes)
-                for name, output in kept.items():
-                    put_rows(filled[name], place, output.float().cpu().numpy())
-    finally:
-        if training:
-            module.train()
+    with preserved(device), torch.no_grad(), ExitStack() as stack:
+        stack.enter_context(cpu_threads(model.cpu_threads))
+        stack.enter_context(model.autocast(device, precision))
+        outputs = stack.enter_context(model.captured(module)) if capture else {}
+        labels = sent(torch.from_numpy(data.labels[positions]), device)
+        for done, place in enumerate(places):
+            if progress is not None:
+                progress.report(done, len(places), what)
+            logits, losses = model.outputs(module, feed(positions[place]), labels[place])
+            kept = {"logits": logits, "losses": losses}
+            kept |= {_LAYER + name: output for name, output in outputs.items()}
+            if not filled:
+                shapes = {k: (len(positions), *v.shape[1:]) for k, v in kept.items()}
+                filled = (allocate or _in_memory)(shapes)
+            for name, output in kept.items():
+                put_rows(filled[name], place, output.float().cpu().numpy())
     check_finite(filled["losses"])
     if looks_like_probabilities(filled["logits"]):
         warn_user(

@@ -105,7 +105,6 @@ class Learner:
             while self.step < stop:
                 progress.report(self.step, total, what)
                 self._take_step()
-        self.module.eval()  # as passes need it
 
     def look_at(
         self,
@@ -116,7 +115,7 @@ class Learner:
         progress: Progress | None = None,
         allocate: Allocate | None = None,
     ) -> Forward:
-        """Run a forward pass over samples, without changing anything."""
+        """Run a forward pass over samples, without changing what is learned."""
         own = data is None or data is self.recipe.data
         look = partial(
             forward,

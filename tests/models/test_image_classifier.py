@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoModelForImageClassification, ViTImagePr
 
 import memowidgets as mw
 from memowidgets.models import image_classifier
+from memowidgets.models.modes import modes_kept
 from memowidgets.network import without_the_hub
 from memowidgets.training.forward import forward
 
@@ -123,7 +124,8 @@ def test_a_module_from_elsewhere_is_read_and_left_as_it_is(family, data):
     before = {name: value.clone() for name, value in raw.state_dict().items()}
     state = torch.get_rng_state()
     assert model.layer_names(raw) == ("1", "2")
-    seen = one_pass(model, raw, data, np.arange(4))
+    with modes_kept(raw):
+        seen = one_pass(model, raw, data, np.arange(4))
     own = one_pass(model, model.build(data), data, np.arange(4))
     np.testing.assert_allclose(seen.layers["2"], own.layers["2"], atol=1e-6)
     assert all(part.training for part in raw.modules())

@@ -16,6 +16,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 import memowidgets as mw
 from memowidgets.models.lora import quiet_peft
+from memowidgets.models.modes import modes_kept
 from memowidgets.models.pooling import own_pooling
 from memowidgets.models.scratch import tokenizer_of_words
 from memowidgets.progress import Progress
@@ -386,7 +387,8 @@ def test_a_pass_over_a_module_from_elsewhere_leaves_it_as_it_is(data, tokenizer)
     model = classifier(raw, tokenizer)
     before = {name: value.clone() for name, value in raw.state_dict().items()}
     state = torch.get_rng_state()
-    seen = one_pass(model, raw, data, np.arange(4))
+    with modes_kept(raw):
+        seen = one_pass(model, raw, data, np.arange(4))
     own = one_pass(model, model.build(data), data, np.arange(4))
     np.testing.assert_allclose(seen.layers["3"], own.layers["3"], atol=1e-5)
     assert all(part.training for part in raw.modules())

@@ -117,7 +117,7 @@ def test_a_kept_model_has_no_state_of_its_optimizer(tmp_path):
 
 
 def test_passes_in_two_threads_do_not_disturb_each_other(audit, monkeypatch):
-    """A pass puts the module in eval mode and back, so a second one at once would draw dropout."""
+    """A pass in training mode would draw dropout."""
     modes, real = [], ImageModel.outputs
     gaps(audit, "final")
 

@@ -13,7 +13,9 @@ import pytest
 from memowidgets.audit.numbers.scores import is_computed
 from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.audit.runs import recorded
+from memowidgets.audit.sources.passes import METHODS
 from memowidgets.audit.views.dashboard import AuditView
+from memowidgets.metrics import PSMI, Mahalanobis
 from memowidgets.store import RunDirectory, StoreError
 from tests.audit.conftest import recording_at
 from tests.hostile.old import held, written_by_format_1
@@ -250,3 +252,33 @@ def test_scores_and_decisions_from_before_sets_were_told_apart(audit, both, tmp_
         warnings.simplefilter("error")
         assert one.as_target(1).decisions["id"].tolist() == [member]
         assert one.as_target(1).decisions["id"].tolist() == [member]  # moved once
+
+
+@pytest.mark.parametrize("metric", ["psmi", "mahalanobis"])
+def test_scores_of_an_older_method_are_computed_again(audit, metric, monkeypatch):
+    first = audit.score(metric)
+    names = audit.source.names
+    record = names.prediction().record.name
+    name = f"scores/{record}/{names.layer('last')}/{metric}"
+    assert audit.source.run.read_tensors(name).metadata["method"] == str(METHODS[metric])
+    stored = audit.source.run.path / f"{name}.safetensors"
+    before = stored.stat().st_mtime_ns
+    np.testing.assert_array_equal(tiny_audit(audit.path).score(metric), first)
+    assert stored.stat().st_mtime_ns == before
+    monkeypatch.setitem(METHODS, metric, METHODS[metric] + 1)
+    again = tiny_audit(audit.path)
+    assert not is_computed(again.source, metric, "last", record)
+    np.testing.assert_array_equal(again.score(metric), first)
+    assert stored.stat().st_mtime_ns > before
+
+
+def test_the_values_of_each_method_are_those_of_its_version():
+    """Whoever changes one of these numbers raises the version in `METHODS`, too."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], 40)
+    x = rng.normal(size=(120, 6)) + 2 * np.eye(6)[labels]
+    psmi = PSMI(random_state=0).fit(x, labels).score_samples(x, labels)
+    mahalanobis = Mahalanobis().fit(x).score_samples(x)
+    np.testing.assert_allclose(psmi[:4], [0.2991, 0.3631, -0.0122, 0.2475], atol=1e-4)
+    np.testing.assert_allclose(mahalanobis[:4], [-1.3644, -2.2593, -2.6032, -2.2083], atol=1e-4)
+    assert METHODS == {"psmi": 1, "mahalanobis": 1}

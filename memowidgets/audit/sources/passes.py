@@ -36,6 +36,10 @@ STATE_TYPES = (AUTO, FLOAT16, FLOAT32)
 LARGE = 1_000_000_000  # bytes of representations in float32, above which "auto" is float16
 _MOST_ROUNDING = 2e-5  # of the variance within classes; changes PSMI by .1 standard errors
 _ROWS_LOOKED_AT = 2000
+# How a score is computed from representations. To be raised with each change of its values: scores
+# of another version are computed again. Files without a version are of the first.
+METHODS = {"psmi": 1, "mahalanobis": 1}
+_METHOD = "method"
 STATES = "states"  # in the files of passes and scores; older ones lack it and are float32
 
 
@@ -69,7 +73,7 @@ class ScoreFiles:
         name = self._place(metric, layer)
         if self._why_not(name) is not None or not self._run.has(name, self._of):
             return False
-        return self._is_of_states(self._run.read_tensors(name, self._of))
+        return self._is_current(metric, self._run.read_tensors(name, self._of))
 
     def stored(self, metric: str, layer: str) -> Scores | None:
         """Read the scores by a metric at a layer; None if they were not computed.
@@ -85,18 +89,24 @@ class ScoreFiles:
         if reason is not None or not self._run.has(name, self._of):
             return None
         kept = self._run.read_tensors(name, self._of)
-        return read_scores(kept) if self._is_of_states(kept) else None
+        return read_scores(kept) if self._is_current(metric, kept) else None
 
     def store(self, metric: str, layer: str, scores: Scores) -> None:
         """Keep the scores by a metric at a layer."""
         tensors = {"rows": scores.rows, "score": scores.mu}
         if scores.errors is not None:
             tensors["error"] = scores.errors
-        notes = {"notes": json.dumps(scores.notes), STATES: self._states()}
+        notes = {
+            "notes": json.dumps(scores.notes),
+            STATES: self._states(),
+            _METHOD: _method(metric),
+        }
         self._run.write_tensors(self._place(metric, layer), tensors, notes, self._weights)
 
-    def _is_of_states(self, kept: Tensors) -> bool:
-        """Return whether scores come from representations of the type that is there now."""
+    def _is_current(self, metric: str, kept: Tensors) -> bool:
+        """Return whether scores are of today's method, and of the type of representations there."""
+        if kept.metadata.get(_METHOD, "1") != _method(metric):
+            return False
         return self._states() in (AUTO, kept.metadata.get(STATES, FLOAT32))
 
     def _why_not(self, name: str) -> str | None:
@@ -108,6 +118,10 @@ class ScoreFiles:
 
     def _place(self, metric: str, layer: str) -> str:
         return f"{self._folder}/{layer}/{metric}"
+
+
+def _method(metric: str) -> str:
+    return str(METHODS.get(metric, 1))
 
 
 class StoredPass:

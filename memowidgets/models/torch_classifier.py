@@ -264,7 +264,8 @@ class TorchClassifier(ImageModel):
         except Exception as error:
             reason = first_line(error)
             raise ValueError(
-                f"the module cannot take {article} {what} of shape {_input_shape(data)}: {reason}"
+                f"the module cannot take {article} {what} of shape {_input_shape(data)}: {reason}. "
+                f"make_module was called with {len(data.class_names)}, the number of classes"
             ) from error
         wanted = (1, len(data.class_names))
         if tuple(logits.shape) != wanted:

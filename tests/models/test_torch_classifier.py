@@ -318,6 +318,7 @@ def test_making_a_description_draws_nothing_of_the_users(data):
         (lambda n: ResNet(n + 1), ValueError, r"shape \(1, 4\) for one image. The data have 3"),
         (lambda n: nn.Conv2d(3, n, 3), ValueError, r"it must return \(1, 3\)"),
         (lambda n: nn.Linear(7, n), ValueError, r"cannot take an image of shape \(3, 16, 16\)"),
+        (lambda n: nn.Linear(n, 3), ValueError, "make_module was called with 3, the number of"),
         (lambda _n: 3, TypeError, "must return a torch.nn.Module, not int"),
     ],
 )

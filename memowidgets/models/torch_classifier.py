@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 _OWN = ("torch", "memowidgets")
+_CLASSES = ("n_classes", "num_classes", "classes", "n_labels", "num_labels", "n_outputs")
 
 
 class TorchClassifier(ImageModel):
@@ -339,15 +340,23 @@ def _takes_features(make_module: Callable[..., Any]) -> bool:
 def _check_takes_classes(make_module: Callable[..., Any]) -> None:
     """Raise for a function that cannot be called with the number of classes."""
     signature = _signature(make_module)
+    if signature is None:
+        return
     named = {"n_features": 1} if _takes_features(make_module) else {}
     try:
-        if signature is not None:
-            signature.bind(2, **named)
+        signature.bind(2, **named)
     except TypeError:
         raise TypeError(
             "make_module is called with the number of classes, so it must take one argument, as "
             f"in `lambda n_classes: …`; its arguments are {signature}"
         ) from None
+    first, *others = signature.parameters
+    meant = [name for name in others if name in _CLASSES]
+    if first not in _CLASSES and meant:
+        raise TypeError(
+            "make_module is called with the number of classes, which would be its "
+            f"{quoted(first)}; pass a function such as `lambda n: make_module({meant[0]}=n)`"
+        )
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:

@@ -327,6 +327,20 @@ def test_modules_that_do_not_fit_are_refused(data, model, error, message):
         mw.models.TorchClassifier(model, version="1").build(data)
 
 
+def test_a_class_whose_first_argument_is_another_is_not_called_with_the_number_of_classes(data):
+    class Net(nn.Sequential):
+        def __init__(self, hidden=8, num_classes=3):
+            last = nn.Linear(hidden, num_classes)
+            super().__init__(nn.Flatten(), nn.Linear(768, hidden), nn.ReLU(), last)
+
+    with pytest.raises(
+        TypeError, match=r"its 'hidden'; pass .*`lambda n: make_module\(num_classes=n\)`"
+    ):
+        mw.models.TorchClassifier(Net, version="1").build(data)
+    made = mw.models.TorchClassifier(lambda n: Net(num_classes=n), version="1").build(data)
+    assert made[1].out_features == 8
+
+
 def test_unknown_and_silent_layers_are_named(data):
     with pytest.raises(ValueError, match="unknown layer 'layer9'; valid: conv1, bn1, relu, layer1"):
         mw.models.TorchClassifier(ResNet, layers=["layer9"]).build(data)

@@ -250,3 +250,20 @@ def test_scores_and_decisions_from_before_sets_were_told_apart(audit, both, tmp_
         warnings.simplefilter("error")
         assert one.as_target(1).decisions["id"].tolist() == [member]
         assert one.as_target(1).decisions["id"].tolist() == [member]  # moved once
+
+
+@pytest.mark.parametrize("what", ["labels", "images"])
+def test_data_that_are_written_to_are_noticed(what, tmp_path):
+    audit = trained(tmp_path / "run")
+    gaps = audit.score("logit_gap")
+    values = getattr(audit.data, what)
+    before = values[7].copy()
+    values[7] = (before + 1) % len(audit.data.class_names) if what == "labels" else 1 - before
+    assert audit.score("logit_gap").equals(gaps)
+    name = audit.data.ids[7]
+    for work in (audit.run_shadows, audit.run_references):
+        with pytest.raises(StoreError, match=f"1 samples .* changed in place .* '{name}'"):
+            work(1)
+    values[7] = before
+    audit.run_references(1, ThreadPoolExecutor(1))
+    assert len(audit.score("reference")) == len(gaps)

@@ -219,6 +219,8 @@ class Watch:
         ------
         FloatingPointError
             If a loss is not finite. Earlier checkpoints are kept.
+        StoreError
+            If another training was recorded at the path meanwhile.
         """
         self.steps += 1
         if self._plan.epoch_at(self.steps) is None:
@@ -243,9 +245,7 @@ class Watch:
         unless it exists with these weights.
         """
         self.steps = steps_done
-        is_due = self._plan.epoch_at(steps_done) is not None
-        work = self._recorded if is_due else lambda: self._has_reached(steps_done)
-        self.reached = in_the_first_process(work, self.reached)
+        self.reached = in_the_first_process(self._continued, self.reached)
 
     def trains_with(self, module: nn.Module) -> bool:
         """Return whether a module shares weights with the watched one, or that one has none."""
@@ -256,6 +256,14 @@ class Watch:
     def steps_per_epoch(self) -> int:
         """Number of optimizer steps in an epoch, as it was given."""
         return self._plan.steps_per_epoch
+
+    def _continued(self) -> bool:
+        """Go on at the present step, and return whether ρ is reached."""
+        if self._recorder is not None:
+            self._recorder.continue_at(self._module, self.steps)
+        if self._plan.epoch_at(self.steps) is not None:
+            return self._recorded()
+        return self._has_reached(self.steps)
 
     def _recorded(self) -> bool:
         """Record the present step, and return whether ρ is reached."""

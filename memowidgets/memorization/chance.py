@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from memowidgets.memorization.density import Densities, check_sides
 from memowidgets.memorization.gaps import Floats, Side, checked_models, moments
-from memowidgets.memorization.variance import checked_variance, fitted_prior
+from memowidgets.memorization.variance import checked_variance, fewest_models, fitted_prior
 
 _SIMULATED = 20_000  # number of samples; the target's gap is integrated out exactly
 
@@ -54,7 +54,8 @@ class ByChance:
             )
         found = moments(*checked_models(shadow_gaps, shadow_members, "shadow_gaps"))
         check_sides(found)
-        usable = np.flatnonzero((found.inside.count > 1) & (found.outside.count > 1))
+        fewest = np.minimum(found.inside.count, found.outside.count)
+        usable = np.flatnonzero(fewest >= fewest_models(variance))
         rng = np.random.default_rng(0)
         chosen = usable[rng.permutation(np.arange(_SIMULATED) % len(usable))]
         prior = fitted_prior(found.outside)
@@ -81,7 +82,8 @@ class ByChance:
 def _side(rng: np.random.Generator, count: Floats, deviation: Floats) -> Side:
     """Draw the moments of `count` gaps directly, without drawing the gaps."""
     mean = deviation * rng.normal(size=len(count)) / np.sqrt(count)
-    return Side(count, mean, deviation**2 * rng.chisquare(count - 1))
+    squares = np.where(count > 1, rng.chisquare(np.maximum(count - 1, 1)), 0.0)
+    return Side(count, mean, deviation**2 * squares)
 
 
 def _above_zero(square: Floats, linear: Floats, constant: Floats, deviation: Floats) -> Floats:

@@ -272,6 +272,8 @@ class Hierarchical:
     ) -> Hierarchical:
         """Fit both priors on the samples that have models on each side.
 
+        Offline, both are fitted on the models outside, because the other one is not used.
+
         Parameters
         ----------
         inside, outside : Side
@@ -283,10 +285,12 @@ class Hierarchical:
         mode : {"online", "offline"}
             As in `log_lira`.
         """
-        order = in_order(inside, outside)
+        offline = mode == "offline"
+        other = outside if offline else inside  # offline, nothing is asked of the models inside
+        order = in_order(other, outside)
         few = len(order) < FEWEST_SAMPLES
         covariates = None if early is None or few else Covariates.of(early.at(order))
-        ordered = inside.at(order), outside.at(order)
+        ordered = other.at(order), outside.at(order)
         chosen = _folds(*ordered, 1 if few else FOLDS)
         fold = np.zeros(len(inside.count), dtype=np.int64)
         fold[order] = chosen
@@ -297,10 +301,10 @@ class Hierarchical:
         else:
             some = slice(None, None, -(-len(order) // _FIT_ON))
             rows = order[some]
-            sides = inside.at(rows), outside.at(rows)
-            seen = early.at(rows), models.at(rows), covariates, chosen[some], mode == "offline"
+            sides = other.at(rows), outside.at(rows)
+            seen = early.at(rows), models.at(rows), covariates, chosen[some], offline
             data = _Fitting.one_by_one(sides, *seen)
-        alone, together, offline = data.priors(), None, mode == "offline"
+        alone, together = data.priors(), None
         if not few and not offline:
             together = data.priors(alone)
         least = floor(inside, outside)
@@ -485,7 +489,7 @@ class _Fitting:
             assert models.early is not None  # noqa: S101 - for the type checker
             own = models.early[model].astype(np.float64)
             features = covariates.features(early.without(own, seen_by(members, offline=offline)))
-            for side, present in enumerate((members, ~members)):
+            for side, present in enumerate((~members if offline else members, ~members)):
                 rows = np.flatnonzero(present)
                 one = Side(np.ones(len(rows)), gaps[rows], np.zeros(len(rows)))
                 known = sides[side].at(rows)

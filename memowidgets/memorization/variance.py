@@ -78,7 +78,7 @@ def floor(inside: Side, outside: Side) -> float:
     squares = inside.squares.sum() + outside.squares.sum()
     within = squares / max(inside.count.sum() + outside.count.sum(), 1.0)
     largest = max(np.abs(inside.mean).max(), np.abs(outside.mean).max(), 1e-100)
-    rounding = (np.finfo(np.float32).eps * largest) ** 2
+    rounding = (float(np.finfo(np.float32).eps) * largest) ** 2  # float32 would be 0 here
     return float(max(FLOOR * within, rounding))
 
 

@@ -95,6 +95,7 @@ class Recorder:
         self._keep, self._shown = keep, shown
         self._plan: dict[int, float] = {}
         self._memory: Memory | None = None
+        self._last: Record | None = None  # of this training, as far as it is known
 
     @property
     def recipe(self) -> Recipe:
@@ -144,6 +145,7 @@ class Recorder:
                 "which every drop refers; use the callback from the start of the training"
             )
         self._write(replace(course, steps_per_epoch=steps_per_epoch, total_steps=total_steps))
+        self._last = next((r for r in reversed(records) if r.step <= step), None)
         self.follow(steps_per_epoch, total_steps)
 
     def follow(self, steps_per_epoch: int, total_steps: int) -> None:
@@ -160,14 +162,25 @@ class Recorder:
         return any(record.step == step for record in read_records(self._run))
 
     def record(self, module: nn.Module, step: int, progress: Progress | None = None) -> Record:
-        """Record a checkpoint, unless it exists with the same weights."""
+        """Record a checkpoint, unless it exists with the same weights.
+
+        Raises
+        ------
+        StoreError
+            If another training was recorded here meanwhile.
+        """
+        self._last = self._recorded(module, step, progress)
+        return self._last
+
+    def _recorded(self, module: nn.Module, step: int, progress: Progress | None) -> Record:
         digest = digest_of(trained_weights(module))
         with self._run.lock("checkpoints"):
-            known = next((r for r in read_records(self._run) if r.step == step), None)
-            if known is not None:
-                if self._course().weights.get(known.name) == digest:
-                    return known
-                self._forget_from(step)
+            records = read_records(self._run)
+            others = others_after(self._run, records, self._last, step)
+            known = next((r for r in records if r.step == step), None)
+            if known is not None and self._course().weights.get(known.name) == digest:
+                return known
+            self._forget(others)
             record, seen = self._looked_at(module, step, progress)
             self._run.forget(f"forward/{record.name}", f"scores/{record.name}")
             record = replace(record, weights=self._write_weights(module, record.name))
@@ -237,12 +250,11 @@ class Recorder:
         arrays = {key: _array(tensor) for key, tensor in weights.items()}
         return self._run.write_weights(f"checkpoints/{name}/{file}", arrays)
 
-    def _forget_from(self, step: int) -> None:
-        """Delete checkpoints of another course of the training from this step on."""
-        for record in read_records(self._run):
-            if record.step >= step:
-                name = record.name
-                self._run.forget(f"checkpoints/{name}", f"forward/{name}", f"scores/{name}")
+    def _forget(self, records: Sequence[Record]) -> None:
+        """Delete checkpoints of another course of the training, the last one first."""
+        for record in reversed(records):
+            name = record.name
+            self._run.forget(f"checkpoints/{name}", f"forward/{name}", f"scores/{name}")
 
     def _course(self) -> Course:
         course = read_course(self._run)
@@ -300,6 +312,28 @@ def _check_recipe(recipe: Recipe) -> None:
         raise ValueError(
             "label_noise changes only the audit's own training; leave it out for an external one"
         )
+
+
+def others_after(
+    run: RunDirectory, records: Sequence[Record], last: Record | None, step: int
+) -> list[Record]:
+    """Return the checkpoints of a training that went on in another way, if `step` is not among it.
+
+    `last` is the last recorded checkpoint of the present training, which is now at `step`.
+
+    Raises
+    ------
+    StoreError
+        If `last` is gone or another one, because another training was recorded meanwhile.
+    """
+    there = {(record.step, record.weights) for record in records}
+    if last is not None and last.step < step and (last.step, last.weights) not in there:
+        raise StoreError(
+            f"{run.path} has another training since {last.name} (step {last.step}) of this one "
+            "was recorded, so this one is not recorded any more; record it at another path"
+        )
+    before = min(step - 1, -1 if last is None else last.step)
+    return [record for record in records if record.step > before]
 
 
 def check_whole(module: nn.Module) -> None:

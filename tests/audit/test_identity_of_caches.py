@@ -282,3 +282,20 @@ def test_the_values_of_each_method_are_those_of_its_version():
     np.testing.assert_allclose(psmi[:4], [0.2991, 0.3631, -0.0122, 0.2475], atol=1e-4)
     np.testing.assert_allclose(mahalanobis[:4], [-1.3644, -2.2593, -2.6032, -2.2083], atol=1e-4)
     assert METHODS == {"psmi": 1, "mahalanobis": 1}
+
+
+@pytest.mark.parametrize("what", ["labels", "images"])
+def test_data_that_are_written_to_are_noticed(what, tmp_path):
+    audit = trained(tmp_path / "run")
+    gaps = audit.score("logit_gap")
+    values = getattr(audit.data, what)
+    before = values[7].copy()
+    values[7] = (before + 1) % len(audit.data.class_names) if what == "labels" else 1 - before
+    assert audit.score("logit_gap").equals(gaps)
+    name = audit.data.ids[7]
+    for work in (audit.run_shadows, audit.run_references):
+        with pytest.raises(StoreError, match=f"1 samples .* changed in place .* '{name}'"):
+            work(1)
+    values[7] = before
+    audit.run_references(1, ThreadPoolExecutor(1))
+    assert len(audit.score("reference")) == len(gaps)

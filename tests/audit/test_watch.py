@@ -543,6 +543,35 @@ def test_it_goes_on_from_the_weights_of_a_checkpoint_or_after_the_steps_that_are
     assert resumed.audit.checkpoints["median_loss"].iloc[-1] != later
 
 
+def test_an_end_that_was_not_due_goes_when_the_training_goes_another_way(data, tmp_path):
+    module = mlp()
+    watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=0.5)
+    trained(module, data, watch=watch, until=6)
+    at_six = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    trained(module, data, watch=watch, until=1)
+    watch.end()
+    assert watch.audit.checkpoints["step"].tolist() == [0, 3, 6, 7]
+    trained(module, data, watch=watch, until=2)
+    assert watch.audit.checkpoints["step"].tolist() == [0, 3, 6, 7, 9]  # it went on from there
+    module.load_state_dict(at_six)
+    resumed = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=0.5)
+    trained(module, data, watch=resumed, until=3, lr=0.1)
+    assert resumed.audit.checkpoints["step"].tolist() == [0, 3, 6, 9]
+
+
+def test_two_trainings_are_not_mixed_into_one(data, tmp_path):
+    one, other = mlp(), mlp()
+    first = mw.watch(one, data, tmp_path / "run", STEPS, checkpoint_every=0.5)
+    second = mw.watch(other, data, tmp_path / "run", STEPS, checkpoint_every=0.5)
+    trained(one, data, watch=first, until=6)
+    trained(other, data, watch=second, until=3, lr=0.1)
+    assert second.audit.checkpoints["step"].tolist() == [0, 3]
+    with pytest.raises(StoreError, match="another training since epoch-1 "):
+        trained(one, data, watch=first, until=3)
+    trained(other, data, watch=second, until=3)
+    assert second.audit.checkpoints["step"].tolist() == [0, 3, 6]
+
+
 def test_another_training_replaces_a_run_only_when_asked(data, tmp_path):
     module = mlp()
     watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=0.5)

@@ -38,6 +38,15 @@ def test_it_is_what_log_lira_gives(variance, eta):
     assert expected == pytest.approx(counted, rel=0.2, abs=4 * error)
 
 
+@pytest.mark.parametrize("variance", ["shrunk", "global"])
+def test_a_side_with_one_model_counts_where_it_gives_a_value(variance):
+    gaps, _, target = nothing_memorised(4, 60_000, 2)
+    members = np.random.default_rng(3).random(gaps.shape) < 0.5
+    values = log_lira(gaps, members, target, variance)
+    counted = (values[~np.isnan(values)] >= 4).mean()
+    assert ByChance.of(gaps, members, variance).share(4.0) == pytest.approx(counted, rel=0.1)
+
+
 def test_it_is_the_same_every_time_and_falls_with_eta():
     gaps, members, _ = nothing_memorised(8)
     rates = [ByChance.of(gaps, members).share(eta) for eta in (-1e9, 0, 1, 2, 4, 8, 1e9)]

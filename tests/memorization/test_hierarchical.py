@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import trapezoid
 from scipy.optimize import approx_fprime
-from scipy.stats import invgamma, norm
+from scipy.stats import invgamma, norm, spearmanr
 
 from memowidgets.memorization import (
     attack_success_rate,
@@ -292,6 +292,18 @@ def test_offline_uses_only_models_outside(given):
     other = log_lira(gaps, members, target, **ask, return_std=True, early_gaps=changed)
     np.testing.assert_allclose(one, other)
     assert np.nanmin(one[0]) >= 0
+
+
+def test_offline_needs_no_model_inside(given):
+    gaps, members, target, early, _ = given
+    nobody = np.zeros_like(members)
+    shrunk = log_lira(gaps, nobody, target, "shrunk", "offline")
+    for covariates in (None, early):
+        ask = {"variance": "hierarchical", "mode": "offline", "early_gaps": covariates}
+        found, errors = log_lira(gaps, nobody, target, **ask, return_std=True)
+        assert (found >= 0).all()
+        assert np.isfinite(errors).all()
+        assert spearmanr(found, shrunk).statistic > 0.9
 
 
 def test_equal_gaps_and_far_targets(given):

@@ -106,7 +106,7 @@ def test_always_and_never_trained_on_have_none(variance):
     assert np.isfinite(found[2:]).all()
 
 
-@pytest.mark.parametrize("variance", ["per-sample", "global", "shrunk"])
+@pytest.mark.parametrize("variance", ["per-sample", "global", "shrunk", "hierarchical"])
 def test_equal_gaps_say_nothing(variance):
     gaps, members, target = made()
     gaps[:, 3] = 1.25
@@ -114,6 +114,7 @@ def test_equal_gaps_say_nothing(variance):
     assert found[3] == 0
     step_0 = np.broadcast_to(gaps[0], gaps.shape)
     assert (log_lira(step_0, members, target, variance) == 0).all()
+    assert (log_lira(0 * gaps, members, target, variance) == 0).all()  # a head of zeros
 
 
 @pytest.mark.parametrize("variance", ["per-sample", "global", "shrunk"])

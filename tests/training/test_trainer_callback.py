@@ -484,6 +484,38 @@ def test_checkpoints_of_another_course_are_replaced(data, tokenizer, tmp_path):
     assert (scores[0] != scores[1]).all()
 
 
+def test_an_end_that_was_not_due_goes_when_the_training_goes_another_way(data, tokenizer, tmp_path):
+    rows = script_rows(data, tokenizer)
+    audit = make_audit(tiny(len(tokenizer)), tokenizer, data, tmp_path / "run")
+    course = {"save_strategy": "steps", "save_steps": 10}
+    callback = mw.training.MemorizationCallback(audit, None)
+    first = trainer(tiny(len(tokenizer)), rows, tmp_path / "out", callback, StopAt(12), **course)
+    first.train()
+    callback = mw.training.MemorizationCallback(audit, None)
+    resumed = trainer(tiny(len(tokenizer)), rows, tmp_path / "out", callback, **course)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "out/checkpoint-10"))
+    assert audit.checkpoints["step"].tolist() == [0, 9, 18, 27]
+
+
+def test_two_trainings_are_not_mixed_into_one(data, tokenizer, tmp_path):
+    rows = script_rows(data, tokenizer)
+    audit = make_audit(tiny(len(tokenizer)), tokenizer, data, tmp_path / "run")
+    first, second = (mw.training.MemorizationCallback(audit, None) for _ in range(2))
+
+    class Between(TrainerCallback):
+        """Another training begins in the middle of this one."""
+
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step == 19:
+                course = {"learning_rate": 1e-3, "max_steps": 9}
+                trainer(tiny(len(tokenizer)), rows, tmp_path / "b", second, **course).train()
+
+    made = trainer(tiny(len(tokenizer)), rows, tmp_path / "a", first, Between())
+    with pytest.raises(StoreError, match="another training since epoch-2 "):
+        made.train()
+    assert audit.checkpoints["step"].tolist() == [0, 9]
+
+
 def test_rho_that_was_not_reached_is_said(data, tokenizer, tmp_path):
     model = tiny(len(tokenizer))
     audit = make_audit(model, tokenizer, data, tmp_path / "run")

@@ -49,6 +49,7 @@ from memowidgets.training.recorder import read_course
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import ShadowSet
 from memowidgets.training.target import TargetTraining, outputs_of
+from memowidgets.visible import quoted
 
 __all__ = ["WATCHED", "RunSource", "device_of", "noise_of", "run_behind"]
 
@@ -122,6 +123,7 @@ class RunSource:
         check_states(self.states)
         self.run, self.manifest, self.model, self.data = run, manifest, model, data
         self.design = design
+        self._labels = data.labels.copy()  # the user may write to theirs
         self.held_out = held_out if held_out is not None else data.take(design.held_out)
         self._anywhere = _is_auto(model, device)
         waits = model is None and device == "auto"  # asking for it imports torch: seconds
@@ -222,7 +224,7 @@ class RunSource:
     @property
     def labels(self) -> NDArray[np.int64]:
         """Label that each member is trained on, (n_members,)."""
-        return self.data.labels[self.member_rows]
+        return self._labels[self.member_rows]
 
     @property
     def member_data(self) -> Dataset:
@@ -346,7 +348,7 @@ class RunSource:
         Raises
         ------
         StoreError
-            If the model or the data are not at hand.
+            If the model or the data are not at hand, or the data were changed since.
         """
         if self.is_watched or self.is_recording:
             raise NotGivenError(self.cannot("repeat"))
@@ -355,6 +357,7 @@ class RunSource:
                 f"this needs the model and the data of {self.path}: "
                 "Audit.open(path, data=…, model=…)"
             )
+        self._check_unchanged()
         check_available(torch_device(self.device), self.precision)
         if keep:
             self._keep_precision()
@@ -431,6 +434,19 @@ class RunSource:
         made_in = precision_at(self.run, record, self.precision)
         place = outputs_of(record.name)
         return StoredPass(self.run, record.name, made_in, record.weights, place)
+
+    def _check_unchanged(self) -> None:
+        """Raise if samples or labels were written to since the audit was made."""
+        contents = zip(self.data.content_hashes(), self.manifest["content"], strict=True)
+        changed = self.data.labels != self._labels
+        changed |= np.array([now != before for now, before in contents], dtype=np.bool_)
+        if changed.any():
+            raise StoreError(
+                f"{int(changed.sum())} samples or their labels were changed in place since this "
+                f"audit was made, the first is {quoted(self.data.ids[changed.argmax()])}; undo "
+                "that, and make another audit of a changed copy (with_labels, from_arrays) at "
+                "another path"
+            )
 
     def _keep_precision(self) -> None:
         """Write the precision into the manifest of a run from before it was there."""

@@ -17,7 +17,12 @@ from memowidgets.training.forward import FloatArray, Shapes
 from memowidgets.training.loop.passes import Looker
 from memowidgets.training.loop.plan import CheckpointPlan
 from memowidgets.training.loop.untouched import unwrapped
-from memowidgets.training.recorder import check_whole, digest_of, trained_weights
+from memowidgets.training.recorder import (
+    check_whole,
+    digest_of,
+    others_after,
+    trained_weights,
+)
 from memowidgets.training.rho import Prediction, Record, StopRule
 from memowidgets.training.target import name_of, read_records, record_file, record_of
 
@@ -60,6 +65,7 @@ class LoopRecorder:
         self._run, self._looker, self._plan, self._shown = run, looker, plan, shown
         self._held_out = held_out
         self._steps_per_epoch = plan.steps_per_epoch
+        self._last: Record | None = None  # of this training, as far as it is known
 
     def begin(self, module: nn.Module, steps_done: int | None, *, overwrite: bool) -> int:
         """Record step 0, or find the step at which a recorded training continues.
@@ -96,22 +102,42 @@ class LoopRecorder:
                 )
             if read_course(self._run) is None:
                 self._write(Course(self._steps_per_epoch, 1))
+        self.continue_at(module, step)
         if self._plan.epoch_at(step) is not None:
             self.record(module, step)
         return step
 
+    def continue_at(self, module: nn.Module, step: int) -> None:
+        """Go on from the checkpoints before a step, and from the one there if it is the module."""
+        records = [record for record in read_records(self._run) if record.step <= step]
+        if records and records[-1].step == step:
+            digest = _digest(unwrapped(module))
+            records = records if _is_same(records[-1].weights, digest) else records[:-1]
+        self._last = records[-1] if records else None
+
     def record(self, module: nn.Module, step: int) -> Record:
-        """Record a checkpoint, unless it exists with the same weights."""
-        module = unwrapped(module)
+        """Record a checkpoint, unless it exists with the same weights.
+
+        Raises
+        ------
+        StoreError
+            If another training was recorded here meanwhile.
+        """
+        self._last = self._recorded(unwrapped(module), step)
+        return self._last
+
+    def _recorded(self, module: nn.Module, step: int) -> Record:
         digest = _digest(module)
         with self._run.lock("checkpoints"):
             records = read_records(self._run)
+            others = others_after(self._run, records, self._last, step)
             known = next((record for record in records if record.step == step), None)
             if known is not None:
                 has_pass = self._run.has(f"forward/{known.name}", known.weights)
                 if has_pass and _is_same(known.weights, digest):
                     return known
-                self._forget([record for record in records if record.step >= step])
+            if others:
+                self._forget(others)
             elif len(records) > 1 and all(_trained(r.weights) == _trained(digest) for r in records):
                 warn_user(
                     f"at step {step} the weights are those of step 0; pass mw.watch the module "

@@ -18,6 +18,7 @@ from benchmarks.measure import Namespace, Row, interleaved, left_out
 from memowidgets import store
 from memowidgets.models.digests import file_digest, forget_digests
 from memowidgets.stamps import fingerprints
+from memowidgets.store import tensors
 
 SAMPLES = 14_000
 
@@ -51,7 +52,7 @@ def _without_source(path: str, manifest: dict[str, object]) -> None:
 
 def _open_row(what: str, work: Callable[[], object], known: tuple[str, str]) -> Row:
     def checked() -> None:
-        store._digests.clear()  # noqa: SLF001 - as in a fresh process
+        tensors._digests.clear()  # noqa: SLF001 - as in a fresh process
         work()
 
     def unchecked() -> None:

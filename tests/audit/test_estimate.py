@@ -19,6 +19,7 @@ import torch
 import memowidgets as mw
 from memowidgets import store
 from memowidgets.audit.runs import estimate
+from memowidgets.files import UNFINISHED
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training import cost
@@ -281,7 +282,7 @@ def test_where_nothing_can_be_written_the_rest_is_timed(audit, monkeypatch):
     def full(_target, _content):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store, "write_whole", full)
+    monkeypatch.setattr(store.directory, "write_whole", full)
     found = take_times(job, Progress(), audit.source.run)
     assert found.save == 0 < found.step
     assert files(audit.path) == before
@@ -331,7 +332,7 @@ def test_a_checkpoint_is_timed_by_writing_all_that_a_training_writes(audit, monk
 
 
 def test_what_a_killed_estimate_left_is_removed(audit):
-    folder = Path(audit.path) / f"{store.UNFINISHED}0"
+    folder = Path(audit.path) / f"{UNFINISHED}0"
     folder.mkdir()
     (folder / "weights.safetensors").touch()
     os.utime(folder, (0, 0))

@@ -1,4 +1,4 @@
-"""Run directories: a manifest and safetensors files, written atomically.
+"""A run directory: a manifest and safetensors files, written atomically.
 
 A file is first written under a temporary name and then renamed, so it is never half-written.
 """
@@ -6,9 +6,7 @@ A file is first written under a temporary name and then renamed, so it is never 
 from __future__ import annotations
 
 import copy
-import errno
 import json
-import math
 import os
 import shutil
 import stat
@@ -34,19 +32,18 @@ from memowidgets.stamps import (
     is_settled,
     state_of,
 )
+from memowidgets.store.errors import (
+    BrokenError,
+    ForeignError,
+    LockedError,
+    OutsideError,
+    StoreError,
+    explained,
+)
+from memowidgets.store.tensors import Tensors, entries_of, head_of, mapped
 from memowidgets.visible import quoted, visible
 
-__all__ = [
-    "MANIFEST",
-    "BrokenError",
-    "ForeignError",
-    "LockedError",
-    "OutsideError",
-    "RunDirectory",
-    "StoreError",
-    "Tensors",
-    "TooLargeError",
-]
+__all__ = ["FORMAT", "MANIFEST", "RunDirectory"]
 
 FORMAT = 2  # from 2 on every file has a stamp, and a file without one is refused
 _Made = TypeVar("_Made")
@@ -55,167 +52,6 @@ MANIFEST = "manifest.json"
 _PARTS = ("design.safetensors", "checkpoints", "forward", "scores", "shadows")
 _OLD_SECONDS = 3600
 _LARGEST_JSON = 2**30  # bytes; the manifest of a million samples has a twentieth of it
-_LARGEST_HEADER = 10**8  # bytes; the limit of the safetensors format
-_DTYPES = {
-    "BOOL": "?",
-    "U8": "u1",
-    "I8": "i1",
-    "I16": "<i2",
-    "I32": "<i4",
-    "I64": "<i8",
-    "F16": "<f2",
-    "F32": "<f4",
-    "F64": "<f8",
-}
-_LARGEST_HALF = float(np.finfo(np.float16).max)
-_FIXES = {
-    errno.ENOSPC: "the disk is full; free some space and call again",
-    errno.EDQUOT: "your disk quota is used up; free some space and call again",
-    errno.EROFS: "the file system is read-only; choose another path",
-    errno.EACCES: "permission is denied; make the folder writable or choose another path",
-    errno.EPERM: "permission is denied; make the folder writable or choose another path",
-}
-
-
-class StoreError(RuntimeError):
-    """A run directory cannot be read, written or locked; the message says why.
-
-    Parameters
-    ----------
-    message : str
-        The message. It may contain names from untrusted files, so invisible characters are
-        replaced by their numbers.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(visible(message))
-
-
-class LockedError(StoreError):
-    """Another process holds the lock."""
-
-
-class OutsideError(StoreError):
-    """A symbolic link leads outside of the run directory."""
-
-
-class _UnusableError(StoreError):
-    """A file cannot be used; the message has the fault and the remedy."""
-
-    def __init__(self, fault: str, remedy: str = "delete it and call again") -> None:
-        super().__init__(f"{fault}: {remedy}")
-        self.fault = fault
-
-
-class BrokenError(_UnusableError):
-    """A file of a run directory differs from what was written."""
-
-
-class ForeignError(_UnusableError):
-    """A file of a run directory does not belong in its place."""
-
-
-class MissingError(BrokenError, KeyError):
-    """A file lacks an array."""
-
-    __str__ = Exception.__str__  # KeyError's adds quotation marks
-
-
-class Tensors(Mapping[str, NDArray[Any]]):
-    """The arrays of one safetensors file, memory-mapped, so that only what is used is read.
-
-    An array is compared with its digest, if the file has one, when it is first used.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Attributes
-    ----------
-    metadata : dict of str
-        Text that was written with the arrays.
-    stamp : Stamp or None
-        The file's stamp. None if an older version wrote the file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        header, self._start, self._state = _header(path)
-        self.metadata: dict[str, str] = header.pop("__metadata__", {})
-        self.stamp = Stamp.read(self.metadata.pop(KEY, None))
-        self._entries: dict[str, dict[str, Any]] = header
-
-    def is_current(self) -> bool:
-        """Return whether the file is certainly the one whose header was read."""
-        try:
-            found = self._path.stat()
-        except OSError:
-            return False
-        return state_of(found) == self._state and is_settled(found)
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        if name not in self._entries:
-            raise MissingError(f"{self._path} lacks {quoted(name)}")
-        entry = self._entries[name]
-        dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"])
-        offset = self._start + entry["data_offsets"][0]
-        with self._path.open("rb") as file:  # another file's header would be misread
-            if state_of(os.fstat(file.fileno())) != self._state:
-                raise StoreError(f"{self._path} was replaced while it was read; call again")
-            if 0 in shape:
-                array: NDArray[Any] = np.empty(shape, dtype)
-            else:
-                array = np.memmap(file, dtype, mode="r", offset=offset, shape=shape)
-        self._verify(name, array)
-        return array
-
-    def check(self, *names: str) -> None:
-        """Compare arrays with their digests.
-
-        Raises
-        ------
-        StoreError
-            If one differs or is missing.
-        """
-        for name in names:
-            self[name]
-
-    def content(self) -> str:
-        """Return a digest of all arrays in their present state."""
-        return Stamp("", arrays={name: self._digest(name, self[name]) for name in self}).content
-
-    def _verify(self, name: str, array: NDArray[Any]) -> None:
-        if self.stamp is not None and self._digest(name, array) != self.stamp.arrays.get(name):
-            raise BrokenError(
-                f"{self._path} was changed after it was written ({name!r} differs from its digest)"
-            )
-
-    def _digest(self, name: str, array: NDArray[Any]) -> str:
-        """Return an array's digest, computed once for each state of the file."""
-        key = (str(self._path), self._state, name)
-        found = _digests.get(key)
-        if found is None:
-            found = array_digest(array)
-            with suppress(OSError):
-                if is_settled(self._path.stat()):
-                    _digests[key] = found
-            while len(_digests) > _MOST_DIGESTS:
-                del _digests[next(iter(_digests))]
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
-
-
-_digests: dict[tuple[str, tuple[int, ...], str], str] = {}  # of (file, state of the file, array)
-_MOST_DIGESTS = 100_000
 
 
 class RunDirectory:
@@ -258,7 +94,7 @@ class RunDirectory:
     ) -> None:
         self.read_only = read_only
         self._begin(Path(path).expanduser().absolute(), part_of or self)
-        with _explained(self.path, self.path):
+        with explained(self.path, self.path):
             make_private(self.path)
 
     def _begin(self, path: Path, whole: RunDirectory) -> None:
@@ -645,17 +481,17 @@ class RunDirectory:
         """
         target = self._tensor_path(name)
         self._check_writable()
-        with _explained(target, self.path):
+        with explained(target, self.path):
             make_private(target.parent)
             with replaced(target) as temporary:
                 unknown = dict.fromkeys(shapes, UNKNOWN)
-                entries = _entries(shapes, half)
-                head = _head(entries, metadata or {}, self._stamp(name, of, unknown))
-                arrays = _mapped(temporary, entries, head)
+                entries = entries_of(shapes, half)
+                head = head_of(entries, metadata or {}, self._stamp(name, of, unknown))
+                arrays = mapped(temporary, entries, head)
                 yield arrays
                 known = {key: array_digest(array) for key, array in arrays.items()}
                 with temporary.open("r+b") as file:  # all digests have the same length
-                    file.write(_head(entries, metadata or {}, self._stamp(name, of, known)))
+                    file.write(head_of(entries, metadata or {}, self._stamp(name, of, known)))
                     file.flush()
                     os.fsync(file.fileno())  # what was written through the mapping, too
 
@@ -733,7 +569,7 @@ class RunDirectory:
         self._check_writable()
         path = self.place(f".{what}.lock")
         lock = FileLock(path, timeout=0, mode=0o600)
-        with _explained(path, self.path):
+        with explained(path, self.path):
             try:
                 lock.acquire()
             except Timeout:
@@ -751,7 +587,7 @@ class RunDirectory:
     def explained(self, path: Path) -> Iterator[None]:
         """Turn the system's error about writing `path` into a `StoreError`."""
         self._check_writable()
-        with _explained(path, self.path):
+        with explained(path, self.path):
             yield
 
     def _tensor_path(self, name: str) -> Path:
@@ -765,7 +601,7 @@ class RunDirectory:
     def _write(self, name: str, content: bytes) -> None:
         self._check_writable()
         target = self.place(name)
-        with _explained(target, self.path):
+        with explained(target, self.path):
             make_private(target.parent)
             write_whole(target, content)
 
@@ -802,135 +638,3 @@ def _has_link(places: Iterable[str]) -> bool:
         if stat.S_ISLNK(mode):
             return True
     return False
-
-
-def _entries(
-    shapes: Mapping[str, tuple[int, ...]], half: Collection[str] = ()
-) -> dict[str, dict[str, Any]]:
-    """Return the header entries of consecutive arrays, float32 first for the sake of alignment."""
-    entries, end = {}, 0
-    for name in sorted(shapes, key=lambda name: name in half):
-        kind = "F16" if name in half else "F32"
-        start, end = end, end + np.dtype(_DTYPES[kind]).itemsize * math.prod(shapes[name])
-        entries[name] = {"dtype": kind, "shape": list(shapes[name]), "data_offsets": [start, end]}
-    return entries
-
-
-def _head(
-    entries: Mapping[str, dict[str, Any]], metadata: Mapping[str, str], stamp: Stamp
-) -> bytes:
-    """Return the bytes before the data of a safetensors file."""
-    whole = {**metadata, KEY: stamp.text}
-    header = json.dumps({"__metadata__": whole, **entries}).encode()
-    header += b" " * (-len(header) % 8)
-    return struct.pack("<Q", len(header)) + header
-
-
-def _mapped(
-    file: Path, entries: Mapping[str, dict[str, Any]], head: bytes
-) -> dict[str, NDArray[Any]]:
-    """Create a safetensors file of the size of its arrays, and map them."""
-    size = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
-    with file.open("wb") as out:
-        out.write(head)
-        if hasattr(os, "posix_fallocate"):  # reserves the space, so that a full disk fails now
-            os.posix_fallocate(out.fileno(), out.tell(), size)
-        else:
-            out.truncate(out.tell() + size)
-    return {
-        name: np.memmap(
-            file,
-            _DTYPES[entry["dtype"]],
-            "r+",
-            len(head) + entry["data_offsets"][0],
-            tuple(entry["shape"]),
-        )
-        for name, entry in entries.items()
-    }
-
-
-class TooLargeError(ValueError):
-    """A number is too large for float16."""
-
-
-def put_rows(
-    array: NDArray[Any], rows: NDArray[np.int64] | slice, values: NDArray[np.float32]
-) -> None:
-    """Copy values into rows of an array, which may be one of `RunDirectory.new_tensors`.
-
-    A slice has a start and an end, and no step. Neighbouring rows of a file are written, which is
-    faster than copying them through the mapping: that stops at each page for the file system.
-
-    Raises
-    ------
-    TooLargeError
-        If the array is float16 and a value is beyond its range or not a number.
-    """
-    if array.dtype == np.float16 and not np.abs(values).max(initial=0) <= _LARGEST_HALF:
-        raise TooLargeError(f"a number is larger than {_LARGEST_HALF:.0f}")
-    place = _neighbours(rows)
-    if place is None or os.name != "posix" or not isinstance(array, np.memmap):
-        array[rows if place is None else place] = values
-        return
-    content = np.ascontiguousarray(values, dtype=array.dtype)
-    fits = content.shape == (place.stop - place.start, *array.shape[1:])
-    if not (fits and 0 <= place.start <= place.stop <= len(array)):
-        raise ValueError(f"values of shape {values.shape} do not fit into {array.shape}")
-    with Path(str(array.filename)).open("r+b") as file:
-        file.seek(array.offset + place.start * array.strides[0])
-        file.write(content.data)
-
-
-def _neighbours(rows: NDArray[np.int64] | slice) -> slice | None:
-    """Return rows that lie beside each other as a slice; None for others."""
-    if isinstance(rows, slice):
-        return rows
-    if not len(rows) or (np.diff(rows) != 1).any():
-        return None
-    return slice(int(rows[0]), int(rows[-1]) + 1)
-
-
-def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:
-    """Return a safetensors file's entries, start of the data, and state, checked by its size."""
-    with path.open("rb") as file:
-        state = state_of(os.fstat(file.fileno()))
-        size = state[-1]
-        start = file.read(8)
-        if len(start) < 8:
-            raise ValueError("it is too short")
-        (length,) = struct.unpack("<Q", start)
-        if length > min(size, _LARGEST_HEADER):
-            raise ValueError("its header is broken")
-        header = json.loads(file.read(length))
-    if not isinstance(header, dict):
-        raise ValueError("its header is broken")  # noqa: TRY004 - of the file, not of a caller
-    for name, entry in header.items():
-        if name != "__metadata__":
-            _check_entry(name, entry, size - 8 - length)
-    metadata = header.get("__metadata__", {})
-    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
-        raise ValueError("its header is broken")
-    return header, 8 + length, state
-
-
-def _check_entry(name: str, entry: Any, room: int) -> None:
-    """Raise for an array whose numbers are not all in the file or do not match its shape."""
-    start, end = entry["data_offsets"]
-    numbers = [*entry["shape"], start, end]
-    if not all(type(number) is int and number >= 0 for number in numbers):
-        raise ValueError(f"the shape of {quoted(name)} is broken")
-    if end > room:
-        raise ValueError("it ends before its data do")
-    if entry["dtype"] not in _DTYPES:
-        raise ValueError(f"the numbers of {quoted(name)} are of an unknown type")
-    if math.prod(entry["shape"]) * np.dtype(_DTYPES[entry["dtype"]]).itemsize != end - start:
-        raise ValueError(f"{quoted(name)} has more or fewer numbers than its shape says")
-
-
-@contextmanager
-def _explained(path: Path, run: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        fix = _FIXES.get(cast("int", error.errno), error.strerror or str(error))
-        raise StoreError(f"{path} cannot be written: {fix}. {run} is unchanged") from error

@@ -1,0 +1,26 @@
+"""Run directories: where an audit is stored, each file whole and in its place."""
+
+from memowidgets.store.directory import FORMAT, MANIFEST, RunDirectory
+from memowidgets.store.errors import (
+    BrokenError,
+    ForeignError,
+    LockedError,
+    OutsideError,
+    StoreError,
+    TooLargeError,
+)
+from memowidgets.store.tensors import Tensors, put_rows
+
+__all__ = [
+    "FORMAT",
+    "MANIFEST",
+    "BrokenError",
+    "ForeignError",
+    "LockedError",
+    "OutsideError",
+    "RunDirectory",
+    "StoreError",
+    "Tensors",
+    "TooLargeError",
+    "put_rows",
+]

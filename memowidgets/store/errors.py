@@ -1,0 +1,88 @@
+"""Errors of run directories, each one sentence that says what to do."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+from memowidgets.visible import visible
+
+__all__ = [
+    "BrokenError",
+    "ForeignError",
+    "LockedError",
+    "MissingError",
+    "OutsideError",
+    "StoreError",
+    "TooLargeError",
+    "explained",
+]
+
+_FIXES = {
+    errno.ENOSPC: "the disk is full; free some space and call again",
+    errno.EDQUOT: "your disk quota is used up; free some space and call again",
+    errno.EROFS: "the file system is read-only; choose another path",
+    errno.EACCES: "permission is denied; make the folder writable or choose another path",
+    errno.EPERM: "permission is denied; make the folder writable or choose another path",
+}
+
+
+class StoreError(RuntimeError):
+    """A run directory cannot be read, written or locked; the message says why.
+
+    Parameters
+    ----------
+    message : str
+        The message. It may contain names from untrusted files, so invisible characters are
+        replaced by their numbers.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(visible(message))
+
+
+class LockedError(StoreError):
+    """Another process holds the lock."""
+
+
+class OutsideError(StoreError):
+    """A symbolic link leads outside of the run directory."""
+
+
+class _UnusableError(StoreError):
+    """A file cannot be used; the message has the fault and the remedy."""
+
+    def __init__(self, fault: str, remedy: str = "delete it and call again") -> None:
+        super().__init__(f"{fault}: {remedy}")
+        self.fault = fault
+
+
+class BrokenError(_UnusableError):
+    """A file of a run directory differs from what was written."""
+
+
+class ForeignError(_UnusableError):
+    """A file of a run directory does not belong in its place."""
+
+
+class MissingError(BrokenError, KeyError):
+    """A file lacks an array."""
+
+    __str__ = Exception.__str__  # KeyError's adds quotation marks
+
+
+class TooLargeError(ValueError):
+    """A number is too large for float16."""
+
+
+@contextmanager
+def explained(path: Path, run: Path) -> Iterator[None]:
+    """Turn the system's error about writing a file of a run into a `StoreError`."""
+    try:
+        yield
+    except OSError as error:
+        fix = _FIXES.get(cast("int", error.errno), error.strerror or str(error))
+        raise StoreError(f"{path} cannot be written: {fix}. {run} is unchanged") from error

@@ -17,7 +17,8 @@ from memowidgets.data import Dataset, ImageDataset, TableDataset
 from memowidgets.models.images import ImageModel, check_pool, images_of
 from memowidgets.models.memory import sent
 from memowidgets.models.modes import modes_kept
-from memowidgets.stamps import digest, values_used
+from memowidgets.stamps import digest
+from memowidgets.user_code import is_users, methods_of, values_held, values_used
 from memowidgets.visible import first_line, listed, quoted
 
 if TYPE_CHECKING:
@@ -236,9 +237,10 @@ class TorchClassifier(ImageModel):
         text, values = self.stated_version, {}
         if text is None:
             skeleton = self.skeleton(data)
-            own = [type(part) for part in skeleton.modules()]
+            own = {type(part) for part in skeleton.modules()}
             theirs = {cls for cls in own if cls.__module__.split(".")[0] not in _OWN}
-            ordered = sorted(theirs, key=lambda cls: cls.__qualname__)
+            theirs |= {base for cls in theirs for base in cls.__mro__ if is_users(base.__module__)}
+            ordered = sorted(theirs, key=lambda cls: (cls.__qualname__, cls.__module__))
             text = "\n".join([_source(self.make_module), *map(_source, ordered)])
             values = {"values": _values_digest(self.make_module, ordered, skeleton)}
         found = hashlib.sha256(f"{self.source_text()}\n{text}".encode()).hexdigest()[:16]
@@ -389,10 +391,9 @@ def _values_digest(make: Any, classes: Sequence[type], module: nn.Module) -> str
     """
     while isinstance(make, functools.partial):
         make = make.func
-    methods = [part for cls in classes for part in vars(cls).values() if inspect.isfunction(part)]
-    used = [values_used(function) for function in (make, *methods)]
-    cells = getattr(make, "__closure__", None) or ()
-    held = [repr(c.cell_contents) for c in cells if isinstance(c.cell_contents, str | int | float)]
+    functions = [make, *(method for cls in classes for method in methods_of(cls))]
+    used = [values_used(function) for function in functions]
+    held = [repr(value) for function in functions for value in values_held(function)]
     parts = [
         [name, type(part).__qualname__, *(repr(getattr(part, c, None)) for c in _constants(part))]
         for name, part in module.named_modules()
@@ -413,7 +414,7 @@ def _source(thing: Any) -> str:
     named = thing if inspect.isroutine(thing) or isinstance(thing, type) else type(thing)
     with suppress(OSError, TypeError):
         return inspect.getsource(named)
-    methods = [part for part in vars(named).values() if inspect.isfunction(part)]
+    methods = methods_of(named) if isinstance(named, type) else []
     with suppress(OSError, TypeError):  # notebook classes have no source
         if methods:
             return "\n".join(inspect.getsource(method) for method in methods)

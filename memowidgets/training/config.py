@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -11,7 +9,7 @@ from typing import Any
 
 from memowidgets.checks import real_number, several, whole_number
 from memowidgets.models.precision import PRECISIONS
-from memowidgets.stamps import values_used
+from memowidgets.user_code import source_digest
 
 OPTIMIZERS = ("adamw", "sgd")
 SCHEDULES: dict[str, Callable[[float], float]] = {
@@ -253,7 +251,7 @@ def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
 def _described(value: Any) -> Any:
     if not callable(value):
         return list(value) if isinstance(value, tuple) else value
-    text = f"{getattr(value, '__qualname__', type(value).__qualname__)}@{_function_hash(value)}"
+    text = f"{getattr(value, '__qualname__', type(value).__qualname__)}@{source_digest(value)}"
     _GIVEN[text] = value
     return text
 
@@ -262,34 +260,6 @@ def _read(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(value)
     return _GIVEN.get(value, value) if isinstance(value, str) else value
-
-
-def _function_hash(function: Callable[..., Any]) -> str:
-    """Return a hash of its source, and of the plain values that it uses from outside.
-
-    Values of its module, or of a callable object, count only where there are some: so the hashes of
-    other functions are those of earlier versions.
-    """
-    code = getattr(function, "__code__", None)
-    try:
-        source = inspect.getsource(function if code is not None else type(function))
-    except (OSError, TypeError):
-        source = repr((code.co_code, code.co_consts)) if code is not None else ""
-    held = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
-    held += [*(getattr(function, "__defaults__", None) or ()), *_arguments_of(function)]
-    plain = [value for value in held if isinstance(value, str | int | float | tuple | None)]
-    used = {} if hasattr(function, "func") else values_used(function)
-    text = f"{source}{plain!r}" + (repr(used) if used else "")
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _arguments_of(function: Any) -> list[Any]:
-    """Return the arguments of a functools.partial."""
-    inner = getattr(function, "func", None)
-    if inner is None:
-        return []
-    keywords = sorted(getattr(function, "keywords", {}).items())
-    return [_function_hash(inner), *getattr(function, "args", ()), *keywords]
 
 
 def _plain(value: Any) -> Any:

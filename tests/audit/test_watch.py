@@ -829,7 +829,7 @@ def test_a_layer_that_does_not_run_or_has_no_batch_is_named(data, tmp_path):
 
 
 _FORWARD = """
-from memowidgets.stamps import code_digest
+from memowidgets.user_code import code_digest
 def forward(module, inputs):
     return module(inputs) if module.kind in {"plain", "deep", "wide", "narrow"} else inputs
 print(code_digest(forward))

@@ -276,6 +276,45 @@ def test_a_module_from_other_values_is_another_run(data, tmp_path, monkeypatch, 
         audit()
 
 
+SETTINGS = {"scale": 1.0}
+
+
+class Scaled(torch.nn.Module):
+    """A base class, whose text and values belong to those of its subclasses."""
+
+    def forward(self, images):
+        return SETTINGS["scale"] * self.network(images)
+
+
+class Network(Scaled):
+    def __init__(self, n_classes):
+        super().__init__()
+        self.network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(n_classes))
+
+
+def of_class_in_function(settings):
+    class Inside(Network):
+        def forward(self, images):
+            return settings["scale"] * super().forward(images)
+
+    return Inside
+
+
+def test_values_that_a_base_class_or_a_closure_uses_make_another_run(data, tmp_path, monkeypatch):
+    def audit(path, make_module):
+        mw.Audit(mw.models.TorchClassifier(make_module), data, tmp_path / path, device="cpu")
+
+    inside = of_class_in_function({"scale": 1.0})
+    audit("base", Network)
+    audit("closure", inside)
+    audit("closure", of_class_in_function({"scale": 1.0}))
+    with pytest.raises(ValueError, match="values that make_module uses"):
+        audit("closure", of_class_in_function({"scale": 2.0}))
+    monkeypatch.setitem(SETTINGS, "scale", 2.0)
+    with pytest.raises(ValueError, match="values that make_module uses"):
+        audit("base", Network)
+
+
 def test_an_optimizer_from_other_values_is_another_run(data, tmp_path, monkeypatch):
     class Made:
         def __init__(self, rate):

@@ -18,7 +18,6 @@ from memowidgets.audit.sources.run import WATCHED, RunSource
 from memowidgets.checks import whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
-from memowidgets.stamps import code_digest
 from memowidgets.store import MANIFEST, RunDirectory
 from memowidgets.training import TrainingConfig
 from memowidgets.training.design import draw_design
@@ -28,6 +27,7 @@ from memowidgets.training.loop.plan import CheckpointPlan
 from memowidgets.training.loop.recorder import LoopRecorder
 from memowidgets.training.loop.untouched import unwrapped
 from memowidgets.training.rho import StopRule
+from memowidgets.user_code import code_digest
 from memowidgets.visible import listed
 
 if TYPE_CHECKING:

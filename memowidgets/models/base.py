@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from numpy.typing import NDArray
 
 from memowidgets.models.precision import check_available, resolve_precision
+from memowidgets.user_code import methods_of, values_held, values_used
 
 if TYPE_CHECKING:
     import os
@@ -192,15 +193,17 @@ def _is_recipe(cls: type) -> bool:
 
 
 def _source_of(cls: type) -> str:
-    """Return the version that a class states, else its source text.
+    """Return the version that a class states, else its source text and the values that it uses.
 
     An empty version adds nothing, for a base class that its subclasses' versions cover.
     """
     version = vars(cls).get("version")
     if version is not None:
         return str(version)
+    methods = methods_of(cls)
+    used = [part for m in methods for part in (values_used(m), values_held(m)) if part]
     try:
-        return inspect.getsource(cls)
+        return inspect.getsource(cls) + (repr(used) if used else "")
     except (OSError, TypeError):
         raise ValueError(
             f"the source of {cls.__name__} cannot be read, so its runs cannot be told apart; give "

@@ -70,11 +70,11 @@ class TorchClassifier(ImageModel):
 
     Notes
     -----
-    A run is identified by the settings, the source text with the plain values and the functions of
-    its module that it uses (or `version`), and the names and shapes of the parameters. Weights
-    that `make_module` loads from a file are *not* part of this identity. A run still opens after
-    that file has changed, and its new shadow models then start from other weights than its target.
-    If you load weights, put a digest of the file into `version`.
+    A run is identified by the settings, the source text with the values, functions and classes of
+    the user that it uses (or `version`), and the names and shapes of the parameters. Weights that
+    `make_module` loads from a file are *not* part of this identity. A run still opens after that
+    file has changed, and its new shadow models then start from other weights than its target. If
+    you load weights, put a digest of the file into `version`.
 
     In bfloat16 the whole module runs under autocast, including its last layer, so logits have 8
     significant bits and many samples have equal logit gaps. To avoid this, let the module call its

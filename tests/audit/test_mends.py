@@ -123,14 +123,19 @@ def test_canaries_and_held_out_samples_belong_to_a_runs_identity(finished, tmp_p
 
 
 def test_a_subclass_has_a_source_of_its_own(tmp_path):
+    factor = {"loss": 3}
+
     class Louder(mw.models.ConvNet):
         def outputs(self, module, inputs, labels):
             logits, losses = super().outputs(module, inputs, labels)
-            return logits, 3 * losses
+            return logits, factor["loss"] * losses
 
     plain, louder = mw.models.ConvNet(8), Louder(8)
     assert plain.source_text() != louder.source_text()
     assert louder.source is None
+    before = louder.source_text()
+    factor["loss"] = 4
+    assert louder.source_text() != before
     exec_made = type("Typed", (mw.models.ConvNet,), {})
     with pytest.raises(ValueError, match='give the class a version = "1"'):
         exec_made(8).source_text()

@@ -12,8 +12,8 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.__main__ import main
-from memowidgets.audit.runs.identity import _LOADERS
 from memowidgets.audit.runs.origin import Origin
+from memowidgets.audit.runs.reopening import _LOADERS
 from memowidgets.store import StoreError
 from tests.audit.conftest import small_audit, small_data
 from tests.hostile.old import change_manifest
@@ -97,12 +97,12 @@ def test_a_language_model_that_is_too_large_is_not_built(layers, width):
 
 
 def test_data_of_another_number_are_not_made(altered, monkeypatch):
-    from memowidgets.audit.runs import identity
+    from memowidgets.audit.runs import reopening
 
     def never(**_arguments):
         raise AssertionError("made")
 
-    monkeypatch.setitem(identity._LOADERS, "make_mcqs", never)
+    monkeypatch.setitem(reopening._LOADERS, "make_mcqs", never)
     source = {"loader": "make_mcqs", "arguments": {"n": 100_000, "atypical": 0.0, "seed": 0}}
     assert not hasattr(mw.Audit.open(altered(data=source)).data[0], "question")
 

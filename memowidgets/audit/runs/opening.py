@@ -9,6 +9,7 @@ from typing import Any
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.origin import PathLike
 from memowidgets.audit.runs.pairs import others, pair_data
+from memowidgets.audit.runs.reopening import read_data, reopened
 from memowidgets.audit.runs.shapes import read_manifest
 from memowidgets.audit.sources.passes import AUTO, check_states
 from memowidgets.audit.sources.run import WATCHED, RunSource, device_of, noise_of
@@ -102,12 +103,12 @@ def opened_run(
     if _are_pairs(held_out):
         held_out = others(held_out, manifest["data"]["class_names"])
     design = identity.read_design(run, manifest)
-    found, made = identity.reopened(run, manifest, design, data, model, held_out)
+    found, made = reopened(run, manifest, design, data, model, held_out)
     if held_out is not None:
         held_out = held_out.with_encoding(identity.read_encoding(run))
     if found is not None:
         found = noise_of(found, design, manifest).applied(found)
-    known = found or identity.read_data(run, manifest)
+    known = found or read_data(run, manifest)
     return RunSource(run, manifest, made, known, held_out, design, device)
 
 

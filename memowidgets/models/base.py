@@ -215,6 +215,8 @@ def _keeper(kept: dict[str, Tensor], name: str, pool: str | int | None) -> Calla
     import torch
 
     def keep(_module: nn.Module, _inputs: Sequence[Any], output: Any) -> None:
+        if isinstance(output, Mapping):  # as networks of transformers return
+            output = tuple(output.values())
         if isinstance(output, tuple | list) and output:
             output = output[0]
         if not isinstance(output, torch.Tensor):

@@ -50,7 +50,8 @@ class TorchClassifier(ImageModel):
     layers : sequence of str, optional
         Names of the modules whose output is a representation, first to last, as in
         ``module.named_modules()``. By default the module's children, where a sequential child
-        counts as its elements, without the linear layer at the end.
+        counts as its elements, without the linear layer at the end. Of a module around a single
+        network, they are those of that network.
     pool : "auto", int or None
         Number of rows and columns to which an activation is average-pooled to become a
         representation. ``"auto"`` pools to 4×4 if it has more than 8192 values, and None never
@@ -306,15 +307,19 @@ def logits_of(output: Any) -> Tensor:
 
 
 def _usual_layers(module: nn.Module) -> tuple[str, ...]:
-    """Return the children (elements of sequential ones) without the last linear layer."""
+    """Return the children (elements of sequential ones) without the last linear layer.
+
+    A module around a single network has that network's.
+    """
     from torch import nn
 
     found: list[tuple[str, nn.Module]] = []
+    module, place = _inside(module)
     for name, child in module.named_children():
         if isinstance(child, nn.Sequential | nn.ModuleList) and len(child):
-            found += [(f"{name}.{inner}", part) for inner, part in child.named_children()]
+            found += [(f"{place}{name}.{inner}", part) for inner, part in child.named_children()]
         else:
-            found.append((name, child))
+            found.append((f"{place}{name}", child))
     silent = nn.Dropout | nn.Identity
     found = [(name, part) for name, part in found if not isinstance(part, silent)]
     linear = [i for i, (_, part) in enumerate(found) if isinstance(part, nn.Linear)]
@@ -323,6 +328,17 @@ def _usual_layers(module: nn.Module) -> tuple[str, ...]:
     if not found:
         raise ValueError("the module has no layer before its logits; name some with layers=")
     return tuple(name for name, _ in found)
+
+
+def _inside(module: nn.Module) -> tuple[nn.Module, str]:
+    """Return the network that a module is only a shell of, and the beginning of its names."""
+    place = ""
+    while len(children := [*module.named_children()]) == 1:
+        name, child = children[0]
+        if type(child).__module__.split(".")[0] == "torch" or not any(child.children()):
+            break
+        module, place = child, f"{place}{name}."
+    return module, place
 
 
 def _check_all_ran(kept: Mapping[str, Tensor], names: Sequence[str]) -> None:

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from transformers import ResNetConfig, ResNetForImageClassification
 
 import memowidgets as mw
+from memowidgets.models.torch_classifier import _usual_layers
 from memowidgets.progress import Progress
 from memowidgets.training.learner import Learner, Recipe
 
@@ -141,6 +143,30 @@ def test_a_vision_transformer_learns_and_its_tokens_are_layers(data):
         learner.module.eval()(model.feeder(data, torch.device("cpu"))(np.arange(60)))
     tokens = seen.layers["blocks.0"].reshape(60, 17, 16)
     np.testing.assert_allclose(kept["blocks.0"], tokens.mean(axis=1), atol=1e-5)
+
+
+class Shell(nn.Module):
+    """What people write around a network of transformers."""
+
+    def __init__(self, n_classes):
+        super().__init__()
+        config = ResNetConfig(
+            num_channels=3, embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1],
+            layer_type="basic", num_labels=n_classes,
+        )  # fmt: skip
+        self.network = ResNetForImageClassification(config)
+
+    def forward(self, images):
+        return self.network(images).logits
+
+
+def test_layers_of_a_shell_are_those_of_the_network_in_it(data):
+    learner = taught(mw.models.TorchClassifier(Shell), data, epochs=1)
+    seen = learner.look_at(np.arange(60), capture=True)
+    assert tuple(seen.layers) == ("network.resnet", "network.classifier.0")
+    assert seen.layers["network.classifier.0"].shape == (60, 12)
+    attention = nn.ModuleDict({"only": nn.MultiheadAttention(8, 2)})
+    assert _usual_layers(attention) == ("only",)
 
 
 def test_a_module_of_a_notebook_cell_is_audited_in_worker_processes(data, tmp_path):

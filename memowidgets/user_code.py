@@ -11,7 +11,6 @@ import hashlib
 import inspect
 import os
 import sys
-import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
@@ -31,6 +30,7 @@ _PART = ("LOAD_ATTR", "LOAD_METHOD")
 _WRITES = ("STORE_ATTR", "DELETE_ATTR", "COPY")  # the last one comes before `+=`
 _LOGS = {"append", "extend", "add"}
 _SHAPE = {"shape", "ndim", "dtype"}
+_INSTALLED = {"site-packages", "dist-packages"}
 _GENERATED = "<string>"  # file name of the methods that dataclasses make
 _UNKNOWN = object()  # stands for a value whose text does not say all of it
 
@@ -126,8 +126,7 @@ def is_users(module: str | None) -> bool:
     if top in sys.stdlib_module_names or top == "memowidgets":
         return False
     file = getattr(sys.modules.get(module), "__file__", None)
-    installed = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
-    return file is None or not any(Path(file).is_relative_to(place) for place in installed)
+    return file is None or _INSTALLED.isdisjoint(Path(file).parts)
 
 
 def _held(function: Any, above: tuple[Any, ...]) -> list[Any]:

@@ -239,7 +239,10 @@ def playground(chromium, tmp_path_factory):
 
 def official(page):
     """What the page says that metrics.PSMI says, and what it says itself, once both are there."""
-    page.wait_for_function("() => !document.querySelector('.mw-play-body').innerText.includes('…')")
+    page.wait_for_function(
+        "() => !document.querySelector('.mw-play-body').innerText.includes('…')"
+        " && [...document.querySelectorAll('.mw-fact-value')].every((value) => value.innerText)"
+    )
     return [
         float(number(page, tile).split()[0])
         for tile in ("metrics.PSMI says", "PSMI of the ringed point")

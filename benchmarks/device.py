@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row
+from memowidgets.models import Model
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training.device import count_devices, cpu_threads, resolve_device
@@ -37,13 +38,15 @@ Loops = tuple[Callable[[], None], Callable[[], None]]
 
 def rows(arguments: Namespace) -> list[Row]:
     device = resolve_device(arguments.device or "auto")
-    return [_step(), _pass(), *_at_once(device)]
+    small, larger = mw.models.ConvNet(32), mw.models.WideResNet(depth=16, width=1)
+    passes = [_pass(small, "a small network"), _pass(larger, "WRN16-1")]
+    return [_step(small), *passes, *_at_once(device)]
 
 
-def _step() -> Row:
+def _step(model: Model) -> Row:
     """Compare training steps with a plain loop over the same network, batches and optimizer."""
     what = f"a training step of a small network on the CPU, batch {BATCH}"
-    return _overhead(what, _steps, STEPS)
+    return _overhead(what, model, _steps, STEPS)
 
 
 def _steps(learner: Learner) -> Loops:
@@ -64,10 +67,10 @@ def _steps(learner: Learner) -> Loops:
     return ours, bare
 
 
-def _pass() -> Row:
+def _pass(model: Model, name: str) -> Row:
     """Compare a pass with a plain loop that keeps its logits and losses."""
-    what = f"a pass of a small network over {STEPS * BATCH} samples on the CPU"
-    return _overhead(what, _passes, 1)
+    what = f"a pass of {name} over {STEPS * BATCH} samples on the CPU"
+    return _overhead(what, model, _passes, 1)
 
 
 def _passes(learner: Learner) -> Loops:
@@ -95,7 +98,7 @@ def _losses(learner: Learner, batch: NDArray[np.int64]) -> tuple[torch.Tensor, t
     return learner.recipe.model.outputs(learner.module, inputs, labels)
 
 
-def _overhead(what: str, loops: Callable[[Learner], Loops], parts: int) -> Row:
+def _overhead(what: str, model: Model, loops: Callable[[Learner], Loops], parts: int) -> Row:
     """Return the medians of the ratios of neighbouring runs, with their 95 % intervals.
 
     Where a network lies in memory changes the ratio by more than what is measured, so each round
@@ -106,7 +109,7 @@ def _overhead(what: str, loops: Callable[[Learner], Loops], parts: int) -> Row:
     with _freed_memory_kept(), cpu_threads(1):
         for _ in range(ROUNDS):
             between = [bytearray(size) for size in rng.integers(2**10, 2**18, 20)]
-            ours, bare = loops(_learner())
+            ours, bare = loops(_learner(model))
             turns = [_turn((ours, bare, bare), rng) for _ in range(WARM + TURNS)][WARM:]
             rounds.append(turns)
             del between
@@ -156,8 +159,8 @@ def _freed_memory_kept() -> Iterator[None]:
             mallopt(setting, usual)
 
 
-def _learner() -> Learner:
-    data, model = mw.data.load_digits(), mw.models.ConvNet(32)
+def _learner(model: Model) -> Learner:
+    data = mw.data.load_digits()
     training = mw.TrainingConfig(epochs=10, batch_size=BATCH, precision="float32")
     recipe = Recipe(model, data, training.resolved(model.training_defaults), "cpu")
     return Learner(recipe, np.arange(BATCH * STEPS) % len(data), 0)

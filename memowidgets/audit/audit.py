@@ -1188,9 +1188,9 @@ class Audit:
             which 90 % of the draws lie. A subset is never compared with a set that contains it,
             which would flatter it. With several variances there are rows for each, with its name
             in the column ``variance``, from the same draws. ``attrs["enough"]`` is the number of
-            shadow models after which more stop paying: from there on, doubling their number adds
-            less than .02 to ``rho``. It is None if the last size still pays. With several
-            variances it is a dict.
+            shadow models after which more stop paying: from there on ``rho`` is at least .7, and
+            doubling their number adds less than .02 to it. It is None if no size but the last is
+            enough. With several variances it is a dict.
 
         Raises
         ------

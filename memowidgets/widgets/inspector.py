@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import anywidget
@@ -197,9 +198,10 @@ class Inspection(AtThreshold):
             positions = [self._checked(position) for position in asked["positions"]]
             return {"text": self._deciding.decide(positions, decision, note)}
         found = self._found_by(self._rows, asked | {"decision": asked.get("only", ANY)})
-        if len(found) != asked["expected"]:
-            text = f"There are {len(found)} samples now, not {asked['expected']}: confirm again."
-            return {"done": False, "text": text, "count": len(found)}
+        these = self._identity(found)
+        if these != asked["expected"]:
+            text = f"The filter shows other samples now, {len(found)} in all: confirm again."
+            return {"done": False, "text": text, "count": len(found), "these": these}
         return {"text": self._deciding.decide(self._rows.positions[found].tolist(), decision, note)}
 
     def _do_edit(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -246,6 +248,7 @@ class Inspection(AtThreshold):
             "pages": pages,
             "first": start + 1 if len(found) else 0,
             "total": len(found),
+            "these": self._identity(found),
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scores),
             "counts": rows.counts(tau, shown),
@@ -270,6 +273,12 @@ class Inspection(AtThreshold):
         """Return the rows that the page asks for, in its order."""
         shown = self._narrowed(rows, asked) & self._with_decision(rows, asked)
         return self._in_order(rows, asked, shown)
+
+    def _identity(self, found: NDArray[np.int64]) -> str:
+        """Return a digest of which samples are found, whatever their order."""
+        shown = np.zeros(len(self._reader), dtype=np.bool_)
+        shown[self._rows.positions[found]] = True
+        return blake2b(np.packbits(shown).tobytes(), digest_size=8).hexdigest()
 
     def _in_order(
         self, rows: Rows, asked: dict[str, Any], shown: NDArray[np.bool_]

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.numbers.definitions import compared_definitions, disjoint
+from memowidgets.audit.numbers.definitions import compared_definitions, disjoint, enough_shadows
 from memowidgets.audit.numbers.judge import SHARED_NOISE
 from tests.training.small import trained
 
@@ -59,6 +59,36 @@ def test_the_curve_compares_disjoint_halves(audit):
         audit.shadow_curve("loss", sizes=[16])
     with pytest.raises(ValueError, match="lacks the columns auc"):
         mw.charts.shadow_curves(pd.DataFrame({"n_shadows": [4]}))
+
+
+def test_a_flat_curve_of_noise_is_not_enough():
+    rng = np.random.default_rng(0)
+    n, m = 60, 32
+    audit = mw.Audit.from_arrays(
+        rng.integers(0, 2, n),
+        rng.normal(size=(n, 3)),
+        logits=rng.normal(size=(n, 2)),
+        shadow_gaps=rng.normal(size=(m, n)),
+        shadow_members=rng.random((m, n)) < 0.5,
+    )
+    table = audit.shadow_curve("psmi", repeats=5)
+    assert table["rho"].abs().max() < 0.3
+    assert table.attrs["enough"] is None
+
+
+@pytest.mark.parametrize(
+    ("rho", "enough"),
+    [
+        ([0.0, 0.01, 0.0], None),
+        ([0.5, 0.51, 0.51], None),
+        ([0.5, 0.71, 0.72], 8),
+        ([0.9, 0.91, 0.91], 4),
+        ([0.9, 0.91, 0.96], None),
+        ([np.nan, np.nan, np.nan], None),
+    ],
+)
+def test_shadow_models_are_enough_where_they_agree_and_more_change_nothing(rho, enough):
+    assert enough_shadows(pd.DataFrame({"n_shadows": [4, 8, 16], "rho": rho})) == enough
 
 
 def test_two_sixteens_of_the_recorded_audit_agree_as_measured():

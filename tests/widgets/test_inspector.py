@@ -242,14 +242,17 @@ def test_decisions_filter_and_count(digits):
     assert page(digits, decision="undecided")[0]["total"] == 197
 
 
-def test_a_bulk_decision_happens_only_to_as_many_as_agreed(digits):
+def test_a_bulk_decision_happens_only_to_the_samples_agreed_to(digits):
     scores, _, _ = scores_like_psmi(200)
     flagged = int((scores <= 0).sum())
     asked = {"filter": "flagged", "sort": "risk", "only": "any", "decision": "keep"}
-    refused = digits._do_decide({**asked, "expected": flagged + 1})
+    agreed = page(digits, filter="flagged")[0]["these"]
+    digits.update(-scores, tau=float(np.sort(-scores)[flagged - 1]))  # others, and as many
+    refused = digits._do_decide({**asked, "expected": agreed})
     assert (refused["done"], refused["count"]) == (False, flagged)
     assert digits.decisions.empty
-    digits._do_decide({**asked, "expected": flagged})
+    assert page(digits, filter="flagged", sort="order")[0]["these"] == refused["these"]
+    digits._do_decide({**asked, "expected": refused["these"]})
     assert len(digits.decisions) == flagged
     assert digits._do_undo({})["text"] == f"Undone: {flagged} samples."
     assert digits.decisions.empty

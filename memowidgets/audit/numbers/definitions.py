@@ -180,7 +180,7 @@ def curve_over_shadows(
     return pd.DataFrame([_summary(size, drawn, repeats) for size in chosen])
 
 
-def enough_shadows(curve: pd.DataFrame, gain: float = 0.02) -> int | None:
+def enough_shadows(curve: pd.DataFrame, gain: float = 0.02, agree: float = 0.7) -> int | None:
     """Return the least number of shadow models after which more stop paying.
 
     Parameters
@@ -190,15 +190,19 @@ def enough_shadows(curve: pd.DataFrame, gain: float = 0.02) -> int | None:
     gain : float
         More shadow models pay if doubling their number adds at least this much to ρ, the rank
         correlation of two disjoint sets.
+    agree : float
+        Fewer shadow models than those of this ρ are never enough: the curve of noise is flat, too.
 
     Returns
     -------
     int or None
-        None if the last step still pays, or there is one size alone.
+        None if the last step still pays, if ρ stays too low, or if there is one size alone.
     """
     sizes, rho = curve["n_shadows"].to_numpy(np.float64), curve["rho"].to_numpy(np.float64)
     pays = np.diff(rho) / np.diff(np.log2(sizes)) >= gain
     last = int(np.flatnonzero(pays).max(initial=-1)) + 1
+    agreeing = np.flatnonzero(rho >= agree)
+    last = max(last, int(agreeing[0])) if agreeing.size else len(sizes) - 1
     return None if last == len(sizes) - 1 else int(sizes[last])
 
 

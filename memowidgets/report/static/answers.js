@@ -184,6 +184,7 @@ export class Answers {
       pages,
       first: found.length > 0 ? page * size + 1 : 0,
       total: found.length,
+      these: "", // nothing is decided here
       scoreName: this.wire.score_name,
       digits: this.wire.digits,
       counts: Object.fromEntries(

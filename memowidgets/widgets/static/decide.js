@@ -13,7 +13,7 @@ import { whole } from "./numbers.js";
 
 /**
  * @typedef {object} DecideActions
- * @property {(decision: string, all: boolean, expected: number) => void} decide
+ * @property {(decision: string, all: boolean, expected: string) => void} decide
  * @property {() => void} undo
  * @property {() => void} exportAll
  */
@@ -84,7 +84,8 @@ export class DecideBar {
   constructor(actions) {
     this.actions = actions;
     this.total = 0;
-    this.asked = { decision: "", count: 0 };
+    this.these = "";
+    this.asked = { decision: "", these: "" };
     this.scope = html("select", { class: "mw-select", "aria-label": "decide on" });
     this.one = new Option("the chosen sample", "one");
     this.all = new Option("all shown", "all");
@@ -121,15 +122,18 @@ export class DecideBar {
   /**
    * @param {DecisionStatus} status
    * @param {number} total  samples that the filter shows
+   * @param {string} these  which samples they are
    * @param {boolean} chosen  whether a sample is chosen
    */
-  show(status, total, chosen) {
+  show(status, total, these, chosen) {
     this.total = total;
+    this.these = these;
+    if (!this.confirm.hidden && these !== this.asked.these) this.withdraw();
     this.all.textContent = `all ${whole(total)} shown`;
     this.all.disabled = total === 0;
     if (total === 0) this.scope.value = "one";
     this.buttons.show(status.choices, null, this.scope.value === "all" || chosen);
-    this.scope.onchange = () => this.show(status, total, chosen);
+    this.scope.onchange = () => this.show(status, total, these, chosen);
     this.undo.textContent = status.undo > 0 ? `Undo (${whole(status.undo)})` : "Undo";
     this.undo.disabled = status.undo === 0;
     this.exporting.disabled = status.decided === 0;
@@ -140,17 +144,18 @@ export class DecideBar {
 
   /** @param {string} decision */
   choose(decision) {
-    if (this.scope.value === "all") this.ask(decision, this.total);
-    else this.actions.decide(decision, false, 1);
+    if (this.scope.value === "all") this.ask(decision, this.total, this.these);
+    else this.actions.decide(decision, false, "");
   }
 
   /**
    * Asks for confirmation before many samples change at once.
    * @param {string} decision
    * @param {number} count
+   * @param {string} these  which samples they are
    */
-  ask(decision, count) {
-    this.asked = { decision, count };
+  ask(decision, count, these) {
+    this.asked = { decision, these };
     const samples = `${whole(count)} ${count === 1 ? "sample" : "samples"}`;
     this.question.textContent = `${VERBS[decision]}: all ${samples} that the filter shows, on every page?`;
     this.confirm.setAttribute("aria-label", this.question.textContent);
@@ -161,7 +166,13 @@ export class DecideBar {
 
   confirmed() {
     this.dismiss();
-    this.actions.decide(this.asked.decision, true, this.asked.count);
+    this.actions.decide(this.asked.decision, true, this.asked.these);
+  }
+
+  /** Takes the question back: it was about other samples than the filter shows now. */
+  withdraw() {
+    this.dismiss();
+    this.say("The filter shows other samples now. Nothing was changed.", false);
   }
 
   dismiss() {

@@ -106,15 +106,15 @@ export const KERNEL_GONE = "The kernel that made this view is gone: run its cell
 
 /**
  * Sends the kernel a message, or the traits that were set. Traits alone raise no error when the
- * kernel is gone, so a message follows them.
+ * kernel is gone, so a message goes before them.
  * @param {Model} model
  * @param {any} [message]
  * @returns {boolean}  whether there is a kernel to hear it
  */
 export function tell(model, message) {
   try {
-    if (message === undefined) model.save_changes();
     model.send(message ?? { type: "saved" });
+    if (message === undefined) model.save_changes();
     return true;
   } catch {
     return false;

@@ -23,6 +23,7 @@ import { Opened } from "./opened.js";
  * @property {number} pages
  * @property {number} first  number of the first sample shown, from 1; 0 if there is none
  * @property {number} total
+ * @property {string} these  identifies the samples of all pages
  * @property {string} scoreName
  * @property {number} digits
  * @property {Record<string, number>} counts  samples behind each filter
@@ -213,7 +214,13 @@ export class Inspector {
   /** Saves the traits later, because the kernel's reply to them would delay the answer. */
   saveLater() {
     clearTimeout(this.saving);
-    this.saving = setTimeout(() => tell(this.model), SAVE_AFTER);
+    this.saving = setTimeout(() => this.save(), SAVE_AFTER);
+  }
+
+  save() {
+    clearTimeout(this.saving);
+    this.saving = undefined;
+    tell(this.model);
   }
 
   /* ------------------------------------------------------------ pages */
@@ -434,7 +441,7 @@ export class Inspector {
   /** @param {Reply} reply */
   showDeciding(reply) {
     const here = reply.items.some((item) => item.position === this.selected);
-    this.bar.show(reply.decisions, reply.total, here || this.open !== null);
+    this.bar.show(reply.decisions, reply.total, reply.these, here || this.open !== null);
   }
 
   /** @param {number} room  screen pixels for an image's longer side */
@@ -458,7 +465,7 @@ export class Inspector {
   /**
    * @param {string} decision
    * @param {boolean} all  everything that the filter shows, or the chosen sample
-   * @param {number} expected  how many samples the user agreed to
+   * @param {string} expected  which samples the user agreed to
    */
   decide(decision, all, expected) {
     if (all) this.wanted = decision;
@@ -479,12 +486,12 @@ export class Inspector {
     return this.reply?.decisions.choices.includes("anonymise") === true;
   }
 
-  /** @param {{request: string | null, done: boolean, text: string, csv?: string, count?: number}} reply */
+  /** @param {{request: string | null, done: boolean, text: string, csv?: string, count?: number, these?: string}} reply */
   hearSaid(reply) {
     if (reply.request !== null && !reply.request.startsWith(`${this.name}:`)) return;
     this.bar.say(reply.text, reply.done);
     if (reply.csv !== undefined) download("decisions.csv", reply.csv);
-    if (reply.count !== undefined) this.bar.ask(this.wanted, reply.count);
+    if (reply.count !== undefined) this.bar.ask(this.wanted, reply.count, reply.these ?? "");
     if (reply.done && reply.request?.endsWith(":edit")) this.opened.saved();
   }
 
@@ -676,7 +683,7 @@ export class Inspector {
       if (decision === "undo") this.request("undo");
       else if (this.reply?.decisions.choices.includes(decision)) {
         this.select(Number(cards[at].dataset.position));
-        this.decide(decision, false, 1);
+        this.decide(decision, false, "");
       }
       return;
     }
@@ -701,8 +708,7 @@ export class Inspector {
   destroy() {
     clearTimeout(this.typing);
     clearTimeout(this.patience);
-    clearTimeout(this.saving);
-    tell(this.model);
+    if (this.saving !== undefined) this.save();
     this.ears.clear();
     this.watch.disconnect();
     this.unfilled = [];

@@ -20,7 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     if isinstance(sys.stdout, TextIOWrapper):  # its encoding may lack ρ, as in a pipe on Windows
         sys.stdout.reconfigure(errors="backslashreplace")
-    chosen = _parser().parse_args(arguments)
+    chosen, unknown = _parser().parse_known_args(arguments)
+    if unknown:
+        chosen.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     from memowidgets.commands.runs import CommandError
 
     try:
@@ -45,18 +47,18 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="check what is installed and what is missing")
     on = "train a small audit on a device, such as cuda, and compare it with the CPU"
     doctor.add_argument("--device", metavar="NAME", help=on)
-    doctor.set_defaults(run=_doctor)
+    doctor.set_defaults(run=_doctor, parser=doctor)
     _add_demo(commands.add_parser("demo", help="open a recorded audit in the browser"))
     view = commands.add_parser("view", help="open a run's dashboard in the browser")
     view.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="the run directory")
     view.add_argument("--port", type=_port, default=0, help="port (default: any free one)")
     view.add_argument("--no-browser", action="store_true", help="only print the address")
     _add_places(view)
-    view.set_defaults(run=_view)
+    view.set_defaults(run=_view, parser=view)
     _add_report(commands.add_parser("report", help="write a run's report: one offline page"))
     audits = commands.add_parser("audits", help="list the runs in a folder")
     audits.add_argument("folder", type=Path, metavar="FOLDER")
-    audits.set_defaults(run=_audits)
+    audits.set_defaults(run=_audits, parser=audits)
     return parser
 
 
@@ -66,7 +68,7 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
     path = "only write the page and print its path"
     demo.add_argument("--no-browser", "--no-open", action="store_true", help=path)
     demo.add_argument("--overwrite", action="store_true", help="replace existing files")
-    demo.set_defaults(run=_demo)
+    demo.set_defaults(run=_demo, parser=demo)
 
 
 def _add_report(report: argparse.ArgumentParser) -> None:
@@ -81,7 +83,7 @@ def _add_report(report: argparse.ArgumentParser) -> None:
     report.add_argument("--include-samples", action="store_true", help=samples)
     report.add_argument("--overwrite", action="store_true", help="replace existing files")
     _add_places(report)
-    report.set_defaults(run=_report)
+    report.set_defaults(run=_report, parser=report)
 
 
 def _add_places(command: argparse.ArgumentParser) -> None:
@@ -139,9 +141,11 @@ def _view(chosen: argparse.Namespace) -> int:
 
 def _report(chosen: argparse.Namespace) -> int:
     from memowidgets.commands import opened
-    from memowidgets.commands.runs import refusing
+    from memowidgets.commands.runs import check_samples, refusing
 
     audit = opened(chosen.run_dir, chosen.data, chosen.model)
+    if chosen.include_samples:
+        check_samples(audit)
     with refusing(chosen.run_dir):
         page = audit.report(
             chosen.page,

@@ -99,7 +99,10 @@ def check_device(name: str) -> Iterator[Check]:
     except ValueError as error:
         raise CommandError(str(error)) from None
     if device == "cpu":
-        raise CommandError("the CPU is what a device is compared with; name another, such as cuda")
+        found = "" if name == "cpu" else f"{name} means the CPU on this machine, and "
+        raise CommandError(
+            f"{found}the CPU is what a device is compared with; name another, such as cuda"
+        )
     yield Check("", "CPU", device, _about(device))
     with tempfile.TemporaryDirectory(prefix="memowidgets-doctor-") as folder:
         yield from _compared(Path(folder), device)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from memowidgets.commands.runs import MANIFEST, CommandError, checked_run, model_name
+from memowidgets.commands.runs import MANIFEST, CommandError, Run, checked_run, model_name
 from memowidgets.visible import visible
 
 DEPTH = 4
@@ -83,10 +83,17 @@ def _cells(path: Path) -> tuple[str, ...]:
         model_name(run.manifest),
         f"{run.members} of {len(run.manifest['ids'])}",
         f"{run.records[-1].epoch:g}" if run.records else "–",
-        "–" if run.drop is None or len(run.records) == 1 else f"{run.drop:.1%}",
+        _drop(run),
         str(run.shadows),
         _size(path),
     )
+
+
+def _drop(run: Run) -> str:
+    """Return the drop of the loss at ρ, or how far it fell if it has not reached ρ."""
+    if run.drop is None or len(run.records) == 1:
+        return "–"
+    return f"{run.drop:.1%}" if run.reached else f"not reached: {run.drop:.1%}"
 
 
 def _size(run: Path) -> str:

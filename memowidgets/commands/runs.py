@@ -100,6 +100,8 @@ class Run:
         Checkpoints of the run.
     drop : float or None
         Drop of the median loss at the checkpoint that the ρ rule chose. None before training.
+    reached : bool
+        Whether that drop is ρ or more.
     shadows : int
         Number of shadow models.
     """
@@ -108,6 +110,7 @@ class Run:
     members: int
     records: Sequence[Record]
     drop: float | None
+    reached: bool
     shadows: int
 
 
@@ -130,13 +133,14 @@ def checked_run(path: Path) -> Run:
         directory = RunDirectory.existing(path, read_only=True)
         directory.hold(manifest)
         if is_of_arrays(directory):
-            return Run(manifest, len(manifest["ids"]), (), None, n_given_shadows(directory))
+            return Run(manifest, len(manifest["ids"]), (), None, False, n_given_shadows(directory))
         members = len(read_design(directory, manifest).members)
         catalogue = Catalogue(directory, manifest, members)
         catalogue.final()
         records = catalogue.records()
-        drop = catalogue.prediction().drop if records else None
-        return Run(manifest, members, records, drop, len(current_set(directory)))
+        found = catalogue.prediction() if records else None
+        drop, reached = (None, False) if found is None else (found.drop, found.reached)
+        return Run(manifest, members, records, drop, reached, len(current_set(directory)))
 
 
 @contextmanager
@@ -187,6 +191,24 @@ def opened(path: Path, data: Path | None = None, model: Path | None = None) -> A
         from memowidgets.audit import Audit
 
         return Audit.open(path, data=data, model=model)
+
+
+def check_samples(audit: Audit) -> None:
+    """Refuse to include samples of which only the ids are known.
+
+    Raises
+    ------
+    CommandError
+        If the samples are not at hand.
+    """
+    from memowidgets.data import WithheldDataset
+
+    if isinstance(audit.data, WithheldDataset):
+        raise CommandError(
+            "--include-samples: the samples are not at hand, only their ids; add --data PATH, the "
+            "file or folder that they were loaded from. Where they were loaded from none, call "
+            "Audit.open(path, data=…).report(…, include_samples=True) in Python"
+        )
 
 
 def model_name(manifest: Mapping[str, Any]) -> str:

@@ -75,12 +75,12 @@ def view(
     CommandError
         If there is no run, Voila is not installed, or the server does not start.
     """
-    if find_spec("voila") is None:
-        raise CommandError("this needs Voila: pip install 'memowidgets[lab]'")
     checked_run(path)
     for flag, given in (("--data", data), ("--model", model)):
         if given is not None and not given.exists():
             raise CommandError(f"{flag}: there is no file or folder {given}")
+    if find_spec("voila") is None:
+        raise CommandError("this needs Voila: pip install 'memowidgets[lab]'")
     with (
         _stoppable(),
         tempfile.TemporaryDirectory(prefix="memowidgets-view-") as folder,

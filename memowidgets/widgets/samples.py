@@ -249,8 +249,9 @@ class _Withheld(_Objects):
     def __init__(self, samples: Sequence[Any]) -> None:
         super().__init__(samples)
         hint = value_of(samples[0], "hint")
-        advice = f": open the audit with {hint}" if hint else ""
-        self.notice = f"The samples are not at hand{advice}."
+        advice = f": make or open the audit with {hint}" if hint else ""
+        self.notice = f"The samples are not at hand{advice}"
+        self.notice += "" if self.notice.endswith("…") else "."
 
     def card(self, position: int) -> Card:
         return Card(text="", canary=bool(value_of(self._samples[position], "canary")))

@@ -386,11 +386,14 @@ def test_scores_of_arrays_are_kept_as_long_as_the_arrays_are_the_same(tmp_path, 
     monkeypatch.undo()
     other = arrays()["representations"]["late"] + 1.0
     other[:, 0] *= -3
-    changed = audit_of(path=tmp_path / "mine", representations={"late": other})
-    with pytest.warns(UserWarning, match="It is not used, and made again"):
+    early = arrays()["representations"]["early"]
+    for layers in ({"early": early, "late": other}, {"early": other}):
+        with pytest.warns(UserWarning, match="held others of these arrays: representations of '"):
+            changed = audit_of(path=tmp_path / "mine", representations=layers)
         assert not changed.score("psmi").equals(wanted)
-    with pytest.warns(UserWarning, match="It is not used, and made again"):
-        audit_of(path=tmp_path / "mine", seed=1).score("psmi")
+        assert mw.Audit.open(tmp_path / "mine").score("psmi").equals(changed.score("psmi"))
+    one = audit_of(path=tmp_path / "mine", representations={"early": other}, seed=1)
+    assert not one.score("psmi").equals(changed.score("psmi"))
 
 
 def test_the_samples_of_arrays_are_given_again_and_never_written(tmp_path):

@@ -127,6 +127,24 @@ def test_options_that_make_no_sense(run, tmp_path, capsys, options, says):
     assert not list(tmp_path.iterdir())
 
 
+def test_an_unknown_option_shows_the_options_of_its_command(run, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["view", str(run), "--prot=8000"])
+    err = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert "unrecognized arguments: --prot=8000" in err
+    assert "--port" in err
+
+
+def test_a_report_without_the_samples_that_were_asked_for_is_refused(run, tmp_path, capsys):
+    page = tmp_path / "out.html"
+    status, out, err = said(capsys, "report", run, page, "--include-samples")
+    assert (status, out) == (2, "")
+    assert "--include-samples: the samples are not at hand" in err
+    assert "--data PATH" in err
+    assert not page.exists()
+
+
 @pytest.mark.parametrize("port", ["http", "65536", "-1", "²"])
 def test_a_port_that_is_none(run, capsys, port):
     with pytest.raises(SystemExit) as stopped:
@@ -283,6 +301,7 @@ def test_the_runs_in_a_folder(run, tmp_path, capsys):
     shutil.copytree(run, tmp_path / "a" / "b" / "whole")
     changed(run, tmp_path / "evil\x1b[31m", model={**manifest["model"], "class": ANSI * 99})
     changed(run, tmp_path / "newer", format=FORMAT + 1)
+    changed(run, tmp_path / "early", training={**manifest["training"], "rho": 0.99999})
     half = tmp_path / "half"
     shutil.copytree(run, half)
     (half / "manifest.json").unlink()
@@ -293,10 +312,11 @@ def test_the_runs_in_a_folder(run, tmp_path, capsys):
     assert lines[0].split()[:3] == ["run", "model", "members"]
     (whole,) = [line for line in lines if line.startswith("a/b/whole")]
     assert re.search(r"CausalLM +1000 of 2250 +6 +95\.4% +32 +10\.\d MB$", whole)
+    assert re.search(r"^early .*not reached: \d+\.\d%", out, re.MULTILINE)
     assert "evil⟨U+001B⟩[31m" in out
     assert re.search(rf"^newer: .*written in format {FORMAT + 1}", out, re.MULTILINE)
     assert re.search(r"^half: .*no manifest\.json", out, re.MULTILINE)
-    assert len(lines) == 5
+    assert len(lines) == 6
     assert max(map(len, lines)) < 900
 
 

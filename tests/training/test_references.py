@@ -418,7 +418,8 @@ def test_gaps_of_reference_models_can_be_given(tmp_path):
     for audit in (arrays, mw.Audit.open(tmp_path)):
         assert "reference" in audit.metrics
         assert audit.score("reference").tolist() == [2, 0.5, 3, -2]
-    mw.Audit.from_arrays(LABELS, logits=LOGITS, reference_gaps=gaps + 1, path=tmp_path)
+    with pytest.warns(UserWarning, match="held others of these arrays: reference_gaps"):
+        mw.Audit.from_arrays(LABELS, logits=LOGITS, reference_gaps=gaps + 1, path=tmp_path)
     assert mw.Audit.open(tmp_path).score("reference").tolist() == [3, 1.5, 4, -1]
 
 

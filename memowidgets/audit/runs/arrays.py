@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.shapes import ARRAYS, is_of_arrays, read_arrays_manifest
-from memowidgets.audit.sources.arrays import ArraysSource
+from memowidgets.audit.sources.arrays import SCORES, ArraysSource
 from memowidgets.audit.sources.given import Given, checked
 from memowidgets.audit.sources.shadow_sets import content_digest
-from memowidgets.checks import whole_number
+from memowidgets.checks import warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.stamps import Stamp, array_digest
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
+from memowidgets.visible import quoted
 
 __all__ = ["arrays_source", "n_given_shadows", "opened_arrays"]
 
@@ -46,12 +47,14 @@ def arrays_source(given: Given, path: str | os.PathLike[str] | None, seed: int) 
     _check_mark(run, given.data)
     manifest = _described(given, seed)
     stored = read_arrays_manifest(run) if run.has_file(MANIFEST) else None
+    known = run.read_tensors(_FILE).stamp if run.has(_FILE) else None
     if stored is not None and isinstance(given.data, WithheldDataset):
         manifest["content"] = stored["content"]  # the samples were given before
     if stored is None or any(stored.get(key) != value for key, value in manifest.items()):
         run.write_manifest(manifest)
+        run.forget(SCORES)
     run.hold(read_arrays_manifest(run))
-    _keep(run, _arrays_of(given))
+    _keep(run, _arrays_of(given), known)
     return ArraysSource(given, run, seed)
 
 
@@ -132,12 +135,27 @@ def _arrays_of(given: Given) -> dict[str, NDArray[Any]]:
     }
 
 
-def _keep(run: RunDirectory, arrays: dict[str, NDArray[Any]]) -> None:
-    """Write the arrays, unless the very same are there."""
+def _keep(run: RunDirectory, arrays: dict[str, NDArray[Any]], known: Stamp | None) -> None:
+    """Write the arrays, unless the very same are there; warn if they replace others."""
     digests = {name: array_digest(np.ascontiguousarray(a)) for name, a in arrays.items()}
+    before = {} if known is None else known.arrays
+    replaced = [name for name, found in before.items() if digests.get(name) != found]
+    if replaced:
+        warn_user(
+            f"{run.path} held others of these arrays: {', '.join(map(_spoken, replaced))}. They "
+            "are replaced, and scores are computed again. Decisions on the samples stay"
+        )
+        run.forget(SCORES)
     stamp = run.read_tensors(_FILE).stamp if run.has(_FILE) else None
     if stamp is None or stamp.content != Stamp("", arrays=digests).content:
         run.write_tensors(_FILE, arrays)
+
+
+def _spoken(name: str) -> str:
+    """The name of an array as the user gave it."""
+    if name.startswith(_LAYER):
+        return f"representations of {quoted(name.removeprefix(_LAYER))}"
+    return name
 
 
 def _check_mark(run: RunDirectory, data: Dataset) -> None:

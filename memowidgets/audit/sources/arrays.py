@@ -37,9 +37,10 @@ from memowidgets.visible import quoted
 if TYPE_CHECKING:
     from memowidgets.audit.sources.given import Given
 
-__all__ = ["CHECKPOINT", "ArraysSource"]
+__all__ = ["CHECKPOINT", "SCORES", "ArraysSource"]
 
 CHECKPOINT = "given"
+SCORES = f"scores/{CHECKPOINT}"  # in the run directory
 _IN_MEMORY = "arrays in memory"
 _NO_TRUTH = (
     "log-LiRA is not known: give Audit.from_arrays log_lira=, or shadow_gaps= and "
@@ -386,7 +387,7 @@ class _GivenPass:
             parts = (self._given.layers[layer], self._given.data.labels)
             made_of = [array_digest(np.ascontiguousarray(part)) for part in parts]
             self._digests[layer] = digest([*made_of, self._seed])
-        return ScoreFiles(self._run, f"scores/{CHECKPOINT}", self._digests[layer])
+        return ScoreFiles(self._run, SCORES, self._digests[layer])
 
 
 class _GivenShadows:

@@ -20,7 +20,15 @@ import numpy as np
 
 from memowidgets.stamps import array_digest, digest
 
-__all__ = ["code_digest", "is_users", "methods_of", "source_digest", "values_held", "values_used"]
+__all__ = [
+    "code_digest",
+    "is_users",
+    "methods_of",
+    "source_digest",
+    "source_of",
+    "values_held",
+    "values_used",
+]
 
 _DEEPEST = 8  # of lists in lists
 _OUTSIDE = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF")
@@ -66,13 +74,32 @@ def source_digest(function: Callable[..., Any]) -> str:
     """
     code = getattr(function, "__code__", None)
     try:
-        source = inspect.getsource(function if code is not None else type(function))
+        source = source_of(function if code is not None else type(function))
     except (OSError, TypeError):
         source = repr((code.co_code, code.co_consts)) if code is not None else ""
     held = [*values_held(function), *_all_known(_arguments_of(function))]
     used = {} if hasattr(function, "func") else values_used(function)
     text = f"{source}{held!r}" + (repr(used) if used else "")
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def source_of(thing: Any) -> str:
+    """Return the source text of a function or class, with a lambda's code where it needs that.
+
+    The text of a lambda is that of its line. It does not tell which one it is if another lambda is
+    in the line, and it lacks the rest of the lambda if that goes on in the next line.
+
+    Raises
+    ------
+    OSError, TypeError
+        If there is no source.
+    """
+    text, code = inspect.getsource(thing), getattr(thing, "__code__", None)
+    if code is None or code.co_name != "<lambda>":
+        return text
+    last = max(line for *_, line in code.co_lines() if line is not None)
+    is_whole = last < code.co_firstlineno + len(text.splitlines())
+    return text if is_whole and text.count("lambda") == 1 else f"{text}{_steps_of(code)!r}"
 
 
 def values_used(function: Any) -> dict[str, Any]:
@@ -259,7 +286,7 @@ def _texts_of(functions: list[Any]) -> Any:
 def _text_of(function: Any) -> tuple[str, str]:
     """Return a function's source text, or else its code, and its known default values."""
     try:
-        text = inspect.getsource(function)
+        text = source_of(function)
     except (OSError, TypeError):
         text = repr(_steps_of(function.__code__))
     return text, repr(_defaults_of(function))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import linecache
 import os
 import subprocess
@@ -200,6 +201,11 @@ def given(name: str, change: tuple[str, str] = ("", "")) -> Any:
     """Return a function of a module whose text was changed, with that text to be read."""
     text = USES.replace(*change) if change[0] else USES
     assert (text != USES) == bool(change[0])
+    return written(text, name)
+
+
+def written(text: str, name: str) -> Any:
+    """Return what has this name in a module with this text."""
     module = ModuleType("uses_of_the_user")
     file = f"<text {hash(text)}>"
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
@@ -229,6 +235,39 @@ def test_what_a_function_counts_does_not_change_it(name, digest):
     before = digest(function)
     assert function(1) < function(2)
     assert digest(function) == before
+
+
+LINES = "pair = [lambda x: x + 1, lambda x: x + 2]\nlong = [\n    lambda x: x\n    + {number},\n]\n"
+HELD = """
+def around(f):
+    return lambda x: f(x)
+pair = [around(f) for f in (lambda x: x + 1, lambda x: x + 2)]
+"""
+
+
+@pytest.mark.parametrize("digest", [code_digest, source_digest])
+def test_lambdas_of_one_line_are_told_apart(digest):
+    first, second = written(LINES.format(number=1), "pair")
+    assert digest(first) != digest(second)
+    assert digest(first) == digest(written(LINES.format(number=1), "pair")[0])
+    assert first(1) == 2
+
+
+@pytest.mark.parametrize("digest", [code_digest, source_digest])
+def test_all_lines_of_a_lambda_count(digest):
+    one, same, other = (written(LINES.format(number=n), "long")[0] for n in (1, 1, 2))
+    assert digest(one) == digest(same) != digest(other)
+
+
+def test_a_lambda_that_a_closure_holds_is_told_from_others_of_its_line():
+    one, other = written(HELD, "pair")
+    assert one(1) != other(1)
+    assert source_digest(one) != source_digest(other)
+
+
+def test_the_digest_of_a_lambda_alone_is_that_of_earlier_versions():
+    alone = written("alone = lambda x: x + 1\n", "alone")
+    assert source_digest(alone) == hashlib.sha256(b"alone = lambda x: x + 1\n[]").hexdigest()[:16]
 
 
 def test_functions_of_another_module_of_the_user_count():

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from memowidgets.visible import quoted, visible
 __all__ = [
     "as_code",
     "check_finite",
+    "check_same_order",
     "dense",
     "is_missing",
     "looks_like_probabilities",
@@ -193,6 +195,27 @@ def check_finite(values: ArrayLike, what: str, remedy: str = "") -> None:
             f"{what} must be finite: {int(wrong.sum())} of {len(wrong)} are NaN or infinite, the "
             f"first in row {int(wrong.argmax())}{remedy and f'; {remedy}'}"
         )
+
+
+def check_same_order(**given: Any) -> None:
+    """Raise if Series of pandas have the same samples in different orders.
+
+    Rows are paired by their place, so values of different samples would be compared.
+
+    Raises
+    ------
+    ValueError
+        With the names of both.
+    """
+    indices = {name: one.index for name, one in given.items() if hasattr(one, "iloc")}
+    for (first, known), (name, index) in pairwise(indices.items()):
+        if index.equals(known) or len(index) != len(known) or not known.is_unique:
+            continue
+        if known.isin(index).all():
+            raise ValueError(
+                f"{name} has the samples of {first} in another order: pass "
+                f"{name}.reindex({first}.index), or arrays if their rows belong together"
+            )
 
 
 def numbered_labels(

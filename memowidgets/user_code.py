@@ -13,14 +13,22 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType, SimpleNamespace
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from memowidgets.stamps import array_digest, digest
 
-__all__ = ["code_digest", "is_users", "methods_of", "source_digest", "values_held", "values_used"]
+__all__ = [
+    "code_digest",
+    "is_users",
+    "methods_of",
+    "source_digest",
+    "source_of",
+    "values_held",
+    "values_used",
+]
 
 _DEEPEST = 8  # of lists in lists
 _OUTSIDE = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF")
@@ -32,6 +40,7 @@ _LOGS = {"append", "extend", "add"}
 _SHAPE = {"shape", "ndim", "dtype"}
 _INSTALLED = {"site-packages", "dist-packages"}
 _GENERATED = "<string>"  # file name of the methods that dataclasses make
+_CALLED = (type, FunctionType, BuiltinFunctionType, np.ufunc)
 _UNKNOWN = object()  # stands for a value whose text does not say all of it
 
 
@@ -66,7 +75,7 @@ def source_digest(function: Callable[..., Any]) -> str:
     """
     code = getattr(function, "__code__", None)
     try:
-        source = inspect.getsource(function if code is not None else type(function))
+        source = source_of(function if code is not None else type(function))
     except (OSError, TypeError):
         source = repr((code.co_code, code.co_consts)) if code is not None else ""
     held = [*values_held(function), *_all_known(_arguments_of(function))]
@@ -75,12 +84,32 @@ def source_digest(function: Callable[..., Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def source_of(thing: Any) -> str:
+    """Return the source text of a function or class, with a lambda's code where it needs that.
+
+    The text of a lambda is that of its line. It does not tell which one it is if another lambda is
+    in the line, and it lacks the rest of the lambda if that goes on in the next line.
+
+    Raises
+    ------
+    OSError, TypeError
+        If there is no source.
+    """
+    text, code = inspect.getsource(thing), getattr(thing, "__code__", None)
+    if code is None or code.co_name != "<lambda>":
+        return text
+    last = max(line for *_, line in code.co_lines() if line is not None)
+    is_whole = last < code.co_firstlineno + len(text.splitlines())
+    return text if is_whole and text.count("lambda") == 1 else f"{text}{_steps_of(code)!r}"
+
+
 def values_used(function: Any) -> dict[str, Any]:
     """Return the values of a function's module, or of a callable object, that it uses.
 
     Its source text does not contain them. Numbers, texts, arrays, and lists and mappings of them
     count, and of other objects the attributes that the function reads. Functions and classes of the
     user that it calls, directly or through each other, count with their text and their values.
+    Those of libraries count with their name, if the function uses them by another one.
 
     Examples
     --------
@@ -90,6 +119,8 @@ def values_used(function: Any) -> dict[str, Any]:
     """
     if not hasattr(function, "__code__"):
         own = {k: v for k, v in getattr(function, "__dict__", {}).items() if k[:2] != "__"}
+        if isinstance(function, type):  # its text has its methods
+            own = {k: v for k, v in own.items() if not isinstance(v, _CALLED)}
         inside = {f"{m.__name__}()": values_used(m) for m in _parts_of(type(function))}
         return _known_ones(own) | {name: used for name, used in inside.items() if used}
     values: dict[str, Any] = {}
@@ -98,7 +129,7 @@ def values_used(function: Any) -> dict[str, Any]:
     while waiting:
         for name, value in _read_by(waiting.pop(), function.__globals__):
             parts = _parts_of(value, function.__globals__)
-            values |= {} if parts else {name: value}
+            values |= {} if parts or _says_what_it_is(name, value) else {name: value}
             new = [part for part in parts if id(part) not in seen]
             seen |= set(map(id, new))
             waiting += new
@@ -145,8 +176,15 @@ def _held(function: Any, above: tuple[Any, ...]) -> list[Any]:
 
 
 def _defaults_of(function: Any) -> list[Any]:
+    """Return the default values, without functions and classes that the text names."""
+
+    def known(value: Any) -> Any:
+        is_named = isinstance(value, _CALLED) and value.__name__ in _own_text(function)
+        return _UNKNOWN if is_named else value
+
     named = sorted((function.__kwdefaults__ or {}).items())
-    return _all_known([*(function.__defaults__ or ()), *named])
+    given = [known(value) for value in function.__defaults__ or ()]
+    return _all_known([*given, *((name, known(value)) for name, value in named)])
 
 
 def _content(cell: Any) -> Any:
@@ -258,11 +296,14 @@ def _texts_of(functions: list[Any]) -> Any:
 
 def _text_of(function: Any) -> tuple[str, str]:
     """Return a function's source text, or else its code, and its known default values."""
+    return _own_text(function), repr(_defaults_of(function))
+
+
+def _own_text(function: Any) -> str:
     try:
-        text = inspect.getsource(function)
+        return source_of(function)
     except (OSError, TypeError):
-        text = repr(_steps_of(function.__code__))
-    return text, repr(_defaults_of(function))
+        return repr(_steps_of(function.__code__))
 
 
 def _reads_of(code: CodeType) -> dict[str, set[str]]:
@@ -319,6 +360,8 @@ def _known(value: Any, deep: int = 0) -> Any:
         return repr(value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if isinstance(value, _CALLED):
+        return _called(value)
     is_record = dataclasses.is_dataclass(value) and not isinstance(value, type)
     if is_record or isinstance(value, argparse.Namespace | SimpleNamespace):
         value = dict(getattr(value, "__dict__", {}))
@@ -326,6 +369,19 @@ def _known(value: Any, deep: int = 0) -> Any:
         return _known_parts(value, deep + 1)
     array = _array(value)
     return _UNKNOWN if array is None or array.dtype.hasobject else array_digest(array)
+
+
+def _called(value: Any) -> str:
+    """Return the name of a function or class, and the text of a function of the user."""
+    home = getattr(value, "__module__", None)
+    name = f"{home}.{getattr(value, '__qualname__', value.__name__)}"
+    is_own = isinstance(value, FunctionType) and is_users(home)
+    return f"{name} {_own_text(value)}" if is_own else name
+
+
+def _says_what_it_is(name: str, value: Any) -> bool:
+    """Return whether a function or class is used by its own name, so that the text has it."""
+    return isinstance(value, _CALLED) and name.rpartition(".")[2] == value.__name__
 
 
 def _known_parts(values: Any, deep: int) -> Any:

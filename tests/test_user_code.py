@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import linecache
 import os
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memowidgets.user_code import code_digest, source_digest, values_used
+from memowidgets.user_code import code_digest, source_digest, values_held, values_used
 
 SOURCE = """
 RATE = {rate}
@@ -43,10 +44,27 @@ def test_what_a_helper_uses_counts(change):
     assert repr(values_used(made())) != repr(values_used(made(**change)))
 
 
-def test_functions_of_other_modules_do_not_count():
+def test_functions_of_libraries_count_by_their_name():
     one = made()
     one.__globals__["inner"] = values_used
-    assert set(values_used(one)) == set()
+    assert values_used(one) == {"inner": "memowidgets.user_code.values_used"}
+    named = written("from memowidgets.user_code import values_used\nf = lambda: values_used\n", "f")
+    assert values_used(named) == {}
+
+
+def test_methods_of_a_class_and_names_of_libraries_are_no_values():
+    text = """
+from torch.nn import Linear, Module, ReLU
+class Net(Module):
+    def __init__(self, n, act=ReLU, *, norm=Linear):
+        super().__init__()
+        self.fc = Linear(2, n)
+    def forward(self, x):
+        return self.fc(x)
+"""
+    net = written(text, "Net")
+    assert values_used(net) == {}
+    assert values_held(net.__init__) == [("norm",)]
 
 
 def test_a_function_that_calls_itself_ends():
@@ -74,6 +92,8 @@ TENSOR = torch.arange(3.0)
 ONE = np.float32(0.1)
 FILE = pathlib.Path("weights.pt")
 KINDS = {"a", "b", "c"}
+ACTIVATION = torch.relu
+FUNCTIONS = {"activation": len}
 
 class Config:
     lr = 0.1
@@ -153,12 +173,17 @@ def child(x): return x * Child().step()
 def inside(x): return [x * RATES["head"] for _ in range(3)]
 def shape(x): return x * WEIGHTS.shape[0]
 
+def libraries(x): return ACTIVATION(x)
+def table(x): return FUNCTIONS["activation"](x)
+KIND = torch.optim.SGD
+def optimizer(x, kind=KIND): return kind(x)
 def made(rates): return lambda x: x * rates["head"]
 def of_function(f): return lambda x: f(x) * 2
 def twice(x): return x * 0.1
 
 closure = made(RATES)
 held = of_function(of_function(twice))
+in_closure = of_function(torch.optim.SGD)
 partial = functools.partial(passed, settings=RATES)
 called = Called()
 bound = called.bound
@@ -187,6 +212,10 @@ CHANGES = {
     "called": ('"head": 0.1', '"head": 0.2'),
     "counted": ("self.scale, self.log = 0, 0.1", "self.scale, self.log = 0, 0.2"),
     "of_object": ("self.scale, self.log = 0, 0.1", "self.scale, self.log = 0, 0.2"),
+    "libraries": ("ACTIVATION = torch.relu", "ACTIVATION = np.tanh"),
+    "table": ('{"activation": len}', '{"activation": lambda x: x}'),
+    "optimizer": ("KIND = torch.optim.SGD", "KIND = torch.optim.Adam"),
+    "in_closure": ("of_function(torch.optim.SGD)", "of_function(torch.optim.Adam)"),
     "bound": ("def more(self, x):\n        return 0.1", "def more(self, x):\n        return 0.2"),
 }
 UNUSED = {
@@ -200,6 +229,11 @@ def given(name: str, change: tuple[str, str] = ("", "")) -> Any:
     """Return a function of a module whose text was changed, with that text to be read."""
     text = USES.replace(*change) if change[0] else USES
     assert (text != USES) == bool(change[0])
+    return written(text, name)
+
+
+def written(text: str, name: str) -> Any:
+    """Return what has this name in a module with this text."""
     module = ModuleType("uses_of_the_user")
     file = f"<text {hash(text)}>"
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
@@ -229,6 +263,39 @@ def test_what_a_function_counts_does_not_change_it(name, digest):
     before = digest(function)
     assert function(1) < function(2)
     assert digest(function) == before
+
+
+LINES = "pair = [lambda x: x + 1, lambda x: x + 2]\nlong = [\n    lambda x: x\n    + {number},\n]\n"
+HELD = """
+def around(f):
+    return lambda x: f(x)
+pair = [around(f) for f in (lambda x: x + 1, lambda x: x + 2)]
+"""
+
+
+@pytest.mark.parametrize("digest", [code_digest, source_digest])
+def test_lambdas_of_one_line_are_told_apart(digest):
+    first, second = written(LINES.format(number=1), "pair")
+    assert digest(first) != digest(second)
+    assert digest(first) == digest(written(LINES.format(number=1), "pair")[0])
+    assert first(1) == 2
+
+
+@pytest.mark.parametrize("digest", [code_digest, source_digest])
+def test_all_lines_of_a_lambda_count(digest):
+    one, same, other = (written(LINES.format(number=n), "long")[0] for n in (1, 1, 2))
+    assert digest(one) == digest(same) != digest(other)
+
+
+def test_a_lambda_that_a_closure_holds_is_told_from_others_of_its_line():
+    one, other = written(HELD, "pair")
+    assert one(1) != other(1)
+    assert source_digest(one) != source_digest(other)
+
+
+def test_the_digest_of_a_lambda_alone_is_that_of_earlier_versions():
+    alone = written("alone = lambda x: x + 1\n", "alone")
+    assert source_digest(alone) == hashlib.sha256(b"alone = lambda x: x + 1\n[]").hexdigest()[:16]
 
 
 def test_functions_of_another_module_of_the_user_count():

@@ -1559,8 +1559,8 @@ def scoreboard(
         pooled, and intervals come from a bootstrap by sample and by target.
     scores : iterable of str, or mapping of str to (str or callable), optional
         Names as in `Audit.score`, or functions of an audit that return one value for each member,
-        in the order of `Audit.members`, low where memorisation is likely. Default: all early
-        scores of these audits.
+        in the order of `Audit.members` or as a Series by id, low where memorisation is likely.
+        Default: all early scores of these audits.
     truth : {"log_lira", "canaries"}, optional
         Default: both, where they are known.
     eta : float

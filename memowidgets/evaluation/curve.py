@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from memowidgets.checks import check_finite, whole_number
+from memowidgets.checks import check_finite, check_same_order, whole_number
 from memowidgets.evaluation.groups import Groups
 from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe, wider
 
@@ -438,9 +438,9 @@ def roc(
     Raises
     ------
     ValueError
-        If lengths differ, a score is NaN or infinite, a probability is not from 0 to 1, all or no
-        samples are memorised, `groups` and `probability` are combined, or `models` is given without
-        `groups`.
+        If lengths differ, two Series have the same samples in different orders, a score is NaN or
+        infinite, a probability is not from 0 to 1, all or no samples are memorised, `groups` and
+        `probability` are combined, or `models` is given without `groups`.
     TypeError
         If the truth contains anything but bool, 0 and 1.
 
@@ -474,6 +474,7 @@ def roc(
     """
     if models is not None and groups is None:
         raise ValueError("models= also needs groups=, the sample of each row")
+    check_same_order(scores=scores, memorized=memorized, probability=probability)
     if probability is not None:
         if groups is not None:
             raise ValueError("groups= and probability= cannot be combined")

@@ -18,7 +18,7 @@ from memowidgets.models.images import ImageModel, check_pool, images_of
 from memowidgets.models.memory import sent
 from memowidgets.models.modes import modes_kept
 from memowidgets.stamps import digest
-from memowidgets.user_code import is_users, methods_of, values_held, values_used
+from memowidgets.user_code import is_users, methods_of, source_of, values_held, values_used
 from memowidgets.visible import first_line, listed, quoted
 
 if TYPE_CHECKING:
@@ -429,7 +429,7 @@ def _source(thing: Any) -> str:
         return f"{_source(thing.func)}{thing.args!r}{sorted(thing.keywords.items())!r}"
     named = thing if inspect.isroutine(thing) or isinstance(thing, type) else type(thing)
     with suppress(OSError, TypeError):
-        return inspect.getsource(named)
+        return source_of(named)
     methods = methods_of(named) if isinstance(named, type) else []
     with suppress(OSError, TypeError):  # notebook classes have no source
         if methods:

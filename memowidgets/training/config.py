@@ -69,7 +69,7 @@ class TrainingConfig:
         Whether to use torch's deterministic algorithms and no TF32 on a GPU, so that two runs there
         are equal bit for bit. Training is then slower, and an operation without such an algorithm
         is an error. Off by default: two runs on a GPU differ by rounding. On a CPU they are equal
-        in any case.
+        in any case, with the same number of threads.
 
     Raises
     ------

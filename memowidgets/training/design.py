@@ -288,6 +288,8 @@ def draw_design(data: Dataset, members: Members, held_out: HeldOut, seed: int) -
     ------
     ValueError
         If an id is unknown, the mask has the wrong length, or a part would be empty.
+    TypeError
+        If the mask is of 0 and 1, which may be ids too.
     """
     groups = _groups(data)
     everything = np.arange(len(data))
@@ -367,6 +369,10 @@ def _named_members(data: Dataset, members: ArrayLike) -> NDArray[np.int64]:
                 "samples"
             )
         return np.flatnonzero(array)
+    if array.shape == (len(data),) and array.dtype.kind in "iu" and np.isin(array, (0, 1)).all():
+        raise TypeError(
+            f"a mask of samples must be bool, but has dtype {array.dtype}: pass mask.astype(bool)"
+        )
     positions = {str(name): i for i, name in enumerate(data.ids)}
     unknown = [str(m) for m in array if str(m) not in positions]
     if unknown:

@@ -144,10 +144,10 @@ def _places(lengths: NDArray[Any] | None, positions: NDArray[np.int64], size: in
 
 
 def check_finite(losses: FloatArray) -> None:
-    """Raise for losses of a training that has diverged."""
+    """Raise for losses of a training that has diverged, or of inputs or weights with NaN."""
     wrong = ~np.isfinite(losses)
     if wrong.any():
         raise FloatingPointError(
             f"the loss of {int(wrong.sum())} of {len(losses)} samples is not finite: the training "
-            "has diverged; lower the learning rate"
+            "has diverged, so lower the learning rate, or the inputs or the first weights hold NaN"
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memowidgets.checks import check_same_order
 from memowidgets.visible import quoted
 from memowidgets.widgets.arrays import checked_flags, checked_floats
 from memowidgets.widgets.pages import Extra, Rows
@@ -31,6 +32,9 @@ def rows_from(
     extras: Mapping[str, Extra] | None = None,
 ) -> Rows:
     """Check everything that is known of the samples, and return it as rows."""
+    check_same_order(
+        scores=scores, memorized=memorized, labels=labels, errors=errors, log_lira=log_lira
+    )
     places = _checked_positions(positions, len(reader))
     n = len(places)
     if memorized is not None and scores is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memowidgets.checks import check_same_order
 from memowidgets.evaluation import Evaluation, compare, roc
 from memowidgets.widgets.arrays import (
     ErrorLevels,
@@ -181,6 +182,9 @@ def checked_scores(
     canaries: ArrayLike | None = None,
 ) -> Given:
     """Check all arrays of a view before anything changes."""
+    check_same_order(
+        scores=scores, memorized=memorized, errors=errors, log_lira=log_lira, canaries=canaries
+    )
     values = checked_floats("scores", scores)
     n = len(values)
     if memorized is not None and log_lira is not None:

@@ -199,6 +199,12 @@ def test_a_function_of_an_audit_is_a_score(finished):
     assert table.loc[("log_lira", "ours"), "difference"] == 0
 
 
+def test_a_series_of_a_function_is_read_by_id(finished):
+    scores = {"ours": lambda audit: audit.score("loss").sort_values(), "loss": "loss"}
+    table = mw.scoreboard([finished], scores, eta=ETA, against="loss").table
+    assert set(table.loc[table["metric"] == "ours", "difference"]) == {0}
+
+
 def test_what_is_missing_is_said(finished, other):
     board = mw.scoreboard([finished, other], ["psmi", "baseline"])
     assert set(board.table["setting"]) == {"run", "second"}

@@ -159,6 +159,14 @@ def test_gradients_flow_after_a_step_inside_autocast(data, tmp_path):
     assert final._tensors().metadata["precision"] == "bfloat16"
 
 
+def test_inputs_that_are_nan_before_training_are_said(data, tmp_path):
+    inputs, labels = data.tensors
+    broken = inputs.clone()
+    broken[3] = torch.nan
+    with pytest.raises(FloatingPointError, match=r"1 of 48 samples is not finite.*inputs"):
+        mw.watch(mlp(), TensorDataset(broken, labels), tmp_path / "run", steps_per_epoch=3)
+
+
 def test_a_failing_pass_leaves_the_module_as_it_was(data, tmp_path):
     module = mlp()
     watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=1 / STEPS)

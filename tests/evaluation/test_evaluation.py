@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -194,6 +195,19 @@ def test_nothing_can_be_changed():
     truth[:] = False
     assert evaluation.scores.any()
     assert evaluation.memorized.any()
+
+
+def test_series_of_the_same_samples_in_other_orders_are_refused():
+    scores, truth = made(50)
+    ids = [f"sample-{i}" for i in range(50)]
+    values, labels = pd.Series(scores, ids), pd.Series(truth, ids)
+    expected = roc(scores, truth).auc
+    for wrong in ({"memorized": labels}, {"memorized": None, "probability": labels * 0.8}):
+        with pytest.raises(ValueError, match=r"(memorized|probability).*reindex\(scores\.index\)"):
+            roc(values.sort_values(), **wrong)
+    assert roc(values, labels).auc == expected
+    assert roc(values.sort_values(), labels.reindex(values.sort_values().index)).auc == expected
+    assert roc(values, pd.Series(truth)).auc == expected
 
 
 def test_bad_input():

@@ -259,6 +259,24 @@ def _adam(parameters, rate):
     return torch.optim.Adam(parameters, lr=rate)
 
 
+def test_functions_written_in_one_line_are_not_mixed_up(data, tmp_path):
+    model = mw.models.TorchClassifier(ResNet)
+    schedules = [lambda _done: 1.0, lambda _done: 0.5]
+    training = mw.TrainingConfig(optimizer=lambda p: sgd([*p]), schedule=lambda _done: 0.25)
+    first, second, both = (
+        mw.Audit(model, data, tmp_path / name, one, device="cpu").training
+        for name, one in {
+            "first": mw.TrainingConfig(schedule=schedules[0]),
+            "second": mw.TrainingConfig(schedule=schedules[1]),
+            "both": training,
+        }.items()
+    )
+    assert (first.schedule(0), second.schedule(0), both.schedule(0)) == (1.0, 0.5, 0.25)
+    assert isinstance(both.optimizer([torch.zeros(1, requires_grad=True)]), torch.optim.SGD)
+    with pytest.raises(ValueError, match="training schedule"):
+        mw.Audit(model, data, tmp_path / "first", mw.TrainingConfig(schedule=schedules[1]))
+
+
 def test_what_makes_no_optimizer_is_said(data):
     model = mw.models.TorchClassifier(ResNet)
     with pytest.raises(TypeError, match=r"must return a torch\.optim\.Optimizer.*not int"):

@@ -172,6 +172,17 @@ def test_bad_designs_are_refused(members, held_out, message):
         draw_design(load_digits(), members, held_out, 0)
 
 
+def test_a_mask_of_0_and_1_is_not_taken_for_the_ids_0_and_1():
+    pixels = np.random.default_rng(0).integers(0, 255, (40, 8, 8, 1)).astype(np.uint8)
+    data = ImageDataset.from_arrays(pixels, np.arange(40) % 2, ids=[str(i) for i in range(40)])
+    mask = np.arange(40) < 20
+    for given in (mask.astype(int), mask.astype(int).tolist()):
+        with pytest.raises(TypeError, match=r"int64.*astype\(bool\)"):
+            draw_design(data, given, None, 0)
+    assert len(draw_design(data, mask, None, 0).members) == 20
+    assert len(draw_design(data, [0, 1, 2], None, 0).members) == 3
+
+
 @pytest.mark.parametrize("per_epoch", [1, 2, 3, 4, 7])
 def test_a_watched_loop_has_the_checkpoints_of_a_training(per_epoch):
     watched = CheckpointPlan(per_epoch, 0.2)

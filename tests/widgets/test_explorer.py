@@ -9,10 +9,11 @@ import weakref
 from xml.etree import ElementTree as ET
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from memowidgets.evaluation import compare, roc
-from memowidgets.widgets import ThresholdExplorer
+from memowidgets.widgets import SampleInspector, ThresholdExplorer
 from tests.widgets.fake_source import scores_like_psmi
 
 
@@ -131,6 +132,21 @@ def test_bad_input_is_named(arguments, error, words):
 def test_bad_options_are_named(options, error, words):
     with pytest.raises(error, match=words):
         ThresholdExplorer([1.0, 2.0, 3.0], **options)
+
+
+def test_series_of_the_same_samples_in_other_orders_are_refused():
+    scores = pd.Series([0.3, 0.1, 0.2], ["a", "b", "c"])
+    sorted_scores, truth = scores.sort_values(), scores < 0.15
+    for call in (
+        lambda: ThresholdExplorer(sorted_scores, truth),
+        lambda: ThresholdExplorer(sorted_scores, log_lira=scores),
+        lambda: SampleInspector(["x", "y", "z"], sorted_scores, truth),
+    ):
+        with pytest.raises(ValueError, match=r"reindex\(scores\.index\)"):
+            call()
+    widget = ThresholdExplorer(scores, truth, tau=0.15)
+    assert widget.counts["hits"] == 1
+    widget.close()
 
 
 def test_a_bad_eta_is_refused_later_too(judged):

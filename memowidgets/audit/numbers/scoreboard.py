@@ -145,7 +145,10 @@ def _values(source: Source, metric: str | OwnScore) -> pd.Series:
     if isinstance(metric, str):
         found = score(source, metric)
         return pd.Series(found.mu, members[found.rows])
-    values = np.asarray(metric(source), dtype=np.float64)
+    given = metric(source)
+    if isinstance(given, pd.Series) and set(given.index) == set(members):
+        given = given.reindex(members)
+    values = np.asarray(given, dtype=np.float64)
     if values.shape != members.shape or not np.isfinite(values).all():
         raise ValueError(
             f"it must give one finite value for each of {len(members)} members, and gave "

@@ -133,14 +133,21 @@ def checked_run(path: Path) -> Run:
         directory = RunDirectory.existing(path, read_only=True)
         directory.hold(manifest)
         if is_of_arrays(directory):
-            return Run(manifest, len(manifest["ids"]), (), None, False, n_given_shadows(directory))
+            n_shadows = n_given_shadows(directory)
+            return Run(manifest, len(manifest["ids"]), (), None, reached=False, shadows=n_shadows)
         members = len(read_design(directory, manifest).members)
         catalogue = Catalogue(directory, manifest, members)
         catalogue.final()
         records = catalogue.records()
         found = catalogue.prediction() if records else None
-        drop, reached = (None, False) if found is None else (found.drop, found.reached)
-        return Run(manifest, members, records, drop, reached, len(current_set(directory)))
+        return Run(
+            manifest,
+            members,
+            records,
+            drop=None if found is None else found.drop,
+            reached=found is not None and found.reached,
+            shadows=len(current_set(directory)),
+        )
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import urllib.request
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from memowidgets.audit.runs import recorded
 from memowidgets.commands.runs import CommandError, checked_manifest
 from memowidgets.commands.view import _CELL
 from memowidgets.store import FORMAT
+from memowidgets.training.rho import StopRule
 from memowidgets.visible import visible
 
 RECORDING = recorded._FOLDER / "mmlu-field-smollm2"
@@ -301,7 +303,8 @@ def test_the_runs_in_a_folder(run, tmp_path, capsys):
     shutil.copytree(run, tmp_path / "a" / "b" / "whole")
     changed(run, tmp_path / "evil\x1b[31m", model={**manifest["model"], "class": ANSI * 99})
     changed(run, tmp_path / "newer", format=FORMAT + 1)
-    changed(run, tmp_path / "early", training={**manifest["training"], "rho": 0.99999})
+    early = changed(run, tmp_path / "early")
+    (early / "rho.json").write_text(json.dumps(asdict(StopRule(0.99999))))
     half = tmp_path / "half"
     shutil.copytree(run, half)
     (half / "manifest.json").unlink()

@@ -226,11 +226,20 @@ class DecisionLog:
                     changes[name] = made
             return self._step(changes)
 
-    def edit(self, name: str, edit: Edit) -> None:
+    def edit(self, name: str, edit: Edit | str) -> None:
         """Store an anonymised text in `edits_file` and decide "anonymise", as one step of undo.
+
+        Parameters
+        ----------
+        name : str
+            Id of the sample.
+        edit : Edit or str
+            The new text; for a multiple-choice sample an `Edit` with its options.
 
         Raises
         ------
+        TypeError
+            If the edit is neither.
         ValueError
             If no file is set, the file has other content, or the id is unknown.
         OSError
@@ -238,6 +247,9 @@ class DecisionLog:
         """
         if self._edits is None:
             raise ValueError(NO_FILE)
+        edit = Edit(edit) if isinstance(edit, str) else edit
+        if not isinstance(edit, Edit):
+            raise TypeError(f"an edit must be a text or an Edit, not {type(edit).__name__}")
         with self._lock:
             name = self._checked(name)
             before = self._edits.read().get(name)

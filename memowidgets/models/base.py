@@ -192,6 +192,31 @@ def _is_recipe(cls: type) -> bool:
     return issubclass(cls, Model) and cls is not Model
 
 
+def is_module(thing: object) -> bool:
+    """Return whether a thing is a network itself. A class or function that makes one is none."""
+    return not isinstance(thing, type) and hasattr(thing, "state_dict")
+
+
+def check_model(model: object) -> None:
+    """Raise for anything that is not a model of memowidgets.
+
+    Raises
+    ------
+    TypeError
+        With what to wrap it in.
+    """
+    if isinstance(model, Model):
+        return
+    advice = ""
+    if is_module(model):
+        advice = (
+            ": pass mw.models.TorchClassifier(make_module) with a function that makes it, or, for "
+            "a model of transformers, what from_model of mw.models.CausalLM, SequenceClassifier "
+            "or ImageClassifier returns"
+        )
+    raise TypeError(f"model must be a model of mw.models, not {type(model).__name__}{advice}")
+
+
 def _source_of(cls: type) -> str:
     """Return the version that a class states, else its source text and the values that it uses.
 

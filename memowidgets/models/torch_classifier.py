@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import several
 from memowidgets.data import Dataset, ImageDataset, TableDataset
+from memowidgets.models.base import is_module
 from memowidgets.models.images import ImageModel, check_pool, images_of
 from memowidgets.models.memory import sent
 from memowidgets.models.modes import modes_kept
@@ -127,10 +128,10 @@ class TorchClassifier(ImageModel):
         pool: str | int | None = "auto",
         channels_last: bool = False,
     ) -> None:
-        if not callable(make_module):
+        if not _makes_modules(make_module):
             raise TypeError(
                 "make_module must be a function of the number of classes that returns a fresh "
-                f"module, not {type(make_module).__name__}"
+                f"module, as in `lambda n_classes: …`, not {type(make_module).__name__}"
             )
         check_pool(pool)
         self.make_module, self.stated_version = make_module, version
@@ -190,9 +191,13 @@ class TorchClassifier(ImageModel):
     def _made(self, data: Dataset) -> nn.Module:
         n_classes = len(data.class_names)
         _check_takes_classes(self.make_module)
+        named = {}
         if isinstance(data, TableDataset) and _takes_features(self.make_module):
-            return self.make_module(n_classes, n_features=_input_shape(data)[0])
-        return self.make_module(n_classes)
+            named["n_features"] = _input_shape(data)[0]
+        classes = _classes_by_name(self.make_module)
+        if named and classes is not None:
+            return self.make_module(**{classes: n_classes}, **named)
+        return self.make_module(n_classes, **named)
 
     def skeleton(self, data: Dataset) -> nn.Module:
         """Return the module's names and shapes; with weights if it cannot be created without."""
@@ -350,15 +355,28 @@ def _check_all_ran(kept: Mapping[str, Tensor], names: Sequence[str]) -> None:
         )
 
 
+def _makes_modules(thing: object) -> bool:
+    return callable(thing) and not is_module(thing)
+
+
 def _takes_features(make_module: Callable[..., Any]) -> bool:
     signature = _signature(make_module)
     return signature is not None and "n_features" in signature.parameters
 
 
+def _classes_by_name(make_module: Callable[..., Any]) -> str | None:
+    """Return the parameter for the number of classes, if the one for the features comes first."""
+    signature = _signature(make_module)
+    first, *others = signature.parameters if signature is not None else [""]
+    if first != "n_features":
+        return None
+    return next((name for name in others if name in _CLASSES), None)
+
+
 def _check_takes_classes(make_module: Callable[..., Any]) -> None:
     """Raise for a function that cannot be called with the number of classes."""
     signature = _signature(make_module)
-    if signature is None:
+    if signature is None or _classes_by_name(make_module) is not None:
         return
     named = {"n_features": 1} if _takes_features(make_module) else {}
     try:

@@ -262,7 +262,9 @@ def test_anonymising_asks_for_a_file_first(run, tmp_path):
     assert len(log) == 0
     log.edits_file = tmp_path / "edits.jsonl"
     log.edit("a", Edit("someone"))
-    log.edit("a", Edit("somebody"))
+    with pytest.raises(TypeError, match="must be a text or an Edit, not int"):
+        log.edit("a", 7)
+    log.edit("a", "somebody")
     assert log["a"].decision == "anonymise"
     assert "some" not in (run.path / "decisions.csv").read_text()
     assert [log.undo(), log.edits()["a"]] == [1, Edit("someone")]

@@ -155,6 +155,16 @@ def test_a_lazy_layer_finds_the_number_of_features(data, tmp_path):
     model.describe(data.fitted(range(300)))
 
 
+def test_the_number_of_features_may_come_first(data):
+    fitted = data.fitted(range(300))
+    model = mw.models.TorchClassifier(lambda n_features, n_classes: network(n_classes, n_features))
+    module = model.build(fitted)
+    assert (module[0].in_features, module[2].out_features) == (
+        fitted.encoded().shape[1],
+        len(data.class_names),
+    )
+
+
 def test_what_does_not_fit_a_table_is_said(data):
     model = mw.models.TorchClassifier(network, version="1")
     texts = mw.data.TextDataset.from_texts(["a", "b"], [0, 1])

@@ -432,8 +432,15 @@ def test_unknown_and_silent_layers_are_named(data):
     model = mw.models.TorchClassifier(lambda _n: module, layers=["avgpool", "unused"])
     with pytest.raises(ValueError, match=r"does not run 'unused'.*from avgpool"):
         taught(model, data, epochs=1).look_at(np.arange(3), capture=True)
-    with pytest.raises(TypeError, match="must be a function of the number of classes"):
-        mw.models.TorchClassifier(ResNet(3).state_dict())
+    for made in (ResNet(3), ResNet(3).state_dict()):
+        with pytest.raises(TypeError, match="must be a function of the number of classes"):
+            mw.models.TorchClassifier(made)
+
+
+def test_a_network_itself_is_no_model_and_what_to_wrap_it_in_is_said(data, tmp_path):
+    with pytest.raises(TypeError, match=r"not ResNet: pass mw\.models\.TorchClassifier\(make_mod"):
+        mw.Audit(ResNet(3), data, path=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_much_memory_is_said_beforehand(data, monkeypatch):

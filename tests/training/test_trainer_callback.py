@@ -769,9 +769,10 @@ def test_a_run_of_another_training_is_not_mixed_with(data, tokenizer, tmp_path):
         audit.train()
 
 
-def test_shadow_models_are_refused(data, tokenizer, tmp_path):
+@pytest.mark.parametrize("members", ["half", "all"])
+def test_shadow_models_are_refused(data, tokenizer, tmp_path, members):
     model = tiny(len(tokenizer))
-    audit = make_audit(model, tokenizer, data, tmp_path / "run", members="half")
+    audit = make_audit(model, tokenizer, data, tmp_path / "run", members=members)
     rows = script_rows(audit.member_data, tokenizer)
     begin(audit, rows, tmp_path, model)
     with pytest.raises(StoreError, match="reference models must be trained as their target was"):

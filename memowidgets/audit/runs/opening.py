@@ -16,6 +16,7 @@ from memowidgets.audit.sources.run import WATCHED, RunSource, device_of, noise_o
 from memowidgets.checks import as_code, whole_number
 from memowidgets.data import Dataset
 from memowidgets.models import Model
+from memowidgets.models.base import check_model
 from memowidgets.models.precision import resolve_precision
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
@@ -37,8 +38,7 @@ def begun_run(
     states: str = AUTO,
 ) -> RunSource:
     """Begin the run that `Audit` describes, or go on with it where the directory holds it."""
-    if not isinstance(model, Model):
-        raise TypeError(f"model must be a model of mw.models, not {model!r}")
+    check_model(model)
     seed = whole_number("seed", seed)
     check_states(states)
     if not isinstance(data, Dataset):

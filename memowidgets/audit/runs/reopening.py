@@ -33,6 +33,7 @@ from memowidgets.models import (
     SequenceClassifier,
     WideResNet,
 )
+from memowidgets.models.base import check_model
 from memowidgets.network import without_the_hub
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training.config import Settings
@@ -221,8 +222,8 @@ def _check_kinds(data: object, model: object, held_out: object) -> None:
     for name, given in (("data", data), ("held_out", held_out)):
         if given is not None and not isinstance(given, Dataset):
             raise TypeError(f"{name} must be a dataset of mw.data, not {type(given).__name__}")
-    if model is not None and not isinstance(model, Model):
-        raise TypeError(f"model must be a model of mw.models, not {type(model).__name__}")
+    if model is not None:
+        check_model(model)
 
 
 def _check_held_out_again(run: RunDirectory, manifest: Mapping[str, Any], given: Dataset) -> None:

@@ -85,11 +85,11 @@ def run_shadows(
     """Train shadow models, as `Audit.run_shadows` describes."""
     run = run_behind(source, "run_shadows")
     shadows.check_request(n, executor, checkpoints, processes)
-    plan = shadows.planned(run.data, run.design, design, audited)
     run.refuse_recorded(
         "shadow models must be trained as their target was; for ground truth, let "
         "audit.train() train the target of another run"
     )
+    plan = shadows.planned(run.data, run.design, design, audited)
     with run.alone():
         records = run.names.some_records(checkpoints)
         job = shadows.make_job(

@@ -258,7 +258,7 @@ def test_rare_classes_are_left_out_named_and_counted(tmp_path):
         scores = audit.score("psmi", checkpoint="final")
     assert len(scores) == 299
     found = audit.evaluate("psmi", checkpoint="final", truth="canaries")
-    assert any("1 members are left out" in note for note in found.warnings)
+    assert any("1 member is left out" in note for note in found.warnings)
 
 
 def test_a_drop_that_is_never_reached_is_said(tmp_path):

@@ -219,7 +219,7 @@ def test_a_class_with_one_sample_is_left_unscored_and_named():
     with pytest.warns(UserWarning, match="1 members have no score, .* patient-007"):
         scores = audit.score("psmi")
     assert len(scores) == N - 1
-    assert "1 members are left out" in " ".join(audit.evaluate("psmi").warnings)
+    assert "1 member is left out" in " ".join(audit.evaluate("psmi").warnings)
 
 
 def test_the_guard_speaks_where_the_model_has_not_learned():

@@ -72,7 +72,8 @@ def evaluate(
         notes.append(SHARED_NOISE)
     left_out = len(members) - len(both)
     if left_out:
-        notes.append(f"{left_out} members are left out: they have {lacking(truth)}")
+        one, many = "1 member is left out: it has", f"{left_out} members are left out: they have"
+        notes.append(f"{one if left_out == 1 else many} {lacking(truth)}")
     labels = memorized[both].to_numpy()
     if uncertain:
         result = evaluation.roc(values[both].to_numpy(), None, labels)

@@ -40,13 +40,13 @@ Reason = str | Exception
 class NotThereError(Exception):
     """A number that is not computed; the message says how it can be.
 
-    `what` is the sentence with ``{}`` where the checkpoint goes, so that several that differ in
-    nothing else are said at once.
+    `what` is the sentence with ``{}`` where the checkpoint goes and ``{metric}`` where the score
+    goes, so that several that differ in nothing else are said at once.
     """
 
-    def __init__(self, what: str, checkpoint: str = "") -> None:
-        super().__init__(what.replace("{}", checkpoint))
-        self.what, self.checkpoint = what, checkpoint
+    def __init__(self, what: str, checkpoint: str = "", metric: str = "") -> None:
+        super().__init__(_filled(what, checkpoint, metric))
+        self.what, self.checkpoint, self.metric = what, checkpoint, metric
 
 
 class Computed:
@@ -232,16 +232,18 @@ class Computed:
 
     def _refuse_work(self, metric: str, layer: str, name: str) -> None:
         place = "" if layer == "last" else f', layer="{layer}"'
-        call = f'audit.score("{metric}"{place}, checkpoint=…)'
+        call = f"audit.score(metric{place}, checkpoint=…)"
         if missing_passes(self.source, metric, layer, self.source.names.record(name)):
-            raise NotThereError(f"{metric} at {{}} needs a forward pass: {call} makes it", name)
+            what = f"a forward pass is missing for {{metric}} at {{}}: {call} makes it"
+            raise NotThereError(what, name, metric)
         if not self.compute:
             everywhere = 'audit.compare(layers="all")'
             place = "" if layer == "last" else " at every layer"
             raise NotThereError(
-                f"{metric} at {{}} is not computed{place}: {everywhere if place else call}, or "
-                "audit.figures(compute=True)",
+                f"not computed at {{}}{place}: {{metric}}; {everywhere if place else call} or "
+                "audit.figures(compute=True) computes it",
                 name,
+                metric,
             )
 
     def _why_no_truth(self) -> str | None:
@@ -274,14 +276,21 @@ def areas(found: Mapping[str, Evaluation], **more: Any) -> pd.DataFrame:
 
 
 def said(reasons: Iterable[Reason]) -> list[str]:
-    """Each different reason once, with all checkpoints that it holds for."""
-    places: dict[str, list[str]] = {}
+    """Each different reason once, with all checkpoints and scores that it holds for."""
+    places: dict[tuple[str, str], list[str]] = {}
     for reason in reasons:
-        what = reason.what if isinstance(reason, NotThereError) else str(reason)
-        there = places.setdefault(what, [])
-        if isinstance(reason, NotThereError) and reason.checkpoint not in there:
-            there.append(reason.checkpoint)
-    return [what.replace("{}", named(there)) for what, there in places.items()]
+        one = reason if isinstance(reason, NotThereError) else NotThereError(str(reason))
+        there = places.setdefault((one.what, one.metric), [])
+        if one.checkpoint not in there:
+            there.append(one.checkpoint)
+    scores: dict[tuple[str, str], list[str]] = {}
+    for (what, metric), there in places.items():
+        scores.setdefault((what, named(there)), []).append(metric)
+    return [_filled(what, where, listed(metrics)) for (what, where), metrics in scores.items()]
+
+
+def _filled(what: str, checkpoints: str, metrics: str) -> str:
+    return what.replace("{}", checkpoints).replace("{metric}", metrics)
 
 
 def named(names: Sequence[str]) -> str:

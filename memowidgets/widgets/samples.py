@@ -249,7 +249,7 @@ class _Withheld(_Objects):
     def __init__(self, samples: Sequence[Any]) -> None:
         super().__init__(samples)
         hint = value_of(samples[0], "hint")
-        advice = f": make or open the audit with {hint}" if hint else ""
+        advice = f": open the audit with {hint}" if hint else ""
         self.notice = f"The samples are not at hand{advice}"
         self.notice += "" if self.notice.endswith("…") else "."
 

@@ -135,6 +135,41 @@ def test_nothing_moves_by_itself_for_those_who_want_no_motion(notebook_page):
     assert notebook.page.evaluate(moving) == 0
 
 
+# How far the slider's thumb is from the line of τ above it, and whether all fits its box.
+OFF = """() => {
+    const slider = document.querySelector('.mw-tau-row .mw-slider');
+    const { left, width } = slider.getBoundingClientRect();
+    const place = (slider.value - slider.min) / (slider.max - slider.min);
+    const line = document.querySelector('.mw-tau-line').getBoundingClientRect();
+    return left + 8 + place * (width - 16) - (line.left + line.width / 2);
+}"""
+SPILT = """() => {
+    const right = document.querySelector('.mw-controls').getBoundingClientRect().right;
+    return [...document.querySelectorAll('.mw-controls *')].filter((one) =>
+        one.getBoundingClientRect().right > right + 1).map((one) => one.outerHTML.slice(0, 80));
+}"""
+
+
+@pytest.mark.parametrize("given", [", log_lira=log_lira", ", memorized=log_lira >= 4", ""])
+def test_the_slider_stands_below_its_line(notebook_page, given):
+    cell = SCORES.replace("log_lira[:7] = np.nan\n", "") + (
+        f"explorer = ThresholdExplorer(scores, errors=errors{given})\nexplorer"
+    )
+    notebook = notebook_page([cell])
+    page = notebook.page
+    page.wait_for_selector(".mw-tau-knob")
+    for width in (1440, 1150):
+        notebook.resize(width)
+        page.wait_for_selector(".mw-roomy")
+        for tau in (-1.5, 0.0, 0.8):
+            notebook.python(f"setattr(explorer, 'tau', {tau})")
+            page.wait_for_selector(f".mw-explorer[data-tau='{tau:g}']")
+            assert abs(page.evaluate(OFF)) < 2.5
+        assert page.evaluate(SPILT) == []
+    notebook.resize(960)
+    assert page.evaluate(SPILT) == []
+
+
 def test_all_by_keyboard(notebook_page):
     notebook = notebook_page([JUDGED])
     page = notebook.page

@@ -418,6 +418,6 @@ def test_withheld_samples_say_so_once_above_all():
     rows = [{"id": f"q{i}", "label": i % 2, "hint": "data=…"} for i in range(6)]
     widget = SampleInspector(rows, [0.1] * 6)
     content, _ = page(widget)
-    assert content["notice"] == "The samples are not at hand: make or open the audit with data=…"
+    assert content["notice"] == "The samples are not at hand: open the audit with data=…"
     assert {item["text"] for item in content["items"]} == {""}
     widget.close()

@@ -230,6 +230,18 @@ def test_a_note_is_kept_beside_the_decision(images):
     assert "HYPERLINK" not in saved
 
 
+def test_a_small_standard_error_is_not_shown_as_none(notebook_page):
+    cell = (
+        "from memowidgets.widgets import SampleInspector\n"
+        "inspector = SampleInspector(['a', 'b'], scores=[-28.5, 0.2], errors=[0.0004, 0.06],"
+        " title='PSMI')\ninspector"
+    )
+    page = notebook_page([cell]).page
+    page.get_by_text("PSMI −28.5 ± 0.0004", exact=True).wait_for()
+    page.get_by_role("button", name="all 2").click()
+    page.get_by_text("PSMI 0.2 ± 0.1", exact=True).wait_for()
+
+
 def test_a_bulk_decision_names_the_count_and_asks_first(images):
     page = images.page
     page.get_by_label("decide on").select_option("all")

@@ -208,7 +208,7 @@ def layer_label(name: str, *, last: bool) -> str:
     ('layer 30 (last)', 'block1.conv2')
     """
     shown = f"layer {name}" if name.isdecimal() else visible(name, 60)
-    return f"{shown} (last)" if last else shown
+    return f"{shown} (last)" if last and shown != "last" else shown
 
 
 def _when(row: pd.Series) -> str:

@@ -1,7 +1,7 @@
 /** How a sample looks as a card, as a tile and opened. Shared by the inspector's parts. */
 
 import { html, setAttributes } from "./dom.js";
-import { fixed, whole } from "./numbers.js";
+import { errorText, fixed, whole } from "./numbers.js";
 
 /**
  * @typedef {object} Item  one sample of a page
@@ -97,7 +97,7 @@ export function chip(status) {
  */
 export function scoreLine(item, reply) {
   const score = fixed(/** @type {number} */ (item.score), reply.digits);
-  const error = item.error === null ? "" : ` ± ${fixed(item.error, reply.digits)}`;
+  const error = item.error === null ? "" : ` ± ${errorText(item.error, reply.digits)}`;
   const text = html("span", {}, `${reply.scoreName} ${score}${error}`);
   if (item.uncertain) {
     const title = "the score and τ are less than two standard errors apart";

@@ -40,6 +40,17 @@ export function fixed(x, digits) {
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
 }
 
+/**
+ * A standard error with the digits of its score, or with more where it would be 0.
+ * @param {number} error
+ * @param {number} digits
+ */
+export function errorText(error, digits) {
+  let shown = digits;
+  while (error > 0 && shown < 8 && Number(error.toFixed(shown)) === 0) shown += 1;
+  return fixed(error, shown);
+}
+
 /** @param {number} x */
 export function whole(x) {
   return Math.round(x)

@@ -252,7 +252,7 @@ export class Opened {
       parts.push(heading(`${known.title} at every checkpoint and layer`), this.table(known));
     }
     if (known.shadows !== null) {
-      parts.push(heading(`Shadow models, ${known.shadows.checkpoint}`), liraPicture(known.shadows));
+      parts.push(heading(`Logit gap under shadow models, ${known.shadows.checkpoint}`), liraPicture(known.shadows));
     }
     if (known.neighbours.length > 0) {
       parts.push(heading("Nearest samples at this layer"), neighbours(known.neighbours, bytes, this.actions.go));

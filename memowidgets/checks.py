@@ -22,11 +22,13 @@ __all__ = [
     "check_same_order",
     "dense",
     "is_missing",
+    "is_tensor",
     "looks_like_probabilities",
     "numbered_labels",
     "plain_labels",
     "real_number",
     "several",
+    "to_numpy",
     "warn_user",
     "whole_number",
 ]
@@ -161,6 +163,24 @@ def several(name: str, values: Any) -> list[Any]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be several values, such as a list, not {as_code(values)}")
     return list(values)
+
+
+def is_tensor(array: object) -> bool:
+    """Return whether `array` is a torch tensor, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def to_numpy(array: Any) -> NDArray[Any]:
+    """Return an array, list, tensor or list of tensors as an array; bfloat16 becomes float32."""
+    if isinstance(array, list | tuple) and any(map(is_tensor, array[:1])):
+        return np.asarray([to_numpy(one) for one in array])
+    if not is_tensor(array):
+        return np.asarray(array)
+    tensor = array.detach()
+    if tensor.dtype == sys.modules["torch"].bfloat16:
+        tensor = tensor.float()
+    return np.asarray(tensor.cpu().numpy())
 
 
 def check_finite(values: ArrayLike, what: str, remedy: str = "") -> None:

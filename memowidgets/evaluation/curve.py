@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from memowidgets.checks import check_finite, check_same_order, whole_number
+from memowidgets.checks import check_finite, check_same_order, to_numpy, whole_number
 from memowidgets.evaluation.groups import Groups
 from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe, wider
 
@@ -478,7 +478,7 @@ def roc(
     if probability is not None:
         if groups is not None:
             raise ValueError("groups= and probability= cannot be combined")
-        return _uncertain(scores, memorized, np.array(probability, dtype=np.float64))
+        return _uncertain(scores, memorized, to_numpy(probability).astype(np.float64))
     if memorized is None:
         raise ValueError("the truth is missing; pass memorized=, probability=, or both")
     values, truth = _checked(scores, memorized)
@@ -510,7 +510,7 @@ def _uncertain(scores: ArrayLike, memorized: ArrayLike | None, probability: Floa
     if not ((probability >= 0) & (probability <= 1)).all():
         bad = int((~((probability >= 0) & (probability <= 1))).argmax())
         raise ValueError(f"probability must be from 0 to 1, but is {probability[bad]} in row {bad}")
-    truth = probability >= 0.5 if memorized is None else _as_mask(np.asarray(memorized))
+    truth = probability >= 0.5 if memorized is None else _as_mask(to_numpy(memorized))
     if truth.shape != values.shape:
         raise ValueError(f"memorized must hold {len(values)} labels, but has shape {truth.shape}")
     _refuse_one_kind(probability.sum(), (1 - probability).sum())
@@ -617,7 +617,7 @@ def _error_of_difference(a: Evaluation, b: Evaluation) -> float:
 
 
 def _checked(scores: ArrayLike, memorized: ArrayLike) -> tuple[Floats, Mask]:
-    truth: NDArray[Any] = np.asarray(memorized)
+    truth = to_numpy(memorized)
     values = _checked_scores(scores, truth, "memorized")
     mask = _as_mask(truth)
     _refuse_one_kind(mask.sum(), (~mask).sum())
@@ -625,7 +625,7 @@ def _checked(scores: ArrayLike, memorized: ArrayLike) -> tuple[Floats, Mask]:
 
 
 def _checked_scores(scores: ArrayLike, truth: NDArray[Any], name: str) -> Floats:
-    values = np.array(scores, dtype=np.float64)
+    values = to_numpy(scores).astype(np.float64)
     if values.ndim != 1 or truth.shape != values.shape:
         raise ValueError(
             f"scores and {name} must be one-dimensional and of equal length, but have shapes "

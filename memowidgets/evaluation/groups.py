@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from memowidgets.checks import to_numpy
 from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe, wider
 
 Floats = NDArray[np.float64]
@@ -186,7 +186,7 @@ class Groups:
 
 
 def _numbered(names: ArrayLike, n: int, what: str) -> tuple[Ints, int]:
-    array: NDArray[Any] = np.asarray(names)
+    array = to_numpy(names)
     if array.shape != (n,):
         raise ValueError(
             f"{what} must have one name for each of the {n} rows, but has shape {array.shape}"

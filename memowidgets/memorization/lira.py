@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memowidgets.checks import to_numpy
 from memowidgets.memorization.density import Densities, check_sides, checked_mode, warn_if_few
 from memowidgets.memorization.gaps import (
     Floats,
@@ -244,7 +245,7 @@ def _checked_rows(judged: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
     """Return positions of the judged samples; None if all are."""
     if judged is None:
         return None
-    given: NDArray[Any] = np.asarray(judged)
+    given = to_numpy(judged)
     if given.dtype == np.bool_ and given.shape == (n,):
         return np.flatnonzero(given)
     fits = given.ndim == 1 and given.dtype.kind in "iu" and len(np.unique(given)) == len(given)
@@ -264,7 +265,7 @@ def _checked_early(
         return None, None
     if variance != "hierarchical":
         raise ValueError(f'early_gaps are for variance="hierarchical", not for {variance!r}')
-    early = np.asarray(early_gaps)
+    early = to_numpy(early_gaps)
     if early.shape != gaps.shape:
         raise ValueError(
             "early_gaps must have the shape of shadow_gaps, a row for each shadow model, but they "

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
-from memowidgets.checks import real_number
+from memowidgets.checks import real_number, to_numpy
 from memowidgets.memorization.gaps import Floats
 from memowidgets.memorization.hierarchical import Hierarchical
 from memowidgets.memorization.joint import Joint, correlation
@@ -88,7 +88,7 @@ def probability_memorized(
     >>> round(probability.sum()), bool(probability[:970].max() < 0.01)
     (27, True)
     """
-    values, spread = np.asarray(log_lira, np.float64), np.asarray(errors, np.float64)
+    values, spread = (to_numpy(one).astype(np.float64, copy=False) for one in (log_lira, errors))
     if values.shape != spread.shape:
         raise ValueError(
             "log_lira and errors must have the same shape, but have "
@@ -181,7 +181,7 @@ def _groups(score: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.int64
     """Return groups of samples with similar scores, from 0; one group without a score."""
     if score is None:
         return np.zeros(shape, dtype=np.int64)
-    given = np.asarray(score, np.float64)
+    given = to_numpy(score).astype(np.float64, copy=False)
     if given.shape != shape or not np.isfinite(given).all():
         raise ValueError("score must hold one finite number for each sample")
     bins = max(1, min(_BINS, given.size // _SMALLEST_BIN))

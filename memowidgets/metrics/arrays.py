@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import dense, plain_labels
+from memowidgets.checks import dense, is_tensor, plain_labels, to_numpy
 
 Array = Any  # a NumPy array or a torch tensor; the code of this room works on both
 Floats = NDArray[np.float64]
@@ -23,25 +23,9 @@ _CENTRE_ABOVE = 16.0  # squared distance from the origin, in units of the total 
 _SAFE = (1e-6, 1e6)  # magnitudes whose squares float32 can represent
 
 
-def is_tensor(array: object) -> bool:
-    """Return whether `array` is a torch tensor, without importing torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(array, torch.Tensor)
-
-
 def namespace(array: Array) -> Any:
     """Return the module whose functions work on `array`: numpy or torch."""
     return sys.modules["torch"] if is_tensor(array) else np
-
-
-def to_numpy(array: Array) -> NDArray[Any]:
-    """Return `array` as a NumPy array; bfloat16, which NumPy lacks, becomes float32."""
-    if not is_tensor(array):
-        return np.asarray(array)
-    tensor = array.detach()
-    if tensor.dtype == sys.modules["torch"].bfloat16:
-        tensor = tensor.float()
-    return np.asarray(tensor.cpu().numpy())
 
 
 def like(array: Array, values: Any) -> Array:

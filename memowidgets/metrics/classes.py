@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.metrics.arrays import Array, Floats, Ints, is_tensor, like, namespace, to_numpy
+from memowidgets.checks import is_tensor, to_numpy
+from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace
 
 _BLOCK = 256  # directions per step: with a few rows they fit in a core's cache
 _PRODUCT = 2**18  # BLAS splits larger products over threads, which is slower here

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import to_numpy
 from memowidgets.metrics.arrays import (
     Array,
     Floats,
@@ -17,7 +18,6 @@ from memowidgets.metrics.arrays import (
     like,
     namespace,
     row_chunks,
-    to_numpy,
 )
 from memowidgets.metrics.classes import ClassSums
 from memowidgets.metrics.controls import Controls, Shapes, components, n_bases

@@ -8,15 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.metrics.arrays import (
-    Array,
-    Floats,
-    checked_labels,
-    is_tensor,
-    namespace,
-    row_chunks,
-    to_numpy,
-)
+from memowidgets.checks import is_tensor, to_numpy
+from memowidgets.metrics.arrays import Array, Floats, checked_labels, namespace, row_chunks
 
 
 def loss(logits: Any, y: ArrayLike) -> Floats:

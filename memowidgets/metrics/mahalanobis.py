@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cholesky, eigh, solve_triangular
 
-from memowidgets.checks import whole_number
+from memowidgets.checks import to_numpy, whole_number
 from memowidgets.metrics.arrays import (
     Array,
     Floats,
@@ -15,7 +15,6 @@ from memowidgets.metrics.arrays import (
     checked_features,
     complain_if_not_finite,
     row_chunks,
-    to_numpy,
 )
 
 _EXACT_UP_TO = 1536  # features; with more, only leading components are computed

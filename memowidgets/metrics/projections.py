@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from memowidgets.metrics.arrays import Array, is_tensor, like, namespace
+from memowidgets.checks import is_tensor
+from memowidgets.metrics.arrays import Array, like, namespace
 from memowidgets.metrics.crossfit import FOLDS, Moments
 from memowidgets.metrics.threads import on_all_cores
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from memowidgets.metrics.arrays import Array, is_tensor
+from memowidgets.checks import is_tensor
+from memowidgets.metrics.arrays import Array
 
 Piece = TypeVar("Piece")
 

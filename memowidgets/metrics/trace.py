@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from memowidgets.metrics.arrays import Floats, complain_if_not_finite, to_numpy
+from memowidgets.checks import to_numpy
+from memowidgets.metrics.arrays import Floats, complain_if_not_finite
 
 __all__ = ["csl", "mean_over_checkpoints", "mean_rank"]
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memowidgets.checks import to_numpy
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
@@ -35,7 +37,7 @@ CURVE_STEPS = 300  # a curve drawn some 300 pixels wide and high needs no more
 
 def checked_floats(name: str, values: ArrayLike, n: int | None = None) -> Floats:
     """Return a vector of finite numbers. Raise an error that counts those that are not."""
-    array = np.asarray(values)
+    array = to_numpy(values)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, not of shape {array.shape}")
     if array.dtype.kind not in "fiub":
@@ -57,7 +59,7 @@ def checked_floats(name: str, values: ArrayLike, n: int | None = None) -> Floats
 
 def checked_flags(name: str, values: ArrayLike, n: int) -> Bools:
     """Return a boolean vector from true and false, or 0 and 1, one for each sample."""
-    array = np.asarray(values)
+    array = to_numpy(values)
     if array.shape != (n,):
         raise ValueError(
             f"{name} must be one truth value for each of {n} samples, not of shape {array.shape}"
@@ -86,7 +88,7 @@ def checked_errors(values: ArrayLike, n: int) -> Floats:
 
 def checked_log_lira(values: ArrayLike, n: int) -> Floats:
     """Return log-LiRA, one number for each sample, NaN for a sample that has none."""
-    array = np.asarray(values)
+    array = to_numpy(values)
     if array.shape != (n,):
         raise ValueError(
             f"log_lira must be one number for each of {n} samples (NaN for none), not of shape "

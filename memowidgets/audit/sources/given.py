@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from memowidgets.audit.sources.given_samples import dataset_of
 from memowidgets.checks import (
     dense,
+    is_tensor,
     looks_like_probabilities,
     numbered_labels,
     several,
+    to_numpy,
     warn_user,
 )
 from memowidgets.data import Dataset, MCQDataset
 from memowidgets.data.base import checked_class_names, checked_ids, checked_labels, warn_of_absent
 from memowidgets.memorization.gaps import checked_mask
 from memowidgets.metrics import logit_gap, loss
-from memowidgets.metrics.arrays import is_tensor, to_numpy
 from memowidgets.visible import listed, quoted
 
 __all__ = ["Given", "checked"]

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from memowidgets.checks import is_tensor, to_numpy
 from memowidgets.data import (
     Dataset,
     ImageDataset,
@@ -22,7 +23,6 @@ from memowidgets.data import (
 from memowidgets.data.base import checked_class_names, checked_ids
 from memowidgets.data.kinds import kind_of, kind_of_sample, value_of
 from memowidgets.data.tables import columns_to_show
-from memowidgets.metrics.arrays import is_tensor, to_numpy
 
 __all__ = ["dataset_of"]
 

@@ -173,6 +173,15 @@ def test_a_series_by_id_is_put_in_order():
     assert NAMES[3] not in part.log_lira().index
 
 
+@pytest.mark.parametrize("what", ["labels", "canaries"])
+def test_labels_by_id_in_another_order_are_refused(what):
+    given = {"labels": arrays()["labels"], "canaries": np.arange(N) < 5}[what]
+    series = pd.Series(given, NAMES)
+    assert audit_of(**{what: series}, ids=NAMES).members.tolist() == list(NAMES)
+    with pytest.raises(ValueError, match=rf"{what} is indexed by the ids in another order"):
+        audit_of(**{what: series[::-1]}, ids=NAMES)
+
+
 def test_lists_and_tensors_are_arrays():
     import torch
 

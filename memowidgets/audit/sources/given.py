@@ -110,6 +110,8 @@ def checked(
         known = checked_class_names(names, named)
         warn_of_absent(named, known, numbered=names is None)
     data = dataset_of(samples, named, _plain(ids, n), names, _canaries(canaries, n))
+    for what, values in (("labels", labels), ("canaries", canaries)):
+        _check_order(what, values, data.ids)
     if outputs is not None:
         outputs = _of_options(outputs, data)
         logit_gap(outputs, data.labels)  # says what is wrong with an option that is missing
@@ -278,6 +280,18 @@ def _by_id(values: pd.Series, ids: list[str]) -> Any:
             "twice. Pass ids=, or an array in the order of the labels"
         )
     return pd.Series(np.asarray(values, dtype=np.float64), names).reindex(ids).to_numpy()
+
+
+def _check_order(what: str, values: Any, ids: NDArray[np.str_]) -> None:
+    """Refuse a series that is indexed by the ids in another order: rows are read by their place."""
+    if not isinstance(values, pd.Series) or isinstance(values.index, pd.RangeIndex):
+        return
+    names = [str(name) for name in values.index]
+    if names != ids.tolist() and sorted(names) == sorted(ids.tolist()):
+        raise ValueError(
+            f"{what} is indexed by the ids in another order: pass {what}.reindex(ids), or an array "
+            "in the order of ids"
+        )
 
 
 def _canaries(values: Any, n: int) -> NDArray[np.bool_] | None:

@@ -70,12 +70,23 @@ class Learner:
         Positions of the samples to train on.
     seed : int
         Seed of the weights, the order of the samples, and the module's own draws.
+    drop_single : bool
+        Whether a last batch of one sample is left out where the module cannot normalise over it,
+        instead of raising an error. The sizes of shadow models differ, and nobody chooses them.
     """
 
-    def __init__(self, recipe: Recipe, members: NDArray[np.int64], seed: int) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        members: NDArray[np.int64],
+        seed: int,
+        *,
+        drop_single: bool = False,
+    ) -> None:
         import torch
 
         self.recipe, self.members, self.seed = recipe, members, seed
+        self._drop_single = drop_single
         self.step = 0
         self._device = torch.device(recipe.device)
         self._memory = Memory(self._device)
@@ -224,15 +235,24 @@ class Learner:
                 try:
                     _, losses = model.outputs(self.module, inputs, labels)
                 except ValueError as error:
-                    self._explain_single(batch, error)
+                    if self._is_dropped(batch, error):
+                        continue
                     raise
             share = torch.full_like(losses, 1 / len(samples))  # takes less than sum() and division
             losses.backward(share)  # type: ignore[no-untyped-call]
 
-    def _explain_single(self, batch: NDArray[np.int64], error: ValueError) -> None:
-        """Raise for a module that cannot normalise over a batch of a single sample."""
+    def _is_dropped(self, batch: NDArray[np.int64], error: ValueError) -> bool:
+        """Return whether to leave out a batch of one sample, over which the module can't normalise.
+
+        Raises
+        ------
+        ValueError
+            If it is such a batch, and must not be left out.
+        """
         if len(batch) > 1 or "more than 1 value per channel" not in str(error):
-            return
+            return False
+        if self._drop_single and self._batch_size > 1:
+            return True
         size, n = self.recipe.settings.batch_size, len(self.members)
         raise ValueError(
             f"the module normalises over its batch, but with {n} samples in batches of {size} "

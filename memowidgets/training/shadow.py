@@ -116,7 +116,8 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShado
     design = job.design
     members = job.shadows.members(design, job.seed, index)
     own = design.pool[members]
-    learner = Learner(job.recipe, own, derived_seed(job.seed, job.shadows.kind.stream, index))
+    seed = derived_seed(job.seed, job.shadows.kind.stream, index)
+    learner = Learner(job.recipe, own, seed, drop_single=True)
     asked = job.shadows.asked(design, members)
     gaps: dict[str, NDArray[np.float32]] = {}
     kept: dict[str, NDArray[Any]] = {}

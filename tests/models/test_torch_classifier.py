@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -504,10 +505,11 @@ def test_out_of_memory_beside_the_batch_is_said(data, monkeypatch):
         taught(model, data, epochs=1)
 
 
-def test_a_last_batch_of_one_says_what_to_do(data):
-    def normalised(n):
-        return nn.Sequential(nn.Flatten(), nn.Linear(768, 8), nn.BatchNorm1d(8), nn.Linear(8, n))
+def normalised(n):
+    return nn.Sequential(nn.Flatten(), nn.Linear(768, 8), nn.BatchNorm1d(8), nn.Linear(8, n))
 
+
+def test_a_last_batch_of_one_says_what_to_do(data):
     model = mw.models.TorchClassifier(normalised, version="1")
     settings = mw.TrainingConfig(epochs=1, batch_size=10, precision="float32").resolved(
         model.training_defaults
@@ -515,6 +517,36 @@ def test_a_last_batch_of_one_says_what_to_do(data):
     learner = Learner(Recipe(model, data, settings, "cpu"), np.arange(21), 0)
     with pytest.raises(ValueError, match="21 samples in batches of 10 the last batch has one"):
         learner.advance(3, Progress(), "training")
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd", torch.optim.Adam])
+def test_a_shadow_model_leaves_a_last_batch_of_one_out(data, optimizer):
+    model = mw.models.TorchClassifier(normalised, version="1")
+    settings = mw.TrainingConfig(epochs=2, batch_size=10, lr=0.1, optimizer=optimizer)
+    recipe = Recipe(model, data, settings.resolved(model.training_defaults), "cpu")
+    learner = Learner(recipe, np.arange(21), 0, drop_single=True)
+    learner.advance(2, Progress(), "training")
+    before = learner.weights()
+    learner.advance(3, Progress(), "training")
+    after = learner.weights()
+    moved = [name for name in before if not np.array_equal(before[name], after[name])]
+    assert moved == ["2.num_batches_tracked"]  # it counts before it refuses
+    learner.advance(6, Progress(), "training")
+    assert not np.array_equal(before["1.weight"], learner.weights()["1.weight"])
+    alone = replace(recipe, settings=replace(recipe.settings, batch_size=1))
+    with pytest.raises(ValueError, match="in batches of 1 the last batch has one"):
+        Learner(alone, np.arange(3), 0, drop_single=True).advance(1, Progress(), "training")
+
+
+def test_shadow_models_of_other_sizes_than_the_target_normalise_too(data, tmp_path):
+    model = mw.models.TorchClassifier(normalised, version="1")
+    training = mw.TrainingConfig(epochs=1, batch_size=10)
+    some = data.take(np.arange(41))
+    audit = mw.Audit(model, some, tmp_path, training=training, held_out=None)
+    audit.train()
+    audit.run_shadows(2, design="balanced", processes=1)
+    sizes = audit.source.shadows.read("epoch-1").members.sum(axis=1)
+    assert sorted(sizes.tolist()) == [20, 21]
 
 
 class TokensFirst(nn.Module):

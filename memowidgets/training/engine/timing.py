@@ -105,7 +105,7 @@ def take_times(job: ShadowJob, progress: Progress, run: RunDirectory | None = No
         start = time.perf_counter()
         Learner(job.recipe, members, seed)  # the first in a process imports what it needs
         middle = time.perf_counter()
-        learner = Learner(job.recipe, members, seed)
+        learner = Learner(job.recipe, members, seed, drop_single=True)
         build = time.perf_counter() - middle
         first = max(0.0, middle - start - build)
         step = _step_seconds(learner, device, progress)

@@ -315,6 +315,14 @@ def test_a_point_that_is_chosen_again_at_once_has_its_numbers(playground):
     assert official(page) == before
 
 
+def test_the_axis_of_scores_has_numbers_on_a_phone_too(visit):
+    page = visit("index", 390, "light")
+    page.wait_for_selector(".mw-histogram .mw-tau-knob")
+    centred = page.locator(".mw-histogram text[text-anchor=middle]").all_text_contents()
+    scores = [text for text in centred if text.replace("−", "").replace(".", "").isdecimal()]
+    assert len(scores) >= 3
+
+
 # Numbers that reach into the tile beside theirs.
 CUT = """() => [...document.querySelectorAll('.live :is(.mw-fact-value, .mw-tile-value)')]
     .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"""

@@ -89,8 +89,10 @@ export class HistogramPlot {
 
   scoreTicks() {
     const { frame, axis } = this;
-    const apart = ((this.high - this.low) / frame.width) * (axis === LINEAR ? 90 : 54);
-    return axisTicks(axis, this.low, this.high, apart).flatMap((tick) => {
+    const pixel = (this.high - this.low) / frame.width;
+    const wide = axisTicks(axis, this.low, this.high, pixel * (axis === LINEAR ? 90 : 54));
+    const found = wide.length > 2 ? wide : axisTicks(axis, this.low, this.high, pixel * 48);
+    return found.flatMap((tick) => {
       const x = this.x(axis.to(tick));
       return [
         svg("line", { x1: x, x2: x, y1: frame.bottom, y2: frame.bottom + 4 }),

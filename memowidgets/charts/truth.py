@@ -76,7 +76,7 @@ def memorization_scatter(
             ),
         )
     )
-    title = alt.Undefined if spearman is None else alt.Title(_rho(spearman, x, y))
+    title = alt.Undefined if spearman is None else alt.Title(_rho(spearman, x, y, len(values)))
     return finished(
         alt.LayerChart(layer=[drawn], width=340, height=260, title=title),
         colors,
@@ -99,15 +99,16 @@ def _counted(values: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     )
 
 
-def _rho(spearman: pd.DataFrame, x: str, y: str) -> str:
+def _rho(spearman: pd.DataFrame, x: str, y: str, n: int) -> str:
     """Return a line with Spearman's ρ of a pair."""
     checked(spearman, "the table of correlations", ["a", "b", "low", "high"])
     found = spearman[[{a, b} == {x, y} for a, b in zip(spearman["a"], spearman["b"], strict=True)]]
     checked(found, f"the table of correlations, for {x} and {y},", [], ["rho", "low", "high", "n"])
     row = found.iloc[0]
+    of_all = f" of {n}" if row["n"] != n else ""
     return (
         f"Spearman's ρ {row['rho']:.3f} ({row['low']:.3f} to {row['high']:.3f}), "
-        f"{row['n']:.0f} samples"
+        f"{row['n']:.0f}{of_all} samples"
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import numbered_labels, several, warn_user
+from memowidgets.checks import numbered_labels, several, to_numpy, warn_user
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
@@ -60,7 +60,15 @@ class Dataset(abc.ABC):
 
     @abc.abstractmethod
     def take(self, indices: ArrayLike) -> Self:
-        """Return the samples at these positions, in this order, as a dataset."""
+        """Return the samples at these positions, in this order, or of a mask, as a dataset.
+
+        Raises
+        ------
+        IndexError
+            If there is no sample at a position.
+        TypeError, ValueError
+            If these are neither positions nor a mask over the samples.
+        """
 
     def with_labels(self, labels: ArrayLike) -> Self:
         """Return the same samples with other labels, (n,), as numbers or names of classes.
@@ -94,6 +102,34 @@ class Dataset(abc.ABC):
     @abc.abstractmethod
     def content_hashes(self) -> list[str]:
         """Return a hash of each sample's content without its label, equal for duplicates."""
+
+
+def chosen_positions(indices: ArrayLike, n: int) -> NDArray[np.int64]:
+    """Return positions from 0 to n - 1: those of a mask, or as given, negative ones from the end.
+
+    Raises
+    ------
+    IndexError
+        If a position is out of range.
+    TypeError, ValueError
+        If they are neither positions nor a mask over n samples.
+    """
+    array = to_numpy(indices)
+    if array.dtype == np.bool_ and array.shape == (n,):
+        return np.flatnonzero(array)
+    if array.dtype == np.bool_:
+        raise ValueError(f"a mask over {n} samples has shape ({n},), not {array.shape}")
+    if array.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise TypeError(
+            "take() needs positions or a mask, such as data.take([0, 1]) or "
+            "data.take(data.labels == 1)"
+        )
+    outside = (array < -n) | (array >= n)
+    if outside.any():
+        raise IndexError(f"there is no sample at {array[outside][0]}: the data have {n}")
+    return array.astype(np.int64) % n
 
 
 def checked_classes(

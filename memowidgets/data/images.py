@@ -21,6 +21,7 @@ from memowidgets.data.base import (
     IntArray,
     checked_classes,
     checked_ids,
+    chosen_positions,
 )
 from memowidgets.data.folders import Resize, common_root, open_tree, read_classes, stacked
 from memowidgets.data.labelled import check_hf, labelled_of_hf
@@ -240,7 +241,7 @@ class ImageDataset(Dataset):
 
     def take(self, indices: ArrayLike) -> Self:
         """Return the images at these positions, in this order, as a dataset."""
-        chosen = np.asarray(indices)
+        chosen = chosen_positions(indices, len(self))
         return replace(
             self,
             images=self.images[chosen],

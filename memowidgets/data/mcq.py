@@ -20,6 +20,7 @@ from memowidgets.data.base import (
     checked_class_names,
     checked_ids,
     checked_labels,
+    chosen_positions,
 )
 from memowidgets.data.columns import read_csv_rows, rows_of_records
 from memowidgets.data.labelled import check_hf, file_source, rows_of_hf
@@ -479,7 +480,7 @@ class MCQDataset(Dataset):
 
     def take(self, indices: ArrayLike) -> Self:
         """Return the questions at these positions, in this order, as a dataset."""
-        chosen = np.arange(len(self))[np.asarray(indices)]
+        chosen = chosen_positions(indices, len(self))
         return replace(
             self,
             questions=tuple(self.questions[i] for i in chosen),

@@ -17,6 +17,7 @@ from memowidgets.data.base import (
     IntArray,
     checked_classes,
     checked_ids,
+    chosen_positions,
 )
 from memowidgets.data.images import ImageSample
 from memowidgets.data.withheld import WithheldSample
@@ -134,7 +135,7 @@ class PairDataset(Dataset):
 
     def take(self, indices: ArrayLike) -> Self:
         """Return the samples at these positions, in this order, as a dataset."""
-        chosen = np.asarray(indices)
+        chosen = chosen_positions(indices, len(self))
         return replace(
             self,
             rows=self.rows[chosen],

@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import is_missing, several, warn_user
-from memowidgets.data.base import BoolArray, Dataset, IntArray, checked_classes, checked_ids
+from memowidgets.data.base import (
+    BoolArray,
+    Dataset,
+    IntArray,
+    checked_classes,
+    checked_ids,
+    chosen_positions,
+)
 from memowidgets.data.columns import known_columns
 from memowidgets.data.encoding import check_encoding, encoded, fitted_encoding
 from memowidgets.data.labelled import file_source, read_csv_labelled
@@ -300,7 +307,7 @@ class TableDataset(Dataset):
 
     def take(self, indices: ArrayLike) -> Self:
         """Return the rows at these positions, in this order, as a dataset."""
-        chosen = np.asarray(indices)
+        chosen = chosen_positions(indices, len(self))
         return replace(
             self,
             columns={name: values[chosen] for name, values in self.columns.items()},

@@ -18,6 +18,7 @@ from memowidgets.data.base import (
     IntArray,
     checked_classes,
     checked_ids,
+    chosen_positions,
 )
 from memowidgets.data.labelled import (
     Labelled,
@@ -287,7 +288,7 @@ class TextDataset(Dataset):
 
     def take(self, indices: ArrayLike) -> Self:
         """Return the texts at these positions, in this order, as a dataset."""
-        chosen = np.asarray(indices)
+        chosen = chosen_positions(indices, len(self))
         return replace(
             self,
             texts=tuple(self.texts[i] for i in chosen),

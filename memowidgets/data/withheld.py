@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.data.base import BoolArray, Dataset, IntArray
+from memowidgets.data.base import BoolArray, Dataset, IntArray, chosen_positions
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class WithheldDataset(Dataset):
 
     def take(self, indices: ArrayLike) -> Self:
         """Return the samples at these positions, in this order, as a dataset."""
-        chosen = np.asarray(indices)
+        chosen = chosen_positions(indices, len(self))
         return replace(
             self,
             ids=self.ids[chosen],

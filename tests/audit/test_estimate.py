@@ -244,9 +244,9 @@ def test_the_target_is_timed_here_and_workers_from_their_opening_to_their_end(
     now, built = [100.0], []
     learner = timing.Learner
 
-    def noted(*args):
+    def noted(*args, **options):
         built.append(now[0])
-        return learner(*args)
+        return learner(*args, **options)
 
     @contextmanager
     def opened(job, _executor, processes, _beacon):

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import datetime as dt
 import dis
 import enum
 import functools
 import hashlib
 import inspect
 import os
+import re
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
@@ -41,6 +46,18 @@ _SHAPE = {"shape", "ndim", "dtype"}
 _INSTALLED = {"site-packages", "dist-packages"}
 _GENERATED = "<string>"  # file name of the methods that dataclasses make
 _CALLED = (type, FunctionType, BuiltinFunctionType, np.ufunc)
+_SAID_WHOLLY = (  # by their representation
+    enum.Enum,
+    re.Pattern,
+    np.dtype,
+    range,
+    slice,
+    Decimal,
+    Fraction,
+    dt.date,
+    dt.time,
+    dt.timedelta,
+)
 _UNKNOWN = object()  # stands for a value whose text does not say all of it
 
 
@@ -55,6 +72,7 @@ def code_digest(function: Any) -> str:
     False
     """
     given: list[Any] = []
+    function = _uncached(function)
     while isinstance(function, functools.partial):
         given += [*function.args, *sorted(function.keywords.items())]
         function = function.func
@@ -73,11 +91,13 @@ def source_digest(function: Callable[..., Any]) -> str:
     Values that it uses count only where there are some, so the digests of other functions are those
     of earlier versions.
     """
+    function = _uncached(function)
     code = getattr(function, "__code__", None)
     try:
         source = source_of(function if code is not None else type(function))
     except (OSError, TypeError):
-        source = repr((code.co_code, code.co_consts)) if code is not None else ""
+        source = _called(function) if isinstance(function, BuiltinFunctionType | np.ufunc) else ""
+        source = repr((code.co_code, code.co_consts)) if code is not None else source
     held = [*values_held(function), *_all_known(_arguments_of(function))]
     used = {} if hasattr(function, "func") else values_used(function)
     text = f"{source}{held!r}" + (repr(used) if used else "")
@@ -96,6 +116,8 @@ def source_of(thing: Any) -> str:
         If there is no source.
     """
     text, code = inspect.getsource(thing), getattr(thing, "__code__", None)
+    if hasattr(thing, "__wrapped__") and code is not None and _is_of_user(thing):
+        text += inspect.getsource(code)  # of the wrapper; the other is what it wraps
     if code is None or code.co_name != "<lambda>":
         return text
     last = max(line for *_, line in code.co_lines() if line is not None)
@@ -158,6 +180,18 @@ def is_users(module: str | None) -> bool:
         return False
     file = getattr(sys.modules.get(module), "__file__", None)
     return file is None or _INSTALLED.isdisjoint(Path(file).parts)
+
+
+def _uncached(function: Any) -> Any:
+    """Return the function behind functools.cache."""
+    while isinstance(function, functools._lru_cache_wrapper):  # noqa: SLF001 - it has no other name
+        function = function.__wrapped__
+    return function
+
+
+def _is_of_user(function: Any) -> bool:
+    """Return whether the user wrote a function. A decorator's wrapper names another module."""
+    return is_users(function.__globals__.get("__name__"))
 
 
 def _held(function: Any, above: tuple[Any, ...]) -> list[Any]:
@@ -280,8 +314,11 @@ def _has_settings(value: Any) -> bool:
 
 def _parts_of(value: Any, home: Mapping[str, Any] | None = None) -> list[Any]:
     """Return the functions of a helper: a function or class of the same module, or of the user."""
+    value = _uncached(value)
     if isinstance(value, FunctionType):
-        return [value] if value.__globals__ is home or is_users(value.__module__) else []
+        own = [value] if value.__globals__ is home or is_users(value.__module__) else []
+        inner = getattr(value, "__wrapped__", None)
+        return own + (_parts_of(inner, home) if callable(inner) else [])
     if not isinstance(value, type) or hasattr(value, "state_dict"):  # networks count elsewhere
         return []
     theirs = (cls for cls in value.__mro__ if is_users(cls.__module__))
@@ -356,7 +393,7 @@ def _known(value: Any, deep: int = 0) -> Any:
     """Return a value whose text says all of it, or `_UNKNOWN`."""
     if value is None or isinstance(value, str | bytes | int | float | complex):
         return value
-    if isinstance(value, enum.Enum):
+    if isinstance(value, _SAID_WHOLLY) or str(type(value)) == "<class 'torch.dtype'>":
         return repr(value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
@@ -365,7 +402,7 @@ def _known(value: Any, deep: int = 0) -> Any:
     is_record = dataclasses.is_dataclass(value) and not isinstance(value, type)
     if is_record or isinstance(value, argparse.Namespace | SimpleNamespace):
         value = dict(getattr(value, "__dict__", {}))
-    if deep < _DEEPEST and isinstance(value, tuple | list | set | frozenset | Mapping):
+    if deep < _DEEPEST and isinstance(value, tuple | list | deque | set | frozenset | Mapping):
         return _known_parts(value, deep + 1)
     array = _array(value)
     return _UNKNOWN if array is None or array.dtype.hasobject else array_digest(array)

@@ -81,7 +81,7 @@ def test_many_functions_that_call_each_other_are_looked_at_once():
 
 
 USES = """
-import argparse, dataclasses, enum, functools, pathlib, types
+import argparse, collections, dataclasses, datetime, enum, functools, pathlib, re, types
 import numpy as np, torch
 
 RATES = {"head": 0.1, "deep": {"drop": [0.5]}}
@@ -181,6 +181,32 @@ def made(rates): return lambda x: x * rates["head"]
 def of_function(f): return lambda x: f(x) * 2
 def twice(x): return x * 0.1
 
+PATTERN = re.compile("a+")
+LENGTH = datetime.timedelta(days=1)
+KIND_OF_NUMBER = torch.float32
+QUEUE = collections.deque([1, 2])
+
+def pattern(x): return PATTERN.match(x)
+def length(x): return x * LENGTH
+def number(x): return x.to(KIND_OF_NUMBER)
+def queue(x): return x * QUEUE[0]
+
+@functools.cache
+def cached(x): return x * 0.1
+
+def calls_cached(x): return cached(x)
+
+def decorator(f):
+    @functools.wraps(f)
+    def wrapper(*given):
+        return f(*given) * 0.5
+    return wrapper
+
+@decorator
+def decorated(x): return x * RATES["head"]
+
+def calls_decorated(x): return decorated(x)
+
 closure = made(RATES)
 held = of_function(of_function(twice))
 in_closure = of_function(torch.optim.SGD)
@@ -215,6 +241,14 @@ CHANGES = {
     "libraries": ("ACTIVATION = torch.relu", "ACTIVATION = np.tanh"),
     "table": ('{"activation": len}', '{"activation": lambda x: x}'),
     "optimizer": ("KIND = torch.optim.SGD", "KIND = torch.optim.Adam"),
+    "pattern": ('"a+"', '"b+"'),
+    "length": ("days=1", "days=2"),
+    "number": ("= torch.float32", "= torch.float64"),
+    "queue": ("deque([1, 2])", "deque([3, 2])"),
+    "cached": ("def cached(x): return x * 0.1", "def cached(x): return x * 0.2"),
+    "calls_cached": ("def cached(x): return x * 0.1", "def cached(x): return x * 0.2"),
+    "decorated": ("f(*given) * 0.5", "f(*given) * 0.6"),
+    "calls_decorated": ('"head": 0.1', '"head": 0.2'),
     "in_closure": ("of_function(torch.optim.SGD)", "of_function(torch.optim.Adam)"),
     "bound": ("def more(self, x):\n        return 0.1", "def more(self, x):\n        return 0.2"),
 }

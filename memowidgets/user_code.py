@@ -286,7 +286,8 @@ def _read_of_first(code: CodeType) -> set[str]:
     found = {one for part in _inside(code) for one in _reads_of(part).get(first, ())}
     for step, read in _steps_with_reads(code):
         loaded = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-        if step.opname.startswith(_OWN) and loaded[-1] == first:
+        is_cell = step.opname.startswith("LOAD_FAST") and first in code.co_cellvars  # for a closure
+        if step.opname.startswith(_OWN) and loaded[-1] == first and not is_cell:
             found |= read
     return found
 

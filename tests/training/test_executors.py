@@ -565,7 +565,11 @@ def two_workers(client):
     """Client, and the addresses of two workers whose training can be changed."""
     client.wait_for_workers(2)
     yield client, list(client.nthreads())
-    client.wait_for_workers(2)
+    try:
+        client.wait_for_workers(2, timeout=60)
+    except TimeoutError:  # Dask did not notice that it was killed, which happens rarely
+        client.cluster.scale(len(client.cluster.workers) + 1)
+        client.wait_for_workers(2, timeout=60)
     client.run(train_instead, None)
 
 

@@ -56,7 +56,10 @@ def test_the_next_notebook_begins_afresh(notebook_page, then):
     """In the window of the last one: run again with the same cells, in a new kernel with others."""
     same = then != "other"
     notebook = notebook_page([COUNTER] if same else ["counter = None"])
-    assert notebook.page.locator("button.counter").count() == same
+    button = notebook.page.locator("button.counter")
+    if same:
+        button.wait_for()
+    assert button.count() == same
     assert len(notebook.lab.api("kernels")) == 1
     if same:
         assert notebook.python("counter.count") == 0

@@ -38,7 +38,7 @@ from memowidgets.models import Model
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training import TrainingConfig
-from memowidgets.training.config import Settings
+from memowidgets.training.config import Settings, check_version
 from memowidgets.training.design import HeldOut, Members
 from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import Prediction
@@ -704,6 +704,7 @@ class Audit:
         return_std: bool = False,
         progress: Progress | None = None,
         last: int | None = None,
+        version: str | None = None,
     ) -> Any:
         """Score the target's members; a low score means likely to be memorised.
 
@@ -731,6 +732,10 @@ class Audit:
         last : int, optional
             Number of checkpoints that ``"csl"``, ``"psmi_mean"`` and ``"psmi+csl"`` average,
             counted back from this one. Default: all after step 0.
+        version : str, optional
+            Text that identifies a callable together with its name. With a version, its values are
+            kept in the run directory and read from there: change it with the function. Without
+            one, the function is called each time.
 
         Returns
         -------
@@ -748,7 +753,9 @@ class Audit:
         StoreError
             If the losses at a checkpoint were not kept, and no pass can make them.
         """
-        found = scores.score(self.source, metric, layer, checkpoint, progress, last)
+        check_version(version)
+        own = None if version is None else (name, version)
+        found = scores.score(self.source, metric, layer, checkpoint, progress, last, own)
         values, errors = scores.named_series(self.source, metric, found, name)
         if not return_std:
             return values

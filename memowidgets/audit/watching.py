@@ -39,6 +39,7 @@ def watch(
     steps_done: int | None = None,
     overwrite: bool = False,
     seed: int = 0,
+    version: str | None = None,
 ) -> Watch:
     """Watch a PyTorch training loop of your own, whatever the module and the data are.
 
@@ -95,6 +96,9 @@ def watch(
         Whether to replace the recording of another training on the same data.
     seed : int
         Seed of PSMI's directions.
+    version : str, optional
+        Text that identifies `forward` and the module's code. A recording with another version at
+        the same path is an error.
 
     Returns
     -------
@@ -122,7 +126,9 @@ def watch(
     If the path has a recording of the same data and module, the weights decide. Weights of a
     recorded checkpoint, step 0 included, go on from there: passes with the same weights are kept,
     and others are replaced as the training comes by. Other weights are an error, unless
-    `overwrite` or `steps_done` says what they are.
+    `overwrite` or `steps_done` says what they are. Where the weights are those of a checkpoint,
+    the logits of the first samples must be those of its pass too, or the module's code or
+    `forward` has changed.
 
     In several data-parallel processes, call it in each. The first one records, the others wait.
 
@@ -163,6 +169,7 @@ def watch(
             ids,
             held_out,
             seed,
+            version,
         )
         step = recorder.begin(module, steps_done, overwrite=overwrite)
         return Audit.from_source(source), recorder, step

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import hashlib
-import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from numpy.typing import NDArray
 
 from memowidgets.models.precision import check_available, resolve_precision
-from memowidgets.user_code import methods_of, values_held, values_used
 
 if TYPE_CHECKING:
     import os
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from memowidgets.data import Dataset
 
 
+_KNOWN = {"memowidgets", "torch", "transformers", "peft"}
 _LARGEST_REPRESENTATION = 8192
 _POOLED = 4
 
@@ -51,7 +50,10 @@ class Model(abc.ABC):
     """Number of CPU threads; None for all. Use 1 if a step takes about a millisecond."""
 
     version: str | None = None
-    """Replaces the source text in the model's hash; change it with what is trained."""
+    """Text that identifies the recipe beside its settings, for changes that show nowhere else."""
+
+    draws_weights: ClassVar[bool] = True
+    """Whether `build` draws all weights, instead of beginning with weights known by a digest."""
 
     source: dict[str, Any] | None = None
     """Description from which the recipe can be made again. None if only its owner can."""
@@ -143,19 +145,22 @@ class Model(abc.ABC):
         """Return the recipe's own settings, which are displayed and hashed."""
         return {}
 
-    def source_text(self) -> str:
-        """Return the source text that defines the recipe, as a part of its hash."""
-        texts = [_source_of(cls) for cls in type(self).__mro__ if _is_recipe(cls)]
-        return "\n".join(text for text in texts if text)
+    def has_user_code(self, module: nn.Module) -> bool:
+        """Return whether the recipe or a part of its module is a class of a user.
+
+        Such classes are known by what they do (`memowidgets.training.probe`).
+        """
+        kinds = {type(self), *(type(part) for part in module.modules())}
+        return any(kind.__module__.partition(".")[0] not in _KNOWN for kind in kinds)
 
     def describe(self, data: Dataset) -> dict[str, str]:
-        """Return what identifies a model: class, settings, source, parameter names and shapes."""
+        """Return what identifies a model: class, settings, version, parameter names and shapes."""
         module = self.skeleton(data)
         shapes = {name: list(tensor.shape) for name, tensor in module.state_dict().items()}
         return {
             "class": type(self).__name__,
             "settings": json.dumps(self.settings(), sort_keys=True),
-            "source": _digest(self.source_text()),
+            "version": self.version or "",
             "parameters": _digest(json.dumps(shapes)),
         }
 
@@ -188,10 +193,6 @@ class Model(abc.ABC):
         return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
 
 
-def _is_recipe(cls: type) -> bool:
-    return issubclass(cls, Model) and cls is not Model
-
-
 def is_module(thing: object) -> bool:
     """Return whether a thing is a network itself. A class or function that makes one is none."""
     return not isinstance(thing, type) and hasattr(thing, "state_dict")
@@ -215,25 +216,6 @@ def check_model(model: object) -> None:
             "or ImageClassifier returns"
         )
     raise TypeError(f"model must be a model of mw.models, not {type(model).__name__}{advice}")
-
-
-def _source_of(cls: type) -> str:
-    """Return the version that a class states, else its source text and the values that it uses.
-
-    An empty version adds nothing, for a base class that its subclasses' versions cover.
-    """
-    version = vars(cls).get("version")
-    if version is not None:
-        return str(version)
-    methods = methods_of(cls)
-    used = [part for m in methods for part in (values_used(m), values_held(m)) if part]
-    try:
-        return inspect.getsource(cls) + (repr(used) if used else "")
-    except (OSError, TypeError):
-        raise ValueError(
-            f"the source of {cls.__name__} cannot be read, so its runs cannot be told apart; give "
-            'the class a version = "1" and change it with the class'
-        ) from None
 
 
 def _keeper(kept: dict[str, Tensor], name: str, pool: str | int | None) -> Callable[..., None]:

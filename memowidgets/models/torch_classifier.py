@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,8 +16,6 @@ from memowidgets.models.base import is_module
 from memowidgets.models.images import ImageModel, check_pool, images_of
 from memowidgets.models.memory import sent
 from memowidgets.models.modes import modes_kept
-from memowidgets.stamps import digest
-from memowidgets.user_code import is_users, methods_of, source_of, values_held, values_used
 from memowidgets.visible import first_line, listed, quoted
 
 if TYPE_CHECKING:
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-_OWN = ("torch", "memowidgets")
 _CLASSES = ("n_classes", "num_classes", "classes", "n_labels", "num_labels", "n_outputs")
 
 
@@ -46,8 +41,8 @@ class TorchClassifier(ImageModel):
         ``make_module(n_classes, n_features=…)`` for a table. A first layer ``nn.LazyLinear`` finds
         the number of features by itself.
     version : str, optional
-        Text that identifies `make_module` and its modules, instead of their source text. Change it
-        whenever they change.
+        Text that identifies `make_module` beside what a probe sees of it (see Notes). Change it
+        with what no probe sees.
     layers : sequence of str, optional
         Names of the modules whose output is a representation, first to last, as in
         ``module.named_modules()``. By default the module's children, where a sequential child
@@ -72,11 +67,13 @@ class TorchClassifier(ImageModel):
 
     Notes
     -----
-    A run is identified by the settings, the source text with the values, functions and classes of
-    the user that it uses (or `version`), and the names and shapes of the parameters. Weights that
-    `make_module` loads from a file are *not* part of this identity. A run still opens after that
-    file has changed, and its new shadow models then start from other weights than its target. If
-    you load weights, put a digest of the file into `version`.
+    A run knows `make_module` by what it does, not by its text. When a run is begun, its module is
+    made twice under one seed and asked about 8 members on the CPU, in float32, once with weights
+    that a seeded generator fills in. The logits, the mean and deviation of each initial weight and
+    the module's ``repr`` are kept in the manifest. Whoever goes on with the run, opens it with
+    ``model=`` or trains its shadow models makes this probe again, and is refused if it differs. A
+    probe cannot see a change that acts only later, such as after 1000 calls, or on other inputs
+    than these 8. Put such a change into `version`, which is compared as well.
 
     In bfloat16 the whole module runs under autocast, including its last layer, so logits have 8
     significant bits and many samples have equal logit gaps. To avoid this, let the module call its
@@ -116,7 +113,7 @@ class TorchClassifier(ImageModel):
         "augment": "none",
     }
 
-    version: str | None = "1"
+    version: str | None = None
     forward_batch: ClassVar[int] = 256
     less_memory: ClassVar[str] = "; pass pool=4 to the model, or fewer layers="
 
@@ -134,7 +131,7 @@ class TorchClassifier(ImageModel):
                 f"module, as in `lambda n_classes: …`, not {type(make_module).__name__}"
             )
         check_pool(pool)
-        self.make_module, self.stated_version = make_module, version
+        self.make_module, self.version = make_module, version
         self.layers = None if layers is None else tuple(several("layers", layers))
         self.pool, self.channels_last = pool, channels_last
 
@@ -238,19 +235,9 @@ class TorchClassifier(ImageModel):
             finally:
                 last.remove()
 
-    def describe(self, data: Dataset) -> dict[str, str]:
-        """Return what identifies a model, including the user's source text or version."""
-        text, values = self.stated_version, {}
-        if text is None:
-            skeleton = self.skeleton(data)
-            own = {type(part) for part in skeleton.modules()}
-            theirs = {cls for cls in own if cls.__module__.split(".")[0] not in _OWN}
-            theirs |= {base for cls in theirs for base in cls.__mro__ if is_users(base.__module__)}
-            ordered = sorted(theirs, key=lambda cls: (cls.__qualname__, cls.__module__))
-            text = "\n".join([_source(self.make_module), *map(_source, ordered)])
-            values = {"values": _values_digest(self.make_module, ordered, skeleton)}
-        found = hashlib.sha256(f"{self.source_text()}\n{text}".encode()).hexdigest()[:16]
-        return {**super().describe(data), "source": found, **values}
+    def has_user_code(self, module: nn.Module) -> bool:  # noqa: ARG002 - make_module is
+        """Return True: `make_module` is a user's, whatever its parts are."""
+        return True
 
     def _try_layers(self, module: nn.Module, data: Dataset) -> None:
         """Run two samples through the layers; each must return one row per sample."""
@@ -416,43 +403,3 @@ def _input_shape(data: Dataset) -> tuple[int, ...]:
 
 def _name_of(function: Any) -> str:
     return str(getattr(function, "__qualname__", type(function).__name__))
-
-
-def _values_digest(make: Any, classes: Sequence[type], module: nn.Module) -> str:
-    """Return a digest of what shows neither in source texts nor in shapes, such as a dropout's p.
-
-    That is the plain values that functions use from outside, and the settings of torch's parts.
-    """
-    while isinstance(make, functools.partial):
-        make = make.func
-    functions = [make, *(method for cls in classes for method in methods_of(cls))]
-    used = [values_used(function) for function in functions]
-    held = [repr(value) for function in functions for value in values_held(function)]
-    parts = [
-        [name, type(part).__qualname__, *(repr(getattr(part, c, None)) for c in _constants(part))]
-        for name, part in module.named_modules()
-    ]
-    return digest([repr(used), held, parts])
-
-
-def _constants(part: nn.Module) -> list[str]:
-    """Return the names of the settings that torch states of its own parts, the same for years."""
-    is_torchs = type(part).__module__.split(".")[0] == "torch"
-    return sorted(getattr(type(part), "__constants__", ())) if is_torchs else []
-
-
-def _source(thing: Any) -> str:
-    """Return the source text of a function, class or callable, with a partial's arguments."""
-    if isinstance(thing, functools.partial):
-        return f"{_source(thing.func)}{thing.args!r}{sorted(thing.keywords.items())!r}"
-    named = thing if inspect.isroutine(thing) or isinstance(thing, type) else type(thing)
-    with suppress(OSError, TypeError):
-        return source_of(named)
-    methods = methods_of(named) if isinstance(named, type) else []
-    with suppress(OSError, TypeError):  # notebook classes have no source
-        if methods:
-            return "\n".join(inspect.getsource(method) for method in methods)
-    raise ValueError(
-        f"the source of {_name_of(thing)} cannot be read, so its runs cannot be told apart; give "
-        'TorchClassifier a version="1" and change it with the module'
-    )

@@ -66,7 +66,7 @@ class TransformerModel(Model, Generic[Texts]):
     """Class of transformers that loads such models."""
 
     forward_batch: ClassVar[int] = 32
-    version: str | None = ""  # the versions of the subclasses cover this class
+    draws_weights: ClassVar[bool] = False
 
     def __init__(
         self,

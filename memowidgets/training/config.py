@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from memowidgets.checks import real_number, several, whole_number
 from memowidgets.models.precision import PRECISIONS
-from memowidgets.user_code import source_digest
 
 OPTIMIZERS = ("adamw", "sgd")
 SCHEDULES: dict[str, Callable[[float], float]] = {
@@ -19,7 +19,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 }
 STEPS = "steps"
 AUGMENTATIONS = ("none", "flip", "crop", "flip+crop")
-_GIVEN: dict[str, Callable[..., Any]] = {}  # users' functions by their textual description
+_FUNCTION = "function "  # stands before the name of a user's function in a manifest
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,10 @@ class TrainingConfig:
         are equal bit for bit. Training is then slower, and an operation without such an algorithm
         is an error. Off by default: two runs on a GPU differ by rounding. On a CPU they are equal
         in any case, with the same number of threads.
+    version : str, optional
+        Text that identifies `optimizer` and `schedule` where they are functions. They are known by
+        what they do: two steps with seeded gradients, and the factor of every step. Give a version,
+        and change it, for what only acts later.
 
     Raises
     ------
@@ -100,6 +104,7 @@ class TrainingConfig:
     milestones: Sequence[float] | None = None
     augment: str | None = None
     deterministic: bool | None = None
+    version: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "checkpoint_every", "batch_size", "accumulate", "lr"):
@@ -117,6 +122,7 @@ class TrainingConfig:
         _check_milestones(self.milestones)
         if not (self.deterministic is None or isinstance(self.deterministic, bool)):
             raise ValueError(f"deterministic must be True or False, not {self.deterministic!r}")
+        check_version(self.version)
 
     def resolved(self, defaults: Mapping[str, Any]) -> Settings:
         """Return the settings with every open field taken from a model's defaults."""
@@ -133,7 +139,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class Settings:
-    """`TrainingConfig` without open fields. Fields that an old run lacks get their old values."""
+    """`TrainingConfig` without open fields."""
 
     epochs: float
     checkpoint_every: float
@@ -149,24 +155,22 @@ class Settings:
     milestones: tuple[float, ...]
     augment: str
     deterministic: bool
+    version: str
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Settings:
-        """Read settings from a run directory, also from one that lacks newer fields.
+        """Read settings from a run directory, which leaves out those that are off.
 
-        A user's function is restored if it was given earlier in this process. Otherwise its textual
-        description takes its place, and training with that is an error.
+        Of a user's function a manifest has only the name, and training with that is an error.
         """
         known = {field.name for field in fields(cls)}
         return replace(_FALLBACK, **{k: _read(v) for k, v in stored.items() if k in known})
 
     def described(self) -> dict[str, Any]:
-        """Return the settings as text and numbers; a function as its name and a hash.
-
-        A setting that older versions lack is left out where it is off, so that digests stay.
-        """
-        found = {k: _described(v) for k, v in asdict(self).items()}
-        return found if self.deterministic else _without(found, "deterministic")
+        """Return the settings as text and numbers, a function as its name."""
+        found = {field.name: _described(getattr(self, field.name)) for field in fields(self)}
+        off = [name for name in ("deterministic", "version") if not found[name]]
+        return {name: value for name, value in found.items() if name not in off}
 
     def steps_per_epoch(self, n_members: int) -> int:
         """Return the number of optimizer steps in an epoch; the last may be smaller."""
@@ -233,33 +237,38 @@ _FALLBACK = Settings(
     milestones=(0.5, 0.75),
     augment="none",
     deterministic=False,
+    version="",
 )
 
 
 def lost_function(what: str, name: str) -> str:
     """Return the error message for a user's function that is not available."""
     return (
-        f"this run is trained with its owner's {what} {name}; create the audit with "
+        f"this run is trained with its owner's {what} ({name}); create the audit with "
         f"Audit(…, training=TrainingConfig({what}=…))"
     )
 
 
-def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key != name}
+def is_function(described: Any) -> bool:
+    """Return whether a setting in a manifest stands for a user's function."""
+    return isinstance(described, str) and described.startswith(_FUNCTION)
+
+
+def check_version(version: Any) -> None:
+    """Raise for a version that is not a text."""
+    if version is not None and not (isinstance(version, str) and version):
+        raise TypeError(f'version must be a text such as "1", not {version!r}')
 
 
 def _described(value: Any) -> Any:
     if not callable(value):
         return list(value) if isinstance(value, tuple) else value
-    text = f"{getattr(value, '__qualname__', type(value).__qualname__)}@{source_digest(value)}"
-    _GIVEN[text] = value
-    return text
+    is_named = inspect.isroutine(value) or isinstance(value, type)
+    return _FUNCTION + (value if is_named else type(value)).__qualname__
 
 
 def _read(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(value)
-    return _GIVEN.get(value, value) if isinstance(value, str) else value
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:

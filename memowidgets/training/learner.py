@@ -310,7 +310,7 @@ def _optimizer(module: torch.nn.Module, settings: Settings) -> torch.optim.Optim
 
     parameters = [p for p in module.parameters() if p.requires_grad]
     if callable(settings.optimizer):
-        return _given_optimizer(settings.optimizer, parameters)
+        return given_optimizer(settings.optimizer, parameters)
     if settings.optimizer not in OPTIMIZERS:
         raise ValueError(lost_function("optimizer", settings.optimizer))
     rates: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
@@ -334,7 +334,14 @@ def _without_compiler(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.
     return type(kind.__name__, (kind,), {**methods, "step": step})
 
 
-def _given_optimizer(make: Callable[..., Any], parameters: list[Any]) -> torch.optim.Optimizer:
+def given_optimizer(make: Callable[..., Any], parameters: list[Any]) -> torch.optim.Optimizer:
+    """Return the optimizer that a user's function makes for some parameters.
+
+    Raises
+    ------
+    TypeError
+        If it makes something else.
+    """
     import torch
 
     optimizer = make(parameters)

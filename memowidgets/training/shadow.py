@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from memowidgets.metrics import logit_gap
 from memowidgets.progress import Progress
+from memowidgets.store import StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design, ReferenceDesign, ShadowDesign
 from memowidgets.training.learner import Learner, Recipe
+from memowidgets.training.probe import made_probe, probe_differences
 from memowidgets.training.seeds import derived_seed
 
 
@@ -58,6 +60,8 @@ class ShadowJob:
         Digest of model, data and training. Shadow models of different digests are never mixed.
     forward : KeptForward or None
         Forward pass to store in addition to the gaps.
+    probe : dict
+        What the user's functions do where the run was begun, see `memowidgets.training.probe`.
     """
 
     recipe: Recipe
@@ -68,6 +72,28 @@ class ShadowJob:
     shadows: ShadowDesign | ReferenceDesign = field(default_factory=ShadowDesign)
     config: str = ""
     forward: KeptForward | None = None
+    probe: Mapping[str, Any] = field(default_factory=dict)
+
+    def check_functions(self) -> None:
+        """Raise if the user's functions do something else here than where the run was begun.
+
+        Raises
+        ------
+        StoreError
+            With the difference.
+        """
+        if not self.probe:
+            return
+        recipe = self.recipe
+        here = made_probe(
+            recipe.model, recipe.data, self.design.pool, recipe.settings, len(self.design.members)
+        )
+        found = probe_differences(self.probe, here, has_version=bool(recipe.model.version))
+        if found:
+            raise StoreError(
+                f"the run's functions do something else in this process: {'; '.join(found)}. Use "
+                "the same code as when the run was begun, or choose another path"
+            )
 
     @property
     def traced(self) -> dict[str, int]:

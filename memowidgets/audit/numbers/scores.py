@@ -31,6 +31,7 @@ from memowidgets.audit.source import (
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
 from memowidgets.metrics.arrays import like
 from memowidgets.progress import Progress
+from memowidgets.stamps import digest
 from memowidgets.store import StoreError
 from memowidgets.training.device import computed_on
 from memowidgets.training.rho import Record
@@ -356,15 +357,23 @@ def score(
     checkpoint: str | float = "prediction",
     progress: Progress | None = None,
     last: int | None = None,
+    name_and_version: tuple[str | None, str] | None = None,
 ) -> Scores:
     """Score the members, as `Audit.score` describes; read from disk what was computed before."""
     known = _known(metric)
+    if name_and_version is not None and known is not None:
+        raise ValueError(f"version= is for a function of your own, not for {metric!r}")
     if last is not None and not (known and known.over_checkpoints):
         means = ", ".join(name for name, one in SCORES.items() if one.over_checkpoints)
         raise ValueError(f"last= goes with a mean over checkpoints ({means}), not with {metric!r}")
     record, name = source.names.record(checkpoint), source.names.layer(layer)
     if not isinstance(metric, str) or known is None:
-        return _custom(source, cast("Metric", metric), source.forward(record, progress), name)
+        made, function = source.forward(record, progress), cast("Metric", metric)
+        if name_and_version is None:
+            return _custom(source, function, made, name)
+        own_name, version = name_and_version
+        kept_as = f"own-{digest([own_name or _name_of(function), version])}"
+        return _kept(made, kept_as, name, lambda: _custom(source, function, made, name))
     if known.of_source is not None:
         return known.of_source(Asked(source, name, record, last, progress))
     if is_computed(source, metric, name, record.name):
@@ -528,12 +537,20 @@ def _named(
     made, known, labels = source.forward(record, progress), SCORES[metric], source.labels
     if known.of_outputs is not None:
         return Scores.of_all(known.of_outputs(made, labels))
+
+    def compute() -> Scores:
+        (progress or Progress()).report(0, 1, f"computing {metric} at {layer}")
+        return _of_states(known, made.representation(layer), source)
+
+    return _kept(made, metric, layer, compute)
+
+
+def _kept(made: ForwardPass, metric: str, layer: str, compute: Callable[[], Scores]) -> Scores:
+    """Return the scores that are kept beside a forward pass; compute and keep them otherwise."""
     kept = made.stored(metric, layer)
     if kept is not None:
         return kept
-    (progress or Progress()).report(0, 1, f"computing {metric} at {layer}")
-    states: Any = made.representation(layer)
-    found = _of_states(known, states, source)
+    found = compute()
     try:
         made.store(metric, layer, found)
     except StoreError as error:

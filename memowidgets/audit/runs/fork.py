@@ -22,7 +22,6 @@ from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.metrics import logit_gap
 from memowidgets.stamps import digest
 from memowidgets.store import RunDirectory, StoreError
-from memowidgets.training.config import Settings
 from memowidgets.training.design import Design, follow_design
 from memowidgets.training.target import TargetTraining, start_of
 from memowidgets.visible import listed
@@ -50,7 +49,7 @@ def forked(parent: Source, path: str | os.PathLike[str], data: Dataset, start: s
     if aside is not None:
         identity.check_held_out(aside, data, design)
         aside = aside.with_encoding(data.encoding)
-    asked = Settings.read(run.manifest["training"])
+    asked = replace(run.training, precision=run.manifest["training"]["precision"])
     manifest = {
         **identity.describe_run(
             recipe.model, data, design, aside, asked, run.seed, recipe.settings.precision
@@ -71,7 +70,7 @@ def forked(parent: Source, path: str | os.PathLike[str], data: Dataset, start: s
     for note in fork_note(manifest):
         warnings.warn(note, UserWarning, stacklevel=3)
     device = "auto" if recipe.anywhere else recipe.device
-    return RunSource(made, manifest, recipe.model, data, aside, design, device)
+    return RunSource(made, manifest, recipe.model, data, aside, design, device, settings=asked)
 
 
 def compared(parent: Source, fork: Source, checkpoint: str | float, variance: str) -> pd.DataFrame:

@@ -21,9 +21,10 @@ from memowidgets.models import (
 )
 from memowidgets.stamps import Stamp, array_digest
 from memowidgets.store import RunDirectory, StoreError, Tensors
-from memowidgets.training.config import Settings
+from memowidgets.training.config import Settings, is_function
 from memowidgets.training.design import Design
 from memowidgets.training.noise import NOISE_DRAW
+from memowidgets.training.probe import made_probe, probe_differences
 from memowidgets.visible import listed, quoted, visible
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "describe_run",
     "described",
     "described_data",
+    "function_differences",
     "held_out_digest",
     "model_differences",
     "read_design",
@@ -47,6 +49,7 @@ __all__ = [
 
 _SETTLED = ("training", "precision", "noise_draw")  # once for all, when a run is made
 _ENCODING = "encoding."
+_FUNCTIONS = ("optimizer", "schedule")
 ASIDE_LABELS = "held_out_labels"
 _LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 
@@ -62,7 +65,11 @@ def describe_run(
 ) -> dict[str, Any]:
     """Return the manifest of a run: hashes, seeds, versions and ids, but no sample."""
     layers, about = _layer_names(model, data), model.describe(data)
-    return described(about, model.source, layers, data, design, held_out, settings, seed, precision)
+    probe = made_probe(model, data, design.pool, settings, len(design.members))
+    return {
+        **described(about, model.source, layers, data, design, held_out, settings, seed, precision),
+        **({"probe": probe} if probe else {}),
+    }
 
 
 def described(
@@ -121,10 +128,9 @@ def held_out_digest(held_out: Dataset) -> str:
 
 def run_digest(manifest: Mapping[str, Any]) -> str:
     """Return a digest of everything that determines what a target has learned."""
-    parts = ("model", "seed", "members", "content", "fork")
+    parts = ("model", "training", "probe", "seed", "members", "content", "fork")
     kept = {part: manifest[part] for part in parts if manifest.get(part) is not None}
     kept["data"] = {key: manifest["data"][key] for key in ("labels", "class_names")}
-    kept["training"] = _training(manifest)
     return content_digest(
         {key: sorted(v.items()) if isinstance(v, dict) else v for key, v in kept.items()}
     )
@@ -141,6 +147,7 @@ def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -
     differences = [
         *data_differences(stored, given),
         *model_differences(stored["model"], given["model"]),
+        *function_differences(stored, given),
         *_field_differences("training", *_trainings(stored, given)),
         *_plain_differences(stored, given),
     ]
@@ -198,14 +205,18 @@ def settle(
     return stored
 
 
-def _training(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a run with the fields that its version lacked.
+def function_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Return sentences on how the user's functions differ, by what they do.
 
-    A function is as it was written: it may use values that have changed since.
+    Examples
+    --------
+    >>> run = {"model": {}, "probe": {"schedule": [1.0, 0.5, 0.0]}}
+    >>> function_differences(run, {"model": {}, "probe": {"schedule": [1.0, 0.6, 0.0]}})
+    ["the schedule's factor is 0.5 there and 0.6 here at 50% of the training"]
     """
-    stored = manifest["training"]
-    functions = {key: stored[key] for key in ("optimizer", "schedule") if key in stored}
-    return Settings.read(stored).described() | functions
+    has_version = bool(given["model"].get("version"))
+    there, here = stored.get("probe", {}), given.get("probe", {})
+    return probe_differences(there, here, has_version=has_version)
 
 
 def _needs_design(run: RunDirectory, manifest: Mapping[str, Any]) -> bool:
@@ -223,9 +234,10 @@ def _trainings(
     stored: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings of two runs, with "auto" replaced by the stored run's precision."""
-    there, here = _training(stored), dict(given["training"])
+    there, here = dict(stored["training"]), dict(given["training"])
     for settings in (there, here):
-        settings.setdefault("deterministic", False)
+        for name in _FUNCTIONS:  # a function is known by its probe, whatever its name
+            settings[name] = "a function" if is_function(settings[name]) else settings[name]
     there["precision"] = stored.get("precision", there["precision"])
     if here["precision"] == "auto":
         here["precision"] = there["precision"]
@@ -428,8 +440,6 @@ _ORIGIN = {
     "recipe": "the configuration or the tokenizer of the base model differs",
     "tokenizer": "the tokenizer differs",
     "processor": "the image processor differs",
-    "forward": "forward= of mw.watch is another function",
-    "values": "values that make_module uses, or settings of the module's parts, differ",
 }
 
 

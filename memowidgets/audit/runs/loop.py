@@ -20,6 +20,7 @@ from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
 from memowidgets.store import MANIFEST, RunDirectory
 from memowidgets.training import TrainingConfig
+from memowidgets.training.config import check_version
 from memowidgets.training.design import draw_design
 from memowidgets.training.loop.inputs import Batches, Pairs, pairs_of
 from memowidgets.training.loop.passes import Looker, default_forward, tried
@@ -27,7 +28,6 @@ from memowidgets.training.loop.plan import CheckpointPlan
 from memowidgets.training.loop.recorder import LoopRecorder
 from memowidgets.training.loop.untouched import unwrapped
 from memowidgets.training.rho import StopRule
-from memowidgets.user_code import code_digest
 from memowidgets.visible import listed
 
 if TYPE_CHECKING:
@@ -49,10 +49,12 @@ def begun_loop(
     ids: Sequence[str] | None,
     held_out: Any,
     seed: int,
+    version: str | None,
 ) -> tuple[RunSource, LoopRecorder]:
     """Begin the run that `watch` describes, or continue the one in the directory."""
     _check_given(module, forward, data, class_names, ids)
     _check_batch_size(batch_size)
+    check_version(version)
     seed = whole_number("seed", seed)
     samples, pairs = _samples(data, class_names, ids)
     forward = forward or default_forward
@@ -61,7 +63,7 @@ def begun_loop(
     samples = _with_classes(samples, n_classes, named=class_names is not None)
     looker = Looker(batches, samples.labels, forward, chosen, head)
     unseen, aside = _held_out(held_out, samples, looker, batch_size)
-    source = _source(module, samples, looker, path, plan, seed, unseen)
+    source = _source(module, samples, looker, path, plan, seed, unseen, version)
     if stop is not None:
         source.names.stop = stop
     return source, LoopRecorder(source.run, looker, plan, shown, aside)
@@ -161,6 +163,7 @@ def _source(
     plan: CheckpointPlan,
     seed: int,
     held_out: Dataset | None,
+    version: str | None,
 ) -> RunSource:
     run = RunDirectory(path)
     _check_kind(run)
@@ -171,9 +174,8 @@ def _source(
     about = {
         "class": type(unwrapped(module)).__name__,
         "settings": json.dumps({"layers": list(looker.layer_names)}),
-        "source": "",
+        "version": version or "",
         "parameters": _shapes_digest(unwrapped(module)),
-        "forward": "" if looker.forward is default_forward else code_digest(looker.forward),
     }
     manifest = {
         "kind": WATCHED,

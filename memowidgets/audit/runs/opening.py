@@ -66,7 +66,7 @@ def begun_run(
     manifest = identity.continued(run, manifest, used)
     trained_on = noise_of(data, design, manifest).applied(data)
     manifest = identity.settle(run, manifest, trained_on, design)
-    return RunSource(run, manifest, model, trained_on, aside, design, device, states)
+    return RunSource(run, manifest, model, trained_on, aside, design, device, states, settings)
 
 
 def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirectory:

@@ -17,6 +17,7 @@ from memowidgets.audit.runs.identity import (
     data_differences,
     describe_run,
     described_data,
+    function_differences,
     held_out_digest,
     model_differences,
     read_encoding,
@@ -208,6 +209,7 @@ def reopened(
         check_same(manifest, same, str(run.path))
         return data, model
     changed = model_differences(manifest["model"], found["model"])
+    changed += function_differences(manifest, found)
     if changed:
         warnings.warn(
             f"the model of {run.path} can't be made again, so nothing new can be computed: "

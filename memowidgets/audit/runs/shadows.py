@@ -99,6 +99,7 @@ def make_job(
         plan,
         config_digest(run.manifest),
         _forward(catalogue, keep_forward),
+        manifest.get("probe", {}),
     )
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
+from memowidgets.training.probe import is_probe
 from memowidgets.visible import visible
 
 __all__ = [
@@ -28,7 +29,7 @@ _ALWAYS = ("epochs", "checkpoint_every", "batch_size", "lr", "optimizer", "sched
 _FUNCTIONS = ("optimizer", "schedule")  # a user's own function is stored as a description
 
 _PLACES = ("pool", "members", "held_out")
-_LATER = ("fork", "recording")  # optional parts
+_LATER = ("fork", "recording", "probe")  # optional parts
 
 Check = Callable[[Any], bool]
 
@@ -81,6 +82,7 @@ _SHAPE: dict[str, Check] = {
     "recording": _or_none(
         lambda value: isinstance(value, dict) and all(map(_text, value.values()))
     ),
+    "probe": _or_none(is_probe),
     "ids": _texts,
     "content": _texts,
 }

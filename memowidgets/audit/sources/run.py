@@ -102,6 +102,8 @@ class RunSource:
         ``"auto"``, or as torch names it.
     states : str
         Type that new passes keep representations in. Default: the manifest's.
+    settings : Settings, optional
+        Settings of the training. Default: the manifest's, which lack a user's functions.
     """
 
     given_log_lira: NDArray[np.float64] | None = None
@@ -118,12 +120,14 @@ class RunSource:
         design: Design,
         device: str,
         states: str = AUTO,
+        settings: Settings | None = None,
     ) -> None:
         self.states = states if states != AUTO else str(manifest.get("states", AUTO))
         check_states(self.states)
         self.run, self.manifest, self.model, self.data = run, manifest, model, data
         self.design = design
         self._labels = data.labels.copy()  # the user may write to theirs
+        self._settings = settings or Settings.read(manifest["training"])
         self.held_out = held_out if held_out is not None else data.take(design.held_out)
         self._anywhere = _is_auto(model, device)
         waits = model is None and device == "auto"  # asking for it imports torch: seconds
@@ -177,7 +181,7 @@ class RunSource:
         """
         if self.is_watched:
             raise NotGivenError(f"{self.path} was recorded from a loop whose settings are unknown")
-        return replace(Settings.read(self.manifest["training"]), precision=self.precision)
+        return replace(self._settings, precision=self.precision)
 
     @property
     def evidence(self) -> tuple[str, ...]:

@@ -105,6 +105,7 @@ class _Kept:
     """Jobs that this process has received, and the GPU that it stays on."""
 
     jobs: ClassVar[OrderedDict[str, ShadowJob]] = OrderedDict()
+    checked: ClassVar[set[str]] = set()  # jobs whose functions are those of the run here
     shared: ClassVar[tuple[tuple[str, ...], str]] = ((), "")  # GPUs of the local processes
     device: ClassVar[str | None] = None
     place: ClassVar[BaseFileLock | None] = None  # of this process among the local ones
@@ -121,6 +122,9 @@ def fulfil(order: Order, payload: bytes | None = None) -> Result:
         job = _job(order.job, payload)
         if job is None:
             return Result(worker, lacks_job=True)
+        if order.job not in _Kept.checked:
+            job.check_functions()
+            _Kept.checked.add(order.job)
         trained = train_shadow(_on_device(job, order), order.index, _Beacon(Path(order.beacon)))
     except (Exception, Cancelled) as error:  # noqa: BLE001 - whatever it is, it is the user's
         return Result(worker, error=packed(error), place=_place_in_cluster())

@@ -34,7 +34,7 @@ __all__ = ["Looker", "ask", "default_forward", "tried"]
 
 _LAYER = "layer."
 Allocate = Callable[[Shapes, str], Mapping[str, FloatArray]]
-_TRIED = 2  # samples
+_TRIED, _ASKED = 2, 8  # samples
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,14 @@ class Looker:
         _warn_of_padding(lengths)
         layers = {k.removeprefix(_LAYER): v for k, v in filled.items() if k.startswith(_LAYER)}
         return Forward(filled["logits"], filled["losses"], layers, precision())
+
+    def first_logits(self, module: nn.Module) -> NDArray[np.float64]:
+        """Return the logits of the first samples, (n, n_classes), without changing anything."""
+        module, n = unwrapped(module), min(_ASKED, len(self.labels))
+        with untouched(module):
+            inputs = moved(self.batches.first(n), device_of(module))
+            logits = ask(self.forward, module, inputs, n)
+        return np.asarray(logits.float().cpu().numpy(), np.float64)
 
     def _run(
         self,

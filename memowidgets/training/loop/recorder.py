@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["LoopRecorder"]
 
 _SAMPLED = 1024  # values of a frozen weight in a digest
+_FLOAT32, _SHORT = 1e-3, 5e-2  # rounding of logits, on other devices and in other batches
 
 
 class LoopRecorder:
@@ -102,10 +103,40 @@ class LoopRecorder:
                 )
             if read_course(self._run) is None:
                 self._write(Course(self._steps_per_epoch, 1))
+        same = next((r for r in records if r.step == step and _is_same(r.weights, digest)), None)
+        if same is not None:
+            self._check_forward(module, same)
+        elif records:
+            warn_user(
+                f"the weights are those of no checkpoint in {self._run.path}, so forward= and the "
+                "module's code could not be compared with those of the recording"
+            )
         self.continue_at(module, step)
         if self._plan.epoch_at(step) is not None:
             self.record(module, step)
         return step
+
+    def _check_forward(self, module: nn.Module, record: Record) -> None:
+        """Raise if the module with a checkpoint's weights gives other logits than in its pass.
+
+        Raises
+        ------
+        ValueError
+            If it does: the module's code, or `forward`, is another.
+        """
+        place = f"forward/{record.name}"
+        if not self._run.has(place, record.weights):
+            return
+        kept = np.asarray(self._run.read_tensors(place, record.weights)["logits"])
+        logits = self._looker.first_logits(module)
+        there = np.asarray(kept[: len(logits)], np.float64)
+        apart = float(np.abs(logits - there).max()) / max(float(np.abs(there).max()), 1e-30)
+        if apart > (_FLOAT32 if record.precision == "float32" else _SHORT):
+            raise ValueError(
+                f"the module has the weights of {record.name} in {self._run.path}, but gives other "
+                f"logits than were recorded, by {apart:.1g} of their size: its code or forward= "
+                "has changed. Choose another path, or pass overwrite=True to replace the recording"
+            )
 
     def continue_at(self, module: nn.Module, step: int) -> None:
         """Go on from the checkpoints before a step, and from the one there if it is the module."""

@@ -20,6 +20,7 @@ __all__ = [
     "as_code",
     "check_finite",
     "check_same_order",
+    "check_version",
     "dense",
     "is_missing",
     "is_tensor",
@@ -395,3 +396,9 @@ def _check_none_missing(labels: NDArray[Any], where: Callable[[int], str]) -> No
             f"{int(missing.sum())} of {len(missing)} labels are missing, the first in "
             f"{where(int(missing.argmax()))}; leave out samples without a label"
         )
+
+
+def check_version(version: Any) -> None:
+    """Raise for a version that is not a text."""
+    if version is not None and not (isinstance(version, str) and version):
+        raise TypeError(f'version must be a text such as "1", not {version!r}')

@@ -31,14 +31,14 @@ from memowidgets.audit.runs.training import (
 from memowidgets.audit.source import Source
 from memowidgets.audit.sources.shadow import kept_shadow_source, shadow_source
 from memowidgets.audit.views.summary import summary_html
-from memowidgets.checks import as_code, several
+from memowidgets.checks import as_code, check_version, several
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.models import Model
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training import TrainingConfig
-from memowidgets.training.config import Settings, check_version
+from memowidgets.training.config import Settings
 from memowidgets.training.design import HeldOut, Members
 from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import Prediction

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.checks import several
+from memowidgets.checks import check_version, several
 from memowidgets.data import Dataset, ImageDataset, TableDataset
 from memowidgets.models.base import is_module
 from memowidgets.models.images import ImageModel, check_pool, images_of
@@ -131,6 +131,7 @@ class TorchClassifier(ImageModel):
                 f"module, as in `lambda n_classes: …`, not {type(make_module).__name__}"
             )
         check_pool(pool)
+        check_version(version)
         self.make_module, self.version = make_module, version
         self.layers = None if layers is None else tuple(several("layers", layers))
         self.pool, self.channels_last = pool, channels_last

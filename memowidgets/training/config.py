@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from memowidgets.checks import real_number, several, whole_number
+from memowidgets.checks import check_version, real_number, several, whole_number
 from memowidgets.models.precision import PRECISIONS
 
 OPTIMIZERS = ("adamw", "sgd")
@@ -252,12 +252,6 @@ def lost_function(what: str, name: str) -> str:
 def is_function(described: Any) -> bool:
     """Return whether a setting in a manifest stands for a user's function."""
     return isinstance(described, str) and described.startswith(_FUNCTION)
-
-
-def check_version(version: Any) -> None:
-    """Raise for a version that is not a text."""
-    if version is not None and not (isinstance(version, str) and version):
-        raise TypeError(f'version must be a text such as "1", not {version!r}')
 
 
 def _described(value: Any) -> Any:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.modes import modes_kept
+from memowidgets.store import StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.seeds import RandomStates
 from memowidgets.visible import first_line, listed, quoted, visible
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-__all__ = ["is_probe", "made_probe", "probe_differences"]
+    from memowidgets.training.design import Design
+    from memowidgets.training.learner import Recipe
+
+__all__ = ["check_functions", "is_probe", "made_probe", "probe_differences"]
 
 SAMPLES = 8
 """Number of samples that the module is asked about."""
@@ -102,6 +106,35 @@ def probe_differences(
     }
     both = [part for part in compare if part in stored and part in here]
     return [said for part in both if (said := compare[part](stored[part], here[part]))]
+
+
+def check_functions(stored: Mapping[str, Any], recipe: Recipe, design: Design) -> None:
+    """Raise if the functions of a recipe do something else than where its run was begun.
+
+    Parameters
+    ----------
+    stored : dict
+        Probe in the run's manifest; empty if the run has no user's functions.
+    recipe : Recipe
+        Model, data and settings here.
+    design : Design
+        Split of the run.
+
+    Raises
+    ------
+    StoreError
+        With the difference.
+    """
+    if not stored:
+        return
+    model, settings = recipe.model, recipe.settings
+    here = made_probe(model, recipe.data, design.pool, settings, len(design.members))
+    found = probe_differences(stored, here, has_version=bool(model.version))
+    if found:
+        raise StoreError(
+            f"a function of the run does something else here than where the run was begun: "
+            f"{'; '.join(found)}. Use the same code, or choose another path for the changed code"
+        )
 
 
 def is_probe(value: Any) -> bool:

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 
 from memowidgets.metrics import logit_gap
 from memowidgets.progress import Progress
-from memowidgets.store import StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design, ReferenceDesign, ShadowDesign
 from memowidgets.training.learner import Learner, Recipe
-from memowidgets.training.probe import made_probe, probe_differences
 from memowidgets.training.seeds import derived_seed
 
 
@@ -73,27 +71,6 @@ class ShadowJob:
     config: str = ""
     forward: KeptForward | None = None
     probe: Mapping[str, Any] = field(default_factory=dict)
-
-    def check_functions(self) -> None:
-        """Raise if the user's functions do something else here than where the run was begun.
-
-        Raises
-        ------
-        StoreError
-            With the difference.
-        """
-        if not self.probe:
-            return
-        recipe = self.recipe
-        here = made_probe(
-            recipe.model, recipe.data, self.design.pool, recipe.settings, len(self.design.members)
-        )
-        found = probe_differences(self.probe, here, has_version=bool(recipe.model.version))
-        if found:
-            raise StoreError(
-                f"the run's functions do something else in this process: {'; '.join(found)}. Use "
-                "the same code as when the run was begun, or choose another path"
-            )
 
     @property
     def traced(self) -> dict[str, int]:

@@ -15,12 +15,11 @@ from memowidgets.audit.console import shown
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.pairs import others, read_pairs
 from memowidgets.audit.sources.run import WATCHED, RunSource
-from memowidgets.checks import whole_number
+from memowidgets.checks import check_version, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
 from memowidgets.store import MANIFEST, RunDirectory
 from memowidgets.training import TrainingConfig
-from memowidgets.training.config import check_version
 from memowidgets.training.design import draw_design
 from memowidgets.training.loop.inputs import Batches, Pairs, pairs_of
 from memowidgets.training.loop.passes import Looker, default_forward, tried

@@ -21,6 +21,7 @@ from memowidgets.models.memory import free_memory
 from memowidgets.progress import Progress
 from memowidgets.training.design import REFERENCE
 from memowidgets.training.device import torch_device
+from memowidgets.training.probe import check_functions
 from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import StopRule
 
@@ -38,6 +39,7 @@ def train(
     with run.alone(), shown(progress) as report:
         if stop is not None:
             run.names.stop = stop
+        check_functions(run.manifest.get("probe", {}), run.recipe(), run.design)
         run.target().train(stop, report)
     free_memory(torch_device(run.device))
     if stop is not None:

@@ -24,6 +24,7 @@ from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from memowidgets.training.device import resolve_device
 from memowidgets.training.engine.timing import Timing, meet, take_times
+from memowidgets.training.probe import check_functions
 from memowidgets.training.shadow import ShadowJob, TrainedShadow, train_shadow
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def fulfil(order: Order, payload: bytes | None = None) -> Result:
         if job is None:
             return Result(worker, lacks_job=True)
         if order.job not in _Kept.checked:
-            job.check_functions()
+            check_functions(job.probe, job.recipe, job.design)
             _Kept.checked.add(order.job)
         trained = train_shadow(_on_device(job, order), order.index, _Beacon(Path(order.beacon)))
     except (Exception, Cancelled) as error:  # noqa: BLE001 - whatever it is, it is the user's

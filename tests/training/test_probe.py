@@ -1,0 +1,394 @@
+"""A user's functions are known by what they do, in every process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import memowidgets as mw
+from memowidgets.audit.runs import identity
+from memowidgets.store import StoreError
+from memowidgets.training import probe
+from memowidgets.training.probe import is_probe, made_probe, probe_differences
+from tests.training import user_programs
+
+HERE = Path(__file__).parent
+ROWS = np.arange(20)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return mw.data.load_digits().take(range(60))
+
+
+def small(n_classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, n_classes))
+
+
+def process(program: Path, *arguments: object, **environment: str) -> Any:
+    found = subprocess.run(
+        [sys.executable, program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    return json.loads(found.stdout.splitlines()[-1])
+
+
+def probe_of(data, make=small, **training: Any) -> dict[str, Any]:
+    model = mw.models.TorchClassifier(make)
+    settings = mw.TrainingConfig(**training).resolved(model.training_defaults)
+    return made_probe(model, data, ROWS, settings, 30)
+
+
+# one thing changed between two processes
+
+
+def in_three_processes(folder: Path, *, every: bool) -> tuple[dict[str, Any], ...]:
+    """Begin runs, go on unchanged, and go on with one value 1 % higher."""
+    runs = folder / "runs"
+    for name, value in (("same", 0.5), ("changed", 0.505)):
+        (folder / name).mkdir()
+        user_programs.write(folder / name, "users", value, every=every)
+    steps = (("same", "0.5"), ("same", "0.5"), ("changed", "0.505"))
+    program = HERE / "user_programs.py"
+    return tuple(process(program, folder / name, runs, USERS_VALUE=v) for name, v in steps)
+
+
+def check_three(begun: dict[str, Any], again: dict[str, Any], changed: dict[str, Any]) -> None:
+    assert all(isinstance(number, float) for number in begun.values())
+    assert again == begun
+    unnoticed = [name for name, found in changed.items() if not isinstance(found, str)]
+    assert not unnoticed
+    assert changed.keys() == begun.keys()
+
+
+def test_a_change_in_user_code_is_refused_and_no_change_goes_on(tmp_path):
+    found = in_three_processes(tmp_path, every=False)
+    check_three(*found)
+    assert len(found[0]) == len(user_programs.PATTERNS)
+
+
+@pytest.mark.slow
+def test_every_pattern_in_every_role_is_refused_where_it_changed(tmp_path):
+    found = in_three_processes(tmp_path, every=True)
+    check_three(*found)
+    assert len(found[0]) == len(user_programs.PATTERNS) * len(user_programs.ROLES)
+
+
+LIMITS = {
+    "no vectors": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"},
+    "AVX2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
+    "two threads": {"OMP_NUM_THREADS": "2"},
+}
+
+
+@pytest.mark.slow
+def test_processors_and_threads_agree_and_one_percent_of_a_rate_does_not():
+    program = HERE / "probed.py"
+    there = process(program, 1.0)
+    for limit in LIMITS.values():
+        here = process(program, 1.0, **limit)
+        assert {name: probe_differences(there[name], here[name]) for name in there} == {
+            name: [] for name in there
+        }
+    faster = process(program, 1.01)
+    for name in there:
+        [said] = probe_differences(there[name], faster[name])
+        assert "optimizer" in said
+
+
+# what a probe sees
+
+
+def moved(data, optimizer) -> list[list[float]]:
+    return probe_of(data, optimizer=optimizer)["optimizer"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda p: torch.optim.Adam(p, eps=1e-8), lambda p: torch.optim.Adam(p, eps=2e-8)),
+        (torch.optim.Adam, lambda p: torch.optim.Adam(p, amsgrad=True)),
+        (torch.optim.Adam, lambda p: torch.optim.Adam(p, betas=(0.9, 0.99))),
+        (torch.optim.SGD, lambda p: torch.optim.SGD(p, weight_decay=1e-4)),
+        (
+            lambda p: torch.optim.SGD(p, momentum=0.9),
+            lambda p: torch.optim.SGD(p, momentum=0.9, nesterov=True),
+        ),
+        (
+            lambda p: torch.optim.SGD(p, lr=0.1),
+            lambda p: torch.optim.SGD([{"params": p[:-1]}, {"params": p[-1:], "lr": 0.2}], lr=0.1),
+        ),
+    ],
+)
+def test_each_setting_of_an_optimizer_shows(data, one, other):
+    same, changed = probe_of(data, optimizer=one), probe_of(data, optimizer=other)
+    assert probe_differences(same, probe_of(data, optimizer=one)) == []
+    assert len(probe_differences(same, changed)) == 1
+
+
+def test_a_frozen_part_shows(data):
+    def frozen(n_classes):
+        module = small(n_classes)
+        module[1].requires_grad_(False)
+        return module
+
+    [said] = probe_differences(probe_of(data), probe_of(data, frozen))
+    assert "1.weight" in said
+    assert "frozen" in said
+
+
+def test_an_older_torch_may_draw_other_weights_but_not_wider_ones(data):
+    def seeded(scale: float, seed: int):
+        def make(n_classes):
+            module = small(n_classes)
+            with torch.no_grad():
+                drawn = torch.randn(8, 64, generator=torch.Generator().manual_seed(seed))
+                module[1].weight.copy_(scale * drawn)
+            return module
+
+        return make
+
+    there = {**probe_of(data, seeded(0.1, 1)), "torch": "2.1.0"}
+    assert probe_differences(there, probe_of(data, seeded(0.1, 2))) == []
+    [said] = probe_differences(there, probe_of(data, seeded(0.2, 2)))
+    assert "1.weight" in said
+    assert len(probe_differences({**there, "torch": torch.__version__}, there)) == 0
+
+
+def test_the_probe_changes_no_random_state_and_no_mode(data):
+    torch.manual_seed(3)
+    np.random.seed(3)
+    probe_of(data, optimizer=lambda p: torch.optim.SGD(p, lr=float(torch.rand(()))))
+    drawn = float(torch.rand(())), float(np.random.rand())
+    torch.manual_seed(3)
+    np.random.seed(3)
+    assert drawn == (float(torch.rand(())), float(np.random.rand()))
+
+
+def test_built_in_models_and_settings_need_no_probe(data):
+    model = mw.models.ConvNet(4)
+    settings = mw.TrainingConfig().resolved(model.training_defaults)
+    assert made_probe(model, data, ROWS, settings, 30) == {}
+
+
+def test_the_probe_is_small_holds_no_sample_and_is_json(data):
+    made = json.loads(json.dumps(probe_of(data, schedule=lambda done: 1 - done), allow_nan=False))
+    assert is_probe(made)
+    assert len(json.dumps(made)) < 10_000
+    pixels = {round(float(x), 6) for x in data.take(ROWS[:8]).images.ravel() / 255 if x}
+    assert not pixels & {round(x, 6) for row in made["module"]["answers"] for x in row}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        {"module": []},
+        {"module": {"on": "cpu"}},
+        {"schedule": "0.5"},
+        {"schedule": [True]},
+        {"optimizer": [1.0]},
+        {"optimizer": [[1.0], [1.0, 2.0]]},
+    ],
+)
+def test_other_things_are_no_probe(wrong):
+    assert not is_probe(wrong)
+
+
+# functions that no run could rest on
+
+
+def test_a_factory_that_gives_another_module_each_time_is_refused(data):
+    rng = np.random.default_rng()
+
+    def make(n_classes):
+        module = small(n_classes)
+        with torch.no_grad():
+            module[1].weight.copy_(torch.from_numpy(rng.normal(size=(8, 64))))
+        return module
+
+    with pytest.raises(ValueError, match=r"1\.weight"):
+        probe_of(data, make)
+
+
+def test_a_module_without_finite_logits_is_refused(data):
+    class Broken(nn.Module):
+        def __init__(self, n_classes):
+            super().__init__()
+            self.body, self.head = nn.Linear(64, 8), nn.Linear(8, n_classes)
+
+        def forward(self, x):
+            return self.head(self.body(x.flatten(1))) / (x.flatten(1).std(1, keepdim=True) * 0)
+
+    with pytest.raises(ValueError, match="finite"):
+        probe_of(data, Broken)
+
+
+def test_an_optimizer_that_cannot_take_a_step_is_refused(data):
+    with pytest.raises(ValueError, match="optimizer"):
+        probe_of(data, optimizer=lambda p: torch.optim.SGD(p, lr=-1.0))
+
+
+def test_weights_whose_logits_are_not_finite_are_replaced_by_initial_ones(data):
+    class Logarithm(nn.Module):
+        def __init__(self, n_classes):
+            super().__init__()
+            self.scale = nn.Parameter(torch.full((8,), 2.0))
+            self.body, self.head = nn.Linear(64, 8), nn.Linear(8, n_classes)
+
+        def forward(self, x):
+            return self.head(self.body(x.flatten(1)) * self.scale.log())
+
+    assert np.isfinite(probe_of(data, Logarithm)["module"]["answers"]).all()
+
+
+# what a run does with it
+
+
+def begun(data, path, make=small, **training: Any) -> mw.Audit:
+    model = mw.models.TorchClassifier(make)
+    config = mw.TrainingConfig(epochs=1, **training)
+    return mw.Audit(model, data, path, config, device="cpu")
+
+
+def test_an_unchanged_run_goes_on_after_an_upgrade(data, tmp_path, monkeypatch):
+    def steep(p):
+        return torch.optim.SGD(p, lr=0.1)
+
+    with monkeypatch.context() as older:
+        older.setattr(probe, "_torch_version", lambda: "2.4.0")
+        older.setattr(
+            identity, "_library_versions", lambda: (("torch", "2.4.0"), ("memowidgets", "0.0.9"))
+        )
+        begun(data, tmp_path, optimizer=steep)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["probe"]["torch"] == manifest["versions"]["torch"] == "2.4.0"
+    begun(data, tmp_path, optimizer=steep).train()
+    opened = mw.Audit.open(tmp_path, data=data, model=mw.models.TorchClassifier(small))
+    assert len(opened.score("loss")) == len(opened.members)
+    with pytest.raises(ValueError, match="optimizer"):
+        begun(data, tmp_path, optimizer=lambda p: torch.optim.SGD(p, lr=0.101))
+
+
+def test_opening_with_another_model_is_refused(data, tmp_path):
+    begun(data, tmp_path)
+
+    def other(n_classes):
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.GELU(), nn.Linear(8, n_classes))
+
+    with pytest.raises(ValueError, match="GELU"):
+        mw.Audit.open(tmp_path, data=data, model=mw.models.TorchClassifier(other))
+
+
+def test_a_global_that_changes_in_the_same_process_is_noticed(data, tmp_path):
+    scale = {"head": 1.0}
+
+    def make(n_classes):
+        module = small(n_classes)
+        with torch.no_grad():
+            module[3].weight.mul_(scale["head"])
+        return module
+
+    audit = begun(data, tmp_path, make)
+    scale["head"] = 2.0
+    with pytest.raises(StoreError, match=r"3\.weight"):
+        audit.train()
+    scale["head"] = 1.0
+    audit.train()
+    scale["head"] = 2.0
+    with pytest.raises(StoreError, match=r"3\.weight"):
+        audit.run_shadows(4)
+    assert len(audit.source.shadows) == 0
+
+
+def test_versions_count(data, tmp_path):
+    make = {"optimizer": lambda p: torch.optim.SGD(p, lr=0.1)}
+    begun(data, tmp_path / "a", version="1", **make)
+    with pytest.raises(ValueError, match="version is 1 there and 2 here"):
+        begun(data, tmp_path / "a", version="2", **make)
+    begun(data, tmp_path / "a", version="1", **make)
+    model = mw.models.TorchClassifier(small, version="1")
+    mw.Audit(model, data, tmp_path / "b")
+    with pytest.raises(ValueError, match="version is 1 there and 2 here"):
+        mw.Audit(mw.models.TorchClassifier(small, version="2"), data, tmp_path / "b")
+
+
+@pytest.mark.parametrize("version", ["", 1, b"1"])
+def test_a_version_is_a_text(version, data, tmp_path):
+    with pytest.raises(TypeError, match="version"):
+        mw.TrainingConfig(version=version)
+    with pytest.raises(TypeError, match="version"):
+        mw.models.TorchClassifier(small, version=version)
+    with pytest.raises(TypeError, match="version"):
+        mw.watch(small(10), data, tmp_path, 4, version=version)
+
+
+def test_a_module_of_another_device_needs_a_version(data):
+    there = probe_of(data)
+    here = json.loads(json.dumps(there))
+    here["module"]["on"] = "cuda"
+    assert "version" in probe_differences(there, here)[0]
+    assert probe_differences(there, here, has_version=True) == []
+
+
+def test_settings_in_a_dict_with_attributes_work(data, tmp_path):
+    class AttrDict(dict):
+        __getattr__ = dict.__getitem__
+
+    config = AttrDict(width=8, optimizer=AttrDict(lr=0.1))
+
+    class Schedule(AttrDict):
+        def __call__(self, done: float) -> float:
+            return 1.0 - self.fall * done
+
+    class Net(nn.Module):
+        def __init__(self, n_classes):
+            super().__init__()
+            self.config = config
+            self.body, self.head = nn.Linear(64, config.width), nn.Linear(config.width, n_classes)
+
+        def forward(self, x):
+            return AttrDict(logits=self.head(self.body(x.flatten(1))))
+
+    def optimizer(p):
+        return torch.optim.SGD(p, lr=config.optimizer.lr)
+
+    audit = begun(data, tmp_path, Net, optimizer=optimizer, schedule=Schedule(fall=0.5))
+    audit.train()
+    config.optimizer = AttrDict(lr=0.2)
+    with pytest.raises(ValueError, match="optimizer"):
+        begun(data, tmp_path, Net, optimizer=optimizer, schedule=Schedule(fall=0.5))
+
+
+def test_a_score_of_ones_own_is_kept_only_with_a_version(data, tmp_path):
+    audit = begun(data, tmp_path)
+    audit.train()
+    calls = []
+
+    def mine(_x, logits, labels):
+        calls.append(1)
+        return logits[np.arange(len(labels)), labels] * len(calls)
+
+    first = audit.score(mine, name="mine")
+    assert not first.equals(audit.score(mine, name="mine"))
+    kept = audit.score(mine, name="mine", version="1")
+    assert kept.equals(audit.score(mine, name="mine", version="1"))
+    opened = mw.Audit.open(tmp_path, data=data, model=mw.models.TorchClassifier(small))
+    assert kept.equals(opened.score(mine, name="mine", version="1"))
+    assert not kept.equals(audit.score(mine, name="mine", version="2"))
+    assert not kept.equals(audit.score(mine, name="other", version="1"))
+    with pytest.raises(ValueError, match="version"):
+        audit.score("psmi", version="1")

@@ -1,0 +1,192 @@
+"""A user's programs that differ in one value, run by `test_probe` in processes of their own.
+
+`PATTERNS` are ways in which a function gets a value; `ROLES` are functions that use it.
+Usage: python user_programs.py FOLDER RUNS, which prints what each program came to.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import warnings
+from pathlib import Path
+
+HELPER = "def scaled(x=1.0):\n    return x * {value}\n"
+
+PATTERNS = {
+    "global": "VALUE = {value}\ndef get(): return VALUE",
+    "attribute of an object": """
+class Settings: pass
+settings = Settings()
+settings.value = {value}
+def get(): return settings.value""",
+    "attribute of a base class": """
+class Base: value = {value}
+class Child(Base): pass
+def get(): return Child().value""",
+    "nested configuration": """
+class AttrDict(dict):
+    __getattr__ = dict.__getitem__
+config = AttrDict(model=AttrDict(value={value}))
+def get(): return config.model.value""",
+    "partial": """
+import functools
+def times(x, y): return x * y
+get = functools.partial(times, 1.0, y={value})""",
+    "function of a submodule": "import {name}_helper\ndef get(): return {name}_helper.scaled()",
+    "static method": """
+class Rates:
+    @staticmethod
+    def value(): return {value}
+def get(): return Rates.value()""",
+    "slotted dataclass": """
+import dataclasses
+@dataclasses.dataclass(slots=True)
+class Config: value: float = {value}
+config = Config()
+def get(): return config.value""",
+    "import inside": "def get():\n    from {name}_helper import scaled\n    return scaled()",
+    "environment variable": "import os\ndef get(): return float(os.environ['USERS_VALUE'])",
+    "closure": """
+def made(value):
+    def get(): return value
+    return get
+get = made({value})""",
+    "decorator": """
+def times(value):
+    def decorate(f):
+        return lambda: f() * value
+    return decorate
+@times({value})
+def get(): return 1.0""",
+    "default argument": "def get(value=[{value}]): return value[0]",
+    "property": """
+class Config:
+    @property
+    def value(self): return self._scale / 2
+    def __init__(self): self._scale = 2 * {value}
+config = Config()
+def get(): return config.value""",
+    "metaclass": """
+class Meta(type):
+    @property
+    def value(cls): return {value}
+class Config(metaclass=Meta): pass
+def get(): return Config.value""",
+    "descriptor": """
+class Constant:
+    def __get__(self, instance, owner): return {value}
+class Config: value = Constant()
+def get(): return Config.value""",
+    "context variable": """
+import contextvars
+value = contextvars.ContextVar("value", default={value})
+def get(): return value.get()""",
+    "file": """
+import json, pathlib
+def get(): return json.loads(pathlib.Path(__file__).with_suffix(".json").read_text())["value"]""",
+    "named tuple": """
+import collections
+Config = collections.namedtuple("Config", "rates")
+config = Config(rates=[{{"head": {value}}}])
+def get(): return config.rates[0]["head"]""",
+    "library object": """
+import numpy as np
+line = np.poly1d([0.0, {value}])
+def get(): return float(line(3.0))""",
+    "cache": """
+import functools
+@functools.cache
+def get(): return sum([{value}])""",
+    "generator": """
+def values():
+    while True: yield {value}
+def get(): return next(values())""",
+    "exec": "exec('def get(): return {value}')",
+    "name looked up": "rate_a = {value}\ndef get(): return globals()['rate_' + 'a']",
+}
+
+ROLES = {
+    "initial weights": """
+def make(n_classes):
+    layer = nn.Linear(64, n_classes)
+    with torch.no_grad():
+        layer.weight.mul_(get())
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), layer)""",
+    "arithmetic": """
+class Net(nn.Module):
+    def __init__(self, n_classes):
+        super().__init__()
+        self.body, self.head = nn.Linear(64, 8), nn.Linear(8, n_classes)
+    def forward(self, x): return self.head(self.body(x.flatten(1)) * get())
+make = Net""",
+    "training mode": """
+class Net(nn.Module):
+    def __init__(self, n_classes):
+        super().__init__()
+        self.body, self.head = nn.Linear(64, 8), nn.Linear(8, n_classes)
+    def forward(self, x):
+        return self.head(F.dropout(self.body(x.flatten(1)), get() / 2, training=self.training))
+make = Net""",
+    "optimizer": "def optimizer(p): return torch.optim.SGD(p, lr=get() / 10)",
+    "decay": "def optimizer(p): return torch.optim.AdamW(p, lr=1e-5, weight_decay=get() / 10)",
+    "schedule": "def schedule(done): return 1.0 if done < 0.5 else get()",
+    "forward": "def forward(module, inputs): return module(inputs.flatten(1) * get())",
+}
+
+
+def write(folder: Path, name: str, value: float, *, every: bool) -> None:
+    """Write the programs of one value into a folder: `every` one, or each pattern in one role."""
+    head = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
+    for p, pattern in enumerate(PATTERNS.values()):
+        for r, role in enumerate(ROLES.values()):
+            if not every and r != p % len(ROLES):
+                continue
+            own = f"{name}_{p}_{r}"
+            getter = pattern.format(value=value, name=own)
+            (folder / f"{own}.py").write_text(f"{head}{getter}\n{role}\n")
+            (folder / f"{own}_helper.py").write_text(HELPER.format(value=value))
+            (folder / f"{own}.json").write_text(json.dumps({"value": value}))
+
+
+def run(program: object, path: Path) -> float:
+    """Train or watch what a program defines, and return a sum of its losses."""
+    import torch
+
+    import memowidgets as mw
+
+    data = mw.data.load_digits().take(range(40))
+    if hasattr(program, "forward"):
+        torch.manual_seed(0)
+        module = torch.nn.Sequential(
+            torch.nn.Linear(64, 8), torch.nn.ReLU(), torch.nn.Linear(8, 10)
+        )
+        watch = mw.watch(module, data, path, 4, forward=program.forward)
+        return float(watch.audit.score("loss", checkpoint="epoch-0").sum())
+    model = mw.models.ConvNet(1)
+    if hasattr(program, "make"):
+        model = mw.models.TorchClassifier(program.make)
+    settings = {k: getattr(program, k) for k in ("optimizer", "schedule") if hasattr(program, k)}
+    training = mw.TrainingConfig(epochs=1, batch_size=16, precision="float32", **settings)
+    audit = mw.Audit(model, data, path, training, device="cpu")
+    audit.train()
+    return float(audit.source.losses_at(audit.source.names.final()).sum())
+
+
+def main(folder: str, runs: str) -> None:
+    """Run each program of a folder, and print its number or the message of its refusal."""
+    warnings.simplefilter("ignore")
+    sys.path.insert(0, folder)
+    found = {}
+    for file in sorted(Path(folder).glob("*.json")):
+        path = Path(runs, file.stem)
+        try:
+            found[file.stem] = run(importlib.import_module(file.stem), path)
+        except ValueError as error:
+            found[file.stem] = str(error)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 WEIGHTS, _OPTIMIZER, _RANDOM = "weights.", "optimizer.", "random."
 _MUCH_GB = 2.0
+_FIRST_RATE = "first_lr"  # learning rate of a group that the schedule scales
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,16 @@ class Learner:
                 lambda: recipe.model.feeder_at(recipe.data, self._device, self.precision)
             )
             self._labels = torch.from_numpy(recipe.data.labels).to(self._device)
-        self._optimizer = _optimizer(self.module, recipe.settings)
-        self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
         self._batch_size = recipe.settings.batch_size
         self._order: tuple[int, NDArray[np.int64]] | None = None
+
+    @cached_property
+    def _optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer, made when it is first needed: a pass alone needs none."""
+        made = _optimizer(self.module, self.recipe.settings)
+        for group in made.param_groups:
+            group[_FIRST_RATE] = float(group["lr"])
+        return made
 
     def advance(self, stop: int, progress: Progress, what: str) -> None:
         """Train up to a step; `Progress` may cancel between two steps."""
@@ -162,8 +169,8 @@ class Learner:
 
     def forget_optimizer(self) -> int:
         """Free the memory that only training needs; return the bytes of the module."""
-        self._optimizer.zero_grad(set_to_none=True)
-        self._optimizer.state.clear()
+        self.__dict__.pop("_optimizer", None)
+        self.module.zero_grad(set_to_none=True)
         held = (*self.module.parameters(), *self.module.buffers())
         return sum(int(tensor.nbytes) for tensor in held)
 
@@ -213,8 +220,8 @@ class Learner:
 
     def _take_step(self) -> None:
         settings = self.recipe.settings
-        for group, top in zip(self._optimizer.param_groups, self._rates, strict=True):
-            group["lr"] = settings.rate(self.step, len(self.members), top)
+        for group in self._optimizer.param_groups:
+            group["lr"] = settings.rate(self.step, len(self.members), group[_FIRST_RATE])
         again = _nothing if self._device.type == "cpu" else rewinder(self._device)
         halve = partial(self._halve_batch, again)
         self._memory.fit(partial(self._gradients, self._samples()), halve)

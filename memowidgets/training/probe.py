@@ -277,7 +277,7 @@ def _fill(module: nn.Module) -> None:
             fan_in = math.prod(parameter.shape[1:]) if parameter.ndim > 1 else 8
             values = np.resize(np.roll(block, -997 * i), tuple(parameter.shape))
             scale = np.float32(math.sqrt(2 / max(1, fan_in)))
-            parameter.copy_(torch.from_numpy(values * scale))
+            parameter.copy_(torch.from_numpy(np.asarray(values * scale)))
 
 
 def _module_difference(

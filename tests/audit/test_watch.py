@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -631,12 +630,9 @@ def test_another_forward_is_another_recording(data, tmp_path):
     first = mw.watch(mlp(), data, tmp_path / "run", STEPS, forward=scaled(1))
     again = mw.watch(mlp(), data, tmp_path / "run", STEPS, forward=scaled(1), overwrite=True)
     assert again.audit.score("loss", checkpoint=0).equals(first.audit.score("loss", checkpoint=0))
-    for other in (
-        scaled(2),
-        None,
-        lambda module, x: module(x) + 1,
-    ):
-        with pytest.raises(ValueError, match=r"forward= of mw\.watch is another function"):
+    mw.watch(mlp(), data, tmp_path / "run", STEPS)  # which does the same
+    for other in (scaled(2), scaled(1.01), lambda module, x: module(x) + 1):
+        with pytest.raises(ValueError, match=r"epoch-0 .*forward= has changed"):
             mw.watch(mlp(), data, tmp_path / "run", STEPS, forward=other)
 
 
@@ -834,27 +830,3 @@ def test_a_layer_that_does_not_run_or_has_no_batch_is_named(data, tmp_path):
         mw.watch(Odd(), data, tmp_path / "a", STEPS, layers=["idle", "body"])
     with pytest.raises(ValueError, match=r"'turned' has the shape \(6, 48\) for 48 samples"):
         mw.watch(Odd(), data, tmp_path / "b", STEPS, layers=["turned"])
-
-
-_FORWARD = """
-from memowidgets.user_code import code_digest
-def forward(module, inputs):
-    return module(inputs) if module.kind in {"plain", "deep", "wide", "narrow"} else inputs
-print(code_digest(forward))
-"""
-
-
-def test_a_forward_is_the_same_function_in_the_next_process():
-    said = [
-        subprocess.run(
-            [sys.executable, "-c", _FORWARD],
-            env=os.environ | {"PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        ).stdout
-        for seed in ("1", "2", "3")
-    ]
-    assert len(set(said)) == 1
-    assert len(said[0].strip()) == 16

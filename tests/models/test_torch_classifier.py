@@ -183,9 +183,7 @@ class Mine(nn.Module):
         return self.head(self.body(x))
 """
     exec(compile(code, "<cell>", "exec"), cell.__dict__)
-    with pytest.raises(ValueError, match=r"source of .*Mine.* cannot be read.*version="):
-        mw.models.TorchClassifier(cell.Mine).describe(data)
-    model = mw.models.TorchClassifier(cell.Mine, version="1")
+    model = mw.models.TorchClassifier(cell.Mine)
     training = mw.TrainingConfig(
         epochs=2, optimizer=sgd, schedule=lambda done: 1 - done / 2, precision="float32"
     )
@@ -252,7 +250,7 @@ def test_runs_with_other_functions_are_other_runs(data, tmp_path):
 
     audit(0.1)
     audit(0.1)
-    with pytest.raises(ValueError, match=r"training optimizer is partial@.* there and partial@"):
+    with pytest.raises(ValueError, match=r"optimizer .* 50\.00%"):
         audit(0.2)
 
 
@@ -274,7 +272,7 @@ def test_functions_written_in_one_line_are_not_mixed_up(data, tmp_path):
     )
     assert (first.schedule(0), second.schedule(0), both.schedule(0)) == (1.0, 0.5, 0.25)
     assert isinstance(both.optimizer([torch.zeros(1, requires_grad=True)]), torch.optim.SGD)
-    with pytest.raises(ValueError, match="training schedule"):
+    with pytest.raises(ValueError, match=r"schedule's factor is 1 there and 0\.5 here"):
         mw.Audit(model, data, tmp_path / "first", mw.TrainingConfig(schedule=schedules[1]))
 
 
@@ -286,11 +284,9 @@ def test_what_makes_no_optimizer_is_said(data):
         taught(model, data, schedule=lambda _done: float("nan"))
 
 
-def test_source_and_version_tell_models_apart(data):
+def test_shapes_and_version_tell_models_apart(data):
     one = mw.models.TorchClassifier(ResNet).describe(data)
-    assert one == mw.models.TorchClassifier(ResNet).describe(data)
-    other = mw.models.TorchClassifier(lambda n: ResNet(n, 8)).describe(data)
-    assert one["source"] != other["source"]
+    assert one == mw.models.TorchClassifier(lambda n: ResNet(n)).describe(data)  # noqa: PLW0108
     stated = [mw.models.TorchClassifier(ResNet, version=v).describe(data) for v in ("1", "1", "2")]
     assert stated[0] == stated[1] != stated[2]
     wider = functools.partial(ResNet, width=16)
@@ -317,7 +313,7 @@ def test_a_module_from_other_values_is_another_run(data, tmp_path, monkeypatch, 
     audit()
     audit()
     monkeypatch.setitem(globals(), name, value)
-    with pytest.raises(ValueError, match="values that make_module uses, or settings of the module"):
+    with pytest.raises(ValueError, match=r"Dropout|GELU"):
         audit()
 
 
@@ -353,10 +349,10 @@ def test_values_that_a_base_class_or_a_closure_uses_make_another_run(data, tmp_p
     audit("base", Network)
     audit("closure", inside)
     audit("closure", of_class_in_function({"scale": 1.0}))
-    with pytest.raises(ValueError, match="values that make_module uses"):
+    with pytest.raises(ValueError, match="other logits"):
         audit("closure", of_class_in_function({"scale": 2.0}))
     monkeypatch.setitem(SETTINGS, "scale", 2.0)
-    with pytest.raises(ValueError, match="values that make_module uses"):
+    with pytest.raises(ValueError, match="other logits"):
         audit("base", Network)
 
 
@@ -379,11 +375,11 @@ def test_an_optimizer_from_other_values_is_another_run(data, tmp_path, monkeypat
     audit("function", made)
     audit("object", Made(0.1))
     audit("object", Made(0.1))
-    with pytest.raises(ValueError, match="another run: training optimizer is "):
+    with pytest.raises(ValueError, match="optimizer"):
         audit("object", Made(0.2))
     with monkeypatch.context() as patch:
         patch.setitem(globals(), "RATE", 0.2)
-        with pytest.raises(ValueError, match=r"another run: .*training optimizer is "):
+        with pytest.raises(ValueError, match="optimizer"):
             audit("function", made)
     audit("function", made)
 

@@ -123,11 +123,10 @@ def test_an_executor_that_dies_is_named_and_what_was_computed_stays(audit):
 class Diverging(ConvNet):
     """A model whose training fails."""
 
-    version = "diverging"
-
     def outputs(self, module, inputs, labels):
         logits, losses = super().outputs(module, inputs, labels)
-        return (logits, losses * np.nan) if Diverging.fails else (logits, losses)
+        fails = Diverging.fails and len(labels) > 8  # not yet where it is compared
+        return (logits, losses * np.nan) if fails else (logits, losses)
 
 
 def test_what_goes_wrong_in_training_is_raised_as_it_is(tmp_path):

@@ -14,7 +14,7 @@ from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.course import COURSE, Course, read_course
 from memowidgets.training.forward import FloatArray, Shapes
-from memowidgets.training.loop.passes import Looker
+from memowidgets.training.loop.passes import Looker, default_forward
 from memowidgets.training.loop.plan import CheckpointPlan
 from memowidgets.training.loop.untouched import unwrapped
 from memowidgets.training.recorder import (
@@ -106,10 +106,10 @@ class LoopRecorder:
         same = next((r for r in records if r.step == step and _is_same(r.weights, digest)), None)
         if same is not None:
             self._check_forward(module, same)
-        elif records:
+        elif records and self._looker.forward is not default_forward:
             warn_user(
-                f"the weights are those of no checkpoint in {self._run.path}, so forward= and the "
-                "module's code could not be compared with those of the recording"
+                f"the weights are those of no checkpoint in {self._run.path}, so forward= was not "
+                "compared with that of the recording"
             )
         self.continue_at(module, step)
         if self._plan.epoch_at(step) is not None:

@@ -89,7 +89,7 @@ class TorchClassifier(ImageModel):
     >>> from memowidgets.data import load_digits
     >>> def small(n_classes):
     ...     return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, n_classes))
-    >>> model = TorchClassifier(small, version="1")
+    >>> model = TorchClassifier(small)
     >>> model.layer_names(model.build(load_digits()))
     ('0', '1', '2')
 
@@ -97,7 +97,7 @@ class TorchClassifier(ImageModel):
 
     >>> def network(n_classes, n_features):
     ...     return nn.Sequential(nn.Linear(n_features, 8), nn.ReLU(), nn.Linear(8, n_classes))
-    >>> TorchClassifier(network, version="1")
+    >>> TorchClassifier(network)
     TorchClassifier(network)
     """
 

@@ -38,7 +38,7 @@ SAMPLES = 8
 """Number of samples that the module is asked about."""
 
 _SEED = 20251123
-_BOUND = 1e-5  # two processors and numbers of threads agree to 9e-7, see docs/limits.md
+_BOUND = 1e-5  # instruction sets and numbers of threads agree better, 1 % of a rate does not
 _BOUND_TRAINING = 1e-3  # batch normalisation over few samples enlarges rounding
 _SIGMAS = 6.0  # of the mean or deviation of freshly drawn weights, between versions of torch
 _CUT = 8

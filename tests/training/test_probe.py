@@ -392,3 +392,37 @@ def test_a_score_of_ones_own_is_kept_only_with_a_version(data, tmp_path):
     assert not kept.equals(audit.score(mine, name="other", version="1"))
     with pytest.raises(ValueError, match="version"):
         audit.score("psmi", version="1")
+
+
+class Scaled(nn.Module):
+    """A part of a user's in a model of transformers."""
+
+    scale = 1.0
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x) * self.scale
+
+
+def test_a_model_in_memory_is_asked_with_its_own_weights(monkeypatch):
+    texts = ["a fine day", "a poor day", "what a fine song", "a poor film"] * 10
+    data = mw.data.TextDataset.from_texts(texts, [1, 0, 1, 0] * 10, ["bad", "good"])
+    scratch = mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16)
+    given = scratch.build(data)
+
+    def probed():
+        model = mw.models.SequenceClassifier.from_model(given, scratch._tokenizer)
+        settings = mw.TrainingConfig().resolved(model.training_defaults)
+        return made_probe(model, data, np.arange(20), settings, 20)
+
+    assert probed() == {}  # all of it is of transformers, and known by its weights
+    block = given.model.layers[0]
+    block.mlp = Scaled(block.mlp)
+    before = probed()
+    assert probe_differences(before, probed()) == []
+    monkeypatch.setattr(Scaled, "scale", 1.01)
+    [said] = probe_differences(before, probed())
+    assert "logits" in said

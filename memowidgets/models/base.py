@@ -145,13 +145,12 @@ class Model(abc.ABC):
         """Return the recipe's own settings, which are displayed and hashed."""
         return {}
 
-    def has_user_code(self, module: nn.Module) -> bool:
+    def has_user_code(self, data: Dataset) -> bool:
         """Return whether the recipe or a part of its module is a class of a user.
 
         Such classes are known by what they do (`memowidgets.training.probe`).
         """
-        kinds = {type(self), *(type(part) for part in module.modules())}
-        return any(kind.__module__.partition(".")[0] not in _KNOWN for kind in kinds)
+        return has_users_class(self, *self.skeleton(data).modules())
 
     def describe(self, data: Dataset) -> dict[str, str]:
         """Return what identifies a model: class, settings, version, parameter names and shapes."""
@@ -191,6 +190,11 @@ class Model(abc.ABC):
         if not enabled and not torch.is_autocast_enabled(device.type):
             return nullcontext()
         return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
+
+
+def has_users_class(*things: object) -> bool:
+    """Return whether the class of a thing is neither of memowidgets nor of the libraries it uses."""
+    return any(type(thing).__module__.partition(".")[0] not in _KNOWN for thing in things)
 
 
 def is_module(thing: object) -> bool:

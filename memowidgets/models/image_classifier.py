@@ -25,7 +25,13 @@ from memowidgets.models.images import ImageModel, images_of
 from memowidgets.models.memory import sent
 from memowidgets.models.modes import modes_kept
 from memowidgets.models.pooling import head_of
-from memowidgets.models.transformer import Given, check_whole, identity_of, with_shared_weights
+from memowidgets.models.transformer import (
+    Given,
+    check_whole,
+    given_has_users_class,
+    identity_of,
+    with_shared_weights,
+)
 from memowidgets.stamps import digest
 from memowidgets.visible import first_line
 
@@ -75,6 +81,7 @@ class ImageClassifier(ImageModel):
 
     kind: ClassVar[str] = "AutoModelForImageClassification"
     version: str | None = "1"
+    draws_weights: ClassVar[bool] = False
     forward_batch: ClassVar[int] = 32
     training_defaults: Mapping[str, Any] = CLASSIFIER
 
@@ -231,6 +238,10 @@ class ImageClassifier(ImageModel):
     def shared(self, folder: str | os.PathLike[str]) -> Self:
         """Return the model with weights that were given to it in a file of the folder."""
         return with_shared_weights(self, folder)
+
+    def has_user_code(self, data: Dataset) -> bool:
+        """Return whether a part of a model that was given is a class of a user."""
+        return given_has_users_class(self._load) or super().has_user_code(data)
 
     def skeleton(self, data: Dataset) -> nn.Module:
         """Return the module without weights, after a check that it takes the images."""

@@ -236,7 +236,7 @@ class TorchClassifier(ImageModel):
             finally:
                 last.remove()
 
-    def has_user_code(self, module: nn.Module) -> bool:  # noqa: ARG002 - make_module is
+    def has_user_code(self, data: Dataset) -> bool:  # noqa: ARG002 - whatever they are
         """Return True: `make_module` is a user's, whatever its parts are."""
         return True
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import as_code
 from memowidgets.data import Dataset
-from memowidgets.models.base import Model
+from memowidgets.models.base import Model, has_users_class
 from memowidgets.models.encoding import Tokens
 from memowidgets.models.lora import LoRA, adapter_weights, blocks_of, quiet_peft
 from memowidgets.models.memory import answers, is_out_of_memory
@@ -116,6 +116,10 @@ class TransformerModel(Model, Generic[Texts]):
             If those files have changed since the model was created.
         """
         return {**super().describe(data), **self._origin()}
+
+    def has_user_code(self, data: Dataset) -> bool:
+        """Return whether a part of a model that was given is a class of a user."""
+        return given_has_users_class(self._load) or super().has_user_code(data)
 
     def skeleton(self, data: Dataset) -> nn.Module:
         """Return the module without weights."""
@@ -326,6 +330,10 @@ class Given:
             _fill(made, self._file)
         return made
 
+    def parts(self) -> Iterator[nn.Module]:
+        """Return the parts of the model."""
+        return self._model.modules()
+
     def shared(self, folder: str | os.PathLike[str]) -> Given:
         """Return the same loader with the parameters in a new file, from which processes map them.
 
@@ -339,6 +347,11 @@ class Given:
         save_file({str(i): p.detach().contiguous() for i, p in enumerate(parameters)}, file)
         hollow: dict[int, Any] = {id(p): _hollow(p) for p in parameters}
         return Given(copy.deepcopy(self._model, hollow), file)
+
+
+def given_has_users_class(load: Any) -> bool:
+    """Return whether a loader copies a model that has a part of a user's own."""
+    return isinstance(load, Given) and has_users_class(*load.parts())
 
 
 def with_shared_weights(model: M, folder: str | os.PathLike[str]) -> M:

@@ -79,11 +79,11 @@ def made_probe(
         If a function gives something else each time that it is called, or cannot be called.
     """
     found: Probe = {}
-    skeleton = model.skeleton(data)
-    if model.has_user_code(skeleton):
+    if model.has_user_code(data):
         found["module"] = _module_twice(model, data.take(rows[:SAMPLES]))
     if callable(settings.optimizer):
-        trained = [tuple(p.shape) for p in skeleton.parameters() if p.requires_grad]
+        weights = model.skeleton(data).parameters()
+        trained = [tuple(p.shape) for p in weights if p.requires_grad]
         found["optimizer"] = _optimizer(settings.optimizer, trained)
     if callable(settings.schedule):
         found["schedule"] = _schedule(settings, n_members)

@@ -193,7 +193,7 @@ class Model(abc.ABC):
 
 
 def has_users_class(*things: object) -> bool:
-    """Return whether the class of a thing is neither of memowidgets nor of the libraries it uses."""
+    """Return whether a class is neither of memowidgets nor of the libraries that it uses."""
     return any(type(thing).__module__.partition(".")[0] not in _KNOWN for thing in things)
 
 

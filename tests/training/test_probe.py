@@ -408,10 +408,12 @@ class Scaled(nn.Module):
 
 
 def test_a_model_in_memory_is_asked_with_its_own_weights(monkeypatch):
+    from transformers import LlamaForSequenceClassification
+
     texts = ["a fine day", "a poor day", "what a fine song", "a poor film"] * 10
     data = mw.data.TextDataset.from_texts(texts, [1, 0, 1, 0] * 10, ["bad", "good"])
     scratch = mw.models.SequenceClassifier.from_scratch(data, layers=1, width=16)
-    given = scratch.build(data)
+    given = LlamaForSequenceClassification(scratch.build(data).config)
 
     def probed():
         model = mw.models.SequenceClassifier.from_model(given, scratch._tokenizer)

@@ -238,8 +238,31 @@ def test_a_module_without_finite_logits_is_refused(data):
 
 
 def test_an_optimizer_that_cannot_take_a_step_is_refused(data):
-    with pytest.raises(ValueError, match="optimizer"):
-        probe_of(data, optimizer=lambda p: torch.optim.SGD(p, lr=-1.0))
+    class OfGPUs(torch.optim.SGD):
+        def step(self, closure=None):
+            raise RuntimeError("no kernel for the CPU")
+
+    with pytest.raises(ValueError, match=r"no kernel.*version="):
+        probe_of(data, optimizer=OfGPUs)
+    stated = probe_of(data, optimizer=OfGPUs, version="1")
+    assert stated["optimizer"] == []
+    assert probe_differences(stated, probe_of(data, optimizer=torch.optim.SGD)) == []
+
+
+def test_complex_weights_and_single_ones_have_moments(data):
+    class Fourier(nn.Module):
+        def __init__(self, n_classes):
+            super().__init__()
+            self.turn = nn.Parameter(torch.randn(64, dtype=torch.complex64))
+            self.scale = nn.Parameter(torch.randn(()))
+            self.head = nn.Linear(64, n_classes)
+
+        def forward(self, x):
+            return self.head((x.flatten(1) * self.turn).real * self.scale)
+
+    probe_here = probe_of(data, Fourier)
+    assert probe_differences(probe_here, probe_of(data, Fourier)) == []
+    assert probe_here["module"]["parameters"]["turn"][2] == 128
 
 
 def test_weights_whose_logits_are_not_finite_are_replaced_by_initial_ones(data):

@@ -8,10 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["UNFINISHED", "fill", "make_private", "replaced", "write_whole"]
+__all__ = [
+    "UNFINISHED",
+    "check_outside_runs",
+    "fill",
+    "make_private",
+    "replaced",
+    "write_whole",
+]
 
 UNFINISHED = ".unfinished-"  # prefix of temporary files, which a killed process leaves
 _PRIVATE = 0o600
+_MARKS = ("design.safetensors", "arrays.json")  # one of them lies in every run directory
 
 
 @contextmanager
@@ -52,3 +60,20 @@ def write_whole(target: Path, content: bytes, mode: int = _PRIVATE) -> None:
     """Write a file atomically; its content is on the disk before it gets its name."""
     with replaced(target, mode) as temporary:
         fill(temporary, content)
+
+
+def check_outside_runs(path: str | os.PathLike[str]) -> None:
+    """Refuse a path in a run directory, which holds only what the run itself writes.
+
+    Raises
+    ------
+    ValueError
+        If the path, with links followed, lies in one or is one.
+    """
+    place = Path(path).expanduser().resolve()
+    for folder in (place, *place.parents):
+        if any(os.path.isfile(folder / mark) for mark in _MARKS):  # noqa: PTH113 - never raises
+            raise ValueError(
+                f"{path} lies in the run directory {folder}, which holds only what the run itself "
+                "writes: choose a place outside of it"
+            )

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -432,3 +433,19 @@ def test_a_table_that_is_mended_ends_the_warning(run):
     log.refresh()
     assert log["a"].decision == "remove"
     assert (log.problem, log.kept) == ("", True)
+
+
+def test_what_is_no_text_cannot_be_decided_to_be_anonymised():
+    digits = mw.data.load_digits().take(range(40))
+    frame = pd.DataFrame({"a": range(40), "label": [0, 1] * 20})
+    for data in (digits, mw.data.TableDataset.from_frame(frame)):
+        logits = np.eye(len(data.class_names))[data.labels] * 3
+        audit = mw.Audit.from_arrays(data.labels, logits=logits, samples=data)
+        log = audit.decision_log
+        for spelling in ("anonymise", "anonymize"):
+            with pytest.raises(ValueError, match="only texts"):
+                log.decide(data.ids[:2], spelling)
+        with pytest.raises(ValueError, match="only texts"):
+            log.edit(data.ids[0], "other words")
+        assert len(log) == 0
+        assert log.decide(data.ids[:2], "remove") == 2

@@ -11,6 +11,7 @@ from pathlib import Path
 __all__ = [
     "UNFINISHED",
     "check_outside_runs",
+    "checked_path",
     "fill",
     "make_private",
     "replaced",
@@ -62,6 +63,26 @@ def write_whole(target: Path, content: bytes, mode: int = _PRIVATE) -> None:
         fill(temporary, content)
 
 
+def checked_path(path: object) -> Path:
+    """Return a path that a user gave, with ``~`` replaced.
+
+    Raises
+    ------
+    TypeError
+        If it is no path.
+    ValueError
+        If it is empty, which would be the working folder, or holds a NUL character.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"a path must be a text or a pathlib.Path, not {type(path).__name__}")
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise ValueError(
+            f"{text!r} cannot be a path; name a file or folder, or '.' for the working folder"
+        )
+    return Path(text).expanduser()
+
+
 def check_outside_runs(path: str | os.PathLike[str]) -> None:
     """Refuse a path in a run directory, which holds only what the run itself writes.
 
@@ -70,7 +91,7 @@ def check_outside_runs(path: str | os.PathLike[str]) -> None:
     ValueError
         If the path, with links followed, lies in one or is one.
     """
-    place = Path(path).expanduser().resolve()
+    place = checked_path(path).resolve()
     for folder in (place, *place.parents):
         if any(os.path.isfile(folder / mark) for mark in _MARKS):  # noqa: PTH113 - never raises
             raise ValueError(

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memowidgets.files import check_outside_runs, fill, replaced
+from memowidgets.files import check_outside_runs, checked_path, fill, replaced
 from memowidgets.report.machine import as_json
 from memowidgets.report.markdown import as_markdown
 from memowidgets.report.page import as_page
@@ -33,7 +33,7 @@ def checked_targets(path: str | os.PathLike[str], *, overwrite: bool) -> tuple[P
     FileExistsError
         If one of the three is there and may not be overwritten, or is no file.
     """
-    page = Path(path).expanduser().absolute()
+    page = checked_path(path).absolute()
     if page.suffix.lower() not in _ENDINGS:
         raise ValueError(f"the report is a page: its path must end in .html, not {page.name!r}")
     if not page.parent.is_dir():

@@ -234,7 +234,8 @@ def test_edited_texts_are_their_owners_alone_and_come_back(tmp_path):
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
 
 
-def test_a_place_in_the_run_directory_is_refused(tmp_path, audit):
+def test_a_place_in_the_run_directory_is_refused(tmp_path, question_audit):
+    audit = question_audit
     (tmp_path / "link").symlink_to(audit.path)
     for place in (f"{audit.path}/edits.jsonl", tmp_path / "link" / "e.jsonl", audit.path):
         with pytest.raises(ValueError, match=r"lies in the run directory|is a folder"):
@@ -371,7 +372,8 @@ def test_bad_edits_are_named(question_audit, tmp_path, words, error):
 
 
 def test_images_cannot_be_anonymised_and_strangers_are_named(audit):
-    audit.decision_log.decide([str(audit.members[0])], "anonymise")
+    RunKeeper(RunDirectory(audit.path)).change({str(audit.members[0]): Decision("anonymise")})
+    audit.decision_log.refresh()
     with pytest.raises(ValueError, match="only texts can be: keep or remove"):
         audit.kept()
     audit.decision_log.decide([str(audit.members[0])], "undecided")

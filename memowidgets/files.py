@@ -80,7 +80,11 @@ def checked_path(path: object) -> Path:
         raise ValueError(
             f"{text!r} cannot be a path; name a file or folder, or '.' for the working folder"
         )
-    return Path(text).expanduser()
+    try:
+        os.fsencode(text)
+        return Path(text).expanduser()
+    except (UnicodeEncodeError, RuntimeError):  # a lone surrogate; the home of an unknown user
+        raise ValueError(f"{text!a} cannot be a path; name a file or folder") from None
 
 
 def check_outside_runs(path: str | os.PathLike[str]) -> None:

@@ -231,7 +231,15 @@ def test_a_name_that_leads_out_of_the_run_is_refused(run, name):
 
 
 @pytest.mark.parametrize(
-    ("path", "error"), [(5, TypeError), (None, TypeError), ("", ValueError), ("a\0b", ValueError)]
+    ("path", "error"),
+    [
+        (5, TypeError),
+        (None, TypeError),
+        ("", ValueError),
+        ("a\0b", ValueError),
+        ("\ud800", ValueError),
+        ("~nobody-here/x", ValueError),
+    ],
 )
 def test_what_cannot_be_a_path_is_refused(path, error, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

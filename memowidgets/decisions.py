@@ -101,6 +101,8 @@ class DecisionLog:
     known : iterable of str, optional
         Ids of the samples that can be decided on. By default any id is valid. Decisions of `keeper`
         on other samples stay, and can be changed.
+    texts : bool
+        Whether the samples are texts or questions. Only those can be anonymised.
 
     Attributes
     ----------
@@ -129,7 +131,10 @@ class DecisionLog:
         keeper: Keeper | None = None,
         outside: str | os.PathLike[str] | None = None,
         known: Iterable[str] | None = None,
+        *,
+        texts: bool = True,
     ) -> None:
+        self._texts = texts
         self._keeper, self._outside, self._ids = keeper, outside, known
         self._edits: EditsFile | None = None
         self._table: Table | None = None
@@ -204,8 +209,8 @@ class DecisionLog:
         TypeError
             If `names` is a single text, or an id is not a text.
         ValueError
-            If the decision or an id is unknown, an id cannot be written, or a note is too long.
-            Then nothing is changed.
+            If the decision or an id is unknown, an id cannot be written, a note is too long, or
+            samples are to be anonymised that are no texts. Then nothing is changed.
         """
         if isinstance(names, str | bytes):
             raise TypeError(f"names must be a list of ids, not one text; pass [{quoted(names)}]")
@@ -215,6 +220,8 @@ class DecisionLog:
         if decision is not None and decision not in CHOICES:
             valid = ", ".join(map(repr, CHOICES))
             raise ValueError(f"unknown decision {decision!r}; valid: {valid}")
+        if decision == "anonymise":
+            self._check_texts()
         note = None if note is None else _checked_note(note)
         with self._lock:
             changes = {}
@@ -245,6 +252,7 @@ class DecisionLog:
         OSError
             If the file cannot be written.
         """
+        self._check_texts()
         if self._edits is None:
             raise ValueError(NO_FILE)
         edit = Edit(edit) if isinstance(edit, str) else edit
@@ -308,6 +316,10 @@ class DecisionLog:
         self._listeners.discard(listener)
 
     # Private
+
+    def _check_texts(self) -> None:
+        if not self._texts:
+            raise ValueError("only texts can be anonymised: keep or remove these samples")
 
     def _checked(self, name: str) -> str:
         """Return an id that can be decided on, or raise."""

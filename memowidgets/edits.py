@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memowidgets.files import make_private, write_whole
+from memowidgets.files import checked_path, make_private, write_whole
 
 __all__ = ["Edit", "EditsFile"]
 
@@ -61,7 +61,7 @@ class EditsFile:
     def __init__(
         self, path: str | os.PathLike[str], outside: str | os.PathLike[str] | None = None
     ) -> None:
-        self.path = Path(path).expanduser().absolute()
+        self.path = checked_path(path).absolute()
         self._outside = None if outside is None else Path(outside)
         self._check_place()
 

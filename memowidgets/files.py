@@ -8,10 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["UNFINISHED", "fill", "make_private", "replaced", "write_whole"]
+__all__ = [
+    "UNFINISHED",
+    "check_outside_runs",
+    "checked_path",
+    "fill",
+    "make_private",
+    "replaced",
+    "write_whole",
+]
 
 UNFINISHED = ".unfinished-"  # prefix of temporary files, which a killed process leaves
 _PRIVATE = 0o600
+_MARKS = ("design.safetensors", "arrays.json")  # one of them lies in every run directory
 
 
 @contextmanager
@@ -52,3 +61,44 @@ def write_whole(target: Path, content: bytes, mode: int = _PRIVATE) -> None:
     """Write a file atomically; its content is on the disk before it gets its name."""
     with replaced(target, mode) as temporary:
         fill(temporary, content)
+
+
+def checked_path(path: object) -> Path:
+    """Return a path that a user gave, with ``~`` replaced.
+
+    Raises
+    ------
+    TypeError
+        If it is no path.
+    ValueError
+        If it is empty, which would be the working folder, or holds a NUL character.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"a path must be a text or a pathlib.Path, not {type(path).__name__}")
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise ValueError(
+            f"{text!r} cannot be a path; name a file or folder, or '.' for the working folder"
+        )
+    try:
+        os.fsencode(text)
+        return Path(text).expanduser()
+    except (UnicodeEncodeError, RuntimeError):  # a lone surrogate; the home of an unknown user
+        raise ValueError(f"{text!a} cannot be a path; name a file or folder") from None
+
+
+def check_outside_runs(path: str | os.PathLike[str]) -> None:
+    """Refuse a path in a run directory, which holds only what the run itself writes.
+
+    Raises
+    ------
+    ValueError
+        If the path, with links followed, lies in one or is one.
+    """
+    place = checked_path(path).resolve()
+    for folder in (place, *place.parents):
+        if any(os.path.isfile(folder / mark) for mark in _MARKS):  # noqa: PTH113 - never raises
+            raise ValueError(
+                f"{path} lies in the run directory {folder}, which holds only what the run itself "
+                "writes: choose a place outside of it"
+            )

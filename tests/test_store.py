@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+import memowidgets as mw
 from memowidgets.store import FORMAT, RunDirectory, StoreError, put_rows
 
 
@@ -227,3 +228,25 @@ def test_a_name_that_leads_out_of_the_run_is_refused(run, name):
         with pytest.raises(StoreError, match="is not a name inside of"):
             call()
     assert not run.has(name)
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        (5, TypeError),
+        (None, TypeError),
+        ("", ValueError),
+        ("a\0b", ValueError),
+        ("\ud800", ValueError),
+        ("~nobody-here/x", ValueError),
+    ],
+)
+def test_what_cannot_be_a_path_is_refused(path, error, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for open_it in (RunDirectory, RunDirectory.existing):
+        with pytest.raises(error, match="path"):
+            open_it(path)
+    audit = mw.Audit.from_arrays([0, 1] * 10, [[0.0, 1.0], [3.0, 1.0]] * 10)
+    with pytest.raises(error, match="path"):
+        audit.report(path)
+    assert list(tmp_path.iterdir()) == []

@@ -1312,8 +1312,8 @@ class Audit:
         Raises
         ------
         ValueError, TypeError
-            If the path does not end in ``.html``, the score is unknown, or τ is not a number, or
-            missing for a score that has no default.
+            If the path does not end in ``.html`` or lies in a run directory, the score is unknown,
+            or τ is not a number or missing for a score that has no default.
         FileNotFoundError, FileExistsError
             If the folder does not exist, or one of the three files does.
 
@@ -1433,9 +1433,9 @@ class Audit:
         Raises
         ------
         ValueError
-            If the path is this run's own or holds another run, fewer than two members are in the
-            data, classes differ, there is no prediction checkpoint to start from or nothing left
-            to train after it, or this run has label noise (it would fall on other samples).
+            If the path lies in a run directory or holds another run, fewer than two members are in
+            the data, classes differ, there is no prediction checkpoint to start from or nothing
+            left to train after it, or this run has label noise (it would fall on other samples).
         StoreError
             If the model, the weights or the samples are not at hand, as in a recording.
 

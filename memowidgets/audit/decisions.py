@@ -12,20 +12,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.data import Dataset, MCQDataset, TextDataset, WithheldDataset
-from memowidgets.decisions import Decision, from_csv, to_csv
+from memowidgets.decisions import Decision, DecisionLog, from_csv, to_csv
 from memowidgets.store import LockedError, RunDirectory, StoreError
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
-    from memowidgets.decisions import DecisionLog
     from memowidgets.edits import Edit
     from memowidgets.training.noise import LabelNoise
 
-__all__ = ["RunKeeper", "kept", "true_labels"]
+__all__ = ["RunKeeper", "kept", "log_of", "true_labels"]
 
 FILE = "decisions.csv"
 _PATIENCE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
+
+
+def log_of(data: Dataset, run: RunDirectory | None = None) -> DecisionLog:
+    """Return the decisions on these samples: those of a run directory, or new ones in memory."""
+    texts = isinstance(data, MCQDataset | TextDataset | WithheldDataset)
+    if run is None:
+        return DecisionLog(known=data.ids, texts=texts)
+    return DecisionLog(RunKeeper(run), run.path, data.ids, texts=texts)
 
 
 class RunKeeper:

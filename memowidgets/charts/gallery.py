@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from memowidgets.files import write_whole
+from memowidgets.files import check_outside_runs, write_whole
 
 FORMATS = ("png", "svg", "pdf")
 
@@ -101,7 +101,7 @@ class Figures(Mapping[str, Any]):
         Raises
         ------
         ValueError
-            If a format is unknown, or `scale` is not above 0.
+            If a format is unknown, `scale` is not above 0, or the folder lies in a run directory.
         FileExistsError
             If a file exists and `overwrite` is false. Then nothing is written.
         """
@@ -112,6 +112,7 @@ class Figures(Mapping[str, Any]):
             raise ValueError(f"unknown format {said}; valid: {', '.join(FORMATS)}")
         if not scale > 0:
             raise ValueError(f"scale must be above 0, not {scale}")
+        check_outside_runs(folder)
         place = Path(folder)
         files = [place / f"{name}.{kind}" for name in self for kind in formats]
         files += [place / f"{name}.csv" for name in self.tables]

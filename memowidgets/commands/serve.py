@@ -9,10 +9,24 @@ it.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import sys
 import threading
+
+from jupyter_server.services.kernels.kernelmanager import ServerKernelManager
+
+
+class PrivateKernelManager(ServerKernelManager):
+    """Kernel manager whose Unix sockets lie in the working folder, where only its owner may look.
+
+    Server and kernel have the same working folder, so the names are relative: the path of a Unix
+    socket has at most about 100 bytes, and that of a temporary folder may have more.
+    """
+
+    def _ip_default(self) -> str:
+        return secrets.token_hex(8)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,6 +27,8 @@ _START_SECONDS = 120
 _END_SECONDS = 15
 _POLL_SECONDS = 0.1
 _SAID_AT_LAST = 1500  # characters of the log of a server that did not start
+_KERNEL = "memowidgets"
+_TEMPLATE = Path(__file__).parents[1] / "voila" / "memowidgets"
 _CELL = """
 from pathlib import Path
 from memowidgets.commands import CommandError, opened, refusing
@@ -54,8 +57,9 @@ def view(
 ) -> None:
     """Serve the dashboard until the command is stopped.
 
-    The notebook that Voila shows, its settings and its sockets lie in a private temporary folder
-    that is removed at the end. The server listens on loopback only and requires the token.
+    The notebook that Voila shows, its settings and the kernel's sockets lie in a private temporary
+    folder that is removed at the end. The server listens on loopback only and requires the token.
+    The kernel listens on no port.
 
     Parameters
     ----------
@@ -157,7 +161,7 @@ def _write_notebook(folder: Path, code: str) -> Path:
         "outputs": [],
         "source": code,
     }
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    kernel = {"name": _KERNEL, "display_name": "Python", "language": "python"}
     notebook = {
         "cells": [cell],
         "metadata": {"kernelspec": kernel, "title": "memowidgets"},
@@ -171,13 +175,26 @@ def _write_notebook(folder: Path, code: str) -> Path:
 
 def _environment(folder: Path, port: int, token: str) -> dict[str, str]:
     """Return the environment without Jupyter's settings; a file has the token, to hide it."""
-    settings = {"Voila": {"ip": ADDRESS, "port": port, "port_retries": 0, "token": token}}
+    server = {"ip": ADDRESS, "port": port, "port_retries": 0, "token": token}
+    settings: dict[str, dict[str, Any]] = {"Voila": server}
+    if os.name != "nt":  # Jupyter has no Unix sockets on Windows
+        kernels = "memowidgets.commands.serve.PrivateKernelManager"
+        settings["AsyncMappingKernelManager"] = {"kernel_manager_class": kernels}
+        settings["KernelManager"] = {"transport": "ipc"}
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JUPYTER")}
+    template = folder / "share" / "voila" / "templates" / "memowidgets"
+    shutil.copytree(_TEMPLATE, template)  # this version's, wherever it is installed
     for name in ("config", "data", "runtime"):
         (folder / name).mkdir()
         environment[f"JUPYTER_{name.upper()}_DIR"] = str(folder / name)
     (folder / "config" / "voila.json").write_text(json.dumps(settings), encoding="utf-8")
+    kernel = folder / "data" / "kernels" / _KERNEL / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    module = [sys.executable, "-m", "memowidgets.commands.kernel", "-f", "{connection_file}"]
+    spec = {"argv": module, "display_name": "Python", "language": "python"}
+    kernel.write_text(json.dumps(spec), encoding="utf-8")
     return environment | {
+        "JUPYTER_PATH": str(folder / "share"),
         "JUPYTER_PREFER_ENV_PATH": "1",
         "JUPYTER_PLATFORM_DIRS": "1",
         "IPYTHONDIR": str(folder / "ipython"),

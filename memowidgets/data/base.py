@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import numbered_labels, several, to_numpy, warn_user
+from memowidgets.checks import as_code, numbered_labels, several, to_numpy, warn_user
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
@@ -102,6 +102,26 @@ class Dataset(abc.ABC):
     @abc.abstractmethod
     def content_hashes(self) -> list[str]:
         """Return a hash of each sample's content without its label, equal for duplicates."""
+
+
+def one_position(index: Any, n: int) -> int:
+    """Return a position from 0 to n - 1; a negative one counts from the end.
+
+    Raises
+    ------
+    IndexError
+        If it is out of range.
+    TypeError
+        If it is not one position, but a slice or several of them.
+    """
+    if isinstance(index, bool | np.bool_) or not isinstance(index, int | np.integer):
+        raise TypeError(
+            f"data[i] is one sample, and i is its position, not {as_code(index)}; for several, "
+            "use take(), such as data.take(range(3))"
+        )
+    if not -n <= index < n:
+        raise IndexError(f"there is no sample at {index}: the data have {n}")
+    return int(index) % n
 
 
 def chosen_positions(indices: ArrayLike, n: int) -> NDArray[np.int64]:

@@ -22,6 +22,7 @@ from memowidgets.data.base import (
     checked_classes,
     checked_ids,
     chosen_positions,
+    one_position,
 )
 from memowidgets.data.folders import Resize, common_root, open_tree, read_classes, stacked
 from memowidgets.data.labelled import check_hf, labelled_of_hf
@@ -234,6 +235,7 @@ class ImageDataset(Dataset):
         )
 
     def __getitem__(self, index: int) -> ImageSample:
+        index = one_position(index, len(self))
         canary = self.canaries is not None and bool(self.canaries[index])
         return ImageSample(
             str(self.ids[index]), self.images[index], int(self.labels[index]), canary

@@ -21,6 +21,7 @@ from memowidgets.data.base import (
     checked_ids,
     checked_labels,
     chosen_positions,
+    one_position,
 )
 from memowidgets.data.columns import read_csv_rows, rows_of_records
 from memowidgets.data.labelled import check_hf, file_source, rows_of_hf
@@ -397,6 +398,7 @@ class MCQDataset(Dataset):
         return f"MCQDataset({len(self)} questions, {options}{twice}{planted})"
 
     def __getitem__(self, index: int) -> MCQSample:
+        index = one_position(index, len(self))
         return MCQSample(
             id=str(self.ids[index]),
             question=self.questions[index],

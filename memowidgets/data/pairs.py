@@ -18,6 +18,7 @@ from memowidgets.data.base import (
     checked_classes,
     checked_ids,
     chosen_positions,
+    one_position,
 )
 from memowidgets.data.images import ImageSample
 from memowidgets.data.withheld import WithheldSample
@@ -127,6 +128,7 @@ class PairDataset(Dataset):
         return f"PairDataset({len(self)} pairs, {len(self.class_names)} classes)"
 
     def __getitem__(self, index: int) -> ImageSample | WithheldSample:
+        index = one_position(index, len(self))
         name, label = str(self.ids[index]), int(self.labels[index])
         if not self.are_images:
             return WithheldSample(name, label)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from memowidgets.data.base import (
     checked_classes,
     checked_ids,
     chosen_positions,
+    one_position,
 )
 from memowidgets.data.columns import known_columns
 from memowidgets.data.encoding import check_encoding, encoded, fitted_encoding
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 _ID = "id"
 _MOST_CATEGORIES = 1000
 _FEW_ROWS = 20
+_LARGEST = 1e100  # the variance of larger numbers is beyond float64
 _NO_NUMBER = (None, "NA", "N/A", "null", "NULL", "None")  # in a column of numbers
 
 
@@ -285,6 +288,7 @@ class TableDataset(Dataset):
         return f"TableDataset({len(self)} rows of {kinds}, {classes}{holes}{twice}{planted})"
 
     def __getitem__(self, index: int) -> TableSample:
+        index = one_position(index, len(self))
         return TableSample(
             str(self.ids[index]),
             {name: _value(values[index]) for name, values in self.columns.items()},
@@ -442,16 +446,26 @@ def _column(name: str, values: list[Any], is_category: bool) -> NDArray[Any]:
     there = [value for value, gap in zip(values, gaps, strict=True) if not gap]
     if not is_category and all(isinstance(v, int | float | np.number | np.bool_) for v in there):
         pairs = zip(values, gaps, strict=True)
-        numbers = np.array([np.nan if gap else float(v) for v, gap in pairs], dtype=np.float64)
-        if np.isinf(numbers).any():
-            row = int(np.isinf(numbers).argmax())
+        numbers = np.array([np.nan if gap else _as_float(v) for v, gap in pairs])
+        large = np.abs(numbers) > _LARGEST
+        if large.any():
+            row = int(large.argmax())
+            what = "infinite" if np.isinf(numbers[row]) else f"{numbers[row]:g}"
             raise ValueError(
-                f"the column {quoted(name)} is infinite in row {row}; correct it or leave it empty"
+                f"the column {quoted(name)} is {what} in row {row}, and numbers beyond "
+                f"±{_LARGEST:g} cannot be scaled; correct it or leave it empty"
             )
         return numbers
     _check_categories(name, there, len(values), is_category)
     words = [None if gap else _as_text(v) for v, gap in zip(values, gaps, strict=True)]
     return np.array(words, dtype=object)
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        return math.inf if value > 0 else -math.inf
 
 
 def _check_categories(name: str, there: list[Any], n: int, is_category: bool) -> None:

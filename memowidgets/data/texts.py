@@ -19,6 +19,7 @@ from memowidgets.data.base import (
     checked_classes,
     checked_ids,
     chosen_positions,
+    one_position,
 )
 from memowidgets.data.labelled import (
     Labelled,
@@ -284,6 +285,7 @@ class TextDataset(Dataset):
         return f"TextDataset({len(self)} texts, {len(self.class_names)} classes{twice}{planted})"
 
     def __getitem__(self, index: int) -> str:
+        index = one_position(index, len(self))
         return self.texts[index]
 
     def take(self, indices: ArrayLike) -> Self:

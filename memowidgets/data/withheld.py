@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.data.base import BoolArray, Dataset, IntArray, chosen_positions
+from memowidgets.data.base import BoolArray, Dataset, IntArray, chosen_positions, one_position
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class WithheldDataset(Dataset):
         return f"WithheldDataset({len(self)} samples, not at hand)"
 
     def __getitem__(self, index: int) -> WithheldSample:
+        index = one_position(index, len(self))
         canary = self.canaries is not None and bool(self.canaries[index])
         return WithheldSample(str(self.ids[index]), int(self.labels[index]), canary, self.hint)
 

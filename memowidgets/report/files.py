@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memowidgets.files import fill, replaced
+from memowidgets.files import check_outside_runs, checked_path, fill, replaced
 from memowidgets.report.machine import as_json
 from memowidgets.report.markdown import as_markdown
 from memowidgets.report.page import as_page
@@ -27,17 +27,18 @@ def checked_targets(path: str | os.PathLike[str], *, overwrite: bool) -> tuple[P
     Raises
     ------
     ValueError
-        If the path does not end in ``.html``.
+        If the path does not end in ``.html``, or lies in a run directory.
     FileNotFoundError
         If its folder is not there.
     FileExistsError
         If one of the three is there and may not be overwritten, or is no file.
     """
-    page = Path(path).expanduser().absolute()
+    page = checked_path(path).absolute()
     if page.suffix.lower() not in _ENDINGS:
         raise ValueError(f"the report is a page: its path must end in .html, not {page.name!r}")
     if not page.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {page.parent}: make it first")
+    check_outside_runs(page.parent)
     targets = page, page.with_suffix(".md"), page.with_suffix(".json")
     for target in targets:
         if not os.path.lexists(target):

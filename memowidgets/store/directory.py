@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.files import UNFINISHED, make_private, replaced, write_whole
+from memowidgets.files import UNFINISHED, checked_path, make_private, replaced, write_whole
 from memowidgets.stamps import (
     KEY,
     UNKNOWN,
@@ -93,7 +93,7 @@ class RunDirectory:
         part_of: RunDirectory | None = None,
     ) -> None:
         self.read_only = read_only
-        self._begin(Path(path).expanduser().absolute(), part_of or self)
+        self._begin(checked_path(path).absolute(), part_of or self)
         with explained(self.path, self.path):
             make_private(self.path)
 
@@ -117,7 +117,7 @@ class RunDirectory:
             If there is no run at the path.
         """
         try:
-            found = (Path(path).expanduser() / MANIFEST).is_file()
+            found = (checked_path(path) / MANIFEST).is_file()
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from None
         if not found:

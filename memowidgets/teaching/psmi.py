@@ -103,12 +103,12 @@ class PSMIPlayground(Playground):
     dimension = traitlets.Any(2).tag(sync=True)
     psmi = traitlets.Any(read_only=True)
     psmi_std = traitlets.Any(read_only=True)
-    _cloud = traitlets.Dict().tag(sync=True)
+    _cloud = traitlets.Dict().tag(sync=True, page=True)
     _directions = traitlets.Bytes().tag(sync=True)
     _every_dimension = traitlets.List(list(DIMENSIONS)).tag(sync=True)
     _official = traitlets.Dict().tag(sync=True)
     _dimensions: traitlets.List[Any] = traitlets.List().tag(sync=True)
-    _reset = traitlets.Int(0).tag(sync=True)
+    _reset = traitlets.Int(0).tag(sync=True, page=True)
 
     def __init__(
         self,
@@ -130,6 +130,7 @@ class PSMIPlayground(Playground):
         else:
             cloud = Cloud.of(points, labels)
         self._now = self._first = cloud
+        self._told = _packed(cloud)
         whole_within("selected", selected, 0, len(cloud.labels) - 1)
         self._scored: Cloud | None = None
         self._round = 0
@@ -141,7 +142,7 @@ class PSMIPlayground(Playground):
             selected=selected,
             angle=angle,
             dimension=dimension,
-            _cloud=_packed(cloud),
+            _cloud=self._told,
             _directions=directions.tobytes(),
             **traits,
         )
@@ -168,9 +169,14 @@ class PSMIPlayground(Playground):
         with self._at_once():
             self._now = cloud
             if tell:
-                self._cloud = _packed(cloud)
+                self._tell()
                 self.selected = min(self.selected, len(cloud.labels) - 1)
             self.points, self.labels = cloud.points.copy(), cloud.labels.copy()
+
+    def _tell(self) -> None:
+        """Send the page the points."""
+        self._told = _packed(self._now)
+        self._cloud = self._told
 
     # ---------------------------------------------------------------- what is set
 
@@ -202,14 +208,14 @@ class PSMIPlayground(Playground):
 
     @traitlets.observe("_cloud")
     def _set_by_page(self, change: Any) -> None:
-        if change["new"].get("from_python"):
+        if change["new"] is self._told:
             return
         try:
-            points = np.frombuffer(bytes(change["new"]["points"]), dtype=np.float64)
-            labels = np.frombuffer(bytes(change["new"]["labels"]), dtype=np.uint8)
+            points = np.frombuffer(memoryview(change["new"]["points"]), dtype=np.float64)
+            labels = np.frombuffer(memoryview(change["new"]["labels"]), dtype=np.uint8)
             cloud = Cloud.of(points.reshape(-1, 2), labels)
         except (KeyError, TypeError, ValueError):
-            self._cloud = _packed(self._now)  # what the page must not send is undone
+            self._tell()  # what the page must not send is undone
             return
         self._take(cloud, tell=False)
 
@@ -257,7 +263,6 @@ def _packed(cloud: Cloud) -> dict[str, Any]:
     return {
         "points": cloud.points.tobytes(),
         "labels": cloud.labels.astype(np.uint8).tobytes(),
-        "from_python": True,
     }
 
 

@@ -78,10 +78,16 @@ class Guarded(Widget):  # type: ignore[misc]  # ipywidgets has no types
     """
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take what the front end sends; all of it or nothing."""
+        """Take what the front end sends; all of it or nothing.
+
+        A private trait is what Python tells the page, unless it is tagged ``page=True``.
+        """
         names = [name for name in sync_data if name in self.keys]
         before = {name: getattr(self, name) for name in names}
         try:
+            for name in names:
+                if name.startswith("_") and not self.trait_metadata(name, "page"):
+                    raise ValueError(f"{name} is not for the page to set")  # noqa: TRY301 - below
             super().set_state(sync_data)
         except Exception as error:  # noqa: BLE001 - whatever it is, the page hears of it
             if not isinstance(error, traitlets.TraitError):  # those put the values back

@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -233,7 +234,8 @@ def test_edited_texts_are_their_owners_alone_and_come_back(tmp_path):
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
 
 
-def test_a_place_in_the_run_directory_is_refused(tmp_path, audit):
+def test_a_place_in_the_run_directory_is_refused(tmp_path, question_audit):
+    audit = question_audit
     (tmp_path / "link").symlink_to(audit.path)
     for place in (f"{audit.path}/edits.jsonl", tmp_path / "link" / "e.jsonl", audit.path):
         with pytest.raises(ValueError, match=r"lies in the run directory|is a folder"):
@@ -370,7 +372,8 @@ def test_bad_edits_are_named(question_audit, tmp_path, words, error):
 
 
 def test_images_cannot_be_anonymised_and_strangers_are_named(audit):
-    audit.decision_log.decide([str(audit.members[0])], "anonymise")
+    RunKeeper(RunDirectory(audit.path)).change({str(audit.members[0]): Decision("anonymise")})
+    audit.decision_log.refresh()
     with pytest.raises(ValueError, match="only texts can be: keep or remove"):
         audit.kept()
     audit.decision_log.decide([str(audit.members[0])], "undecided")
@@ -432,3 +435,19 @@ def test_a_table_that_is_mended_ends_the_warning(run):
     log.refresh()
     assert log["a"].decision == "remove"
     assert (log.problem, log.kept) == ("", True)
+
+
+def test_what_is_no_text_cannot_be_decided_to_be_anonymised():
+    digits = mw.data.load_digits().take(range(40))
+    frame = pd.DataFrame({"a": range(40), "label": [0, 1] * 20})
+    for data in (digits, mw.data.TableDataset.from_frame(frame)):
+        logits = np.eye(len(data.class_names))[data.labels] * 3
+        audit = mw.Audit.from_arrays(data.labels, logits=logits, samples=data)
+        log = audit.decision_log
+        for spelling in ("anonymise", "anonymize"):
+            with pytest.raises(ValueError, match="only texts"):
+                log.decide(data.ids[:2], spelling)
+        with pytest.raises(ValueError, match="only texts"):
+            log.edit(data.ids[0], "other words")
+        assert len(log) == 0
+        assert log.decide(data.ids[:2], "remove") == 2

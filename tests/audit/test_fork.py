@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -47,6 +48,29 @@ def test_members_and_held_out_samples_follow_by_id(stopped, tmp_path):
         "parent": fork.forked["parent"], "start": "scratch", "checkpoint": None, "seen": 0,
     }  # fmt: skip
     assert "of another run, from scratch" in fork._repr_html_()
+
+
+def test_nothing_else_is_written_into_a_run_directory(stopped, tmp_path, monkeypatch):
+    before = sorted(Path(stopped.path).rglob("*"))
+    (tmp_path / "link").symlink_to(stopped.path)
+    (tmp_path / "page.html").symlink_to(Path(stopped.path) / "manifest.json")
+    monkeypatch.chdir(stopped.path)
+    run, other = Path(stopped.path), tmp_path / "other"
+    for folder in (run, run / "forward", tmp_path / "link", Path(), run / "forward" / ".."):
+        with pytest.raises(ValueError, match=re.escape(str(run.resolve()))):
+            stopped.report(folder / "x.html", include_samples=True)
+        with pytest.raises(ValueError, match=re.escape(str(run.resolve()))):
+            stopped.fork(folder / "sub")
+        with pytest.raises(ValueError, match=re.escape(str(run.resolve()))):
+            stopped.figures().save(folder / "figures")
+    arrays = mw.Audit.from_arrays(labels=[0, 1] * 20, logits=4 * np.eye(2)[[0, 1] * 20], path=other)
+    for refused in (other, tmp_path / "link"):  # of whichever audit, and of whichever run
+        with pytest.raises(ValueError, match="run directory"):
+            arrays.report(refused / "x.html")
+    page = stopped.report(tmp_path / "page.html", overwrite=True)  # the link, not what it names
+    assert page.is_file()
+    assert not page.is_symlink()
+    assert sorted(run.rglob("*")) == before
 
 
 def test_from_scratch_it_is_the_audit_of_these_members_alone(stopped, tmp_path):

@@ -221,3 +221,16 @@ def test_rows_with_a_zero_of_either_sign_are_duplicates():
     frame = pd.DataFrame({"x": [0.0, -0.0, 1.0], "label": [0, 1, 0]})
     hashes = TableDataset.from_frame(frame).content_hashes()
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+@pytest.mark.parametrize("value", [1e300, -2e101, 10**400, -(10**400), np.inf])
+def test_a_number_that_no_scale_can_hold_is_refused(value):
+    frame = pd.DataFrame({"dose": [1.0, value, 2.0], "label": [0, 1, 0]}, dtype=object)
+    with pytest.raises(ValueError, match=r"'dose' is .* in row 1.*1e\+100"):
+        TableDataset.from_frame(frame)
+
+
+def test_the_largest_numbers_are_scaled_like_others():
+    frame = pd.DataFrame({"dose": [1e100, -1e100, 0.0, 0.0], "label": [0, 1, 0, 1]})
+    read = TableDataset.from_frame(frame).fitted(range(4)).encoded()
+    assert np.allclose(read[:, 0], [2**0.5, -(2**0.5), 0, 0])

@@ -58,3 +58,17 @@ def test_positions_and_masks_give_the_same_samples(data, given):
 def test_what_is_neither_is_refused(data, given, error, words):
     with pytest.raises(error, match=words):
         data.take(given)
+
+
+def test_a_position_gives_one_sample(data):
+    assert repr(data[-1]) == repr(data[5]) == repr(data[np.int64(5)])
+    assert len(list(data)) == 6
+    for outside in (6, -7):
+        with pytest.raises(IndexError, match=f"no sample at {outside}: the data have 6"):
+            data[outside]
+
+
+@pytest.mark.parametrize("given", [slice(3), [0, 1], 1.0, "a", None, True, np.arange(3)])
+def test_several_positions_in_brackets_are_refused(data, given):
+    with pytest.raises(TypeError, match=r"data\.take\(range\(3\)\)"):
+        data[given]

@@ -161,6 +161,41 @@ def test_a_trait_that_is_refused_stays_and_is_answered(widget, logged):
     assert refused
 
 
+SIZES = [
+    {"n": 10**9, "seed": 0}, {"n": -1}, {"points": 10**11, "labels": 10**11}, {"from_python": True},
+    {"points": "x", "labels": []}, {"points": [0.0] * 4, "labels": [0, 1]}, [10**30] * 100,
+    {"metrics": "x", "checkpoints": {}}, ["IPY_MODEL_x"], "IPY_MODEL_", "x" * 100_000,
+    [[[]]] * 1000, {str(n): n for n in range(1000)},
+]  # fmt: skip
+RIGHT = {  # a change that each must answer, and what the answer is
+    "ThresholdExplorer": ({"tau": 0.2, "tau_committed": 0.2}, lambda w: w.counts["flagged"] == 2),
+    "SampleInspector": ({"filter": "all"}, lambda w: w.filter == "all"),
+    "Dashboard": ({"filter": "all", "tau": 0.5, "tau_committed": 0.5}, lambda w: w.tau == 0.5),
+    "PSMIPlayground": ({"selected": 7}, lambda w: w._official["point"] == 7),
+    "LiRAPlayground": ({"n_shadows": 32}, lambda w: len(w.gaps_in) == 16),
+    "TheoremPlayground": ({"epsilon": 0.31}, lambda w: w._official["of"]["epsilon"] == 0.31),
+}
+
+
+def test_after_any_value_of_any_trait_the_next_right_message_is_answered(widget, logged):
+    right, answered = RIGHT[type(widget).__name__]
+    private = {name for name in widget.keys if name.startswith("_")}
+    before = {name: repr(getattr(widget, name)) for name in private}
+    from_page = {name for name in private if widget.trait_metadata(name, "page")}
+    for name in widget.keys:
+        told = name in private - from_page  # by Python alone: the value is not even looked at
+        for value in SIZES[::4] if told else [*VALUES[::4], *SIZES]:
+            hear(widget, {"method": "update", "state": {name: value}})
+    steady = {"_size", "_given", "_directions", "_choices", "_esm", "_model_module", "_view_name"}
+    for name in steady & private:
+        assert repr(getattr(widget, name)) == before[name], name
+    assert from_page <= {"_cloud", "_reset"}
+    widget._sent.clear()
+    hear(widget, {"method": "update", "state": right})
+    assert answered(widget)
+    assert [one for one in said(widget) if one.get("done") is False] == []
+
+
 @pytest.mark.parametrize(
     "data",
     [{}, {"method": "explode"}, {"method": "update", "state": 7}, {"method": "update", "state": []},

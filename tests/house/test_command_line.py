@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -493,10 +494,46 @@ def asked(address):
         return answer.url
 
 
+@contextmanager
+def shown(chromium, address, **options):
+    """The page in a browser; an error in it, or a request to anywhere else, is a failure."""
+    root = address.split("?token=")[0]
+    context = chromium.new_context(viewport={"width": 1400, "height": 900}, **options)
+    page, problems = context.new_page(), []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text)
+            if "Content Security Policy" in message.text else None)  # fmt: skip
+    context.on("request", lambda request: problems.append(request.url)
+               if not request.url.startswith((root, "data:", "blob:")) else None)  # fmt: skip
+    page.set_default_timeout(240_000)
+    page.goto(address)
+    page.locator(".mw-explorer[data-counts]").wait_for()
+    page.locator(".mw-card").first.wait_for()
+    yield page
+    assert problems == []
+    context.close()
+
+
+OUTSIDE = """async () => {
+    const refused = [];
+    document.addEventListener("securitypolicyviolation", (event) => refused.push(event.blockedURI));
+    const script = document.createElement("script");
+    script.src = "https://elsewhere.invalid/script.js";
+    const image = new Image();
+    image.src = "https://elsewhere.invalid/image.png";
+    document.body.append(script, image);
+    await fetch("https://elsewhere.invalid/fetched").catch(() => {});
+    try { new WebSocket("wss://elsewhere.invalid/socket"); } catch {}
+    await import("https://elsewhere.invalid/module.mjs").catch(() => {});
+    await new Promise((done) => setTimeout(done, 300));
+    return refused.map((address) => address.split("/").pop()).sort();
+}"""
+
+
 @pytest.mark.timeout(600)
-def test_the_dashboard_is_served_and_seen(run, tmp_path, chromium):
-    with serving(run, tmp_path) as (process, address):
-        (folder,) = tmp_path.iterdir()
+def test_the_dashboard_is_served_and_seen(run, open_folder, chromium):
+    with serving(run, open_folder) as (process, address):
+        (folder,) = open_folder.iterdir()
         assert folder.stat().st_mode & 0o077 == 0
         root, token = address.split("?token=")
         assert token not in " ".join(
@@ -504,20 +541,94 @@ def test_the_dashboard_is_served_and_seen(run, tmp_path, chromium):
         )
         assert "/login" in asked(root)
         assert "/login" in asked(f"{root}api/kernels")
-        context = chromium.new_context(viewport={"width": 1400, "height": 900})
-        page, problems = context.new_page(), []
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        context.on("request", lambda request: problems.append(request.url)
-                   if not request.url.startswith((root, "data:", "blob:")) else None)  # fmt: skip
+        with shown(chromium, address) as page:
+            counts = json.loads(page.locator(".mw-explorer").get_attribute("data-counts"))
+            assert counts["hits"] == 26
+            assert page.evaluate("document.body.dataset.jpThemeLight") == "true"
+            for library in ("mermaid.esm", "cdnjs", "jsdelivr"):
+                assert library not in page.content()
+            assert_only_http_listens(process, root)
+            assert_only_the_owner_reads(folder)
+        with shown(chromium, address, color_scheme="dark") as page:
+            assert page.evaluate("document.body.dataset.jpThemeLight") == "false"
+            background = page.evaluate(
+                "getComputedStyle(document.body).getPropertyValue('--jp-layout-color1')"
+            )
+            assert background.strip() != "white"
+        assert stopped(process, signal.SIGTERM) == 0
+        assert list(open_folder.iterdir()) == []
+
+
+@pytest.fixture
+def open_folder():
+    """A folder for temporary files that every user may look into."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.timeout(600)
+def test_the_page_of_the_dashboard_can_ask_nobody_else(run, tmp_path, chromium):
+    long = tmp_path / ("folder" * 20)  # longer than the path of a Unix socket may be
+    long.mkdir()
+    with serving(run, long) as (_, address):
+        context = chromium.new_context()
+        page, left = context.new_page(), []
         page.set_default_timeout(240_000)
         page.goto(address)
-        page.locator(".mw-explorer[data-counts]").wait_for()
         page.locator(".mw-card").first.wait_for()
-        assert json.loads(page.locator(".mw-explorer").get_attribute("data-counts"))["hits"] == 26
+        context.on("requestfinished", lambda request: left.append(request.url)
+                   if "elsewhere" in request.url else None)  # fmt: skip
+        refused = page.evaluate(OUTSIDE)
+        assert refused == ["fetched", "image.png", "module.mjs", "script.js", "socket"]
+        assert left == []
         context.close()
-        assert problems == []
-        assert stopped(process, signal.SIGTERM) == 0
-        assert list(tmp_path.iterdir()) == []
+
+
+def assert_only_http_listens(process, root):
+    """No process of the command listens on a port but the one that asks for the token."""
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) >= 2  # the server and a kernel
+    listening = [
+        connection.laddr.port
+        for one in family
+        for connection in one.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert listening == [int(root.rsplit(":", 1)[1].strip("/"))]
+
+
+def assert_only_the_owner_reads(folder):
+    """The folder is closed to others, and a client of another user receives nothing."""
+    sockets = [path for path in folder.iterdir() if path.is_socket()]
+    assert len(sockets) == 5
+    (connection,) = folder.glob("voila_*/kernel-*.json")
+    assert connection.stat().st_mode & 0o077 == 0
+    assert connection.parent.stat().st_mode & 0o077 == 0
+    if os.geteuid() == 0:  # nobody else can become another user
+        told = [LISTENER, str(folder.parent), str(folder), *map(str, sockets), str(connection)]
+        found = subprocess.run(
+            [sys.executable, "-c", *told], cwd="/", capture_output=True, text=True, check=True
+        )
+        assert found.stdout.split() == ["open", *["EACCES"] * 7]
+
+
+LISTENER = """
+import errno, os, socket, sys
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+for path in sys.argv[1:]:
+    try:
+        if path.endswith(".json"):
+            open(path)
+        elif path[-2] == "-":
+            socket.socket(socket.AF_UNIX).connect(path)
+        else:
+            os.listdir(path)
+        print("open")
+    except OSError as error:
+        print(errno.errorcode.get(error.errno, error))
+"""
 
 
 @pytest.mark.timeout(300)

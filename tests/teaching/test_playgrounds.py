@@ -146,7 +146,7 @@ def test_nonsense_from_the_page_is_undone(psmi):
     points = psmi.points
     psmi.set_state({"_cloud": {"points": memoryview(b"12345678"), "labels": memoryview(b"\0")}})
     assert (psmi.points == points).all()
-    assert psmi._cloud["from_python"]
+    assert psmi._cloud["points"] == psmi.points.tobytes()
 
 
 def test_a_copy_is_a_copy(psmi):

@@ -19,6 +19,7 @@ from memowidgets.audit.sources.catalogue import Catalogue
 from memowidgets.audit.sources.notes import fork_note
 from memowidgets.audit.sources.run import RunSource, run_behind
 from memowidgets.data import Dataset, WithheldDataset
+from memowidgets.files import check_outside_runs
 from memowidgets.metrics import logit_gap
 from memowidgets.stamps import digest
 from memowidgets.store import RunDirectory, StoreError
@@ -124,6 +125,7 @@ def _check_request(
     parent.refuse_recorded("train again with your Trainer, on audit.kept(), in a new audit")
     if Path(path).expanduser().resolve() == Path(parent.path).resolve():
         raise ValueError(f"{path} is the run that is forked: choose another path for the fork")
+    check_outside_runs(Path(path).expanduser().absolute().parent)  # a fork may go on in its own
     if isinstance(data, WithheldDataset):
         raise StoreError(f"the samples are not at hand, only their ids: give {data.hint}")
     if parent.training.label_noise:

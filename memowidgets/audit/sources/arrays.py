@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from memowidgets.audit.decisions import RunKeeper
+from memowidgets.audit.decisions import log_of
 from memowidgets.audit.source import (
     LOGITS,
     REFERENCES,
@@ -26,7 +26,6 @@ from memowidgets.audit.sources.notes import guard_warnings
 from memowidgets.audit.sources.passes import ScoreFiles
 from memowidgets.audit.sources.references import GivenReferences, NoReferences
 from memowidgets.data import Dataset, MCQDataset, WithheldDataset
-from memowidgets.decisions import DecisionLog
 from memowidgets.progress import Progress
 from memowidgets.stamps import array_digest, digest
 from memowidgets.store import RunDirectory
@@ -96,11 +95,7 @@ class ArraysSource:
             if given.reference_gaps is None
             else GivenReferences(given.reference_gaps, CHECKPOINT)
         )
-        self.decision_log = (
-            DecisionLog(known=given.data.ids)
-            if run is None
-            else DecisionLog(RunKeeper(run), run.path, given.data.ids)
-        )
+        self.decision_log = log_of(given.data, run)
         self.cache, self.alone = Cache(), OneAtATime()
         self._pass = _GivenPass(given, run, self.seed)
 

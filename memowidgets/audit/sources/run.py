@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from memowidgets.audit.decisions import RunKeeper, true_labels
+from memowidgets.audit.decisions import log_of, true_labels
 from memowidgets.audit.source import (
     LOGITS,
     REFERENCES,
@@ -32,7 +32,6 @@ from memowidgets.audit.sources.precisions import is_settled, settled_precision
 from memowidgets.audit.sources.references import References
 from memowidgets.audit.sources.shadow_sets import current_set, shadow_sets
 from memowidgets.data import Dataset, WithheldDataset
-from memowidgets.decisions import DecisionLog
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
 from memowidgets.models.precision import check_available
@@ -142,7 +141,7 @@ class RunSource:
         is_fixed = self.is_watched or self.is_recording
         why_none = NotGivenError(self.cannot("run_references")) if is_fixed else None
         self.references = References(run, manifest, design, data.ids, self.precision, why_none)
-        self.decision_log = DecisionLog(RunKeeper(run), run.path, data.ids)
+        self.decision_log = log_of(data, run)
         self.cache, self.alone, self.loaded = Cache(), OneAtATime(), Loaded()
 
     @property

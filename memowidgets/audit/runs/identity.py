@@ -50,6 +50,7 @@ __all__ = [
 _SETTLED = ("training", "precision", "noise_draw")  # once for all, when a run is made
 _ENCODING = "encoding."
 _FUNCTIONS = ("optimizer", "schedule")
+_OFF = {"deterministic": False, "version": "none"}  # what a manifest leaves out
 ASIDE_LABELS = "held_out_labels"
 _LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 
@@ -234,7 +235,7 @@ def _trainings(
     stored: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings of two runs, with "auto" replaced by the stored run's precision."""
-    there, here = dict(stored["training"]), dict(given["training"])
+    there, here = _OFF | stored["training"], _OFF | given["training"]
     for settings in (there, here):
         for name in _FUNCTIONS:  # a function is known by its probe, whatever its name
             settings[name] = "a function" if is_function(settings[name]) else settings[name]

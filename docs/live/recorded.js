@@ -19,6 +19,7 @@ import { comparedOf, errorsOf, judgedOf, logLiraOf, scoresOf, truthOf, wireOf } 
  * @property {Uint8Array} labels  two bytes each
  * @property {string[]} classes
  * @property {Uint8Array | null} canaries
+ * @property {Uint8Array | null} right  1 where the finished model gives the label
  * @property {import("./details.js").Shadows} shadows
  */
 
@@ -55,7 +56,7 @@ class Recorded {
         metric, layer, checkpoint,
         _choices: content.choices,
         computed: true, outdated: false, _work: { busy: false }, _status: "",
-        _message: { kind: "", text: "" }, _warnings: [],
+        _message: { kind: "", text: "" }, _warnings: [], _notes: [],
         tau: content.tau, tau_committed: content.tau, eta: content.eta, eta_committed: content.eta,
         comparing: false, _comparable: true, _dimmed: false,
         page: 0, page_size: PAGE_SIZE, filter: "flagged", sort: "risk", decision: "any",
@@ -151,6 +152,7 @@ class Recorded {
     this.tellLate();
     model.set("_data", this.wire.data);
     model.set("_warnings", view.warnings);
+    model.set("_notes", view.notes);
     model.set("page", 0);
     model.set("_version", model.get("_version") + 1);
   }
@@ -216,6 +218,7 @@ class Recorded {
           errors: errorsOf(view),
           log_lira: Array.from(this.logLira),
           canaries: content.canaries === null ? undefined : Array.from(content.canaries),
+          right: content.right === null ? undefined : Array.from(content.right),
         },
         kind: "number",
         notice: NOTICE,

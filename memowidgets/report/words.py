@@ -41,7 +41,8 @@ def share(value: float) -> str:
 
 def paragraphs(content: Content) -> list[str]:
     """Return sentences on the audit, the samples at risk, the uncertainty and the decisions."""
-    return [_audited(content), _at_risk(content), how_sure(content), decided(content)]
+    remarks = (f"{remark.removesuffix('.')}." for remark in content.remarks)
+    return [_audited(content), _at_risk(content), how_sure(content), *remarks, decided(content)]
 
 
 def rates(content: Content) -> list[tuple[str, str, str]]:

@@ -251,7 +251,9 @@ class Inspection(AtThreshold):
             "these": self._identity(found),
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scores),
-            "counts": rows.counts(tau, shown),
+            "eta": rows.eta,
+            # a search without a match leaves the counts
+            "counts": rows.counts(tau, shown if shown.any() else ~shown),
             "items": [self._item(rows, int(row), tau, pixels) for row in chosen],
             "kind": self._reader.kind,
             "notice": readable(self._reader.notice),
@@ -374,6 +376,7 @@ class Inspection(AtThreshold):
             "place": _place(rows, found, int(place[0])) if len(place) else None,
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scores),
+            "eta": rows.eta,
             "choices": list(self._deciding.choices),
             "kept": self._log.kept,
             "more": self._detail is not None,

@@ -16,8 +16,9 @@ import numpy as np
 
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities
-from memowidgets.audit.numbers.truth import log_lira, notes_on_chance
+from memowidgets.audit.numbers.truth import log_lira, note_on_chance
 from memowidgets.audit.source import Source, one_look
+from memowidgets.audit.views.answered import answered_rightly
 from memowidgets.audit.views.digests import digests_of
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.data import WithheldDataset
@@ -104,6 +105,10 @@ class _Gathering:
         if len(source.names.layer_names) == 1:
             self._miss("scores by layer", "the model has one layer")
         samples = self._samples() if include_samples else None
+        chance, is_much = self._tried("false alarms", lambda: note_on_chance(source, ETA)) or (
+            "",
+            False,
+        )
         return Content(
             name=self._name,
             created=f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
@@ -128,7 +133,8 @@ class _Gathering:
             canaries=self._canaries(),
             decisions=self._decisions(),
             figures=self._figures(),
-            warnings=self._warnings(),
+            warnings=(*self._warnings(), *([chance] if is_much else [])),
+            remarks=(chance,) if chance and not is_much else (),
             missing=tuple(self._missing),
             truth_given=source.given_log_lira is not None,
             digests=digests_of(source, scored),
@@ -157,6 +163,7 @@ class _Gathering:
         source = self._source
         checkpoint = source.names.prediction().record.name
         found = scores.score(source, metric, "last", checkpoint)
+        right = answered_rightly(source)
         per_layer = metric in PER_LAYER
         layer = source.names.layer_names[-1] if per_layer else ""
         where = [f"layer {layer}"] if layer not in ("", "last") else []
@@ -180,6 +187,7 @@ class _Gathering:
             others=self._others(metric, checkpoint, found.rows),
             notes=found.notes,
             natural=SCORES[metric].tau,
+            right=None if right is None else right[found.rows],
         )
 
     def _log_lira(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
@@ -278,8 +286,7 @@ class _Gathering:
 
     def _warnings(self) -> tuple[str, ...]:
         found = self._tried("warnings", lambda: self._source.notes_at("prediction"))
-        chance = self._tried("false alarms", lambda: notes_on_chance(self._source, ETA))
-        return tuple(map(self._unplaced, (*(found or ()), *(chance or ()))))
+        return tuple(map(self._unplaced, found or ()))
 
     # ------------------------------------------------------------ figures
 

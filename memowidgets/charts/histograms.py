@@ -126,9 +126,8 @@ def _histogram(
     n = int(bins["samples"].sum())
     memorized = int(bins.loc[bins["left"] >= eta, "samples"].sum())
     scale = alt.Scale(type="symlog", constant=1, domain=list(reach), nice=False)
-    ticks = [
-        tick for tick in (*(-t for t in _TICKS[:0:-1]), *_TICKS) if reach[0] <= tick <= reach[1]
-    ]
+    both_ways = sorted({*_TICKS, *(-tick for tick in _TICKS)})
+    ticks = [tick for tick in both_ways if reach[0] <= tick <= reach[1]]
     bars = (
         alt.Chart(bins.assign(zero=0))
         .mark_rect()

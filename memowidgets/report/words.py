@@ -41,8 +41,7 @@ def share(value: float) -> str:
 
 def paragraphs(content: Content) -> list[str]:
     """Return sentences on the audit, the samples at risk, the uncertainty and the decisions."""
-    remarks = (f"{remark.removesuffix('.')}." for remark in content.remarks)
-    return [_audited(content), _at_risk(content), how_sure(content), *remarks, decided(content)]
+    return [_audited(content), _at_risk(content), how_sure(content), decided(content)]
 
 
 def rates(content: Content) -> list[tuple[str, str, str]]:
@@ -164,6 +163,7 @@ def _held_against_truth(content: Content, point: OperatingPoint) -> str:
         f"{whole(point.missed)}; of the others it flags {share(point.fpr)} "
         f"({_between(point.fpr_interval)})."
     )
+    text += "".join(f" {remark}." for remark in content.remarks)
     if point.precision is not None and point.precision_interval is not None:
         text += (
             f" Of the flagged samples {share(point.precision)} "

@@ -236,6 +236,8 @@ class Inspection(AtThreshold):
         base = self._narrowed(rows, asked)
         shown = base & self._with_decision(rows, asked)
         found = self._in_order(rows, asked, shown)
+        in_vain = bool(asked.get("search")) and not shown.any()
+        counted = ~shown if in_vain else shown  # a search without a match leaves the counts
         pages = max(1, -(-len(found) // self.page_size))
         page = min(max(0, int(asked["page"])), pages - 1)
         start = page * self.page_size
@@ -252,8 +254,7 @@ class Inspection(AtThreshold):
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scores),
             "eta": rows.eta,
-            # a search without a match leaves the counts
-            "counts": rows.counts(tau, shown if shown.any() else ~shown),
+            "counts": rows.counts(tau, counted),
             "items": [self._item(rows, int(row), tau, pixels) for row in chosen],
             "kind": self._reader.kind,
             "notice": readable(self._reader.notice),

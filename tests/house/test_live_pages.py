@@ -123,7 +123,7 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
     checkpoint = page.get_by_label("checkpoint", exact=True).input_value()
     loss = audit.evaluate("loss", checkpoint=checkpoint)
     for entry in page.locator(".mw-curve-entry").all():
-        if entry.locator(".mw-curve-name").inner_text() == "Loss":
+        if entry.locator(".mw-curve-name").inner_text() == "Log-probability of the label":
             shown = entry.locator(".mw-curve-auc").inner_text().split()[0]
             assert float(shown) == pytest.approx(loss.auc, abs=0.005)
             break

@@ -35,7 +35,7 @@ __all__ = [
     "log_lira_table",
     "member_gaps",
     "memorized_members",
-    "notes_on_chance",
+    "note_on_chance",
     "positives",
     "probability_memorized",
     "probably_memorized",

@@ -6,6 +6,7 @@ import datetime as dt
 import importlib.metadata
 import json
 import math
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,8 @@ FEW_ETAS = (2.0, 4.0, 8.0)
 GIVEN = "given"  # the one checkpoint of an audit from arrays
 LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 Found = TypeVar("Found")
+# What to call in Python: of no use to whoever reads a report, and the rest is a sentence without it.
+_CALL = re.compile(r"[:;,] (?:(?![:;,] ).)*?\baudit\.\w+\(.*$")
 _CHECKPOINT = (
     "epoch",
     "step",
@@ -315,7 +318,8 @@ class _Gathering:
         )
 
     def _captioned(self, figures: Figures, name: str, drawing: Mapping[str, Any]) -> str:
-        said = [_caption(name, drawing), *figures.notes.get(name, ())]
+        notes = (_CALL.sub("", note) for note in figures.notes.get(name, ()))
+        said = [_caption(name, drawing), *notes]
         return self._unplaced(" ".join(map(_sentence, said)))
 
 

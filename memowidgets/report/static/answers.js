@@ -183,7 +183,8 @@ export class Answers {
     const page = Math.min(Math.max(0, asked.page), pages - 1);
     const chosen = found.slice(page * size, (page + 1) * size);
     const { items, buffers } = this.items(chosen);
-    const counted = shown.length > 0 ? shown : this.rows; // a search without a match leaves the counts
+    const inVain = (asked.search ?? "") !== "" && shown.length === 0;
+    const counted = inVain ? this.rows : shown; // a search without a match leaves the counts
     const content = {
       type: "page",
       request: asked.request,

@@ -4,7 +4,7 @@ import { setAttributes, svg } from "./dom.js";
 import {
   axisTicks, barHeight, countTicks, decadesFor, histogram, LINEAR, ratePosition, rocPoints,
 } from "./maths.js";
-import { rateText, tickText, whole } from "./numbers.js";
+import { countText, rateText, tickText } from "./numbers.js";
 
 /** @typedef {import("./maths.js").Axis} Axis */
 /** @typedef {import("./maths.js").Histogram} Histogram */
@@ -84,7 +84,7 @@ export class HistogramPlot {
     const levels = [...levelsOf(tops[0], most, countScale, above), ...levelsOf(tops[1], most, countScale, below)];
     this.lines.replaceChildren(
       ...this.scoreTicks(),
-      ...levels.flatMap(([y, count]) => levelTick(frame, y, whole(count))),
+      ...levels.flatMap(([y, count]) => levelTick(frame, y, countText(count))),
       svg("line", { x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom }),
       svg("line", { x1: frame.left, x2: frame.right, y1: line, y2: line }),
       axisName(frame, `${title} (low = at risk)`),
@@ -360,7 +360,7 @@ function frameOf(plot, margin) {
 
 /**
  * Counts worth a tick on one side of the common line, and where they stand. A side whose bars are all
- * lower than the first tick shows its highest bar.
+ * lower than the first tick gets a lower one.
  * @param {number} top  highest bar of the side
  * @param {number} most  highest bar of all
  * @param {string} countScale
@@ -369,7 +369,7 @@ function frameOf(plot, margin) {
  */
 function levelsOf(top, most, countScale, place) {
   const wanted = countTicks(most, countScale).filter((count) => count <= top);
-  const counts = wanted.length > 0 || top === 0 ? wanted : [top];
+  const counts = wanted.length > 0 || top === 0 ? wanted : [10 ** Math.floor(Math.log10(top))];
   return counts.map((count) => /** @type {[number, number]} */ ([place(count), count]));
 }
 

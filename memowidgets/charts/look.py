@@ -37,7 +37,7 @@ _DASHES = (
     *([1, 3], [12, 4], [8, 2, 2, 2, 2, 2], [4, 2], [14, 3, 1, 3]),
 )
 _FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
-# Widths are measured in Liberation Sans. A reader's browser may have only fonts that are a fifth wider.
+# Widths are measured in Liberation Sans. Other browsers may only have fonts that are a fifth wider.
 _PADDING = {"left": 8, "top": 8, "bottom": 8, "right": 60}
 _BETWEEN_COLUMNS = 36
 

@@ -277,9 +277,7 @@ def _areas(rows: pd.DataFrame, color: Any, colors: Theme) -> list[alt.Chart]:
     areas["fpr"] = 0.98
     base = alt.Chart(areas).encode(**_axes(small=True), text="text:N")
     font: dict[str, Any] = {"align": "right", "fontWeight": "bold", "fontSize": 10}
-    halo = base.mark_text(
-        stroke=colors.background, strokeWidth=4, opacity=0.85, **font
-    )
+    halo = base.mark_text(stroke=colors.background, strokeWidth=4, opacity=0.85, **font)
     words = base.mark_text(**font).encode(color=color)
     return [halo, words]
 

@@ -39,7 +39,7 @@ FEW_ETAS = (2.0, 4.0, 8.0)
 GIVEN = "given"  # the one checkpoint of an audit from arrays
 LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 Found = TypeVar("Found")
-# What to call in Python: of no use to whoever reads a report, and the rest is a sentence without it.
+# What to call in Python, which a reader of a report cannot. The rest is a sentence without it.
 _CALL = re.compile(r"[:;,] (?:(?![:;,] ).)*?\baudit\.\w+\(.*$")
 _CHECKPOINT = (
     "epoch",

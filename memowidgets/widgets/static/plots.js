@@ -105,7 +105,7 @@ export class HistogramPlot {
     setAttributes(this.flaggedClip, { height: frame.bottom });
     setAttributes(this.clearClip, { height: frame.bottom, width: frame.right });
     setAttributes(this.region, { x: frame.left, y: frame.top, height: frame.height });
-    setAttributes(this.regionText, { x: frame.left + 8, y: frame.top + 17 });
+    setAttributes(this.regionText, { x: frame.left + 8, y: known ? frame.bottom - 7 : frame.top + 17 });
     setAttributes(this.stem, { y1: frame.top - 10, y2: frame.bottom });
     setAttributes(this.knob, { cy: frame.top - 12 });
     setAttributes(this.tauText, { y: frame.top - 7 });

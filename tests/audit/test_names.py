@@ -137,4 +137,4 @@ def test_a_checkpoint_before_training_gets_a_whole_sentence(data, settings, tmp_
         mw.models.TorchClassifier(sequential), data, path=tmp_path / "run", training=settings
     )
     with pytest.raises(ValueError, match=r"no checkpoint 'x', because .* yet: call train\(\)$"):
-        untrained.evaluate(checkpoint="x")
+        untrained.evaluate("psmi", checkpoint="x")

@@ -15,7 +15,8 @@ PROBLEMS = """() => {
     const cut = texts.filter((text) => box(text).right > right + 0.5 || box(text).left < 0);
     const marks = [...svg.querySelectorAll(".role-legend-symbol path")];
     const labels = [...svg.querySelectorAll(".role-legend-label text")];
-    const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+    const across = (a, b) => a.left < b.right && b.left < a.right;
+    const meet = (a, b) => across(a, b) && a.top < b.bottom && b.top < a.bottom;
     const covered = labels.filter((label) => [...marks, ...labels].some(
         (other) => other !== label && meet(box(label), box(other))));
     return [...cut, ...covered].map((text) => text.textContent);

@@ -321,8 +321,9 @@ def test_another_truth_has_its_own_name(notebook_page):
     assert "memorised" not in page.locator(".mw-explorer").inner_text()
     titles = [tile.get_attribute("title") for tile in page.locator(".mw-tile").all()]
     assert not [title for title in titles if "memorised" in title]
-    assert "canaries dark" in notebook.python(
+    assert "↑ canaries" in notebook.python(
         "__import__('base64').b64decode(explorer._stand_in().split('base64,')[1].split('\"')[0])"
+        ".decode()"
     )
 
 

@@ -123,8 +123,21 @@ def test_each_score_is_counted_exactly(notebook_page):
     settled(notebook)
 
 
+ONE_BIN = """
+from memowidgets.widgets import ThresholdExplorer
+explorer = ThresholdExplorer([0.5] * 26, [True] * 17 + [False] * 9, tau=0)
+explorer
+"""
+MANY = """
+import numpy as np
+from memowidgets.widgets import ThresholdExplorer
+scores = np.random.default_rng(0).normal(size=60_000)
+explorer = ThresholdExplorer(scores, scores > 1)
+explorer
+"""
 BARS = """() => {
-    const middles = (name) => [...document.querySelectorAll(`.mw-half-clear .mw-bars-${name}`)].map((path) => {
+    const paths = (name) => [...document.querySelectorAll(`.mw-half-clear .mw-bars-${name}`)];
+    const middles = (name) => paths(name).map((path) => {
         const { x, y, width, height } = path.getBBox();
         const at = new DOMPoint(x + width / 2, y + height / 2).matrixTransform(path.getScreenCTM());
         const seen = document.elementsFromPoint(at.x, at.y).map((one) => one.getAttribute("class"));
@@ -135,12 +148,7 @@ BARS = """() => {
 
 
 def test_memorised_and_other_samples_of_one_bin_are_both_seen(notebook_page):
-    notebook = notebook_page(
-        [
-            "from memowidgets.widgets import ThresholdExplorer\n"
-            "explorer = ThresholdExplorer([0.5] * 26, [True] * 17 + [False] * 9, tau=0)\nexplorer"
-        ]
-    )
+    notebook = notebook_page([ONE_BIN])
     page = notebook.page
     page.get_by_role("radiogroup", name="Scale of the counts").get_by_text("linear").click()
     up, down = page.evaluate(BARS)
@@ -159,13 +167,7 @@ def test_memorised_and_other_samples_of_one_bin_are_both_seen(notebook_page):
 
 
 def test_the_title_of_large_counts_stands_beside_their_numbers(notebook_page):
-    notebook = notebook_page(
-        [
-            "import numpy as np\nfrom memowidgets.widgets import ThresholdExplorer\n"
-            "scores = np.random.default_rng(0).normal(size=60_000)\n"
-            "explorer = ThresholdExplorer(scores, scores > 1)\nexplorer"
-        ]
-    )
+    notebook = notebook_page([MANY])
     page = notebook.page
     numbers = page.locator(".mw-histogram .mw-axis text[text-anchor=end]")
     assert any(text.endswith("k") for text in numbers.all_text_contents())

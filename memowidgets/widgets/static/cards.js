@@ -113,7 +113,7 @@ export function scoreLine(item, reply) {
 }
 
 /**
- * The score of a sample, what its log-LiRA says, and whether the finished model answers rightly.
+ * The score of a sample, and what its log-LiRA says.
  * @param {Item} item
  * @param {ScoreFormat} reply
  */
@@ -124,11 +124,17 @@ export function facts(item, reply) {
     const title = "log-LiRA, and η, from which on a sample is memorised";
     lines.append(html("span", { class: "mw-verdict", title }, verdictText(item.logLira, reply.eta, item.canary)));
   }
-  if (item.right !== null) {
-    const title = "whether the finished model gives the label that the sample was trained on";
-    lines.append(html("span", { class: "mw-answer", title }, `finished model: ${item.right ? "right" : "wrong"}`));
-  }
   return lines;
+}
+
+/**
+ * Whether the finished model answers rightly; nothing where that is not known.
+ * @param {Item} item
+ */
+export function answer(item) {
+  if (item.right === null) return [];
+  const title = "whether the finished model gives the label that the sample was trained on";
+  return [html("span", { class: "mw-answer", title }, `finished model: ${item.right ? "right" : "wrong"}`)];
 }
 
 /**
@@ -148,7 +154,7 @@ export function verdictText(logLira, eta, canary) {
 export function footer(item) {
   const id = html("bdi", { class: "mw-id", title: `id ${nameText(item.id)}` });
   id.textContent = nameText(item.id);
-  return html("div", { class: "mw-footer" }, id);
+  return html("div", { class: "mw-footer" }, id, ...answer(item));
 }
 
 /**

@@ -5,7 +5,7 @@
 
 import { alone } from "./bitmap.js";
 import {
-  body, chip, enlargement, facts, labels, letterOf, nameText, picture, proseText, strong, tags,
+  answer, body, chip, enlargement, facts, labels, letterOf, nameText, picture, proseText, strong, tags,
   valuesText,
 } from "./cards.js";
 import { decisionButtons } from "./decide.js";
@@ -405,7 +405,7 @@ function sampleWhole(reply, bytes) {
   const head = html("div", { class: "mw-card-head" });
   if (item.status) head.append(chip(item.status));
   head.append(...tags(item));
-  head.append(facts(item, reply));
+  head.append(facts(item, reply), html("div", { class: "mw-facts" }, ...answer(item)));
   const id = html("p", { class: "mw-whole-id" }, "id ", strong(item.id));
   if (item.image) return [sharp(item, item.image, bytes, ROOM), head, labels(item), id];
   const edited = reply.edit.edited ? [html("p", { class: "mw-remark" }, "There is an edited text; this is the original.")] : [];

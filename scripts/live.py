@@ -257,6 +257,7 @@ class _Recorded:
             "natural": found.natural,
             "canary_tau": given.canary_tau,
             "warnings": found.warnings,
+            "notes": found.notes,
             "digits": digits_for(scores),
             "remarks": [] if evaluation is None else list(evaluation.warnings),
         }
@@ -266,11 +267,13 @@ class _Recorded:
         data = self.source.member_data
         labels = np.asarray(self.source.labels)
         canaries = data.canaries
+        right = self._scored(*self.first).right
         return {
             "ids": [visible(str(name), 200) for name in self.source.members],
             "labels": labels.astype("<u2").tobytes(),
             "classes": [visible(name, 200) for name in data.class_names],
             "canaries": None if canaries is None else np.asarray(canaries, "u1").tobytes(),
+            "right": None if right is None else right.astype("u1").tobytes(),
             "shadows": self._shadows(),
         }
 

@@ -3,6 +3,8 @@
 import { Answers } from "../../memowidgets/report/static/answers.js";
 import { StandIn } from "../../memowidgets/report/static/model.js";
 import dashboard from "../../memowidgets/widgets/static/dashboard.js";
+import { rankShareAtMost, tauAtRank } from "../../memowidgets/widgets/static/maths.js";
+import { unpack } from "../../memowidgets/widgets/static/wire.js";
 import { bandOf } from "./band.js";
 import { detailOf } from "./details.js";
 import { start } from "./start.js";
@@ -19,6 +21,7 @@ import { comparedOf, errorsOf, judgedOf, logLiraOf, scoresOf, truthOf, wireOf } 
  * @property {Uint8Array} labels  two bytes each
  * @property {string[]} classes
  * @property {Uint8Array | null} canaries
+ * @property {Uint8Array | null} right  1 where the finished model gives the label
  * @property {import("./details.js").Shadows} shadows
  */
 
@@ -26,6 +29,7 @@ import { comparedOf, errorsOf, judgedOf, logLiraOf, scoresOf, truthOf, wireOf } 
 
 const PICKS = /** @type {const} */ (["metric", "layer", "checkpoint"]);
 const PAGE_SIZE = 12;
+const FLAGGED = 0.05; // share of the members at first, by a score without a threshold of its own
 const AFTER_PAINT = 60; // milliseconds in which the new view gets to the screen
 const CHOICES = ["keep", "anonymise", "remove", "undecided"];
 const FILTERS = ["flagged", "hit", "false alarm", "missed", "clear", "all"];
@@ -55,7 +59,7 @@ class Recorded {
         metric, layer, checkpoint,
         _choices: content.choices,
         computed: true, outdated: false, _work: { busy: false }, _status: "",
-        _message: { kind: "", text: "" }, _warnings: [],
+        _message: { kind: "", text: "" }, _warnings: [], _notes: [],
         tau: content.tau, tau_committed: content.tau, eta: content.eta, eta_committed: content.eta,
         comparing: false, _comparable: true, _dimmed: false,
         page: 0, page_size: PAGE_SIZE, filter: "flagged", sort: "risk", decision: "any",
@@ -151,6 +155,7 @@ class Recorded {
     this.tellLate();
     model.set("_data", this.wire.data);
     model.set("_warnings", view.warnings);
+    model.set("_notes", view.notes);
     model.set("page", 0);
     model.set("_version", model.get("_version") + 1);
   }
@@ -161,16 +166,14 @@ class Recorded {
   }
 
   /**
-   * The score's last τ, its natural one, or the one that flags as many members as now.
+   * The score's last τ, its natural one, or the one that flags the lowest 5 %.
    * @param {View} view
    */
   tauFor(view) {
     const known = this.taus.get(view.metric) ?? view.natural;
     if (known !== null) return known;
-    const tau = this.model.get("tau");
-    const flagged = Array.from(scoresOf(this.view)).filter((score) => score <= tau).length;
-    const rising = scoresOf(view).slice().sort();
-    return flagged > 0 ? rising[flagged - 1] : rising[0] - Math.max(1e-6 * Math.abs(rising[0]), 1e-9);
+    const { scores } = unpack(this.wireOf(view).data);
+    return tauAtRank(scores, rankShareAtMost(scores, FLAGGED));
   }
 
   /** Sends the other scores of this checkpoint, if they are to be compared, and soon the band. */
@@ -216,6 +219,7 @@ class Recorded {
           errors: errorsOf(view),
           log_lira: Array.from(this.logLira),
           canaries: content.canaries === null ? undefined : Array.from(content.canaries),
+          right: content.right === null ? undefined : Array.from(content.right),
         },
         kind: "number",
         notice: NOTICE,

@@ -16,6 +16,7 @@ import { unpack } from "../../memowidgets/widgets/static/wire.js";
  * @property {number | null} natural
  * @property {number | null} canary_tau
  * @property {string[]} warnings
+ * @property {string[]} notes
  * @property {number} digits
  * @property {string[]} remarks
  */

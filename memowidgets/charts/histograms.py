@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 _STEP = 0.5  # width of a bin of log-LiRA, in nats
+_KINDS = ("↑ memorised (log-LiRA ≥ η)", "↓ others")
 _TICKS = [0, 1, 10, 100, 1000, 10_000, 100_000, 1_000_000]
 
 
@@ -42,7 +43,8 @@ def histograms_of_log_lira(
     -------
     altair.ConcatChart
         One panel per checkpoint. Its title has the share of samples at η or above (paper, Appendix
-        E). Bins are half a nat wide, and η is the edge of a bin, so the colours count exactly.
+        E). Memorised samples are drawn up from a common line and the others down. Bins are half a
+        nat wide, and η is the edge of a bin, so both sides count exactly.
 
     Raises
     ------
@@ -74,9 +76,10 @@ def histograms_of_log_lira(
     edges = np.concatenate(
         [bins[["left", "right"]].to_numpy().ravel() for bins in counted.values()]
     )
-    tallest = max(int(bins["samples"].max()) for bins in counted.values())
+    both = pd.concat(counted.values())["up"]
+    reach = int(min(both.min(), 0)), int(max(both.max(), 0))
     panels = [
-        _histogram(name, bins, eta, (edges.min(), edges.max()), tallest, colors)
+        _histogram(name, bins, eta, (edges.min(), edges.max()), reach, colors)
         for name, bins in counted.items()
     ]
     columns = min(len(panels), 3)
@@ -90,7 +93,10 @@ def histograms_of_log_lira(
 
 
 def _binned(values: Any, eta: float, clip: tuple[float, float]) -> pd.DataFrame:
-    """Count samples in bins of half a nat; bins from 0 on are at η or above."""
+    """Count samples in bins of half a nat; bins from 0 on are at η or above.
+
+    ``up`` is the end of a bar: positive for memorised samples, negative for the others.
+    """
     lowest = int(np.floor((clip[0] - eta) / _STEP))
     highest = int(np.ceil((clip[1] - eta) / _STEP)) - 1
     places, samples = np.unique(
@@ -101,7 +107,8 @@ def _binned(values: Any, eta: float, clip: tuple[float, float]) -> pd.DataFrame:
             "left": eta + places * _STEP,
             "right": eta + (places + 1) * _STEP,
             "samples": samples,
-            "kind": np.where(places >= 0, "memorised (log-LiRA ≥ η)", "others"),
+            "up": np.where(places >= 0, samples, -samples),
+            "kind": np.where(places >= 0, *_KINDS),
         }
     )
 
@@ -111,27 +118,33 @@ def _histogram(
     bins: pd.DataFrame,
     eta: float,
     across: tuple[float, float],
-    tallest: int,
+    reach: tuple[int, int],
     colors: Theme,
 ) -> alt.LayerChart:
     import altair as alt
 
     n = int(bins["samples"].sum())
     memorized = int(bins.loc[bins["left"] >= eta, "samples"].sum())
-    scale = alt.Scale(type="symlog", constant=1, domain=[0, tallest], nice=False)
-    ticks = [tick for tick in _TICKS if tick <= tallest]
+    scale = alt.Scale(type="symlog", constant=1, domain=list(reach), nice=False)
+    both_ways = sorted({*_TICKS, *(-tick for tick in _TICKS)})
+    ticks = [tick for tick in both_ways if reach[0] <= tick <= reach[1]]
     bars = (
         alt.Chart(bins.assign(zero=0))
         .mark_rect()
         .encode(
             x=alt.X("left:Q", title="log-LiRA, nats", scale=alt.Scale(domain=across, nice=False)),
             x2="right:Q",
-            y=alt.Y("zero:Q", scale=scale, title="samples", axis=alt.Axis(values=ticks)),
-            y2="samples:Q",
+            y=alt.Y(
+                "zero:Q",
+                scale=scale,
+                title="samples",
+                axis=alt.Axis(values=ticks, labelExpr="format(abs(datum.value), ',')"),
+            ),
+            y2="up:Q",
             color=alt.Color(
                 "kind:N",
                 scale=alt.Scale(
-                    domain=["memorised (log-LiRA ≥ η)", "others"],
+                    domain=list(_KINDS),
                     range=[colors.memorized, colors.other],
                 ),
                 legend=alt.Legend(title=None, orient="bottom"),

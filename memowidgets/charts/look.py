@@ -37,6 +37,9 @@ _DASHES = (
     *([1, 3], [12, 4], [8, 2, 2, 2, 2, 2], [4, 2], [14, 3, 1, 3]),
 )
 _FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+# Widths are measured in Liberation Sans. Other browsers may only have fonts that are a fifth wider.
+_PADDING = {"left": 8, "top": 8, "bottom": 8, "right": 60}
+_BETWEEN_COLUMNS = 36
 
 
 @dataclass(frozen=True)
@@ -183,7 +186,7 @@ def finished(chart: Chart, theme: Theme, description: str) -> Chart:
     import altair as alt
 
     top = cast("Any", chart)  # set in place: `properties` and `configure` would copy all of it
-    top.background, top.description, top.padding = theme.background, description, 8
+    top.background, top.description, top.padding = theme.background, description, _PADDING
     top.config = alt.Config(**_configuration(theme))
     kind: Any = type(top)
     object.__setattr__(top, "__class__", _offline(kind))
@@ -211,7 +214,7 @@ def _configuration(theme: Theme) -> dict[str, Any]:
             "gridOpacity": 0.55,
             "domainColor": theme.muted,
             "tickColor": theme.muted,
-            "titlePadding": 7,
+            "titlePadding": 10,
         },
         "legend": {
             **words,
@@ -221,6 +224,7 @@ def _configuration(theme: Theme) -> dict[str, Any]:
             "symbolStrokeWidth": 2,
             "symbolSize": 70,
             "rowPadding": 4,
+            "columnPadding": _BETWEEN_COLUMNS,
         },
         "title": {
             "color": theme.text,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _NUMBERS = ("fpr", "tpr", "auc", "auc_low", "auc_high")
 _WHAT = "the table of curves"
+_PANEL = 210  # pixels; the longest name of a score and its AUC fit into it
 _VISIBLE = 0.005  # share of an axis; more than a pixel on paper
 
 
@@ -126,7 +127,7 @@ def roc_panels(
     curves: pd.DataFrame,
     tau: float | None = 0.0,
     marked: str | None = "psmi",
-    columns: int = 4,
+    columns: int = 3,
     theme: str | Theme = "light",
 ) -> alt.ConcatChart:
     """Draw TPR against FPR in one panel per checkpoint, η or setting, with the AUCs.
@@ -253,7 +254,7 @@ def _roc_panel(
     import altair as alt
 
     drawn = rows.assign(label=rows["score"].map(colors.spoken))
-    look = styled(colors, "label", names, orient="bottom")
+    look = styled(colors, "label", names, orient="bottom", columns=4)
     lines = (
         alt.Chart(drawn[["label", "fpr", "tpr"]])
         .mark_line(strokeWidth=1.5)
@@ -263,7 +264,7 @@ def _roc_panel(
     if points is not None:
         here = points[points["panel"].astype(str) == title]
         layers += [_crosses(here, colors)] if len(here) else []
-    return alt.LayerChart(layer=layers, width=138, height=138, title=alt.Title(title))
+    return alt.LayerChart(layer=layers, width=_PANEL, height=_PANEL, title=alt.Title(title))
 
 
 def _areas(rows: pd.DataFrame, color: Any, colors: Theme) -> list[alt.Chart]:
@@ -272,13 +273,12 @@ def _areas(rows: pd.DataFrame, color: Any, colors: Theme) -> list[alt.Chart]:
 
     areas = rows.groupby("label", sort=False)["auc"].first().reset_index()
     areas["text"] = [f"{row.label} {row.auc:.3f}" for row in areas.itertuples()]
-    areas["tpr"] = 0.05 + 0.095 * np.arange(len(areas))[::-1]
+    areas["tpr"] = 0.04 + 0.065 * np.arange(len(areas))[::-1]
     areas["fpr"] = 0.98
     base = alt.Chart(areas).encode(**_axes(small=True), text="text:N")
-    halo = base.mark_text(
-        align="right", fontWeight="bold", stroke=colors.background, strokeWidth=4, opacity=0.85
-    )
-    words = base.mark_text(align="right", fontWeight="bold").encode(color=color)
+    font: dict[str, Any] = {"align": "right", "fontWeight": "bold", "fontSize": 10}
+    halo = base.mark_text(stroke=colors.background, strokeWidth=4, opacity=0.85, **font)
+    words = base.mark_text(**font).encode(color=color)
     return [halo, words]
 
 

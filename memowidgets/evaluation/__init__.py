@@ -10,6 +10,7 @@ from memowidgets.evaluation.curve import (
     OperatingPoint,
     chance_note,
     compare,
+    is_much_by_chance,
     roc,
 )
 from memowidgets.evaluation.intervals import clopper_pearson
@@ -22,5 +23,6 @@ __all__ = [
     "chance_note",
     "clopper_pearson",
     "compare",
+    "is_much_by_chance",
     "roc",
 ]

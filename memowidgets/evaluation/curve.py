@@ -390,13 +390,18 @@ class Evaluation:
         return f"<table>{cells}</table>" + (f"<ul>{notes}</ul>" if notes else "")
 
 
+def is_much_by_chance(expected: float, found: float) -> bool:
+    """Return whether so many memorised samples by chance are a reason for doubt."""
+    return expected > _MANY_BY_CHANCE * found
+
+
 def chance_note(expected: float, found: float, n_shadows: int) -> str:
     """Return a note on how many memorised samples chance would give; a warning if many."""
     text = (
         f"with {n_shadows} shadow models, chance alone would give {expected:.1f} of the "
         f"{found:.4g} memorised"
     )
-    if expected <= _MANY_BY_CHANCE * found:
+    if not is_much_by_chance(expected, found):
         return text
     return f"{text}, which is more than a quarter; train more shadow models or raise η"
 

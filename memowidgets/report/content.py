@@ -129,6 +129,8 @@ class Scored:
         Notes that a reader of the scores needs.
     natural : float, optional
         Threshold that means the same for every model; None if the metric has none.
+    right : array of shape (n,), bool, optional
+        Whether the finished model gives a member its label; None where that is not known.
     """
 
     metric: str
@@ -144,6 +146,7 @@ class Scored:
     others: Mapping[str, Floats] = field(default_factory=dict)
     notes: Sequence[str] = ()
     natural: float | None = 0.0
+    right: NDArray[np.bool_] | None = None
 
     @cached_property
     def judged(self) -> NDArray[np.bool_]:
@@ -200,6 +203,8 @@ class Content:
         The figures.
     warnings : sequence of str
         What a reader must know before trusting the numbers.
+    remarks : sequence of str
+        What is good to know, and no reason for doubt.
     missing : sequence of Missing
         Missing parts, with reasons.
     truth_given : bool
@@ -230,6 +235,7 @@ class Content:
     missing: Sequence[Missing] = ()
     truth_given: bool = False
     digests: Sequence[Digest] = ()
+    remarks: Sequence[str] = ()
 
     @cached_property
     def flagged(self) -> NDArray[np.bool_]:

@@ -75,6 +75,8 @@ def _inspector(content: Content, scored: Scored) -> dict[str, Any]:
         columns["log_lira"] = [_number(value) for value in log_lira[chosen].tolist()]
     if content.canaries is not None:
         columns["canaries"] = content.canaries[scored.positions[chosen]].astype(int).tolist()
+    if scored.right is not None:
+        columns["right"] = scored.right[chosen].astype(int).tolist()
     shown = content.samples is not None
     rows = Rows(
         scored.positions,
@@ -124,7 +126,10 @@ def _shown(
 
 
 # The page knows these from the columns, or from where τ stands.
-_COMPUTED = ("position", "status", "score", "error", "uncertain", "logLira", "decision", "canary")
+_COMPUTED = (
+    *("position", "status", "score", "error", "uncertain", "logLira", "right", "decision"),
+    "canary",
+)
 
 
 class _Smaller:

@@ -163,12 +163,27 @@ def _held_against_truth(content: Content, point: OperatingPoint) -> str:
         f"{whole(point.missed)}; of the others it flags {share(point.fpr)} "
         f"({_between(point.fpr_interval)})."
     )
+    text += "".join(f" {remark}." for remark in content.remarks)
+    text += _answered(content)
     if point.precision is not None and point.precision_interval is not None:
         text += (
             f" Of the flagged samples {share(point.precision)} "
             f"({_between(point.precision_interval)}) are memorised."
         )
     return text
+
+
+def _answered(content: Content) -> str:
+    """Say that memorised does not mean answered rightly, with the number if it is known."""
+    scored = content.scored
+    if scored is None or scored.right is None:
+        return ""
+    wrong = int((scored.memorized(content.eta) & ~scored.right[scored.judged]).sum())
+    return (
+        " Memorised means that training on a sample changed what the finished model says of it. "
+        "It does not mean that the model answers it rightly: of the memorised samples it answers "
+        f"{whole(wrong)} wrongly."
+    )
 
 
 def decided(content: Content) -> str:

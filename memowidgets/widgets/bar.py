@@ -34,6 +34,7 @@ class Bar(Guarded):
     _status = traitlets.Unicode("").tag(sync=True)
     _message = traitlets.Dict(NO_MESSAGE).tag(sync=True)
     _warnings = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    _notes = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
     def offer(
         self, checkpoints: Sequence[Choice], layers: Sequence[Choice], metrics: Sequence[Choice]

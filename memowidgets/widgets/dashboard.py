@@ -409,11 +409,13 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             _kept(view.probabilities, keep),
             extras,
         )
+        rows = replace(rows, eta=None if log_lira is None else eta, right=_kept(view.right, keep))
         with self.hold_sync():  # one message for the whole view
             self._shown, self._stale = pick, False
             self._show_scores(given, others, tau, eta)
             self._show_rows(rows, view.title, tau)
             self._warnings = [*left_out, *view.warnings]
+            self._notes = list(view.notes)
             self._fresh()
         self._work_later()
 
@@ -423,8 +425,9 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         with self._lock:
             rows = self._rows
             if rows.log_lira is not None:
-                memorized = rows.log_lira >= self.eta_committed
-                self._show_rows(replace(rows, memorized=memorized), self._title, None)
+                eta = self.eta_committed
+                judged = replace(rows, memorized=rows.log_lira >= eta, eta=eta)
+                self._show_rows(judged, self._title, None)
 
     def _extras(self, pick: Pick) -> dict[str, Extra]:
         """Return the other scores that are computed at this layer and checkpoint, to sort by."""

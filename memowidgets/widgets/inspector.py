@@ -236,6 +236,8 @@ class Inspection(AtThreshold):
         base = self._narrowed(rows, asked)
         shown = base & self._with_decision(rows, asked)
         found = self._in_order(rows, asked, shown)
+        in_vain = bool(asked.get("search")) and not shown.any()
+        counted = ~shown if in_vain else shown  # a search without a match leaves the counts
         pages = max(1, -(-len(found) // self.page_size))
         page = min(max(0, int(asked["page"])), pages - 1)
         start = page * self.page_size
@@ -251,7 +253,8 @@ class Inspection(AtThreshold):
             "these": self._identity(found),
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scores),
-            "counts": rows.counts(tau, shown),
+            "eta": rows.eta,
+            "counts": rows.counts(tau, counted),
             "items": [self._item(rows, int(row), tau, pixels) for row in chosen],
             "kind": self._reader.kind,
             "notice": readable(self._reader.notice),
@@ -374,6 +377,7 @@ class Inspection(AtThreshold):
             "place": _place(rows, found, int(place[0])) if len(place) else None,
             "scoreName": short_title(self._title),
             "digits": digits_for(rows.scores),
+            "eta": rows.eta,
             "choices": list(self._deciding.choices),
             "kept": self._log.kept,
             "more": self._detail is not None,

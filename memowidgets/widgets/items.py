@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Items", "digits_for", "short_title"]
 
 MOST_ID, MOST_NOTE, MOST_GLIMPSE = 200, 300, 240
+MOST_TITLE = 32
 MOST_WHOLE = 50_000
 MOST_CLASSES = 200
 MOST_VALUES, MOST_WHOLE_VALUES = 8, 1000  # of a table's row: on a card, and opened
@@ -97,6 +98,7 @@ class Items:
             "error": error,
             "uncertain": score is not None and error is not None and abs(score - tau) < 2 * error,
             "logLira": _at(rows.log_lira, row),
+            "right": None if rows.right is None else bool(rows.right[row]),
             "decision": made.decision,
             "note": made.note if whole else _cut(made.note, MOST_NOTE),
             **self._judgement(rows, row),
@@ -161,7 +163,7 @@ class Items:
 def short_title(title: str) -> str:
     """Return a score's name for a card: the part before the first comma."""
     name = title.split(",", maxsplit=1)[0].strip()
-    return name if 0 < len(name) <= 16 else "score"
+    return name if 0 < len(name) <= MOST_TITLE else "score"
 
 
 def digits_for(scores: NDArray[np.float64] | None) -> int:

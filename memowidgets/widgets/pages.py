@@ -59,6 +59,10 @@ class Rows:
         -1 for a sample without one.
     probabilities : array of shape (n, n_classes), or None
         Probability of each class by the model.
+    eta : float or None
+        Log-LiRA from which on a sample is memorised; None if the mask was given as it is.
+    right : array of shape (n,), bool, or None
+        Whether the finished model gives a sample its label.
     extras : mapping of str to Extra
         Other scores to sort by, lowest first. Their names in `sorts` begin with ``score:``.
     """
@@ -71,6 +75,8 @@ class Rows:
     labels: NDArray[np.int64] | None = None
     probabilities: NDArray[np.float64] | None = None
     extras: Mapping[str, Extra] = field(default_factory=dict)
+    eta: float | None = None
+    right: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.positions)

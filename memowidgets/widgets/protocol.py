@@ -61,10 +61,15 @@ class ScoreView:
         The model's at the chosen checkpoint.
     warnings : tuple of str
         What the reader must know before trusting the numbers.
+    notes : tuple of str
+        What is good to know, and no reason for doubt.
     natural : float, optional
         Threshold that means the same for every model; None if the score has none.
     canaries : array of shape (n,), bool, optional
         Which samples were planted to be memorised.
+    right : array of shape (n,), bool, optional
+        Whether the finished model gives a sample the label that it was trained on; None where that
+        is not known.
     """
 
     title: str
@@ -78,6 +83,8 @@ class ScoreView:
     warnings: tuple[str, ...] = ()
     natural: float | None = 0.0
     canaries: NDArray[np.bool_] | None = None
+    notes: tuple[str, ...] = ()
+    right: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)

@@ -66,31 +66,39 @@ def picture(
 
 
 def _histogram(scores: Floats, memorized: Bools | None, tau: float, positives: str) -> list[str]:
-    """Return bars of all samples, with those of memorised samples in front."""
+    """Return bars: those of memorised samples above a common line, those of the others below it.
+
+    Without ground truth all bars stand on the lower edge.
+    """
     width = _WIDTH - 3 * _LEFT - _GAP - _PLOT
     edges = _edges(scores)
-    counts = np.histogram(scores, edges)[0]
-    kinds = [(counts, _OTHER)]
-    if memorized is not None:
-        kinds.append((np.histogram(scores[memorized], edges)[0], _MEMORIZED))
+    known = np.zeros(len(scores), dtype=np.bool_) if memorized is None else memorized
+    below, above = (np.histogram(scores[side], edges)[0] for side in (~known, known))
+    if memorized is None:
+        above, below, colours = below, above, (_OTHER, _OTHER)
+        legend = ["samples"]
+    else:
+        colours = (_MEMORIZED, _OTHER)
+        legend = [f"↑ {html.escape(visible(positives))}", "↓ others"]
+    unit = _PLOT / (above.max() + below.max())
+    line = _TOP + unit * above.max()
     step, bars = width / (len(edges) - 1), []
-    for heights, colour in kinds:
-        for i, count in enumerate(heights):
-            tall = _PLOT * count / counts.max()
-            place = f'x="{_LEFT + i * step:.1f}" y="{_TOP + _PLOT - tall:.1f}"'
+    for counts, colour, up in ((above, colours[0], 1), (below, colours[1], 0)):
+        for i in np.flatnonzero(counts):
+            tall = unit * counts[i]
+            place = f'x="{_LEFT + i * step:.1f}" y="{line - up * tall:.1f}"'
             size = f'width="{step * 0.9:.1f}" height="{tall:.1f}"'
-            bars.append(f'<rect {place} {size} fill="{colour}"/>' if count else "")
+            bars.append(f'<rect {place} {size} fill="{colour}"/>')
     share = (np.clip(tau, edges[0], edges[-1]) - edges[0]) / (edges[-1] - edges[0])
     at = _LEFT + width * share
-    legend = "scores" if memorized is None else f"scores; {html.escape(visible(positives))} dark"
     return [
         *bars,
-        f'<path d="M{_LEFT} {_TOP + _PLOT}h{width}" stroke="{_LINE}"/>',
+        f'<path d="M{_LEFT} {line:.1f}h{width}" stroke="{_LINE}"/>',
         f'<path d="M{at:.1f} {_TOP - 4}v{_PLOT + 4}" stroke="{_ACCENT}" stroke-width="2"/>',
         f'<text x="{at + 5:.1f}" y="{_TOP + 6}" fill="{_ACCENT}">τ = {tau:.4g}</text>',
         f'<text x="{_LEFT}" y="{_FOOT}">{edges[0]:.3g}</text>',
         f'<text x="{_LEFT + width}" y="{_FOOT}" text-anchor="end">{edges[-1]:.3g}</text>',
-        f'<text x="{_LEFT}" y="16">{legend}</text>',
+        f'<text x="{_LEFT}" y="16">{"  ".join(legend)}</text>',
     ]
 
 

@@ -40,8 +40,17 @@ def test_many_by_chance_are_warned_of():
 
 def test_the_dashboard_says_it_too(audit):
     view = AuditView(audit.source)
-    shown = view.view("loss", "last", audit.prediction.record.name).warnings
-    assert any(text.startswith("At η = 4, with 32 shadow models, chance alone") for text in shown)
+    shown = view.view("loss", "last", audit.prediction.record.name)
+    (note,) = shown.notes
+    assert note.startswith("At η = 4, with 32 shadow models, chance alone would give 0.3 of the 35")
+    assert shown.warnings == ()  # so little is good news
+
+
+def test_many_by_chance_are_a_warning(audit, monkeypatch):
+    monkeypatch.setattr("memowidgets.audit.numbers.truth.share_by_chance", lambda *_: 0.02)
+    shown = AuditView(audit.source).view("loss", "last", audit.prediction.record.name)
+    assert shown.notes == ()
+    assert any("20.0 of the 35 memorised" in text for text in shown.warnings)
 
 
 def test_pooled_evaluations_say_it():

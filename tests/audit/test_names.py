@@ -130,3 +130,11 @@ def test_few_shadow_models_have_no_curve(audit):
 def test_bad_numbers_are_refused_with_what_is_right(audit, call, error, message):
     with pytest.raises(error, match=message):
         call(audit)
+
+
+def test_a_checkpoint_before_training_gets_a_whole_sentence(data, settings, tmp_path):
+    untrained = mw.Audit(
+        mw.models.TorchClassifier(sequential), data, path=tmp_path / "run", training=settings
+    )
+    with pytest.raises(ValueError, match=r"no checkpoint 'x', because .* yet: call train\(\)$"):
+        untrained.evaluate("psmi", checkpoint="x")

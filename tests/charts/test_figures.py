@@ -134,9 +134,19 @@ def test_what_was_thinned_is_said_and_true(audit, figures):
     for unit in lines[::4]:
         epoch = float(re.match(r"epoch ([\d.]+)", unit.title["text"])[1])
         exact = column(audit.evaluate("loss", checkpoint=epoch).roc, "fpr", "tpr")
-        drawn = column(unit.data[unit.data["label"] == "Loss"], "fpr", "tpr")
+        drawn = column(
+            unit.data[unit.data["label"] == "Log-probability of the label"], "fpr", "tpr"
+        )
         far = [off_segments(point, drawn) for point in exact]
         assert max(far) <= within
+
+
+def test_memorised_and_other_members_beside_eta_are_both_drawn():
+    values = pd.DataFrame({"checkpoint": "end", "log_lira": [4.1] * 17 + [3.9] * 9})
+    (bars,) = marks(mw.charts.histograms_of_log_lira(values), "rect")
+    drawn = bars.data.set_index("kind")["up"]
+    assert drawn.to_dict() == {"↑ memorised (log-LiRA ≥ η)": 17, "↓ others": -9}
+    assert "abs(" in bars.encoding["y"]["axis"]["labelExpr"]  # counts are positive on both sides
 
 
 def off_segments(point, corners) -> float:
@@ -352,7 +362,7 @@ def test_canaries_are_a_truth_of_their_own(planted):
     assert set(groups.data["samples"]) == {"canaries", "other members"}
     _, lines = marks(figures["roc"], "line")
     found = planted.evaluate("loss", truth="canaries")
-    assert f"Loss: {found.auc:.3f}" in lines.data["label"].iloc[0]
+    assert f"Log-probability of the label: {found.auc:.3f}" in lines.data["label"].iloc[0]
     (panel,) = {u.title["text"] for u in marks(figures["roc_by_eta"], "text")}
     assert panel == f"{found.n_memorized} canaries"
 

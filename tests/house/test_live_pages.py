@@ -123,7 +123,7 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
     checkpoint = page.get_by_label("checkpoint", exact=True).input_value()
     loss = audit.evaluate("loss", checkpoint=checkpoint)
     for entry in page.locator(".mw-curve-entry").all():
-        if entry.locator(".mw-curve-name").inner_text() == "Loss":
+        if entry.locator(".mw-curve-name").inner_text() == "Log-probability of the label":
             shown = entry.locator(".mw-curve-auc").inner_text().split()[0]
             assert float(shown) == pytest.approx(loss.auc, abs=0.005)
             break
@@ -131,13 +131,35 @@ def test_an_audits_numbers_are_pythons(visit, name, picks):
         assert metric == "loss"
 
 
-def test_another_score_flags_as_many_also_if_that_is_none(visit):
+def test_a_score_without_a_threshold_opens_with_the_lowest_five_per_cent(visit):
     page = visit("live/mmlu")
-    for at, share in (("-100", 0), ("0", 187)):
+    for at, score in (("-100", "loss"), ("0", "csl")):
         type_in(page, "τ", at)
-        picked(page, "loss" if share == 0 else "csl")
-        assert counts(page)["flagged"] == share
+        picked(page, score)
+        assert counts(page)["flagged"] == 50  # of 1000
+        assert not page.get_by_role("button", name="τ = 0").is_visible()
         picked(page, "psmi")
+
+
+def test_cards_say_verdict_and_answer(visit):
+    page = visit("live/mmlu")
+    first = page.locator(".mw-card").first
+    assert re.fullmatch(
+        r"(not )?memorised \(−?[\d.]+ [<≥] 4\)", first.locator(".mw-verdict").inner_text()
+    )
+    assert "chance alone" in page.locator(".mw-notes").inner_text()
+    assert page.locator(".mw-warnings li").count() == 0
+    page.locator('[data-filter="all"]').click()
+    page.locator(".mw-search").fill("no such question")
+    clear = page.get_by_role("button", name="Clear the search")
+    clear.wait_for()
+    assert page.locator('[data-filter="all"] .mw-count').inner_text() in ("1000", "1\u202f000")
+    assert "no such question" in page.locator(".mw-inspector > .mw-empty").inner_text()
+    clear.click()
+    first.wait_for()
+    answers = page.locator(".mw-answer").all_inner_texts()
+    assert {text.split(": ")[1] for text in answers} <= {"right", "wrong"}
+    assert len(answers) == page.locator(".mw-card").count()
 
 
 def test_a_pick_that_is_not_on_the_page_is_said(visit):

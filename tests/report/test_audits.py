@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -69,7 +70,9 @@ def test_a_recorded_audit(recorded, of_the_recorded):
     assert [row["drop"] for row in found["checkpoints"]] == audit.checkpoints["drop"].tolist()
     assert {f["name"] for f in found["figures"]} >= {"training", "roc", "auc_by_eta"}
     assert len(head["figures"]) == len(found["figures"])
-    assert {other["name"] for other in head["explorer"]["late"]["others"]} >= {"Loss"}
+    assert {other["name"] for other in head["explorer"]["late"]["others"]} >= {
+        "Log-probability of the label"
+    }
     assert found["samples"] is None
 
 
@@ -245,3 +248,21 @@ def test_a_watched_audit_has_a_record(tmp_path):
     assert there["run"][0] == sha256(tmp_path / "run" / "manifest.json")
     assert there["model"][0] is None
     assert "There is no ground truth" in " ".join(found["record"]["limits"])
+
+
+def test_captions_are_for_readers_without_python(of_the_recorded):
+    _, head = of_the_recorded
+    captions = [figure["caption"] for figure in head["figures"]]
+    assert any("kept no logit gaps at epoch-0" in caption for caption in captions)
+    assert not [caption for caption in captions if re.search(r"audit\.|\w\(\w*=|compute=", caption)]
+
+
+def test_memorised_and_answered_rightly_are_both_said(of_the_recorded):
+    found, head = of_the_recorded
+    assert "it answers 20 wrongly" in found["words"][2]
+    assert "chance alone would give 0.3 of the 35 memorised." in found["words"][2]
+    assert not [text for text in found["warnings"] if "chance" in text]  # so little is good news
+    columns = head["inspector"]["columns"]
+    memorized = [value >= 4 for value in columns["log_lira"]]
+    answers = [right for right, one in zip(columns["right"], memorized, strict=True) if one]
+    assert (len(answers), answers.count(0)) == (35, 20)

@@ -118,9 +118,9 @@ def test_many_scores_are_in_a_drop_down_and_take_no_second_row(notebook_page):
     assert needed <= window  # cards without samples, but with bars of the likeliest classes
     pickers = [picker.bounding_box() for picker in page.locator(".mw-bar .mw-picker").all()]
     assert len({round(box["y"] + box["height"]) for box in pickers}) == 1
-    page.get_by_label("score", exact=True).select_option(label="CSL")
+    page.get_by_label("score", exact=True).select_option(label="Mean log-probability so far")
     notebook.eventually("dashboard.metric", "csl")
-    page.locator(".mw-axis-title", has_text="CSL").wait_for()
+    page.locator(".mw-axis-title", has_text="Mean log-probability so far").wait_for()
     assert not page.get_by_role("button", name="τ = 0").is_visible()
     page.get_by_role("button", name="75 % of canaries").click()
     notebook.eventually("dashboard.tau", notebook.python("dashboard._data['canary_tau']"))
@@ -321,8 +321,9 @@ def test_another_truth_has_its_own_name(notebook_page):
     assert "memorised" not in page.locator(".mw-explorer").inner_text()
     titles = [tile.get_attribute("title") for tile in page.locator(".mw-tile").all()]
     assert not [title for title in titles if "memorised" in title]
-    assert "canaries dark" in notebook.python(
+    assert "↑ canaries" in notebook.python(
         "__import__('base64').b64decode(explorer._stand_in().split('base64,')[1].split('\"')[0])"
+        ".decode()"
     )
 
 

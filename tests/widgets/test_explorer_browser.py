@@ -123,6 +123,64 @@ def test_each_score_is_counted_exactly(notebook_page):
     settled(notebook)
 
 
+ONE_BIN = """
+from memowidgets.widgets import ThresholdExplorer
+explorer = ThresholdExplorer([0.5] * 26, [True] * 17 + [False] * 9, tau=0)
+explorer
+"""
+MANY = """
+import numpy as np
+from memowidgets.widgets import ThresholdExplorer
+scores = np.random.default_rng(0).normal(size=60_000)
+explorer = ThresholdExplorer(scores, scores > 1)
+explorer
+"""
+BARS = """() => {
+    const paths = (name) => [...document.querySelectorAll(`.mw-half-clear .mw-bars-${name}`)];
+    const middles = (name) => paths(name).map((path) => {
+        const { x, y, width, height } = path.getBBox();
+        const at = new DOMPoint(x + width / 2, y + height / 2).matrixTransform(path.getScreenCTM());
+        const seen = document.elementsFromPoint(at.x, at.y).map((one) => one.getAttribute("class"));
+        return { y, height, seen: seen.find((name) => name?.startsWith("mw-bars")) };
+    });
+    return [...middles("memorized"), ...middles("other")];
+}"""
+
+
+def test_memorised_and_other_samples_of_one_bin_are_both_seen(notebook_page):
+    notebook = notebook_page([ONE_BIN])
+    page = notebook.page
+    page.get_by_role("radiogroup", name="Scale of the counts").get_by_text("linear").click()
+    up, down = page.evaluate(BARS)
+    assert up["height"] / down["height"] == pytest.approx(17 / 9, rel=0.01)
+    assert up["y"] + up["height"] == pytest.approx(down["y"], abs=0.1)  # from a common line
+    assert up["seen"].startswith("mw-bars-memorized")
+    assert down["seen"].startswith("mw-bars-other")
+    texts = page.locator(".mw-side-text").all_text_contents()
+    assert [text.split()[-1] for text in texts] == ["memorised", "others"]
+    levels = page.locator(".mw-histogram .mw-axis text").all_text_contents()
+    assert not [text for text in levels if text.startswith("−") and "at risk" in text]
+    notebook.screenshots("explorer-one-bin", of=".mw-explorer")
+    notebook.python("explorer.update([0.5] * 26)")
+    page.wait_for_selector(".mw-without-truth")
+    assert page.locator(".mw-side-text").count() == 0
+
+
+def test_the_title_of_large_counts_stands_beside_their_numbers(notebook_page):
+    notebook = notebook_page([MANY])
+    page = notebook.page
+    numbers = page.locator(".mw-histogram .mw-axis text[text-anchor=end]")
+    assert any(text.endswith("k") for text in numbers.all_text_contents())
+    gap = page.evaluate("""() => {
+        const plot = document.querySelector(".mw-histogram");
+        const box = (one) => one.getBoundingClientRect();
+        const title = box(plot.querySelector(".mw-axis-title[transform]"));
+        const numbers = [...plot.querySelectorAll(".mw-axis text[text-anchor=end]")].map(box);
+        return Math.min(...numbers.map(({ left }) => left)) - title.right;
+    }""")
+    assert gap >= 0
+
+
 def test_nothing_moves_by_itself_for_those_who_want_no_motion(notebook_page):
     notebook = notebook_page([JUDGED])
     notebook.page.wait_for_selector(".mw-tau-knob")

@@ -38,6 +38,17 @@ def digits():
     widget.close()
 
 
+def test_a_search_without_a_match_leaves_the_counts():
+    inspector = SampleInspector(["a bee", "a cow", "a bee"], scores=[-1.0, 0.5, 0.5])
+    asked = {"request": "1", "page": 0, "filter": "flagged", "label": None}
+    found = {text: inspector._answer({**asked, "search": text})[0] for text in ("", "bee", "zebra")}
+    counts = {text: content["counts"] for text, content in found.items()}
+    assert counts["bee"] == {"flagged": 1, "not flagged": 1, "all": 2}
+    assert counts["zebra"] == counts[""] == {"flagged": 1, "not flagged": 2, "all": 3}
+    assert (found["zebra"]["total"], found["zebra"]["items"]) == (0, [])
+    inspector.close()
+
+
 def test_pages_are_sorted_filtered_and_counted(digits):
     scores, _, log_lira = scores_like_psmi(200)
     content, buffers = page(digits, filter="flagged", sort="risk")

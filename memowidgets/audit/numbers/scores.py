@@ -258,12 +258,16 @@ def _has_reference(asked: Asked) -> bool:
 
 SCORES: dict[str, NamedScore] = {
     "psmi": NamedScore("PSMI", of_layer=_psmi, on_device=True, tau=0.0),
-    "loss": NamedScore("Loss", of_outputs=lambda made, _labels: -made.losses()),
+    "loss": NamedScore(
+        "Log-probability of the label", of_outputs=lambda made, _labels: -made.losses()
+    ),
     "logit_gap": NamedScore(
         "Logit gap", of_outputs=lambda made, labels: made.gaps(labels), tau=0.0
     ),
     "mahalanobis": NamedScore("Mahalanobis", of_layer=_mahalanobis),
-    "csl": NamedScore("CSL", of_source=_csl, is_there=_has_csl, needs=(TRACE,)),
+    "csl": NamedScore(
+        "Mean log-probability so far", of_source=_csl, is_there=_has_csl, needs=(TRACE,)
+    ),
     "psmi_mean": NamedScore(
         "Mean PSMI",
         of_source=_psmi_mean,
@@ -273,7 +277,7 @@ SCORES: dict[str, NamedScore] = {
         every_pass=True,
     ),
     "psmi+csl": NamedScore(
-        "PSMI + CSL",
+        "PSMI + mean log-probability",
         of_source=_psmi_and_csl,
         is_there=_has_psmi_and_csl,
         needs=(REPRESENTATIONS, TRACE),

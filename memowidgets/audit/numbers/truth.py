@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from memowidgets import memorization
 from memowidgets.audit.source import NotGivenError, Source
 from memowidgets.checks import real_number, whole_number
-from memowidgets.evaluation import chance_note
+from memowidgets.evaluation import chance_note, is_much_by_chance
 from memowidgets.memorization.chance import ByChance
 from memowidgets.memorization.variance import checked_variance
 from memowidgets.training.rho import Record
@@ -35,7 +35,7 @@ __all__ = [
     "log_lira_table",
     "member_gaps",
     "memorized_members",
-    "notes_on_chance",
+    "note_on_chance",
     "positives",
     "probability_memorized",
     "probably_memorized",
@@ -317,15 +317,18 @@ def share_by_chance(source: Source, eta: float, variance: str = VARIANCE) -> flo
     return source.cache.of(share, state, lambda: simulated.share(eta))
 
 
-def notes_on_chance(source: Source, eta: float) -> tuple[str, ...]:
-    """Say how many members chance alone would make memorised."""
+def note_on_chance(source: Source, eta: float) -> tuple[str, bool]:
+    """Say how many members chance alone would make memorised, and whether that is a warning.
+
+    The text is empty where nothing can be said.
+    """
     share = share_by_chance(source, eta) if source.has_ground_truth else None
     if share is None:
-        return ()
+        return "", False
     values = log_lira(source)
-    found = int((values >= eta).sum())
-    note = chance_note(share * len(values), found, len(source.shadows))
-    return (f"At η = {eta:g}, {note}",)
+    found, expected = int((values >= eta).sum()), share * len(values)
+    note = chance_note(expected, found, len(source.shadows))
+    return f"At η = {eta:g}, {note}", is_much_by_chance(expected, found)
 
 
 def memorized_members(

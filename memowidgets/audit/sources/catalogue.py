@@ -155,11 +155,14 @@ class Catalogue:
         for record in records:
             if checkpoint == record.name or _is_epoch(checkpoint, record.epoch):
                 return record
-        names = listed(record.name for record in records) or f"none yet: {self._to_go_on}"
+        if not records:
+            raise ValueError(
+                f"there is no checkpoint {_named(checkpoint)}, because there is no checkpoint yet: "
+                f"{self._to_go_on}"
+            )
         raise ValueError(
-            f"unknown checkpoint {_named(checkpoint)}; valid: prediction, final, an epoch, or a "
-            "name "
-            f"of {names}"
+            f"unknown checkpoint {_named(checkpoint)}; valid: prediction, final, an epoch, or one "
+            f"of the names {listed(record.name for record in records)}"
         )
 
     def some_records(self, checkpoints: str | float | Iterable[str | float]) -> list[Record]:

@@ -20,8 +20,9 @@ from memowidgets.audit.numbers.scores import (
     metrics_of,
     probabilities,
 )
-from memowidgets.audit.numbers.truth import log_lira, notes_on_chance, truth_version
+from memowidgets.audit.numbers.truth import log_lira, note_on_chance, truth_version
 from memowidgets.audit.source import LOGITS, Cache, Source
+from memowidgets.audit.views.answered import answered_rightly
 from memowidgets.audit.views.details import Details
 from memowidgets.data import Dataset
 from memowidgets.progress import Progress
@@ -119,6 +120,8 @@ class AuditView:
         of_classes = self._probabilities(checkpoint)
         planted = source.member_data.canaries
         shared = (SHARED_NOISE,) if score == BASELINE else ()
+        chance, is_much = note_on_chance(source, _ETA)
+        right = answered_rightly(source)
         return ScoreView(
             title=self._title(score, layer, checkpoint),
             scores=found.mu,
@@ -131,8 +134,10 @@ class AuditView:
                 *shared,
                 *few_notes(found.notes),
                 *source.notes_at(checkpoint),
-                *notes_on_chance(source, _ETA),
+                *([chance] if is_much else []),
             ),
+            notes=(chance,) if chance and not is_much else (),
+            right=None if right is None else right[found.rows],
             natural=SCORES[score].tau,
             canaries=None if planted is None else planted[found.rows],
         )

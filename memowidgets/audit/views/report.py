@@ -6,6 +6,7 @@ import datetime as dt
 import importlib.metadata
 import json
 import math
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +17,9 @@ import numpy as np
 
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities
-from memowidgets.audit.numbers.truth import log_lira, notes_on_chance
+from memowidgets.audit.numbers.truth import log_lira, note_on_chance
 from memowidgets.audit.source import Source, one_look
+from memowidgets.audit.views.answered import answered_rightly
 from memowidgets.audit.views.digests import digests_of
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.data import WithheldDataset
@@ -37,6 +39,8 @@ FEW_ETAS = (2.0, 4.0, 8.0)
 GIVEN = "given"  # the one checkpoint of an audit from arrays
 LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 Found = TypeVar("Found")
+# What to call in Python, which a reader of a report cannot. The rest is a sentence without it.
+_CALL = re.compile(r"[:;,] (?:(?![:;,] ).)*?\baudit\.\w+\(.*$")
 _CHECKPOINT = (
     "epoch",
     "step",
@@ -104,6 +108,10 @@ class _Gathering:
         if len(source.names.layer_names) == 1:
             self._miss("scores by layer", "the model has one layer")
         samples = self._samples() if include_samples else None
+        chance, is_much = self._tried("false alarms", lambda: note_on_chance(source, ETA)) or (
+            "",
+            False,
+        )
         return Content(
             name=self._name,
             created=f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
@@ -128,7 +136,8 @@ class _Gathering:
             canaries=self._canaries(),
             decisions=self._decisions(),
             figures=self._figures(),
-            warnings=self._warnings(),
+            warnings=(*self._warnings(), *([chance] if is_much else [])),
+            remarks=(chance,) if chance and not is_much else (),
             missing=tuple(self._missing),
             truth_given=source.given_log_lira is not None,
             digests=digests_of(source, scored),
@@ -157,6 +166,7 @@ class _Gathering:
         source = self._source
         checkpoint = source.names.prediction().record.name
         found = scores.score(source, metric, "last", checkpoint)
+        right = answered_rightly(source)
         per_layer = metric in PER_LAYER
         layer = source.names.layer_names[-1] if per_layer else ""
         where = [f"layer {layer}"] if layer not in ("", "last") else []
@@ -180,6 +190,7 @@ class _Gathering:
             others=self._others(metric, checkpoint, found.rows),
             notes=found.notes,
             natural=SCORES[metric].tau,
+            right=None if right is None else right[found.rows],
         )
 
     def _log_lira(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
@@ -278,8 +289,7 @@ class _Gathering:
 
     def _warnings(self) -> tuple[str, ...]:
         found = self._tried("warnings", lambda: self._source.notes_at("prediction"))
-        chance = self._tried("false alarms", lambda: notes_on_chance(self._source, ETA))
-        return tuple(map(self._unplaced, (*(found or ()), *(chance or ()))))
+        return tuple(map(self._unplaced, found or ()))
 
     # ------------------------------------------------------------ figures
 
@@ -308,7 +318,8 @@ class _Gathering:
         )
 
     def _captioned(self, figures: Figures, name: str, drawing: Mapping[str, Any]) -> str:
-        said = [_caption(name, drawing), *figures.notes.get(name, ())]
+        notes = (_CALL.sub("", note) for note in figures.notes.get(name, ()))
+        said = [_caption(name, drawing), *notes]
         return self._unplaced(" ".join(map(_sentence, said)))
 
 

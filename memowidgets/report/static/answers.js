@@ -10,6 +10,7 @@
  * @property {number[]} [errors]
  * @property {(number | null)[]} [log_lira]
  * @property {number[]} [canaries]
+ * @property {number[]} [right]  1 where the finished model gives the label
  */
 
 /**
@@ -73,6 +74,11 @@ export class Answers {
     const { request } = asked;
     if (!["decide", "edit", "undo", "export"].includes(asked.type)) return null;
     return { content: { type: "said", request, done: false, text: REFUSED }, buffers: [] };
+  }
+
+  /** Log-LiRA from which on a sample is memorised; null without ground truth. */
+  eta() {
+    return this.columns.log_lira ? this.standing().eta : null;
   }
 
   /**
@@ -177,6 +183,8 @@ export class Answers {
     const page = Math.min(Math.max(0, asked.page), pages - 1);
     const chosen = found.slice(page * size, (page + 1) * size);
     const { items, buffers } = this.items(chosen);
+    const inVain = (asked.search ?? "") !== "" && shown.length === 0;
+    const counted = inVain ? this.rows : shown; // a search without a match leaves the counts
     const content = {
       type: "page",
       request: asked.request,
@@ -187,8 +195,9 @@ export class Answers {
       these: "", // nothing is decided here
       scoreName: this.wire.score_name,
       digits: this.wire.digits,
+      eta: this.eta(),
       counts: Object.fromEntries(
-        this.wire.filters.map((name) => [name, shown.filter((row) => this.isIn(row, name)).length]),
+        this.wire.filters.map((name) => [name, counted.filter((row) => this.isIn(row, name)).length]),
       ),
       items,
       kind: this.wire.kind,
@@ -229,6 +238,7 @@ export class Answers {
             : { number: at + 1, total: found.length, before: beside(at - 1), after: beside(at + 1) },
         scoreName: this.wire.score_name,
         digits: this.wire.digits,
+        eta: this.eta(),
         choices: [],
         kept: true,
         more: false,
@@ -286,6 +296,7 @@ export class Answers {
       error,
       uncertain: error !== null && Math.abs(score - this.standing().tau) < 2 * error,
       logLira: columns.log_lira?.[row] ?? null,
+      right: columns.right ? columns.right[row] === 1 : null,
       decision: this.decisionOf(row),
       canary: columns.canaries?.[row] === 1,
     };

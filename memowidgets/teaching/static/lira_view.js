@@ -4,7 +4,7 @@ import { bytesOf, html, segments } from "../../widgets/static/dom.js";
 import {
   button, fixedText, legend, linear, panel, Playground, Plot, shareText, slider, tile,
 } from "./kit.js";
-import { tickText } from "../../widgets/static/numbers.js";
+import { besideText, tickText } from "../../widgets/static/numbers.js";
 import {
   density, drawsOf, estimatesFor, logRatio, othersSquares, OUT_MEAN, pooledWith, REDRAWS, SIDE, sideOf, stretched,
   VARIANCES, varianceOf,
@@ -344,7 +344,8 @@ class LiRAView extends Playground {
   say() {
     const value = this.logLira;
     const verdict = value >= this.now.eta ? "memorised" : "not memorised";
-    const words = `Gap ${fixedText(this.now.target_gap, 1)}: log-LiRA ${fixedText(value, 1)}, ${verdict} at η = ${tickText(this.now.eta)}.`;
+    const [shown, eta] = besideText(value, this.now.eta);
+    const words = `Gap ${fixedText(this.now.target_gap, 1)}: log-LiRA ${shown}, ${verdict} at η = ${eta}.`;
     this.speak(words);
     this.gaps.canvas.setAttribute("aria-label", `Gaps of the shadow models on both sides. ${words}`);
     this.ratio.canvas.setAttribute("aria-label", `Log-LiRA of every gap. ${words}`);
@@ -368,8 +369,8 @@ class LiRAView extends Playground {
     const settled = !this.dragging && !this.sliding && fit.log_lira !== null && Math.abs(fit.log_lira - value) < 1e-6 * Math.max(1, Math.abs(value));
     const error = settled && fit.std !== null ? ` ± ${fixedText(fit.std, 1)}` : "";
     const verdict = (/** @type {number} */ x) => (x >= eta ? "▲ memorised" : "▽ not memorised");
-    this.parts.result.show(`${fixedText(value, 1)}${error}`, verdict(value));
-    this.parts.truth.show(fixedText(truth, 1), verdict(truth));
+    this.parts.result.show(`${besideText(value, eta)[0]}${error}`, verdict(value));
+    this.parts.truth.show(besideText(truth, eta)[0], verdict(truth));
     this.parts.flips.show(shareText(flips), flips > 0.1 && flips < 0.9 ? "chance decides" : "mostly of one mind");
     if (this.heard) this.hint.textContent = fit.remark ?? "";
     this.root.dataset.logLira = String(value);

@@ -100,7 +100,7 @@ const ABOUT = {
   words:
     "Project the points onto one direction, and fit a Gaussian to each class. A point's value says how much likelier " +
     "its place is in its own class than among all points. PSMI is the mean of that value over all directions. Below 0, " +
-    "the place contradicts the label. A model can only fit such a sample by memorising it.",
+    "the place contradicts the label: a model that trains on such a sample is more likely to memorise it, but not certain to.",
   tries: [
     "Drag the ringed point into another class, or press “Make it atypical”: its PSMI falls below 0 and its sign turns hollow.",
     "Turn the direction until two classes lie on each other: along it, their points have small values, because it cannot tell the two classes apart. Other directions can.",

@@ -83,14 +83,15 @@ export class Bar {
     const row = html("div", { class: "mw-row mw-bar-row" });
     row.append(picker("Checkpoint", this.checkpoint), picker("Layer", this.layer), this.scoreBox);
     row.append(this.deviceBox, actions);
-    this.root.append(row, this.message, this.warnings);
+    this.notes = html("ul", { class: "mw-notes", "aria-label": "Notes" });
+    this.root.append(row, this.message, this.warnings, this.notes);
     /** @type {{ group: HTMLElement, show: (value: string) => void }} */
     this.scores = segments("Score", [], () => {});
     this.ears.onModel("change:_choices", () => this.fill());
     for (const name of ["checkpoint", "layer", "metric"]) {
       this.ears.onModel(`change:${name}`, () => this.showChosen());
     }
-    for (const name of ["computed", "outdated", "_work", "_status", "_message", "_warnings"]) {
+    for (const name of ["computed", "outdated", "_work", "_status", "_message", "_warnings", "_notes"]) {
       this.ears.onModel(`change:${name}`, () => this.show());
     }
     this.fill();
@@ -172,10 +173,12 @@ export class Bar {
     this.message.className = `mw-message mw-message-${kind}`;
     this.message.textContent = text;
     this.message.hidden = text === "";
-    /** @type {string[]} */
-    const warnings = this.model.get("_warnings");
-    this.warnings.replaceChildren(...warnings.map((warning) => html("li", {}, warning)));
-    this.warnings.hidden = warnings.length === 0;
+    for (const [list, trait] of /** @type {[HTMLElement, string][]} */ ([[this.warnings, "_warnings"], [this.notes, "_notes"]])) {
+      /** @type {string[]} */
+      const texts = this.model.get(trait);
+      list.replaceChildren(...texts.map((text) => html("li", {}, text)));
+      list.hidden = texts.length === 0;
+    }
   }
 
   /** @param {{done: number, total: number, what: string, seconds_left: number | null}} work */

@@ -1,7 +1,7 @@
 /** How a sample looks as a card, as a tile and opened. Shared by the inspector's parts. */
 
 import { html, setAttributes } from "./dom.js";
-import { errorText, fixed, whole } from "./numbers.js";
+import { besideText, errorText, fixed, whole } from "./numbers.js";
 
 /**
  * @typedef {object} Item  one sample of a page
@@ -16,6 +16,7 @@ import { errorText, fixed, whole } from "./numbers.js";
  * @property {number | null} error
  * @property {boolean} uncertain  the score and τ are less than two errors apart
  * @property {number | null} logLira
+ * @property {boolean | null} right  whether the finished model gives the label; null if unknown
  * @property {boolean} canary
  * @property {string} decision
  * @property {string} note
@@ -36,7 +37,12 @@ import { errorText, fixed, whole } from "./numbers.js";
  */
 
 /** @typedef {import("./bitmap.js").Image} Image */
-/** @typedef {{scoreName: string, digits: number}} ScoreFormat */
+/**
+ * @typedef {object} ScoreFormat
+ * @property {string} scoreName
+ * @property {number} digits
+ * @property {number | null} eta  log-LiRA from which on a sample is memorised
+ */
 
 const CONTROLS = /[\0-\x08\x0b-\x1f\x7f-\x9f]/g;
 const UNSEEN = /[\u00ad\u200b\u2060\ufeff]/g; // but not the joiners, which emoji and scripts need
@@ -106,11 +112,49 @@ export function scoreLine(item, reply) {
   return text;
 }
 
+/**
+ * The score of a sample, and what its log-LiRA says.
+ * @param {Item} item
+ * @param {ScoreFormat} reply
+ */
+export function facts(item, reply) {
+  const lines = html("div", { class: "mw-facts" });
+  if (item.score !== null) lines.append(scoreLine(item, reply));
+  if (item.logLira !== null) {
+    const title = "log-LiRA, and η, from which on a sample is memorised";
+    lines.append(html("span", { class: "mw-verdict", title }, verdictText(item.logLira, reply.eta, item.canary)));
+  }
+  return lines;
+}
+
+/**
+ * Whether the finished model answers rightly; nothing where that is not known.
+ * @param {Item} item
+ */
+export function answer(item) {
+  if (item.right === null) return [];
+  const title = "whether the finished model gives the label that the sample was trained on";
+  return [html("span", { class: "mw-answer", title }, `finished model: ${item.right ? "right" : "wrong"}`)];
+}
+
+/**
+ * What log-LiRA says of a sample. The numbers are on the side that the words say.
+ * @param {number} logLira
+ * @param {number | null} eta
+ * @param {boolean} canary
+ */
+export function verdictText(logLira, eta, canary) {
+  if (eta === null) return `log-LiRA ${fixed(logLira, 1)}`;
+  const [value, threshold] = besideText(logLira, eta);
+  const verdict = logLira >= eta ? `memorised (${value} ≥ ${threshold})` : `not memorised (${value} < ${threshold})`;
+  return canary ? `planted, ${verdict}` : verdict;
+}
+
 /** @param {Item} item */
 export function footer(item) {
   const id = html("bdi", { class: "mw-id", title: `id ${nameText(item.id)}` });
   id.textContent = nameText(item.id);
-  return html("div", { class: "mw-footer" }, id);
+  return html("div", { class: "mw-footer" }, id, ...answer(item));
 }
 
 /**

@@ -376,8 +376,8 @@ export class Explorer {
     const many = (/** @type {number} */ count) => (settled ? whole(count) : "…");
     const entries = this.known
       ? [
-          entry("memorized", `${positives} · ${many(scores.memorized)}`),
-          entry("other", `others · ${many(scores.n - scores.memorized)}`),
+          entry("memorized", `↑ ${positives} · ${many(scores.memorized)}`),
+          entry("other", `↓ others · ${many(scores.n - scores.memorized)}`),
         ]
       : [entry("other", `samples · ${whole(scores.n)}`)];
     this.legend.replaceChildren(...entries);
@@ -435,7 +435,7 @@ export class Explorer {
     }
     const { scores, late, settled } = this;
     this.root.classList.toggle("mw-pending", !settled);
-    this.histogram.draw(scores, this.axis, this.countScale, this.data.title);
+    this.histogram.draw(scores, this.axis, this.countScale, this.data.title, this.data.truth || "memorised");
     if (this.hasRoc) {
       const others = this.model.get("comparing") && late ? late.others.map((other) => other.points) : [];
       this.roc.draw(scores, late ? late.band : null, others, this.rocScale === "log");
@@ -669,7 +669,8 @@ export class Explorer {
   describe() {
     if (!this.settled) return;
     const text = this.result();
-    this.histogram.element.setAttribute("aria-label", `Histogram of ${this.data.title}; ${text}`);
+    const sides = this.known ? `, ${this.data.truth || "memorised"} samples upwards and others downwards` : "";
+    this.histogram.element.setAttribute("aria-label", `Histogram of ${this.data.title}${sides}; ${text}`);
     this.roc.element.setAttribute("aria-label", `ROC curve; ${text}`);
   }
 

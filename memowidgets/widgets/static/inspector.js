@@ -2,14 +2,14 @@
 
 import { Sheets } from "./bitmap.js";
 import {
-  body, chip, enlargement, footer, imageKey, labels, nameText, picture, scoreLine, tags,
+  body, chip, enlargement, facts, footer, imageKey, labels, nameText, picture, tags,
 } from "./cards.js";
 import { DecideBar, decisionOf, download } from "./decide.js";
 import {
   arrowStep, become, bytesOf, focused, html, KERNEL_GONE, listeners, root, segments, setAttributes, tell,
   throttle,
 } from "./dom.js";
-import { fixed, whole } from "./numbers.js";
+import { whole } from "./numbers.js";
 import { Opened } from "./opened.js";
 
 /** @typedef {import("./dom.js").Model} Model */
@@ -26,6 +26,7 @@ import { Opened } from "./opened.js";
  * @property {string} these  identifies the samples of all pages
  * @property {string} scoreName
  * @property {number} digits
+ * @property {number | null} eta  log-LiRA from which on a sample is memorised
  * @property {Record<string, number>} counts  samples behind each filter
  * @property {Item[]} items
  * @property {string} kind  "image", "text", "mcq" or "table"
@@ -321,12 +322,29 @@ export class Inspector {
     this.list.className = `mw-cards mw-cards-${reply.kind} mw-size-${this.room}`;
     this.list.hidden = this.open !== null;
     this.empty.hidden = reply.items.length > 0 || this.open !== null;
-    this.empty.textContent = "No sample here. Move τ, or choose another filter.";
+    this.empty.replaceChildren(...this.nothing());
     this.showSelected(this.selected);
     if (before < 0) return;
     const next = this.current(before);
     if (next === had && next?.dataset.position !== showed) had?.blur(); // so that another sample is read out
     next?.focus({ preventScroll: true });
+  }
+
+  /** Says why there is no sample, and offers what brings some back. */
+  nothing() {
+    if (this.search === "") return ["No sample here. Move τ, or choose another filter."];
+    const filter = this.model.get("filter");
+    const which = filter === "all" ? "" : `${WORDS[filter]} `;
+    const clear = html("button", { type: "button", class: "mw-button mw-clear" }, "Clear the search");
+    clear.addEventListener("click", () => this.clearSearch());
+    return [`No ${which}sample matches “${nameText(this.search)}”. `, clear];
+  }
+
+  clearSearch() {
+    clearTimeout(this.typing);
+    this.search = this.query.value = "";
+    this.query.focus();
+    this.change({ page: 0 });
   }
 
   /**
@@ -394,7 +412,7 @@ export class Inspector {
    * @param {Reply} reply
    */
   lookOf(item, reply) {
-    const look = [reply.scoreName, this.room, { ...item, image: undefined }];
+    const look = [reply.scoreName, reply.eta, this.room, { ...item, image: undefined }];
     return JSON.stringify(look) + imageKey(item, this.bytes);
   }
 
@@ -599,16 +617,13 @@ export class Inspector {
     card.title = "Enter or a double click opens it";
     const head = html("div", { class: "mw-card-head" });
     const status = item.status ? [chip(item.status)] : [];
-    const facts = html("div", { class: "mw-facts" });
-    if (item.score !== null) facts.append(scoreLine(item, reply));
-    if (item.logLira !== null) facts.append(html("span", {}, `log-LiRA ${fixed(item.logLira, 1)}`));
     const foot = footer(item);
     if (image) {
-      card.append(picture(item, image), labels(item), facts);
+      card.append(picture(item, image), labels(item), facts(item, reply));
       head.append(...status, ...tags(item));
       if (head.hasChildNodes()) card.append(head);
     } else {
-      head.append(...status, facts);
+      head.append(...status, facts(item, reply));
       card.append(head, ...body(item));
       foot.append(...tags(item));
     }

@@ -1,7 +1,7 @@
 /** The picture of LiRA: gaps of models that trained on a sample and of others, and the target's. */
 
 import { html, svg } from "./dom.js";
-import { fixed, tickText, ticks } from "./numbers.js";
+import { besideText, fixed, tickText, ticks } from "./numbers.js";
 
 /**
  * @typedef {object} Shadows
@@ -55,8 +55,11 @@ export function liraRange(shadows) {
   return high > low ? [low, high] : [low - 1, high + 1];
 }
 
-/** @param {Shadows} shadows */
-export function liraPicture(shadows) {
+/**
+ * @param {Shadows} shadows
+ * @param {number | null} eta  log-LiRA from which on a sample is memorised
+ */
+export function liraPicture(shadows, eta) {
   const [low, high] = liraRange(shadows);
   /** @param {number} gap */
   const place = (gap) => EDGE + ((gap - low) / (high - low)) * (WIDTH - 2 * EDGE);
@@ -79,7 +82,7 @@ export function liraPicture(shadows) {
   const x = place(shadows.target);
   picture.append(svg("line", { class: "mw-target", x1: x, x2: x, y1: 4, y2: 160 }));
   picture.append(svg("path", { class: "mw-target-mark", d: `M${x} 0l5 6-5 6-5-6z` }));
-  return html("figure", { class: "mw-lira-figure" }, picture, legend(shadows));
+  return html("figure", { class: "mw-lira-figure" }, picture, legend(shadows, eta));
 }
 
 /**
@@ -100,8 +103,11 @@ function strip(gaps, place, y, side) {
   return group;
 }
 
-/** @param {Shadows} shadows */
-function legend(shadows) {
+/**
+ * @param {Shadows} shadows
+ * @param {number | null} eta
+ */
+function legend(shadows, eta) {
   const caption = html("figcaption", { class: "mw-lira-legend" });
   const [nIn, nOut] = shadows.models;
   caption.append(
@@ -109,7 +115,8 @@ function legend(shadows) {
     entry("mw-sign-out", "□", `${models(nOut)} did not: ${fit(shadows.fitOut)}`),
     entry("mw-sign-target", "◆", `this model: ${fixed(shadows.target, 2)}`),
   );
-  const ratio = shadows.logLira === null ? "none" : fixed(shadows.logLira, 2);
+  const { logLira } = shadows;
+  const ratio = logLira === null ? "none" : eta === null ? fixed(logLira, 2) : besideText(logLira, eta, 2)[0];
   caption.append(html("span", { class: "mw-ratio" }, "log-LiRA ", html("strong", {}, ratio)));
   return caption;
 }

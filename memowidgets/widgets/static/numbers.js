@@ -51,11 +51,35 @@ export function errorText(error, digits) {
   return fixed(error, shown);
 }
 
+/**
+ * A value and a threshold, with enough digits that the texts are on the same sides as the numbers.
+ * @param {number} value
+ * @param {number} threshold
+ * @param {number} [digits]  of the value at least
+ * @returns {[string, string]}
+ */
+export function besideText(value, threshold, digits = 1) {
+  for (let shown = digits; ; shown++) {
+    const texts = [value.toFixed(shown), String(Number(threshold.toPrecision(4 + shown)))];
+    const told = Number(texts[0]) >= Number(texts[1]) === value >= threshold;
+    if (told || shown === 20) return [fixed(value, shown), texts[1].replace("-", "−")];
+  }
+}
+
 /** @param {number} x */
 export function whole(x) {
   return Math.round(x)
     .toString()
     .replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
+}
+
+/**
+ * A count on an axis, which has no room for more than four characters.
+ * @param {number} count
+ */
+export function countText(count) {
+  if (count < 1000) return String(count);
+  return count < 1e6 ? `${tidy(count / 1000)}k` : `${tidy(count / 1e6)}M`;
 }
 
 /**

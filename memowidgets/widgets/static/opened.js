@@ -5,7 +5,7 @@
 
 import { alone } from "./bitmap.js";
 import {
-  body, chip, enlargement, labels, letterOf, nameText, picture, proseText, scoreLine, strong, tags,
+  answer, body, chip, enlargement, facts, labels, letterOf, nameText, picture, proseText, strong, tags,
   valuesText,
 } from "./cards.js";
 import { decisionButtons } from "./decide.js";
@@ -39,6 +39,7 @@ import { fixed, whole } from "./numbers.js";
  * @property {Place | null} place  null for a sample that the filter no longer shows
  * @property {string} scoreName
  * @property {number} digits
+ * @property {number | null} eta  log-LiRA from which on a sample is memorised
  * @property {string[]} choices
  * @property {boolean} kept  whether decisions and notes go into a file, not into memory alone
  * @property {boolean} more  whether scores, shadows and neighbours follow
@@ -96,6 +97,8 @@ export class Opened {
   constructor(actions) {
     this.actions = actions;
     this.position = -1;
+    /** @type {number | null} */
+    this.eta = null;
     /** @type {Place | null} */
     this.place = null;
     /** @type {string[]} */
@@ -155,6 +158,7 @@ export class Opened {
    */
   show(reply, buffers) {
     const { item } = reply;
+    this.eta = reply.eta;
     const bytes = buffers.length > 0 ? new Uint8Array(bytesOf(buffers[0])) : new Uint8Array(0);
     this.element.setAttribute("aria-label", `sample ${nameText(item.id)}`);
     // a sample that its decision took out of the filter keeps its way on
@@ -252,7 +256,7 @@ export class Opened {
       parts.push(heading(`${known.title} at every checkpoint and layer`), this.table(known));
     }
     if (known.shadows !== null) {
-      parts.push(heading(`Logit gap under shadow models, ${known.shadows.checkpoint}`), liraPicture(known.shadows));
+      parts.push(heading(`Logit gap under shadow models, ${known.shadows.checkpoint}`), liraPicture(known.shadows, this.eta));
     }
     if (known.neighbours.length > 0) {
       parts.push(heading("Nearest samples at this layer"), neighbours(known.neighbours, bytes, this.actions.go));
@@ -401,10 +405,7 @@ function sampleWhole(reply, bytes) {
   const head = html("div", { class: "mw-card-head" });
   if (item.status) head.append(chip(item.status));
   head.append(...tags(item));
-  const facts = html("div", { class: "mw-facts" });
-  if (item.score !== null) facts.append(scoreLine(item, reply));
-  if (item.logLira !== null) facts.append(html("span", {}, `log-LiRA ${fixed(item.logLira, 1)}`));
-  head.append(facts);
+  head.append(facts(item, reply), html("div", { class: "mw-facts" }, ...answer(item)));
   const id = html("p", { class: "mw-whole-id" }, "id ", strong(item.id));
   if (item.image) return [sharp(item, item.image, bytes, ROOM), head, labels(item), id];
   const edited = reply.edit.edited ? [html("p", { class: "mw-remark" }, "There is an edited text; this is the original.")] : [];

@@ -4,7 +4,7 @@ import { setAttributes, svg } from "./dom.js";
 import {
   axisTicks, barHeight, countTicks, decadesFor, histogram, LINEAR, ratePosition, rocPoints,
 } from "./maths.js";
-import { rateText, tickText, whole } from "./numbers.js";
+import { countText, rateText, tickText } from "./numbers.js";
 
 /** @typedef {import("./maths.js").Axis} Axis */
 /** @typedef {import("./maths.js").Histogram} Histogram */
@@ -17,6 +17,8 @@ import { rateText, tickText, whole } from "./numbers.js";
  */
 
 let instances = 0;
+
+const SMALLEST_SIDE = 0.25; // of the highest bar: what a side is high at least, so that its name fits
 
 /** The histogram of scores, with what is flagged apart from what is not. */
 export class HistogramPlot {
@@ -35,12 +37,13 @@ export class HistogramPlot {
     this.region = svg("rect", { class: "mw-region" });
     this.regionText = svg("text", { class: "mw-region-text" }, "flagged");
     this.lines = svg("g", { class: "mw-axis" });
+    this.names = svg("g");
     this.stem = svg("line", { class: "mw-tau-line" });
     this.knob = svg("circle", { r: 7, class: "mw-tau-knob" });
     this.tau = svg("g", {}, this.stem, this.knob);
     this.tauText = svg("text", { class: "mw-tau-text" });
     this.element.append(
-      defs, this.region, this.lines, this.flagged.element, this.clear.element, this.regionText,
+      defs, this.region, this.lines, this.flagged.element, this.clear.element, this.names, this.regionText,
       this.tau, this.tauText,
     );
     this.frame = emptyFrame();
@@ -51,37 +54,58 @@ export class HistogramPlot {
   }
 
   /**
+   * With ground truth the bars of memorised samples go up from a common line and those of the others
+   * down, so that neither covers the other. Without it all bars stand on the lower edge.
    * @param {Scores} scores
    * @param {Axis} axis
    * @param {string} countScale  "linear", "sqrt" or "log"
    * @param {string} title
+   * @param {string} positives  what goes up
    */
-  draw(scores, axis, countScale, title) {
+  draw(scores, axis, countScale, title, positives) {
     const frame = frameOf(this.element, { left: 46, right: 14, top: 30, bottom: 40 });
     const bins = histogram(scores, Math.min(90, Math.max(24, frame.width / 9)), axis);
     Object.assign(this, { frame, axis, low: bins.low, high: bins.high });
-    const most = Math.max(...bins.others, ...bins.memorized);
-    const y = (/** @type {number} */ count) =>
-      frame.bottom - barHeight(count, most, countScale) * frame.height;
-    const others = this.barPath(bins, bins.others, y);
-    const memorized = this.barPath(bins, bins.memorized, y);
+    const known = scores.hitsUpTo !== null;
+    const [up, down] = known ? [bins.memorized, bins.others] : [bins.others, null];
+    const tops = [up, down].map((counts) => (counts === null ? 0 : Math.max(...counts)));
+    const most = Math.max(...tops);
+    const share = (/** @type {number} */ count) => barHeight(count, most, countScale);
+    const parts = known ? tops.map((top) => Math.max(SMALLEST_SIDE, share(top))) : [1, 0];
+    const pixels = frame.height / (parts[0] + parts[1]);
+    const line = frame.top + parts[0] * pixels;
+    const above = (/** @type {number} */ count) => line - share(count) * pixels;
+    const below = (/** @type {number} */ count) => line + share(count) * pixels;
+    const others = this.barPath(bins, bins.others, line, known ? below : above);
+    const memorized = known ? this.barPath(bins, up, line, above) : "";
     this.flagged.draw(others, memorized);
     this.clear.draw(others, memorized);
     const name = countScale === "linear" ? "samples" : `samples (${countScale === "sqrt" ? "√" : "log"} scale)`;
+    const levels = [...levelsOf(tops[0], most, countScale, above), ...levelsOf(tops[1], most, countScale, below)];
     this.lines.replaceChildren(
       ...this.scoreTicks(),
-      ...countTicks(most, countScale).flatMap((count) => levelTick(frame, y(count), whole(count))),
+      ...levels.flatMap(([y, count]) => levelTick(frame, y, countText(count))),
       svg("line", { x1: frame.left, x2: frame.right, y1: frame.bottom, y2: frame.bottom }),
+      svg("line", { x1: frame.left, x2: frame.right, y1: line, y2: line }),
       axisName(frame, `${title} (low = at risk)`),
       svg("text", {
         class: "mw-axis-title",
         transform: `translate(11 ${(frame.top + frame.bottom) / 2}) rotate(-90)`,
       }, name),
     );
+    const side = { x: frame.right - 5, "text-anchor": "end", class: "mw-side-text" };
+    this.names.replaceChildren(
+      ...(known
+        ? [
+            svg("text", { ...side, y: frame.top + 14 }, `↑ ${positives}`),
+            svg("text", { ...side, y: frame.bottom - 7 }, "↓ others"),
+          ]
+        : []),
+    );
     setAttributes(this.flaggedClip, { height: frame.bottom });
     setAttributes(this.clearClip, { height: frame.bottom, width: frame.right });
     setAttributes(this.region, { x: frame.left, y: frame.top, height: frame.height });
-    setAttributes(this.regionText, { x: frame.left + 8, y: frame.top + 17 });
+    setAttributes(this.regionText, { x: frame.left + 8, y: known ? frame.bottom - 7 : frame.top + 17 });
     setAttributes(this.stem, { y1: frame.top - 10, y2: frame.bottom });
     setAttributes(this.knob, { cy: frame.top - 12 });
     setAttributes(this.tauText, { y: frame.top - 7 });
@@ -105,17 +129,18 @@ export class HistogramPlot {
    * All bars of one kind as one path.
    * @param {Histogram} bins
    * @param {Float64Array} counts
-   * @param {(count: number) => number} y
+   * @param {number} line  where the bars begin
+   * @param {(count: number) => number} end
    */
-  barPath(bins, counts, y) {
-    const { bottom } = this.frame;
+  barPath(bins, counts, line, end) {
     let path = "";
     for (let i = 0; i < counts.length; i++) {
       if (counts[i] === 0) continue;
       const left = this.x(bins.start + i * bins.width) + 0.5;
       const wide = Math.max(0.5, this.x(bins.start + (i + 1) * bins.width) - 0.5 - left);
-      const top = Math.min(bottom - 1.5, y(counts[i]));
-      path += `M${left.toFixed(2)} ${bottom}V${top.toFixed(2)}h${wide.toFixed(2)}V${bottom}z`;
+      const long = end(counts[i]) - line;
+      const at = line + Math.sign(long) * Math.max(1.5, Math.abs(long));
+      path += `M${left.toFixed(2)} ${line.toFixed(2)}V${at.toFixed(2)}h${wide.toFixed(2)}V${line.toFixed(2)}z`;
     }
     return path;
   }
@@ -331,6 +356,21 @@ function frameOf(plot, margin) {
     width: width - margin.left - margin.right,
     height: height - margin.top - margin.bottom,
   };
+}
+
+/**
+ * Counts worth a tick on one side of the common line, and where they stand. A side whose bars are all
+ * lower than the first tick gets a lower one.
+ * @param {number} top  highest bar of the side
+ * @param {number} most  highest bar of all
+ * @param {string} countScale
+ * @param {(count: number) => number} place
+ * @returns {[number, number][]}
+ */
+function levelsOf(top, most, countScale, place) {
+  const wanted = countTicks(most, countScale).filter((count) => count <= top);
+  const counts = wanted.length > 0 || top === 0 ? wanted : [10 ** Math.floor(Math.log10(top))];
+  return counts.map((count) => /** @type {[number, number]} */ ([place(count), count]));
 }
 
 /**

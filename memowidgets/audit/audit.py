@@ -863,7 +863,7 @@ class Audit:
         mode : {"online", "offline"}
             Whether to use all shadow models, or only those that did not train on a sample.
         return_std : bool
-            Whether to return standard errors too, from a jackknife over the shadow models.
+            Whether to return standard errors too, as `memorization.log_lira` describes them.
 
         Returns
         -------
@@ -872,7 +872,7 @@ class Audit:
             every shadow model or in none have no log-LiRA and are left out; ``attrs["left_out"]``
             says how many.
         Series
-            Standard errors, if `return_std`; NaN where there are too few to leave one out.
+            Standard errors, if `return_std`.
 
         Raises
         ------

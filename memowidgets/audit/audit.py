@@ -969,7 +969,8 @@ class Audit:
             memorisation by each definition, from all shadow models; ``figure()``: the picture;
             ``note``: what the two definitions of a pair share. From 8 shadow models on, ρ is
             between two disjoint halves of them, because definitions from the same models share
-            their noise and agree too well.
+            their noise and agree too well. Noise makes this ρ too low. So the table also has the
+            reliability of both, and where that allows it the disattenuated ρ with its interval.
         """
         return truth.compared_definitions_of(
             self.source, checkpoint, variance, n_bootstrap, random_state

@@ -1,6 +1,5 @@
 """The hierarchical log-LiRA: its likelihood, its prior, and what it says of simulated truth."""
 
-
 import numpy as np
 import pytest
 from scipy.integrate import trapezoid

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from memowidgets.checks import check_finite, check_same_order, to_numpy, whole_number
@@ -34,7 +35,7 @@ _Z95 = 1.959963984540054
 _RESAMPLES = 1000
 _MEMORISED = re.compile(r"\bmemorised\b")
 _MANY_BY_CHANCE = 0.25
-_FARTHEST, _HALVINGS = 40.0, 40  # normal deviates, and the search for that of a difference
+_FARTHEST = 30.0  # normal deviates; a difference farther from 0 is said to be so far
 _ROUNDING = 1e-12  # tolerance of a share, because expected counts are sums of many numbers
 _RULES = '"youden", "tpr>=0.75", "fpr<=0.01" or "flagged<=0.05" (with any number from 0 to 1)'
 
@@ -668,12 +669,14 @@ def _paired(a: Evaluation, b: Evaluation) -> tuple[Interval, float]:
 
     if difference == 0:
         return at(_Z95), 1.0
-    least, most = 0.0, _FARTHEST
-    for _ in range(_HALVINGS):
-        middle = (least + most) / 2
-        low, high = at(middle)
-        least, most = (least, middle) if low <= 0 <= high else (middle, most)
-    return at(_Z95), float(2 * ndtr(-most))
+
+    def left_out(z: float) -> float:
+        """Return how far the interval is from 0; negative if it holds 0."""
+        low, high = at(z)
+        return low if difference > 0 else -high
+
+    z = brentq(left_out, 0.0, _FARTHEST) if left_out(_FARTHEST) < 0 else _FARTHEST
+    return at(_Z95), float(2 * ndtr(-z))
 
 
 def _of_groups(a: Evaluation, b: Evaluation) -> tuple[Interval, float]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import betaincinv, expit, logit
 
 Interval = tuple[float, float]
 
 _Z95 = 1.959963984540054
-_HALVINGS = 60
+_EDGE = 1e-13
 
 
 def clopper_pearson(count: float, total: float) -> Interval:
@@ -69,13 +68,14 @@ def newcombe(auc: float, n_positives: float, n_negatives: float, z: float = _Z95
     mean = (n_positives + n_negatives) / 2
     pairs = n_positives * n_negatives
 
-    def excluded(area: float) -> bool:
+    def outside(area: float) -> float:
         spread = (1 - area) / (2 - area) + area / (1 + area)
         variance = area * (1 - area) * (1 + (mean - 1) * spread) / pairs
-        return (auc - area) ** 2 > z**2 * variance
+        return (auc - area) ** 2 - z**2 * variance
 
-    low = _bisected(excluded, 0.0, auc) if auc > 0 else 0.0
-    high = _bisected(excluded, 1.0, auc) if auc < 1 else 1.0
+    inside = min(max(auc, _EDGE), 1 - _EDGE)  # at 0 and 1 no area differs from itself
+    low = float(brentq(outside, 0.0, inside, xtol=_EDGE)) if auc > 0 else 0.0
+    high = float(brentq(outside, inside, 1.0, xtol=_EDGE)) if auc < 1 else 1.0
     return low, high
 
 
@@ -158,14 +158,3 @@ def of_difference(
 def wider(one: Interval, other: Interval) -> Interval:
     """Return the smallest interval that contains both."""
     return min(one[0], other[0]), max(one[1], other[1])
-
-
-def _bisected(excluded: Callable[[float], bool], outside: float, inside: float) -> float:
-    """Return the point between `inside` and `outside` where `excluded` changes."""
-    for _ in range(_HALVINGS):
-        middle = (outside + inside) / 2
-        if excluded(middle):
-            outside = middle
-        else:
-            inside = middle
-    return (outside + inside) / 2

@@ -69,15 +69,15 @@ def probability_memorized(
 
     Notes
     -----
-    The model is that the observed value x is the true value θ plus noise. The noise has Student's
-    t distribution with three degrees of freedom, because it has long tails when shadow models are
+    The model is that the observed value x is the true value θ plus noise. The noise has Student's t
+    distribution with three degrees of freedom, because it has long tails when shadow models are
     few. Its scale depends on θ alone: half of the noise is as near as it would be for a Gaussian
     whose deviation is the root mean square of the errors of samples with x near θ. A sample's own
-    error is not used directly: it is too noisy, and it depends on x. The distribution of θ is fitted without a parametric form, by EM on a grid (the
-    nonparametric maximum likelihood of Kiefer and Wolfowitz). EM stops after a fixed number of
-    steps, which keeps the result smooth. `tests/memorization/test_posterior.py` compares the
-    probabilities with simulated truth, where the obvious alternative Φ((x − η) / error) gives too
-    high probabilities to large values.
+    error is not used directly: it is too noisy, and it depends on x. The distribution of θ is
+    fitted without a parametric form, by EM on a grid (the nonparametric maximum likelihood of
+    Kiefer and Wolfowitz). EM stops after a fixed number of steps, which keeps the result smooth.
+    `tests/memorization/test_posterior.py` compares the probabilities with simulated truth, where
+    the obvious alternative Φ((x − η) / error) gives too high probabilities to large values.
 
     Examples
     --------

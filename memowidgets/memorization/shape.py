@@ -67,7 +67,8 @@ def note_on_shape(shadow_gaps: ArrayLike, shadow_members: ArrayLike) -> str | No
     >>> members = np.arange(32)[:, None] % 2 == np.zeros(400)
     >>> note_on_shape(rng.normal(size=(32, 400)), members) is None
     True
-    >>> note_on_shape(rng.choice([-2, 2], size=(32, 400)) + rng.normal(size=(32, 400)), members)[:50]
+    >>> humps = rng.choice([-2, 2], size=(32, 400)) + rng.normal(size=(32, 400))
+    >>> note_on_shape(humps, members)[:50]
     'the logit gaps of shadow models form two humps (me'
     """
     mean, error = excess_kurtosis(shadow_gaps, shadow_members)

@@ -21,9 +21,9 @@ from memowidgets.memorization import log_lira
 
 Floats = NDArray[np.float64]
 Drawn = tuple[Floats, Floats, NDArray[np.bool_]]
-POSITIVES, OTHERS, STUDIES = (5, 15, 35, 300), 400, 200
-TARGETS, POOLS = (2, 3, 5, 8), 40
-SHADOWS, WORLDS = (4, 8, 16, 32), 4
+POSITIVES, OTHERS, STUDIES = (5, 15, 35, 300), 400, 100
+TARGETS, POOLS = (2, 3, 5, 8), 20
+SHADOWS, WORLDS = (4, 8, 16, 32), 3
 _SAME = 0.9  # correlation of the noise of two scores
 _FAR = 6.0  # of an obvious positive
 

@@ -17,6 +17,7 @@ from benchmarks import (
     gpu_language,
     hierarchical,
     inspector,
+    intervals,
     language,
     layers,
     lira,
@@ -45,6 +46,7 @@ TOPICS = {
     "states": states,
     "layers": layers,
     "auc": auc,
+    "intervals": intervals,
     "lira": lira,
     "variances": variances,
     "hierarchical": hierarchical,
@@ -78,6 +80,8 @@ def main() -> None:
     for name in arguments.topics or TOPICS:
         print(f"measuring {name} …", file=sys.stderr)
         rows += TOPICS[name].rows(arguments)
+    if not rows:
+        return
     text = f"{table(rows)}\n\n{machine()}; medians of interleaved runs in one process.\n"
     print(text)
     if arguments.write:

@@ -26,6 +26,7 @@ from sklearn.neighbors import NearestNeighbors
 import memowidgets as mw
 from benchmarks.measure import machine
 from memowidgets.audit.numbers.trace import so_far
+from memowidgets.evaluation import ENOUGH_MODELS
 
 PLAN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 PAGE = Path(__file__).parents[1] / "docs" / "scoreboard.md"
@@ -190,6 +191,8 @@ def _claims(setting: str, audits: Sequence[mw.Audit]) -> list[dict[str, Any]]:
         row = board.table.set_index("metric").loc[claim["better"]]
         low, high = row["difference_low"], row["difference_high"]
         verdict = "confirmed" if low > 0 else "refuted" if high < 0 else "open"
+        if verdict != "open" and len(audits) < ENOUGH_MODELS:
+            verdict += f" on {len(audits)} targets"
         found = f"{row['difference']:+.3f} ({low:+.3f} to {high:+.3f})"
         rows.append(
             {"claim": claim["says"], "setting": setting, "found": found, "verdict": verdict}

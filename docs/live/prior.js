@@ -84,5 +84,5 @@ export function shrunkOf(squares, count) {
   if (count < 2 || usable.length === 0) return { squares: 0, count: 0, shared: 0 };
   const { typical, scaleFor, minus } = likelihoodOf(usable, count - 1);
   const freedom = 2 + Math.exp(lowest(minus, ABOVE[0], ABOVE[1]));
-  return { squares: freedom * typical * scaleFor(freedom), count: freedom - 3, shared: null };
+  return { squares: freedom * typical * scaleFor(freedom), count: freedom - 3, shared: null, freedom };
 }

@@ -870,7 +870,7 @@ class Audit:
         mode : {"online", "offline"}
             Whether to use all shadow models, or only those that did not train on a sample.
         return_std : bool
-            Whether to return standard errors too, from a jackknife over the shadow models.
+            Whether to return standard errors too, as `memorization.log_lira` describes them.
 
         Returns
         -------
@@ -879,7 +879,7 @@ class Audit:
             every shadow model or in none have no log-LiRA and are left out; ``attrs["left_out"]``
             says how many.
         Series
-            Standard errors, if `return_std`; NaN where there are too few to leave one out.
+            Standard errors, if `return_std`.
 
         Raises
         ------
@@ -976,7 +976,8 @@ class Audit:
             memorisation by each definition, from all shadow models; ``figure()``: the picture;
             ``note``: what the two definitions of a pair share. From 8 shadow models on, ρ is
             between two disjoint halves of them, because definitions from the same models share
-            their noise and agree too well.
+            their noise and agree too well. Noise makes this ρ too low. So the table also has the
+            reliability of both, and where that allows it the disattenuated ρ with its interval.
         """
         return truth.compared_definitions_of(
             self.source, checkpoint, variance, n_bootstrap, random_state

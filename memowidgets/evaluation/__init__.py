@@ -4,6 +4,7 @@ This room is pure: it takes and returns arrays, and imports no other room.
 """
 
 from memowidgets.evaluation.curve import (
+    ENOUGH_MODELS,
     FEW_POSITIVES,
     Comparison,
     Evaluation,
@@ -16,6 +17,7 @@ from memowidgets.evaluation.curve import (
 from memowidgets.evaluation.intervals import clopper_pearson
 
 __all__ = [
+    "ENOUGH_MODELS",
     "FEW_POSITIVES",
     "Comparison",
     "Evaluation",

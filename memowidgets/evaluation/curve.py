@@ -11,21 +11,31 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
 
 from memowidgets.checks import check_finite, check_same_order, to_numpy, whole_number
-from memowidgets.evaluation.groups import Groups
-from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe, wider
+from memowidgets.evaluation.groups import Groups, Jackknife
+from memowidgets.evaluation.intervals import (
+    Interval,
+    clopper_pearson,
+    newcombe,
+    of_area,
+    of_difference,
+    wider,
+)
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 FEW_POSITIVES = 20
+ENOUGH_MODELS = 8  # with fewer, a bootstrap of the models is too narrow
 _Z95 = 1.959963984540054
 _RESAMPLES = 1000
 _MEMORISED = re.compile(r"\bmemorised\b")
 _MANY_BY_CHANCE = 0.25
+_FARTHEST = 30.0  # normal deviates; a difference farther from 0 is said to be so far
 _ROUNDING = 1e-12  # tolerance of a share, because expected counts are sums of many numbers
 _RULES = '"youden", "tpr>=0.75", "fpr<=0.01" or "flagged<=0.05" (with any number from 0 to 1)'
 
@@ -97,10 +107,7 @@ class OperatingPoint:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Difference in AUC of two scores of the same samples, by DeLong's paired test.
-
-    The test of DeLong et al. (1988) takes into account that both AUCs are computed on the same
-    samples, so that their errors are correlated.
+    """Difference in AUC of two scores of the same samples, as returned by `compare`.
 
     Attributes
     ----------
@@ -111,7 +118,10 @@ class Comparison:
     interval : (float, float)
         95 % interval of the difference.
     z, p_value : float
-        Two-sided test of equal AUCs. If the difference has no variance, z is 0 or infinite.
+        Two-sided test of equal AUCs: p is below .05 if the interval leaves out 0, and z is the
+        normal deviate of p, with the sign of the difference.
+    warnings : tuple of str
+        Notes that a reader of the numbers needs.
     """
 
     auc_a: float
@@ -120,6 +130,7 @@ class Comparison:
     interval: Interval
     z: float
     p_value: float
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -154,6 +165,11 @@ class _Ladder:
         below = (self.hits - positives / 2) / self.hits[-1]
         return above, below
 
+    def error(self) -> float:
+        """Return DeLong's standard error of the AUC; NaN where a kind has a single sample."""
+        placed = zip(self.placements(), self.steps(), strict=True)
+        return float(np.sqrt(sum(_variance_of_mean(values, times) for values, times in placed)))
+
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
@@ -168,9 +184,9 @@ class Evaluation:
     auc : float
         Probability that a memorised sample scores below another one. A tie counts ½.
     auc_interval : (float, float)
-        95 % interval of the AUC: Newcombe's score interval (method 5), which keeps its coverage
-        if positives are few or the AUC is close to 1. If the truth is uncertain or rows come in
-        groups, it is a bootstrap interval.
+        95 % interval of the AUC: the wider of Newcombe's score interval (method 5) and of DeLong's
+        variance on the logit scale. If the truth is uncertain or rows come in groups, it is a
+        bootstrap interval.
     warnings : tuple of str
         Notes that a reader of the numbers needs.
     probability : (n,) float64, or None
@@ -451,10 +467,15 @@ def roc(
 
     Notes
     -----
-    The AUC's interval is method 5 of Newcombe (2006), Statistics in Medicine 25:559-573: the
-    score interval with the variance of Hanley and McNeil. Its width is never 0. `compare` tests
-    the difference of two scores by the paired test of DeLong et al. (1988), in O(n log n) through
-    midranks (Sun and Xu, 2014).
+    The AUC's interval is the wider of two. Method 5 of Newcombe (2006), Statistics in Medicine
+    25:559-573, is the score interval with the variance of Hanley and McNeil; it keeps its level if
+    positives are few or the AUC is close to 1. The variance of DeLong et al. (1988) on the logit
+    scale keeps it if the positives are of several kinds. The width is never 0. ``python -m
+    benchmarks intervals`` measures what these intervals cover.
+
+    For rows in groups, the interval is that of the bootstrap. With `models`, it is never narrower
+    than a jackknife over the models with Student's t, because a bootstrap of few models is too
+    narrow. Below 8 models a warning says so.
 
     With `probability`, think of labels that are drawn independently with pᵢ. The number of pairs
     of a memorised sample i and another sample j then has the mean Σ pᵢ(1 − pⱼ) over i ≠ j. The
@@ -491,7 +512,8 @@ def roc(
     auc = _area(ladder)
     if groups is None:
         positives, negatives = ladder.hits[-1].item(), ladder.false_alarms[-1].item()
-        interval, notes = newcombe(auc, positives, negatives), _warnings(positives, negatives)
+        interval = of_area(auc, positives, negatives, ladder.error())
+        notes = _warnings(positives, negatives)
         return Evaluation(values, truth, auc, interval, notes, _ladder=ladder)
     rows = Groups.read(groups, len(values), models)
     interval = rows.area_interval(values, truth, auc)
@@ -506,6 +528,11 @@ def _notes_on_groups(rows: Groups, truth: Mask, *, of_models: bool) -> tuple[str
     notes = [f"{of}: intervals come from a bootstrap {rows.in_words}"]
     if of_models and rows.n_models == 1:
         notes.append("one model only: the intervals leave out how models differ")
+    elif of_models and rows.n_models < ENOUGH_MODELS:
+        notes.append(
+            f"only {rows.n_models} models: how models differ is known from {rows.n_models} alone, "
+            f"and a claim needs {ENOUGH_MODELS}"
+        )
     return (*notes, *_warnings(rows.distinct(truth), rows.distinct(~truth)))
 
 
@@ -552,11 +579,12 @@ def _bootstrapped_auc(ladder: _Ladder, auc: float) -> Interval:
 
 
 def compare(a: Evaluation, b: Evaluation) -> Comparison:
-    """Compare the AUCs of two scores of the same samples by DeLong's paired test.
+    """Compare the AUCs of two scores of the same samples.
 
-    The test of DeLong et al. (1988) takes into account that both AUCs are computed on the same
-    samples. For rows in groups, the error of the difference comes from the bootstrap over samples
-    (and over models, if they are known), with the same draws for both scores.
+    Both AUCs are computed on the same samples, so their errors are correlated. The interval of the
+    difference takes that into account. For rows in groups, the error of the difference comes from
+    the bootstrap over samples (and over models, if they are known), with the same draws for both
+    scores.
 
     Parameters
     ----------
@@ -572,6 +600,17 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     ------
     ValueError
         If the two have different truths, or the truth has a single sample of a kind.
+
+    Notes
+    -----
+    The interval is the wider of two. One is Wald's with the paired variance of DeLong et al.
+    (1988), in O(n log n) through midranks (Sun and Xu, 2014). With few positives it is too narrow.
+    The other combines the interval of each AUC with the correlation of their errors (MOVER, Zou
+    and Donner 2008). p is 1 minus the largest level at which the interval leaves out 0.
+
+    For rows in groups, the interval is Wald's with the bootstrap's error. With `models` it is never
+    narrower than a jackknife over the models with Student's t. ``python -m benchmarks intervals``
+    measures what these intervals cover.
 
     Examples
     --------
@@ -592,33 +631,87 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         raise ValueError("the two evaluations must be of the same samples with the same truth")
     if a.probability is not None or b.probability is not None:
         raise ValueError(
-            "DeLong's test needs a certain truth; compare evaluations without probability="
+            "a comparison needs a certain truth; compare evaluations without probability="
         )
     if (a.groups is None) != (b.groups is None):
         raise ValueError("one evaluation has groups and the other has none; pass groups= to both")
     if a.groups is not None and b.groups is not None and not a.groups.same_as(b.groups):
         raise ValueError("the rows of the two evaluations are of different samples or models")
     if min(a.n_memorized, a.n - a.n_memorized) < 2:
-        raise ValueError("DeLong's test needs at least two memorised samples and two others")
-    difference, error = a.auc - b.auc, _error_of_difference(a, b)
-    z = difference / error if error > 0 else float(np.sign(difference)) * np.inf
-    z = 0.0 if np.isnan(z) else float(z)
-    return Comparison(
-        auc_a=a.auc,
-        auc_b=b.auc,
-        difference=difference,
-        interval=(difference - _Z95 * error, difference + _Z95 * error),
-        z=z,
-        p_value=float(2 * ndtr(-abs(z))),
-    )
+        raise ValueError("a comparison needs at least two memorised samples and two others")
+    difference = a.auc - b.auc
+    interval, p_value = _of_groups(a, b) if a.groups is not None else _paired(a, b)
+    z = float(np.sign(difference)) * -float(ndtri(p_value / 2)) if difference else 0.0
+    notes = tuple(dict.fromkeys((*_shared_notes(a), *_shared_notes(b))))
+    return Comparison(a.auc, b.auc, difference, interval, z, p_value, notes)
 
 
-def _error_of_difference(a: Evaluation, b: Evaluation) -> float:
-    if a.groups is not None:
-        areas = [a.groups.areas(one.scores, one.memorized) for one in (a, b)]
-        return float(np.nanstd(areas[0] - areas[1], ddof=1))
-    above, below = (one - other for one, other in zip(_placed(a), _placed(b), strict=True))
-    return float(np.sqrt(np.var(above, ddof=1) / len(above) + np.var(below, ddof=1) / len(below)))
+def _shared_notes(one: Evaluation) -> tuple[str, ...]:
+    """Return the notes on the number of samples and models, which both scores share."""
+    few = _warnings(one.n_memorized, one.n - one.n_memorized)
+    if one.groups is not None:
+        few = _notes_on_groups(one.groups, one.memorized, of_models=one.groups.of_models)
+    return tuple(_MEMORISED.sub(one.positives, note) for note in few)
+
+
+def _paired(a: Evaluation, b: Evaluation) -> tuple[Interval, float]:
+    """Return the 95 % interval of the difference, and p."""
+    difference, aucs = a.auc - b.auc, (a.auc, b.auc)
+    placed = _placed(a), _placed(b)
+    errors = [_error(*one) for one in placed]
+    error = _error(*(one - other for one, other in zip(*placed, strict=True)))
+    both = errors[0] * errors[1]
+    shared = errors[0] ** 2 + errors[1] ** 2 - error**2
+    correlation = min(max(shared / (2 * both), -1.0), 1.0) if both > 0 else 0.0
+    counts = a.n_memorized, a.n - a.n_memorized
+
+    def at(z: float) -> Interval:
+        one, other = (
+            of_area(auc, *counts, error, z) for auc, error in zip(aucs, errors, strict=True)
+        )
+        wald = difference - z * error, difference + z * error
+        return wider(wald, of_difference(aucs, (one, other), correlation))
+
+    if difference == 0:
+        return at(_Z95), 1.0
+
+    def left_out(z: float) -> float:
+        """Return how far the interval is from 0; negative if it holds 0."""
+        low, high = at(z)
+        return low if difference > 0 else -high
+
+    z = brentq(left_out, 0.0, _FARTHEST) if left_out(_FARTHEST) < 0 else _FARTHEST
+    return at(_Z95), float(2 * ndtr(-z))
+
+
+def _of_groups(a: Evaluation, b: Evaluation) -> tuple[Interval, float]:
+    """Return the 95 % interval of the difference, and p, for rows in groups."""
+    groups, difference = cast("Groups", a.groups), a.auc - b.auc
+    areas = [groups.areas(one.scores, one.memorized) for one in (a, b)]
+    drawn = float(np.nanstd(areas[0] - areas[1], ddof=1))
+    each = [groups.without_each_model(one.scores, one.memorized) for one in (a, b)]
+    left_out = Jackknife.of(each[0] - each[1])
+    reach = max(_Z95 * drawn, left_out.reach(0.95))
+    p_value = 1.0
+    if difference:
+        p_value = 2 * float(ndtr(-abs(difference) / drawn)) if drawn > 0 else 0.0
+        p_value = max(p_value, left_out.p_value(difference))
+    return (max(difference - reach, -1.0), min(difference + reach, 1.0)), p_value
+
+
+def _error(above: Floats, below: Floats) -> float:
+    """Return DeLong's standard error from the placements of both kinds."""
+    kinds = above, below
+    return float(np.sqrt(sum(np.var(kind, ddof=1) / len(kind) for kind in kinds)))
+
+
+def _variance_of_mean(values: Floats, times: Counts | Floats) -> float:
+    """Return the variance of the mean of values that occur so often; NaN for a single one."""
+    n = float(times.sum())
+    if n <= 1:
+        return float("nan")
+    mean = times @ values / n
+    return float(times @ (values - mean) ** 2 / (n - 1) / n)
 
 
 def _checked(scores: ArrayLike, memorized: ArrayLike) -> tuple[Floats, Mask]:

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
+from scipy.stats import t as student
 
 from memowidgets.checks import to_numpy
 from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe, wider
@@ -73,6 +74,11 @@ class Groups:
         """Description of what the bootstrap draws."""
         return "by sample" if self.model_of_row is None else "by sample and by model"
 
+    @property
+    def of_models(self) -> bool:
+        """Whether models are drawn."""
+        return self.model_of_row is not None
+
     def same_as(self, other: Groups) -> bool:
         """Return whether both group the rows in the same way."""
         return np.array_equal(self.of_row, other.of_row) and (
@@ -120,18 +126,30 @@ class Groups:
         """Return the AUC of every resample, (resamples,), NaN if it lacks samples of a kind."""
         rung = _rungs(scores)
         positives, negatives = (self._resampled(rung, mask) for mask in (memorized, ~memorized))
-        before = np.cumsum(positives, axis=1) - positives / 2
-        pairs = positives.sum(axis=1) * negatives.sum(axis=1)
-        with np.errstate(invalid="ignore"):
-            return np.asarray((before * negatives).sum(axis=1) / pairs)
+        return _area(positives, negatives)
+
+    def without_each_model(self, scores: Floats, memorized: Mask) -> Floats:
+        """Return the AUC without each model, (n_models,); NaN if that lacks samples of a kind."""
+        if self.n_models == 1:
+            return np.full(1, np.nan)
+        rung = _rungs(scores)
+        rungs = int(rung.max()) + 1
+        cell = self._models * rungs + rung
+        positives, negatives = (
+            np.bincount(cell[kind], minlength=self.n_models * rungs).reshape(self.n_models, rungs)
+            for kind in (memorized, ~memorized)
+        )
+        return _area(positives.sum(axis=0) - positives, negatives.sum(axis=0) - negatives)
 
     def area_interval(self, scores: Floats, memorized: Mask, auc: float) -> Interval:
         """Return the 95 % interval of the AUC.
 
-        If few distinct samples are of a kind, or the AUC is 0 or 1, it is at least as wide as
-        Newcombe's on the distinct samples.
+        It is at least as wide as the jackknife over the models. If few distinct samples are of a
+        kind, or the AUC is 0 or 1, it is at least as wide as Newcombe's on the distinct samples.
         """
         interval = _limits(self.areas(scores, memorized))
+        reach = Jackknife.of(self.without_each_model(scores, memorized)).reach(0.95)
+        interval = wider(interval, (max(auc - reach, 0.0), min(auc + reach, 1.0)))
         positives, negatives = self.distinct(memorized), self.distinct(~memorized)
         if min(positives, negatives) >= _FEW and interval[0] < interval[1]:
             return interval
@@ -183,6 +201,49 @@ class Groups:
         if self.model_draws is None:
             return np.ones((self._resamples, 1))
         return self.model_draws
+
+
+@dataclass(frozen=True)
+class Jackknife:
+    """Standard error of a number from its values without each model.
+
+    Attributes
+    ----------
+    error : float
+        0 if there are fewer than two values.
+    freedom : int
+        Degrees of freedom: the number of values − 1.
+    """
+
+    error: float
+    freedom: int
+
+    @classmethod
+    def of(cls, left_out: Floats) -> Jackknife:
+        """Create it from the number without each model; NaN is left out."""
+        known = left_out[np.isfinite(left_out)]
+        freedom = len(known) - 1
+        if freedom < 1:
+            return cls(0.0, 1)
+        return cls(float(np.sqrt(freedom * np.var(known))), freedom)
+
+    def reach(self, level: float) -> float:
+        """Return half of the width of the interval at this level, by Student's t."""
+        return float(student.ppf((1 + level) / 2, self.freedom)) * self.error
+
+    def p_value(self, distance: float) -> float:
+        """Return the two-sided p of so large a distance from 0."""
+        if not self.error:
+            return 0.0
+        return float(2 * student.sf(abs(distance) / self.error, self.freedom))
+
+
+def _area(positives: Floats | Ints, negatives: Floats | Ints) -> Floats:
+    """Return the AUC of each row, from the number of each kind at rising scores; NaN without."""
+    before = np.cumsum(positives, axis=1) - positives / 2
+    pairs = positives.sum(axis=1) * negatives.sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        return np.asarray((before * negatives).sum(axis=1) / pairs)
 
 
 def _numbered(names: ArrayLike, n: int, what: str) -> tuple[Ints, int]:

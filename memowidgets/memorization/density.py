@@ -8,9 +8,9 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
+from scipy.special import digamma, log_ndtr, polygamma
 
-from memowidgets.memorization.gaps import Floats, Mask, Moments, Side, Table, blocks
+from memowidgets.memorization.gaps import Floats, Mask, Moments, Side
 from memowidgets.memorization.variance import (
     FEWEST_MODELS,
     Estimate,
@@ -85,33 +85,25 @@ class Densities:
             found = self._inside(gaps, self.inside) - found
         return np.where(self.defined, found, np.nan)
 
-    def errors(
-        self, target: Floats, gaps: Table, members: Mask, early: Table | None = None
-    ) -> Floats:
-        """Return the jackknife standard error of `ratio(target)`, leaving out one model at a time.
+    def errors(self, target: Floats) -> Floats:
+        """Return the standard error of `ratio(target)`, NaN where that is not defined.
 
-        The two sides are independent, so their variances add. The values that all samples share
-        (the prior, the pooled variance, the floor) stay fixed, because one model hardly changes
-        them.
+        It is the root mean square distance of `ratio` from what the true means and variances
+        would give, which have the posterior that each side's gaps say.
         """
-        del early  # only "hierarchical" has covariates
-        variance = np.zeros(len(target))
-        for columns in blocks(gaps):
-            table, inside = gaps[:, columns].astype(np.float64), members[:, columns]
-            goal = target[columns]
-            side = self.outside.at(columns)
-            variance[columns] = jackknife(
-                self._outside(goal, side.without(table, ~inside)), ~inside, side.count
-            )
-            if not self.offline:
-                side = self.inside.at(columns)
-                variance[columns] += jackknife(
-                    self._inside(goal, side.without(table, inside)), inside, side.count
-                )
-        few = self.outside.count <= self.fewest
-        if not self.offline:
-            few |= self.inside.count <= self.fewest
-        return np.where(few, np.nan, np.sqrt(variance))
+        outside = Known(
+            self.outside.mean, self.outside.count, *self._spread(self.outside, self.spread_out)
+        )
+        if self.offline:
+            return np.where(self.defined, np.sqrt(outside.offline(target)[1]), np.nan)
+        inside = Known(
+            self.inside.mean, self.inside.count, *self._spread(self.inside, self.spread_in)
+        )
+        return distance(self.ratio(target), inside.online(target), outside.online(target))
+
+    def _spread(self, side: Side, estimate: Estimate) -> tuple[Floats, Floats]:
+        variance, freedom = estimate.posterior(side)
+        return np.maximum(variance, self.least), freedom
 
     def _inside(self, gaps: Floats, side: Side) -> Floats:
         return log_density(gaps, side.mean, np.maximum(self.spread_in.of(side), self.least))
@@ -165,8 +157,47 @@ def log_density(gaps: Floats, mean: Floats, variance: Floats) -> Floats:
     return np.asarray(-0.5 * (np.log(variance) + (gaps - mean) ** 2 / variance))
 
 
-def jackknife(left_out: Floats, present: Mask, count: Floats) -> Floats:
-    """Return the variance of an estimate from its values with one present model left out."""
-    mean = np.where(present, left_out, 0.0).sum(axis=0) / np.maximum(count, 1)
-    squares = (np.where(present, left_out - mean, 0.0) ** 2).sum(axis=0)
-    return np.asarray(squares * (count - 1) / np.maximum(count, 1))
+@dataclass(frozen=True)
+class Known:
+    """What is known of the mean and variance of one side: normal–inverse-gamma.
+
+    Attributes
+    ----------
+    mean, strength : (n,) float64
+        Mean, and the number of gaps that it is worth (κ).
+    variance, freedom : (n,) float64
+        Scale of the variance, and its degrees of freedom (ν), which may be infinite.
+    """
+
+    mean: Floats
+    strength: Floats
+    variance: Floats
+    freedom: Floats
+
+    def online(self, gaps: Floats) -> tuple[Floats, Floats]:
+        """Return mean and variance of the log density of each gap."""
+        square, strength = (gaps - self.mean) ** 2 / self.variance, self.strength
+        with np.errstate(divide="ignore", invalid="ignore"):
+            half, finite = self.freedom / 2, np.isfinite(self.freedom)
+            shift = np.where(finite, digamma(half) - np.log(half), 0.0)
+            mean = 0.5 * (shift - np.log(self.variance) - square - 1 / strength)
+            variance = polygamma(1, half) / 4 + (square**2 / 2 - square) / self.freedom
+            variance += square / strength + 0.5 / strength**2
+        return np.asarray(mean), np.asarray(variance)
+
+    def offline(self, gaps: Floats) -> tuple[Floats, Floats]:
+        """Return −log of the share above each gap, and its variance to first order."""
+        away = (gaps - self.mean) / np.sqrt(self.variance)
+        value = -log_ndtr(-away)
+        slope = np.exp(value - 0.5 * away**2 - 0.5 * np.log(2 * np.pi))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variance = slope**2 * (1 / self.strength + away**2 / (2 * self.freedom))
+        return value, np.asarray(variance)
+
+
+def distance(
+    value: Floats, inside: tuple[Floats, Floats], outside: tuple[Floats, Floats]
+) -> Floats:
+    """Return the root mean square distance of `value` from a difference that is uncertain."""
+    away = inside[0] - outside[0] - value
+    return np.asarray(np.sqrt(inside[1] + outside[1] + away**2))

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import digamma, gammaln, log_ndtr
 
-from memowidgets.memorization.density import Densities, jackknife, log_density
-from memowidgets.memorization.gaps import Floats, Mask, Models, Side, Table, blocks
+from memowidgets.memorization.density import Densities, Known, distance, log_density
+from memowidgets.memorization.gaps import Floats, Mask, Models, Side
 from memowidgets.memorization.variance import floor, libraries
 
 FOLDS = 5
@@ -94,6 +94,12 @@ class Prior:
         every = features @ self.means.T
         rows = np.broadcast_to(fold, every.shape[:-1])[..., None]
         return np.asarray(np.take_along_axis(every, rows, axis=-1)[..., 0])
+
+    def own_variance(self, side: Side, features: Floats, least: float) -> tuple[Floats, Floats]:
+        """Return scale and degrees of freedom of the variance, whatever the prior's mean."""
+        scale = np.exp(features[..., : len(self.scales)] @ self.scales)
+        freedom = self.freedom + np.maximum(side.count - 1, 0.0)
+        return np.maximum((self.freedom * scale + side.squares) / freedom, least), freedom
 
     def posterior(self, side: Side, features: Floats, fold: NDArray[np.int64]) -> Posterior:
         """Return the posterior given the gaps of one side; `features` are (…, n, n_features)."""
@@ -345,45 +351,40 @@ class Hierarchical:
         """Return the log-LiRA of each sample's gap, NaN where it is not defined."""
         return np.where(self.defined, self._ratio(gaps, *self.posteriors()), np.nan)
 
-    def errors(
-        self, target: Floats, gaps: Table, members: Mask, early: Table | None = None
-    ) -> Floats:
-        """Return the jackknife standard error of `ratio(target)`, as `Densities.errors` does.
+    def errors(self, target: Floats) -> Floats:
+        """Return the standard error of `ratio(target)`, NaN where that is not defined.
 
-        The covariates are computed without the model that is left out. The priors stay fixed.
+        It is the root mean square distance of `ratio` from what the true means and variances
+        would give. The prior of the mean pulls most where a sample is memorised, which is a bias
+        and not in the posterior. So the distance is from what the gaps of each side say without
+        that prior.
         """
-        variance = np.zeros(len(target))
-        for columns in blocks(gaps):
-            table, inside = gaps[:, columns].astype(np.float64), members[:, columns]
-            looks = None
-            if self.early is not None and early is not None:
-                seen = ~inside if self.offline else np.ones_like(inside)
-                looks = self.early.at(columns).without(early[:, columns].astype(np.float64), seen)
-            sides = self.inside.at(columns), self.outside.at(columns)
-            left_out = self._ratio(
-                target[columns],
-                *self._posteriors(
-                    sides[0].without(table, inside),
-                    sides[1].without(table, ~inside),
-                    looks,
-                    self.fold[columns],
-                ),
-            )
-            variance[columns] = jackknife(left_out, ~inside, sides[1].count)
-            if not self.offline:
-                variance[columns] += jackknife(left_out, inside, sides[0].count)
-        few = self.outside.count <= 1
-        if not self.offline:
-            few |= self.inside.count <= 1
-        return np.where(few, np.nan, np.sqrt(variance))
+        inside, outside = self._own()
+        if self.offline:
+            own, variance = outside.offline(target)
+            error = np.sqrt(variance + (own - self.ratio(target)) ** 2)
+            return np.where(self.defined, error, np.nan)
+        return distance(self.ratio(target), inside.online(target), outside.online(target))
+
+    def _own(self) -> tuple[Known, Known]:
+        """Return what is known of each side without the prior of the mean."""
+        sides, features = (self.inside, self.outside), self._features(self.early)
+        inside, outside = (
+            Known(one.mean, one.count, *prior.own_variance(one, features, self.least))
+            for prior, one in zip(self.alone, sides, strict=True)
+        )
+        return inside, outside
+
+    def _features(self, early: Side | None) -> Floats:
+        if self.covariates is not None and early is not None:
+            return self.covariates.features(early)
+        return np.ones((len(self.outside.mean), 1))
 
     def _posteriors(
         self, inside: Side, outside: Side, early: Side | None, fold: NDArray[np.int64]
     ) -> tuple[Posterior, Posterior]:
         sides = inside, outside
-        features = np.ones((*outside.mean.shape, 1))
-        if self.covariates is not None and early is not None:
-            features = self.covariates.features(early)
+        features = self._features(early)
         alone = [
             prior.posterior(one, features, fold)
             for prior, one in zip(self.alone, sides, strict=True)

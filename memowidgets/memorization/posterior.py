@@ -26,6 +26,7 @@ _STEPS_IN_A_BIN = 10
 _STEPS = 30  # EM steps; stopping early keeps the prior smooth
 _BANDWIDTH = 0.5  # in arsinh(log-LiRA), so half of a large value
 _FREEDOM = 3.0  # degrees of freedom of Student's t: log-LiRA's noise has long tails
+_QUARTILE = 0.6745 / 0.7649  # of a Gaussian and of Student's t: half of the noise is within it
 _LEAST_ERROR = 1e-3  # relative to the typical error
 
 
@@ -68,15 +69,15 @@ def probability_memorized(
 
     Notes
     -----
-    The model is that the observed value x is the true value θ plus noise. The noise has Student's
-    t distribution with three degrees of freedom, because it has long tails when shadow models are
-    few. Its scale depends on θ alone, and is the root mean square of the jackknife errors of
-    samples with x near θ. A sample's own error is not used directly: it is too noisy, and it
-    depends on x. The distribution of θ is fitted without a parametric form, by EM on a grid (the
-    nonparametric maximum likelihood of Kiefer and Wolfowitz). EM stops after a fixed number of
-    steps, which keeps the result smooth. `tests/memorization/test_posterior.py` compares the
-    probabilities with simulated truth, where the obvious alternative Φ((x − η) / error) gives too
-    high probabilities to large values.
+    The model is that the observed value x is the true value θ plus noise. The noise has Student's t
+    distribution with three degrees of freedom, because it has long tails when shadow models are
+    few. Its scale depends on θ alone: half of the noise is as near as it would be for a Gaussian
+    whose deviation is the root mean square of the errors of samples with x near θ. A sample's own
+    error is not used directly: it is too noisy, and it depends on x. The distribution of θ is
+    fitted without a parametric form, by EM on a grid (the nonparametric maximum likelihood of
+    Kiefer and Wolfowitz). EM stops after a fixed number of steps, which keeps the result smooth.
+    `tests/memorization/test_posterior.py` compares the probabilities with simulated truth, where
+    the obvious alternative Φ((x − η) / error) gives too high probabilities to large values.
 
     Examples
     --------
@@ -223,7 +224,7 @@ class _Observed:
         counts = np.bincount(of_value, minlength=_OBSERVED)
         squares = np.bincount(of_value, errors**2, minlength=_OBSERVED).astype(np.float64)
         grid = np.linspace(edges[0], edges[-1], _TRUE_VALUES)
-        spread = _smoothed(grid, centres, counts, squares)
+        spread = _smoothed(grid, centres, counts, squares) * _QUARTILE
         distance = (np.sinh(centres)[:, None] - np.sinh(grid)) / spread
         log_density = -(_FREEDOM + 1) / 2 * np.log1p(distance**2 / _FREEDOM) - np.log(spread)
         likelihood = np.exp(log_density - log_density.max(axis=1, keepdims=True))

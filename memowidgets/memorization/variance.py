@@ -42,11 +42,14 @@ class Estimate:
         Prior information from the other samples: squared deviations of this many models.
     shared : float or None
         Common variance of all samples, or None.
+    freedom : float
+        Degrees of freedom of the prior.
     """
 
     squares: float = 0.0
     count: float = 0.0
     shared: float | None = None
+    freedom: float = 0.0
 
     def of(self, side: Side) -> Floats:
         """Return each sample's variance on this side, before any floor."""
@@ -55,6 +58,18 @@ class Estimate:
         squares, models = self.squares + side.squares, self.count + side.count
         none = np.zeros_like(side.squares)  # a sample without models has none, apart from rounding
         return np.asarray(np.divide(squares, models, out=none, where=models > 0))
+
+    def posterior(self, side: Side) -> tuple[Floats, Floats]:
+        """Return scale and degrees of freedom of what is known of each sample's variance.
+
+        The scale is 0 where nothing is known. A common variance has infinite degrees.
+        """
+        if self.shared is not None:
+            return np.full_like(side.squares, self.shared), np.full_like(side.squares, np.inf)
+        freedom = np.maximum(self.freedom + side.count - 1, 0.0)
+        none = np.zeros_like(side.squares)
+        scale = np.divide(self.squares + side.squares, freedom, out=none, where=freedom > 0)
+        return np.asarray(scale), freedom
 
 
 def estimate(side: Side, variance: str) -> Estimate:
@@ -65,7 +80,7 @@ def estimate(side: Side, variance: str) -> Estimate:
     if prior is None:
         return Estimate(shared=pooled(side))
     freedom, scale = prior  # the posterior mean divides by count − 1 + freedom − 2
-    return Estimate(squares=freedom * scale, count=freedom - 3)
+    return Estimate(squares=freedom * scale, count=freedom - 3, freedom=freedom)
 
 
 def fewest_models(variance: str) -> int:

@@ -72,7 +72,7 @@ class LiRAPlayground(Playground):
     log_lira : float
         Of `target_gap`, in nats, as `memorization.log_lira` computes it.
     log_lira_std : float
-        Its jackknife error; NaN where a side has too few models.
+        Its standard error; NaN where log-LiRA is not defined.
     true_log_lira : float
         What infinitely many shadow models would give.
     limits : dict of str to float

@@ -144,7 +144,7 @@ class Result:
     Attributes
     ----------
     log_lira, std : float
-        Official value and its jackknife error, in nats; NaN where too few models are left.
+        Official value and its standard error, in nats; NaN where log-LiRA is not defined.
     estimates : dict
         For each variance choice and side: squares, count and shared of `Estimate`, and the
         least variance; this is what the front end moves the target with.

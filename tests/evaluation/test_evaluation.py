@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from memowidgets.evaluation import clopper_pearson, compare, roc
@@ -56,7 +56,11 @@ def test_paired_comparison(digits):
     aucs, covariance = delong((one, truth), (other, truth))
     error = np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
     assert result.difference == pytest.approx(aucs[0] - aucs[1], abs=1e-12)
-    assert result.z == pytest.approx(result.difference / error, abs=1e-9)
+    assert 0 < result.z / (result.difference / error) <= 1 + 1e-9  # never surer than DeLong's
+    assert result.p_value == pytest.approx(2 * norm.sf(abs(result.z)))
+    low, high = result.interval
+    assert max(result.difference - low, high - result.difference) >= norm.ppf(0.975) * error
+    assert (low > 0 or high < 0) == (result.p_value < 0.05)
     same = compare(roc(one, truth), roc(one, truth))
     assert (same.difference, same.z, same.p_value) == (0, 0, 1)
 

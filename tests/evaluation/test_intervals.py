@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from memowidgets.evaluation import roc
+from benchmarks.intervals import CASES, crossed, drawn
+from memowidgets.evaluation import compare, roc
 from memowidgets.evaluation.intervals import newcombe
 
 REPLICATES = 1000
@@ -47,6 +48,76 @@ def test_95_percent_intervals_cover_95_percent(area, positives, negatives):
     intervals = np.array([roc(scores, truth).auc_interval for scores in studies])
     covered = np.mean((intervals[:, 0] <= area) & (area <= intervals[:, 1]))
     assert 0.945 <= covered <= 0.995
+
+
+@pytest.mark.parametrize("positives", [5, 15, 35, 300])
+@pytest.mark.parametrize("case", CASES)
+def test_intervals_cover_easy_and_hard_positives(case, positives):
+    """Newcombe's alone covers .84 to .92 of the mixtures, DeLong's difference .66 to .95."""
+    aucs, studies = CASES[case][2], 200
+    covered = np.zeros((2, 2))
+    for turn, same in enumerate((0.3, 0.9)):
+        for seed in range(studies):
+            a, b, truth = drawn(seed, case, positives, same)
+            one, other = roc(a, truth), roc(b, truth)
+            for row, (low, high), true in (
+                (0, one.auc_interval, aucs[0]),
+                (1, compare(one, other).interval, aucs[0] - aucs[1]),
+            ):
+                covered[row, turn] += low - 1e-12 <= true <= high + 1e-12
+    assert (covered[0].mean() / studies) >= (0.88 if positives == 5 else 0.91)
+    assert (covered[1] / studies >= 0.9).all()  # chance moves a share by .015
+
+
+def test_a_comparison_agrees_with_its_interval_and_carries_notes():
+    for seed in range(40):
+        a, b, truth = drawn(seed, "half obvious, .85 and .75", 15, 0.9)
+        found = compare(roc(a, truth), roc(b, truth))
+        low, high = found.interval
+        assert low < found.difference < high
+        assert (found.p_value < 0.05) == (low > 0 or high < 0)
+        assert np.sign(found.z) == np.sign(found.difference)
+    assert any("15 samples are memorised" in note for note in found.warnings)
+    many = drawn(0, "of one kind, .85 and .80", 300, 0.9)
+    assert compare(roc(many[0], many[2]), roc(many[1], many[2])).warnings == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("targets", [2, 3, 5])
+def test_few_targets_cover(targets):
+    """The bootstrap of 2 targets covers .83 of differences, of 3 .91."""
+    large = crossed(99, 400, 2000, 0.4)
+    true = [roc(score, large[2]).auc for score in large[:2]]
+    covered = np.zeros(2)
+    for seed in range(60):
+        a, b, truth, sample, target = crossed(seed, targets, 300, 0.4)
+        one, other = (roc(score, truth, groups=sample, models=target) for score in (a, b))
+        assert any(f"only {targets} models" in note for note in compare(one, other).warnings)
+        for row, (low, high), value in (
+            (0, one.auc_interval, true[0]),
+            (1, compare(one, other).interval, true[0] - true[1]),
+        ):
+            covered[row] += low <= value <= high
+    assert (covered >= 53).all()  # the 1 % quantile at 95 % of 60
+
+
+def test_few_targets_are_wider_than_the_bootstrap():
+    a, b, truth, sample, target = crossed(0, 3, 300, 0.4)
+    one, other = (roc(score, truth, groups=sample, models=target) for score in (a, b))
+    areas = [found.groups.areas(found.scores, truth) for found in (one, other)]
+    found = compare(one, other)
+    assert found.interval[1] - found.interval[0] > 2 * 1.96 * np.std(areas[0] - areas[1], ddof=1)
+    left_out = [
+        roc(a[target != t], truth[target != t], groups=sample[target != t]).auc for t in range(3)
+    ]
+    np.testing.assert_allclose(one.groups.without_each_model(a, truth), left_out, atol=2e-3)
+    assert any("only 3 models" in note for note in found.warnings)
+    assert not any("only" in note for note in many_models().warnings if "models:" in note)
+
+
+def many_models():
+    a, _, truth, sample, target = crossed(0, 8, 300, 0.4)
+    return roc(a, truth, groups=sample, models=target)
 
 
 def test_no_interval_is_without_width():

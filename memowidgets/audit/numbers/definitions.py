@@ -26,6 +26,8 @@ _SIZES = (4, 8, 16, 32, 64, 128, 256)
 _BAND = (0.05, 0.95)
 _FEWEST = 4  # shadow models of a subset
 _ENOUGH_TO_SPLIT = 8
+_SPLITS = 4  # into halves; one alone adds noise of its own
+_RELIABLE = 0.5  # with less, a disattenuated ρ is mostly noise
 _GAMMA = 1.0  # any γ ranks alike; above 1 more samples tie at 0
 
 
@@ -41,9 +43,16 @@ class MemorizationComparison:
         memorised.
     spearman : DataFrame
         For each pair ``a``, ``b``: Spearman's ``rho`` with its 95 % interval ``low``, ``high``
-        from a bootstrap by sample, and ``n``.
+        from a bootstrap by sample, and ``n``. ``reliability_a`` and ``reliability_b`` say how far
+        each definition, from all shadow models, would agree with itself from as many others: its
+        correlation between two disjoint halves, stepped up by the formula of Spearman and Brown.
+        ``rho_disattenuated`` is ``rho`` divided by the geometric mean of both correlations between
+        halves (Spearman 1904), so it estimates ρ from infinitely many shadow models; ``rho_low``
+        and ``rho_high`` are its 95 % interval. These are NaN if a reliability is below .5, and
+        reliabilities are NaN with fewer than 8 shadow models.
     note : str
-        Which shadow models the two definitions of a pair are computed from, and what they share.
+        Which shadow models the two definitions of a pair are computed from, what they share, and
+        for which pairs there is no disattenuated ρ.
     """
 
     values: pd.DataFrame = field(repr=False)
@@ -57,7 +66,8 @@ class MemorizationComparison:
         return memorization_scatter(self.values, x, y)
 
     def _repr_html_(self) -> str:
-        table = self.spearman.to_html(float_format=lambda value: f"{value:.3f}", index=False)
+        as_text = "{:.3f}".format
+        table = self.spearman.to_html(float_format=as_text, index=False, na_rep="–")
         return f"{table}<p>{self.note}</p>"
 
 
@@ -124,22 +134,38 @@ def compared_definitions(
     if m >= _ENOUGH_TO_SPLIT:
         rng = np.random.default_rng(random_state)
         size = 2 * (m // 4) if pairs else m // 2
-        halves = _common([by(half) for half in disjoint(rng, m, size, pairs=pairs)])
+        splits = [disjoint(rng, m, size, pairs=pairs) for _ in range(_SPLITS)]
+        halves = _common([by(half) for split in splits for half in split])
+    table = _spearman(halves or [values, values], n_bootstrap, random_state)
     if halves is None:
+        table.loc[:, list(_OF_TRUTH)] = np.nan
         note = f"Both definitions of a pair are from the same {m} shadow models and share their "
-        note += "noise, so ρ is too high."
-        halves = [values, values]
+        note += "noise, so ρ is too high, and their reliability is unknown."
     else:
-        note = f"The two definitions of a pair are from disjoint sets of {size} shadow models."
+        note = f"The two definitions of a pair are from disjoint sets of {size} shadow models, "
+        note += f"with the mean over {_SPLITS} ways to split them."
+        note += _note_on_reliability(table)
     note += " log-LiRA and RMIA share the target's gap."
-    return MemorizationComparison(
-        values, _spearman(halves[0], halves[1], n_bootstrap, random_state), note
+    return MemorizationComparison(values, table, note)
+
+
+def _note_on_reliability(table: pd.DataFrame) -> str:
+    """Say which definitions are too noisy for a disattenuated ρ, and that ρ is too low."""
+    each = pd.concat([table.set_index(side)[f"reliability_{side}"] for side in ("a", "b")])
+    each = each[~each.index.duplicated()]
+    poor = [f"{name} ({value:.2f})" for name, value in each.items() if not value >= _RELIABLE]
+    text = " Noise makes ρ too low."
+    if not poor:
+        return f"{text} rho_disattenuated corrects it by the reliabilities."
+    return (
+        f"{text} It cannot be corrected for {', '.join(poor)}, whose reliability is below "
+        f"{_RELIABLE:g}: train more shadow models."
     )
 
 
 def _common(halves: list[pd.DataFrame]) -> list[pd.DataFrame] | None:
-    """Return the samples with all values in both halves, or None if there are fewer than two."""
-    known = halves[0].notna().all(axis=1) & halves[1].notna().all(axis=1)
+    """Return the samples with all values in all halves, or None if there are fewer than two."""
+    known = pd.concat([half.notna().all(axis=1) for half in halves], axis=1).all(axis=1)
     return [half[known] for half in halves] if known.sum() > 1 else None
 
 
@@ -274,43 +300,56 @@ def _rmia(
     return found[: len(target)]
 
 
-def _spearman(
-    one: pd.DataFrame, other: pd.DataFrame, n_bootstrap: int, random_state: int
-) -> pd.DataFrame:
+_OF_TRUTH = ("reliability_a", "reliability_b", "rho_disattenuated", "rho_low", "rho_high")
+
+
+def _spearman(halves: list[pd.DataFrame], n_bootstrap: int, random_state: int) -> pd.DataFrame:
     """Correlate each definition from one half of the shadow models with another from the other.
 
-    ρ is the mean over both assignments of the halves.
+    ρ is the mean over the splits, two halves after each other, and over both assignments of the
+    halves. The same matrix has each definition's correlation between the halves on its diagonal.
     """
-    values = one
-    tables = one.to_numpy(), other.to_numpy()
-    table, width = tables[0], one.shape[1]
-    codes = [_codes(half) for half in tables]
+    n, width = halves[0].shape
+    codes = [_codes(half.to_numpy()) for half in halves]
     rng = np.random.default_rng(random_state)
 
     def between(rows: NDArray[np.int64]) -> Floats:
         ranks = [_ranks_of(half[rows]) for half in codes]
-        block = _correlations(np.hstack(ranks))[:width, width:]
+        splits = zip(ranks[::2], ranks[1::2], strict=True)
+        blocks = [_correlations(np.hstack(split))[:width, width:] for split in splits]
+        block = np.mean(blocks, axis=0)
         return np.asarray((block + block.T) / 2)
 
-    resampled = np.array(
-        [between(rng.integers(len(table), size=len(table))) for _ in range(n_bootstrap)]
-    )
+    whole = between(np.arange(n))
+    resampled = np.array([between(rng.integers(n, size=n)) for _ in range(n_bootstrap)])
     low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
-    whole = between(np.arange(len(table)))
-    pairs = combinations(range(table.shape[1]), 2)
-    return pd.DataFrame(
-        [
-            {
-                "a": values.columns[i],
-                "b": values.columns[j],
-                "rho": whole[i, j],
-                "low": low[i, j],
-                "high": high[i, j],
-                "n": len(table),
-            }
-            for i, j in pairs
-        ]
-    )
+    reliable = _stepped_up(np.diagonal(whole))
+    true, drawn = _disattenuated(whole), _disattenuated(resampled)
+    rows = []
+    for i, j in combinations(range(width), 2):
+        known = min(reliable[i], reliable[j]) >= _RELIABLE
+        of_truth = [np.nan] * 3
+        if known:
+            of_truth = [true[i, j], *np.nanquantile(drawn[:, i, j], [0.025, 0.975])]
+        row = {"a": halves[0].columns[i], "b": halves[0].columns[j], "rho": whole[i, j]}
+        row |= {"low": low[i, j], "high": high[i, j], "n": n}
+        found = reliable[i], reliable[j], *of_truth
+        rows.append(row | dict(zip(_OF_TRUTH, found, strict=True)))
+    return pd.DataFrame(rows)
+
+
+def _stepped_up(of_halves: Floats) -> Floats:
+    """Return the reliability of twice as many shadow models (Spearman and Brown)."""
+    known = np.maximum(of_halves, 0.0)
+    return np.asarray(2 * known / (1 + known))
+
+
+def _disattenuated(block: Floats) -> Floats:
+    """Divide correlations by the geometric mean of both diagonal ones; at most 1 in size."""
+    own = np.diagonal(block, axis1=-2, axis2=-1)
+    scale = np.sqrt(np.maximum(own[..., :, None] * own[..., None, :], 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.clip(block / np.where(scale > 0, scale, np.nan), -1.0, 1.0))
 
 
 def _ranks(values: Floats) -> Floats:

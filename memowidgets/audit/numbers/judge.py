@@ -29,6 +29,7 @@ from memowidgets.audit.numbers.truth import (
     is_log_lira,
     lacking,
     memorized_members,
+    notes_on_shape,
     positives,
     probably_memorized,
     share_by_chance,
@@ -67,7 +68,7 @@ def evaluate(
     both = values.index.intersection(memorized.index, sort=False)
     notes = [*source.notes_at(checkpoint), *found.notes]
     if is_log_lira(truth):
-        notes += source.shadows.lost()
+        notes += [*source.shadows.lost(), *notes_on_shape(source)]
     if metric == BASELINE and is_log_lira(truth):
         notes.append(SHARED_NOISE)
     left_out = len(members) - len(both)

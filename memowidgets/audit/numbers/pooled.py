@@ -14,6 +14,7 @@ from memowidgets.audit.numbers.truth import (
     is_log_lira,
     lacking,
     memorized_members,
+    notes_on_shape,
     positives,
     share_by_chance,
 )
@@ -112,6 +113,8 @@ def pooled_evaluation(
     result = result.called(positives(truth))
     result = result.with_warnings(*source.notes_at("prediction"), *notes)
     first = target_of(targets[0])  # all have as many shadow models
+    if is_log_lira(truth):
+        result = result.with_warnings(*notes_on_shape(first))
     chance = share_by_chance(first, eta) if is_log_lira(truth) else None
     if chance is None:
         return result

@@ -82,6 +82,8 @@ def board(
                 missing += [f"{setting}: {reason}" for reason in lacking]
                 rows = _judged(pairs, truth, against)
                 notes += [f"{setting}: {note}" for note in _notes(sources, truth)]
+                if len(sources) < evaluation.ENOUGH_MODELS:
+                    notes.append(f"{setting}: {_on_few(len(sources))}")
             except (ValueError, StoreError) as error:
                 missing.append(f"{setting}, by {_spoken(truth)}: {error}")
                 continue
@@ -138,6 +140,13 @@ def _every_value(
 def _notes(sources: Sequence[Source], truth: str) -> list[str]:
     lost = [note for one in sources for note in one.shadows.lost()] if is_log_lira(truth) else []
     return [*(note for one in sources for note in one.notes_at("prediction")), *lost]
+
+
+def _on_few(targets: int) -> str:
+    """Say what a comparison on few targets lacks."""
+    few = "one target" if targets == 1 else f"{targets} targets"
+    need = f"a difference is confirmed from {evaluation.ENOUGH_MODELS} targets on"
+    return f"the intervals rest on {few}, and {need}"
 
 
 def _values(source: Source, metric: str | OwnScore) -> pd.Series:

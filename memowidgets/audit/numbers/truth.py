@@ -15,6 +15,7 @@ from memowidgets.audit.source import NotGivenError, Source
 from memowidgets.checks import real_number, whole_number
 from memowidgets.evaluation import chance_note, is_much_by_chance
 from memowidgets.memorization.chance import ByChance
+from memowidgets.memorization.shape import note_on_shape
 from memowidgets.memorization.variance import checked_variance
 from memowidgets.training.rho import Record
 
@@ -36,6 +37,7 @@ __all__ = [
     "member_gaps",
     "memorized_members",
     "note_on_chance",
+    "notes_on_shape",
     "positives",
     "probability_memorized",
     "probably_memorized",
@@ -331,6 +333,21 @@ def note_on_chance(source: Source, eta: float) -> tuple[str, bool]:
     return f"At η = {eta:g}, {note}", is_much_by_chance(expected, found)
 
 
+def notes_on_shape(source: Source, checkpoint: str | float = "final") -> tuple[str, ...]:
+    """Say if the gaps of the shadow models are plainly not Gaussian, as all of LiRA assumes."""
+    if not len(source.shadows):
+        return ()
+    record = source.names.record(checkpoint)
+
+    def found() -> tuple[str, ...]:
+        _, members, gaps, _ = member_gaps(source, record.name)
+        note = note_on_shape(gaps, members)
+        return () if note is None else (note,)
+
+    state = source.gaps_state(record.name), len(source.shadows)
+    return source.cache.of(("shape", record.name), state, found)
+
+
 def memorized_members(
     source: Source, truth: str | ArrayLike, eta: float, variance: str = VARIANCE
 ) -> pd.Series:
@@ -371,6 +388,8 @@ def probability_memorized(
         return evidence.probability(source.target_gaps(record), eta)
 
     _warn_of_few(len(source.shadows))
+    for note in notes_on_shape(source, checkpoint):
+        warnings.warn(note, UserWarning, stacklevel=3)
     early = covariates_at(source, record)
     question = "probability", record.name, early, eta
     found = source.cache.of(question, _state(source, record.name, early), computed)

@@ -20,7 +20,12 @@ from memowidgets.audit.numbers.scores import (
     metrics_of,
     probabilities,
 )
-from memowidgets.audit.numbers.truth import log_lira, note_on_chance, truth_version
+from memowidgets.audit.numbers.truth import (
+    log_lira,
+    note_on_chance,
+    notes_on_shape,
+    truth_version,
+)
 from memowidgets.audit.source import LOGITS, Cache, Source
 from memowidgets.audit.views.answered import answered_rightly
 from memowidgets.audit.views.details import Details
@@ -135,6 +140,7 @@ class AuditView:
                 *few_notes(found.notes),
                 *source.notes_at(checkpoint),
                 *([chance] if is_much else []),
+                *(notes_on_shape(source) if source.has_ground_truth else ()),
             ),
             notes=(chance,) if chance and not is_much else (),
             right=None if right is None else right[found.rows],

@@ -110,7 +110,7 @@ export function othersSquares(draws, nIn, nOut) {
 
 /**
  * How variances are estimated; as in Python.
- * @typedef {{squares: number, count: number, shared: number | null}} Estimate
+ * @typedef {{squares: number, count: number, shared: number | null, freedom?: number}} Estimate
  */
 
 /**

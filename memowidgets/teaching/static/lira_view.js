@@ -269,7 +269,7 @@ class LiRAView extends Playground {
       panel("200 times other shadow models", "log-LiRA of the same target", this.strip.canvas,
         legend([["┆", "other", "one re-draw (at the edge: beyond)"], ["◆", "accent", "the models on the left"], ["│", "fg", "infinitely many models"], ["┇", "fg", "where “global” goes instead"]])),
       acts);
-    const result = tile("log-LiRA", "± jackknife error over the shadow models, from memorization.log_lira");
+    const result = tile("log-LiRA", "± standard error, from memorization.log_lira");
     const truth = tile("with infinitely many models");
     const flips = tile("re-draws that say memorised", "with the chosen variance");
     const facts = html("div", { class: "mw-facts", role: "group", "aria-label": "Results" });

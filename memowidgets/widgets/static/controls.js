@@ -136,7 +136,7 @@ export class Tiles {
     this.missed = new Tile("missed", "missed", "");
     this.fpr = new Tile("fpr", "FPR", "share of the other samples that are flagged; exact 95 % interval");
     this.precision = new Tile("precision", "precision", "");
-    this.area = new Tile("auc", "AUC", "area under the ROC; Newcombe's 95 % interval");
+    this.area = new Tile("auc", "AUC", "area under the ROC; 95 % interval");
     this.judged = [this.tpr, this.missed, this.fpr, this.precision];
     this.element = html("div", { class: "mw-tiles", role: "group", "aria-label": "Results at τ" });
     this.element.append(...[this.flagged, ...this.judged, this.area].map((tile) => tile.element));
@@ -252,7 +252,7 @@ export function curveEntry(kind, name, area, interval, difference) {
   const number = html("span", { class: "mw-curve-auc" }, `${rateText(area)} (${intervalText(interval)})`);
   if (difference !== null) {
     const [by, low, high] = difference.map((x) => scoreText(x, 0.01));
-    number.title = `AUC; less that of the score shown: ${by} (${low} to ${high}, DeLong's paired interval)`;
+    number.title = `AUC; less that of the score shown: ${by} (${low} to ${high}, paired 95 % interval)`;
   }
   return html("li", { class: "mw-curve-entry" }, swatch, label, number);
 }

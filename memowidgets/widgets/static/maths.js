@@ -203,8 +203,11 @@ export function neighbourEta(logLira, eta, step) {
   return Number.isFinite(lowest) ? lowest + Math.max(Math.abs(lowest) * 1e-6, 1e-9) : eta;
 }
 
+const Z95 = 1.959963984540054;
+
 /**
- * Area under the ROC, ties counting a half, and Newcombe's 95 % interval.
+ * Area under the ROC, ties counting a half, and its 95 % interval: the wider of Newcombe's and of
+ * DeLong's variance on the logit scale, as in Python.
  * @param {Scores} scores
  * @returns {Auc | null}  null if all or no samples are memorised
  */
@@ -223,7 +226,33 @@ export function aucOf(scores) {
     flagged = flaggedUpTo[rank];
   }
   const area = 1 - wrong / (2 * memorized * others);
-  return { area, interval: newcombe(area, memorized, others) };
+  const score = newcombe(area, memorized, others);
+  const error = delong(scores, area);
+  if (!(area > 0 && area < 1 && error > 0)) return { area, interval: score };
+  const [centre, reach] = [Math.log(area / (1 - area)), (Z95 * error) / (area * (1 - area))];
+  const [low, high] = [centre - reach, centre + reach].map((x) => 1 / (1 + Math.exp(-x)));
+  return { area, interval: [Math.min(score[0], low), Math.max(score[1], high)] };
+}
+
+/**
+ * DeLong's standard error of an AUC; NaN where a kind has a single sample.
+ * @param {Scores} scores
+ * @param {number} area
+ */
+function delong({ flaggedUpTo, hitsUpTo, n, memorized }, area) {
+  const others = n - memorized;
+  if (hitsUpTo === null || memorized < 2 || others < 2) return NaN;
+  let [ofPositives, ofOthers] = [0, 0];
+  for (let rank = 0, hits = 0, flagged = 0; rank < hitsUpTo.length; rank++) {
+    const positives = hitsUpTo[rank] - hits;
+    const negatives = flaggedUpTo[rank] - flagged - positives;
+    const above = 1 - (flagged - hits + negatives / 2) / others;
+    const below = (hits + positives / 2) / memorized;
+    ofPositives += positives * (above - area) ** 2;
+    ofOthers += negatives * (below - area) ** 2;
+    [hits, flagged] = [hitsUpTo[rank], flaggedUpTo[rank]];
+  }
+  return Math.sqrt(ofPositives / (memorized - 1) / memorized + ofOthers / (others - 1) / others);
 }
 
 /**
@@ -239,7 +268,7 @@ function newcombe(auc, positives, negatives) {
   const excluded = (area) => {
     const spread = (1 - area) / (2 - area) + area / (1 + area);
     const variance = (area * (1 - area) * (1 + (mean - 1) * spread)) / (positives * negatives);
-    return (auc - area) ** 2 > 1.959963984540054 ** 2 * variance;
+    return (auc - area) ** 2 > Z95 ** 2 * variance;
   };
   /** @param {number} outside */
   const edge = (outside) => {

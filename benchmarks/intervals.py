@@ -1,0 +1,180 @@
+"""What intervals cover, by simulation: AUC, difference of AUCs, pooled targets, and log-LiRA.
+
+    python -m benchmarks intervals
+
+Prints the tables of docs/limits.md. Each share is that of nominal 95 % intervals which hold the
+true value, with the mean width beside it. All seeds are fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from benchmarks.measure import Namespace, Row
+from memowidgets.evaluation import compare, roc
+from memowidgets.memorization import log_lira
+
+Floats = NDArray[np.float64]
+Drawn = tuple[Floats, Floats, NDArray[np.bool_]]
+POSITIVES, OTHERS, STUDIES = (5, 15, 35, 300), 400, 100
+TARGETS, POOLS = (2, 3, 5, 8), 20
+SHADOWS, WORLDS = (4, 8, 16, 32), 3
+_SAME = 0.9  # correlation of the noise of two scores
+_FAR = 6.0  # of an obvious positive
+
+
+def rows(_: Namespace) -> list[Row]:
+    """Print the tables; nothing of them is in the table of performance."""
+    print("### One AUC and a difference of two\n")
+    print(_markdown(["AUCs and positives", *map(str, POSITIVES)], _areas()))
+    print("\n### Pooled targets\n")
+    print(_markdown(["number, models differ", *map(str, TARGETS)], _pooled()))
+    print("\n### Standard errors of log-LiRA, true log-LiRA above 1\n")
+    print(_markdown(["variance", *map(str, SHADOWS)], _errors()))
+    return []
+
+
+# ---------------------------------------------------------------- AUC
+
+
+# the positives' deviation, the share of them that is obvious, and the AUCs of two scores
+CASES: dict[str, tuple[float, float, tuple[float, float]]] = {
+    "of one kind, .98 and .96": (1.0, 0.0, (0.98, 0.96)),
+    "of one kind, .85 and .80": (1.0, 0.0, (0.85, 0.80)),
+    "half obvious, .75 and .75": (1.0, 0.5, (0.75, 0.75)),
+    "half obvious, .85 and .75": (1.0, 0.5, (0.85, 0.75)),
+    "spread twice, .85 and .75": (2.0, 0.0, (0.85, 0.75)),
+    "spread twice, .95 and .95": (2.0, 0.0, (0.95, 0.95)),
+}
+
+
+def drawn(seed: int, case: str, positives: int, same: float) -> Drawn:
+    """Return two scores of the same samples, and which samples are positive."""
+    deviation, share, aucs = CASES[case]
+    rng = np.random.default_rng(seed)
+    truth = np.arange(positives + OTHERS) < positives
+    obvious = rng.random(positives) < share  # to both scores
+    common = rng.normal(size=len(truth))
+    scores = []
+    for auc in aucs:
+        noise = np.sqrt(same) * common + np.sqrt(1 - same) * rng.normal(size=len(truth))
+        seen = norm.cdf(_FAR / np.sqrt(2))  # AUC of the obvious ones
+        shift = np.sqrt(1 + deviation**2) * norm.ppf((auc - share * seen) / (1 - share))
+        noise[truth] = deviation * noise[truth] - np.where(obvious, _FAR, shift)
+        scores.append(noise)
+    return scores[0], scores[1], truth
+
+
+def _areas() -> list[list[str]]:
+    table = []
+    for name, (_, _, aucs) in CASES.items():
+        one, by_correlation = [], {same: [] for same in (0.3, _SAME)}
+        for positives in POSITIVES:
+            found: dict[float, list[Any]] = {same: [] for same in by_correlation}
+            for same, kept in found.items():
+                for seed in range(STUDIES):
+                    a, b, truth = drawn(1000 * positives + seed, name, positives, same)
+                    kept.append((roc(a, truth), roc(b, truth)))
+            one.append(_covered([a.auc_interval for a, _ in found[0.3]], aucs[0]))
+            for same, pairs in found.items():
+                intervals = [compare(a, b).interval for a, b in pairs]
+                by_correlation[same].append(_covered(intervals, aucs[0] - aucs[1]))
+        table.append([f"{name}: the first", *one])
+        for same, shares in by_correlation.items():
+            table.append([f"{name}: difference, noise correlates .{round(10 * same)}", *shares])
+    return table
+
+
+def _covered(intervals: Sequence[tuple[float, float]], true: float) -> str:
+    low, high = np.transpose(intervals)
+    tolerance = 1e-12  # a difference of 0 is on the edge of an interval of width 0
+    share = np.mean((low <= true + tolerance) & (true <= high + tolerance))
+    return f"{share:.3f} ({np.mean(high - low):.3f})"
+
+
+# ---------------------------------------------------------------- pooled targets
+
+
+def crossed(seed: int, targets: int, n: int, differ: float) -> tuple[Any, ...]:
+    """Return two scores, truth, sample and target of each pair; `differ`: how far targets do."""
+    rng = np.random.default_rng(seed)
+    lasting, base = rng.normal(size=(2, n))
+    members = rng.random((targets, n)) < 0.5
+    memorized = 0.7 * lasting + np.sqrt(0.51) * rng.normal(size=(targets, n)) > 1.55
+    gains = np.array([[1.5], [1.2]]) + differ * rng.normal(size=(2, targets))
+    noise = 0.6 * base + 0.8 * rng.normal(size=(targets, n))
+    other = 0.7 * noise + np.sqrt(0.51) * rng.normal(size=(targets, n))
+    a, b = (e - g[:, None] * memorized for e, g in zip((noise, other), gains, strict=True))
+    target, sample = np.nonzero(members)
+    return a[members], b[members], memorized[members], sample, target
+
+
+def _pooled() -> list[list[str]]:
+    table = []
+    for differ in (0.0, 0.4):
+        a, b, truth, *_ = crossed(99, 400, 2000, differ)
+        true = roc(a, truth).auc, roc(b, truth).auc
+        areas, differences = [], []
+        for targets in TARGETS:
+            found = [_compared(1000 * targets + seed, targets, differ) for seed in range(POOLS)]
+            areas.append(_covered([one for one, _ in found], true[0]))
+            differences.append(_covered([two for _, two in found], true[0] - true[1]))
+        how = "by .4" if differ else "not"
+        table += [[f"AUC, {how}", *areas], [f"difference, {how}", *differences]]
+    return table
+
+
+def _compared(seed: int, targets: int, differ: float) -> tuple[Any, Any]:
+    a, b, truth, sample, target = crossed(seed, targets, 300, differ)
+    one, other = (roc(score, truth, groups=sample, models=target) for score in (a, b))
+    return one.auc_interval, compare(one, other).interval
+
+
+# ---------------------------------------------------------------- log-LiRA
+
+
+def world(seed: int, m: int, n: int = 2000) -> tuple[Floats, Any, Floats, Floats, Floats]:
+    """Return gaps, members, target, early gaps, and the log-LiRA of the true moments."""
+    rng = np.random.default_rng(seed)
+    base, outside = rng.normal(1, 2, n), np.sqrt(8 / rng.chisquare(8, n))
+    inside = outside * np.exp(0.2 * rng.normal(size=n))
+    effect = np.where(rng.random(n) < 0.05, 1 + rng.gamma(4, 1, n), 0.2 * rng.random(n))
+    members = np.argsort(rng.random((m, n)), axis=0) < m // 2
+    noise = rng.normal(size=(m, n))
+    gaps = base + np.where(members, effect + inside * noise, outside * noise)
+    early = 0.7 * base + 0.5 * effect + 0.6 * rng.normal(size=(m, n))
+    target = base + effect + inside * rng.normal(size=n)
+    true = norm.logpdf(target, base + effect, inside) - norm.logpdf(target, base, outside)
+    return gaps, members, target, early, true
+
+
+def _errors() -> list[list[str]]:
+    table = []
+    for variance in ("shrunk", "hierarchical", "global"):
+        high, every, large = [], [], []
+        for m in SHADOWS:
+            inside, rows, errors = [], [], []
+            for seed in range(WORLDS):
+                gaps, members, target, early, true = world(100 + seed, m)
+                more = {"early_gaps": early} if variance == "hierarchical" else {}
+                found, error = log_lira(gaps, members, target, variance, return_std=True, **more)
+                inside.append(np.abs(found - true) <= norm.ppf(0.975) * error)
+                rows.append(true)
+                errors.append(error)
+            covered, true, error = (np.concatenate(parts) for parts in (inside, rows, errors))
+            high.append(f"{covered[true > 1].mean():.3f} ({np.median(error[true > 1]):.1f})")
+            large.append(f"{covered[true > 10].mean():.3f}")
+            every.append(f"{covered.mean():.3f} ({np.median(error):.1f})")
+        table += [[f"{variance}, above 1", *high], [f"{variance}, above 10", *large]]
+        table.append([f"{variance}, all samples", *every])
+    return table
+
+
+def _markdown(head: Sequence[str], table: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *table]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -232,7 +232,7 @@ def _with_controls(
         table[:, m:].reshape(n_classes, bases, -1)[every, every % bases]
         for table in (sums.mean(), sums.variance())
     )
-    shapes = Shapes.of(variances, sums.traces(), d)
+    shapes = Shapes.of(variances, sums.traces(), sums.counts, d)
     along = (onto[m:] @ onto[:m].T).astype(np.float64)
     forms = shapes.forms(along.reshape(bases, len(along) // bases, m) ** 2)
     tables = replace(

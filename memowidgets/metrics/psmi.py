@@ -13,7 +13,10 @@ from memowidgets.metrics.projections import FEW_CLASSES
 
 Method = Literal["control-variates", "plain"]
 
-DEFAULT_DIRECTIONS = {"control-variates": 256, "plain": 2000}
+METHODS = ("control-variates", "plain")
+PAPER_DIRECTIONS = 2000
+FIRST_DIRECTIONS = 256  # "auto" begins with these
+TOLERANCE = 0.1  # an error of a tenth of the spread adds a hundredth to the variance of scores
 FEWEST_TO_REGRESS = 64  # least number of directions for control variates
 FEW_SAMPLES = 20  # samples of a class, below which its Gaussian is inaccurate
 
@@ -23,18 +26,18 @@ class PSMI:
 
     Parameters
     ----------
-    n_directions : int, "auto" or None
-        Number of random directions. None means 256 with control variates, and the paper's 2000
-        with "plain". "auto" adds directions until the standard error of every fitted sample is at
-        most `tol`, or until there are `max_directions`.
+    n_directions : int or "auto"
+        Number of random directions. "auto" begins with 256 and adds blocks of 256 until the
+        standard error of the fitted samples (root mean square) is at most `tol` of the scores'
+        spread, or until there are `max_directions`. With "plain", "auto" means the paper's 2000.
     method : {"control-variates", "plain"}
         "plain" is the paper's mean over directions. "control-variates" subtracts from each value
         similar quantities whose mean over all directions is known exactly (ratios and logarithms
-        of quadratic forms, with cross-fitted slopes). This removes most of the random error: 256
-        directions are then worth about 2000 plain ones. With fewer than 64 directions, or fewer
-        than 8 for each control, the mean is plain.
+        of quadratic forms, with cross-fitted slopes). This removes most of the random error. With
+        fewer than 64 directions, or fewer than 8 for each control, the mean is plain.
     tol : float or None
-        Largest standard error for "auto", in nats.
+        Largest standard error for "auto", as a share of the scores' spread: 1.4826 times the
+        median distance of a score to the median of its class. None means 0.1.
     random_state : int
         Seed of the directions. The same seed gives the same scores.
     max_directions : int
@@ -47,7 +50,8 @@ class PSMI:
     n_directions_ : int
         Number of directions in use.
     warnings_ : tuple of str
-        Warnings about classes of fewer than 20 samples, and about a tolerance that was not reached.
+        Warnings about classes of fewer than 20 samples, about a row that has most of the variance
+        of its class, and about a tolerance that was not reached.
 
     Notes
     -----
@@ -74,22 +78,23 @@ class PSMI:
 
     def __init__(
         self,
-        n_directions: int | Literal["auto"] | None = None,
+        n_directions: int | Literal["auto"] = "auto",
         method: Method = "control-variates",
         tol: float | None = None,
         random_state: int = 0,
-        max_directions: int = 16_384,
+        max_directions: int = 2048,
     ) -> None:
-        if method not in DEFAULT_DIRECTIONS:
-            known = ", ".join(repr(name) for name in DEFAULT_DIRECTIONS)
+        if method not in METHODS:
+            known = ", ".join(repr(name) for name in METHODS)
             raise ValueError(f"unknown method {method!r}; valid are {known}")
-        chosen = DEFAULT_DIRECTIONS[method] if n_directions is None else n_directions
-        _check_number(chosen)
-        if (chosen == "auto") != (tol is not None) or (tol is not None and not tol > 0):
+        _check_number(n_directions)
+        adapts = n_directions == "auto" and method != "plain"
+        if tol is not None and not (adapts and tol > 0):
             raise ValueError(
-                'n_directions="auto" and tol= must be given together, and tol must be above 0'
+                'tol must be above 0, and goes with n_directions="auto" and '
+                'method="control-variates" only'
             )
-        self.n_directions = chosen
+        self.n_directions = n_directions
         self.method = method
         self.tol = tol
         self.random_state = random_state
@@ -122,10 +127,12 @@ class PSMI:
         self.classes_, codes = np.unique(labels, return_inverse=True)
         counts = np.bincount(codes)
         self._check_counts(counts)
-        if self.n_directions == "auto":
-            self._fit_to_tolerance(features, codes)
-        else:
+        if self.n_directions != "auto":
             self._fit_directions(features, codes, int(self.n_directions))
+        elif self.method == "plain":
+            self._fit_directions(features, codes, PAPER_DIRECTIONS)
+        else:
+            self._fit_to_tolerance(features, codes)
         if self._fitted.knows_nothing:
             self.warnings_ += ("all rows of X are equal, so each score is 0 and says nothing",)
         return self
@@ -209,19 +216,30 @@ class PSMI:
         self.n_directions_ = m
 
     def _fit_to_tolerance(self, X: Array, codes: Ints) -> None:
-        """Add directions until the largest standard error is at most `tol`."""
-        assert self.tol is not None  # noqa: S101 - checked in __init__
-        m = min(DEFAULT_DIRECTIONS["control-variates"], self.max_directions)
+        """Add directions until the standard error is at most `tol` of the scores' spread."""
+        tol = TOLERANCE if self.tol is None else self.tol
+        m = min(FIRST_DIRECTIONS, self.max_directions)
         while True:
             self._fit_directions(X, codes, m)
-            largest = float(self._fitted.score(X, codes)[1].max())
-            if largest <= self.tol or m == self.max_directions:
+            scores, errors = self._fitted.score(X, codes)
+            error = float(np.sqrt(np.mean(errors**2)))
+            allowed = tol * _spread(scores, codes)
+            if error <= allowed or m >= self.max_directions:
                 break
-            wanted = m * min((largest / self.tol) ** 2 * 1.05, 8.0)
-            m = min(int(np.ceil(wanted / 256)) * 256, self.max_directions)
-        if largest > self.tol:
-            error = f"{m} directions leave a standard error of {largest:.2g}"
-            self.warnings_ += (f"{error}, above the tolerance of {self.tol:g}",)
+            wanted = m * min((error / max(allowed, 1e-300)) ** 2 * 1.05, 8.0)
+            blocks = int(np.ceil(wanted / FIRST_DIRECTIONS))
+            m = min(max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), self.max_directions)
+        if error > allowed:
+            self.warnings_ += (
+                f"{m} directions leave a standard error of {error:.2g} nats, above {tol:g} of the "
+                f"scores' spread ({allowed:.2g} nats)",
+            )
+
+
+def _spread(scores: Floats, codes: Ints) -> float:
+    """Return the robust deviation of scores from the median of their class."""
+    medians = np.array([np.median(scores[codes == c]) for c in range(int(codes.max()) + 1)])
+    return float(1.4826 * np.median(np.abs(scores - medians[codes])))
 
 
 def _check_number(n_directions: object) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.metrics.arrays import Array, Floats, Ints, checked_features, checked_labels
-from memowidgets.metrics.fitted import fit
+from memowidgets.metrics.arrays import (
+    Array,
+    Floats,
+    Ints,
+    checked_features,
+    checked_labels,
+)
+from memowidgets.metrics.fitted import fit, mean_along, project
 from memowidgets.metrics.projections import FEW_CLASSES
 
 Method = Literal["control-variates", "plain"]
@@ -18,6 +25,12 @@ PAPER_DIRECTIONS = 2000
 FIRST_DIRECTIONS = 256  # "auto" begins with these
 TOLERANCE = 0.1  # an error of a tenth of the spread adds a hundredth to the variance of scores
 FEWEST_TO_REGRESS = 64  # least number of directions for control variates
+_TESTED_ROWS, _TESTED_DIRECTIONS = 1000, 32  # in the test against shuffled labels
+_SHUFFLES = 19
+KNOWS_NO_LABELS = (
+    "the representations tell the labels apart no better than shuffled labels: their scores "
+    "predict nothing"
+)
 FEW_SAMPLES = 20  # samples of a class, below which its Gaussian is inaccurate
 
 
@@ -50,8 +63,9 @@ class PSMI:
     n_directions_ : int
         Number of directions in use.
     warnings_ : tuple of str
-        Warnings about classes of fewer than 20 samples, about a row that has most of the variance
-        of its class, and about a tolerance that was not reached.
+        Warnings about classes of fewer than 20 samples, about representations that know nothing of
+        the labels, about a row that has most of the variance of its class, and about a tolerance
+        that was not reached.
 
     Notes
     -----
@@ -135,6 +149,13 @@ class PSMI:
             self._fit_to_tolerance(features, codes)
         if self._fitted.knows_nothing:
             self.warnings_ += ("all rows of X are equal, so each score is 0 and says nothing",)
+        elif not knows_labels(features, codes, self.random_state):
+            self.warnings_ += (KNOWS_NO_LABELS,)
+        self.warnings_ += tuple(
+            f"row {row} has more than half of the variance of its class: the other scores of "
+            "this class say little, and their standard errors are too small"
+            for row in self._fitted.dominant.tolist()
+        )
         return self
 
     @overload
@@ -190,11 +211,7 @@ class PSMI:
             raise ValueError(
                 f"class {name!r} has a single sample; PSMI needs two or more of each class"
             )
-        self.warnings_ = tuple(
-            f"class {name!r} has only {count} samples: its scores are inaccurate"
-            for name, count in zip(names, counts, strict=True)
-            if count < FEW_SAMPLES
-        )
+        self.warnings_ = small_classes(names, counts)
 
     def _codes(self, labels: NDArray[Any]) -> Ints:
         places = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1)
@@ -229,11 +246,54 @@ class PSMI:
             wanted = m * min((error / max(allowed, 1e-300)) ** 2 * 1.05, 8.0)
             blocks = int(np.ceil(wanted / FIRST_DIRECTIONS))
             m = min(max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), self.max_directions)
-        if error > allowed:
-            self.warnings_ += (
-                f"{m} directions leave a standard error of {error:.2g} nats, above {tol:g} of the "
-                f"scores' spread ({allowed:.2g} nats)",
-            )
+        if error > allowed and self.tol is not None:
+            note = f"{m} directions leave a standard error of {error:.2g} nats, above {tol:g} of "
+            self.warnings_ += (f"{note}the scores' spread ({allowed:.2g} nats)",)
+
+
+def small_classes(names: Sequence[object], counts: Ints) -> tuple[str, ...]:
+    """Return one warning that names all classes with few samples, or none.
+
+    Parameters
+    ----------
+    names : sequence
+        Name of each class.
+    counts : (n_classes,) int
+        Number of samples of each class.
+
+    Examples
+    --------
+    >>> small_classes(["cat", "dog", "owl"], np.array([40, 7, 12]))[0].split(": ")[1]
+    "'dog' (7), 'owl' (12)"
+    """
+    few = [
+        (name, int(count))
+        for name, count in zip(names, counts, strict=True)
+        if 0 < count < FEW_SAMPLES
+    ]
+    if not few:
+        return ()
+    said = ", ".join(f"{name!r} ({count})" for name, count in few)
+    counted = f"{len(few)} of {len(names)} classes have fewer than {FEW_SAMPLES} samples"
+    return (f"{counted}, so their scores are inaccurate: {said}",)
+
+
+def knows_labels(X: Array, codes: Ints, seed: int = 0) -> bool:
+    """Return whether the mean PSMI is above those of all of 19 shuffles of the labels.
+
+    A permutation test at the level of 5 %: representations that know nothing of the labels pass it
+    with a probability of 1 in 20. It takes at most 1000 rows and 32 plain directions.
+    """
+    rng = np.random.default_rng(seed)
+    rows = np.sort(rng.permutation(len(codes))[:_TESTED_ROWS])
+    rows = rows[np.bincount(codes[rows])[codes[rows]] > 1]
+    labels = codes[rows]
+    if len(np.unique(labels)) < 2:
+        return True
+    projected = project(X, rows, _TESTED_DIRECTIONS, seed)
+    classes = np.unique(labels, return_inverse=True)[1]
+    shuffled = [mean_along(projected, rng.permutation(classes)) for _ in range(_SHUFFLES)]
+    return mean_along(projected, classes) > max(shuffled)
 
 
 def _spread(scores: Floats, codes: Ints) -> float:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -30,6 +30,7 @@ from memowidgets.audit.source import (
 )
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
 from memowidgets.metrics.arrays import like
+from memowidgets.metrics.psmi import small_classes
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training.device import computed_on
@@ -45,8 +46,8 @@ __all__ = [
     "Metric",
     "NamedScore",
     "checked_tau",
+    "counts_of",
     "default_tau",
-    "few_notes",
     "flagged",
     "is_computed",
     "is_defined",
@@ -55,6 +56,7 @@ __all__ = [
     "missing_passes",
     "named_series",
     "needs_no_pass",
+    "notes_on_classes",
     "probabilities",
     "representation",
     "score",
@@ -63,7 +65,6 @@ __all__ = [
 
 _SMALLEST_CLASS = 2
 _FEWEST_CLASSES = 2
-_MOST_NOTES = 3
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -129,8 +130,10 @@ class NamedScore:
         Whether `of_source` needs the forward pass of each checkpoint so far.
     on_device : bool
         Whether `of_layer` also takes a tensor, which stays on the GPU of the audit.
+    per_class : bool
+        Whether `of_layer` fits each class, so that scores of small classes are inaccurate.
     tau : float, optional
-        Default threshold; None if no threshold means the same for every model.
+        Threshold that means the same for every model; None if there is none.
     """
 
     title: str
@@ -142,6 +145,7 @@ class NamedScore:
     uses_layer: bool = False
     every_pass: bool = False
     on_device: bool = False
+    per_class: bool = False
     tau: float | None = None
 
     def __post_init__(self) -> None:
@@ -172,7 +176,9 @@ def _psmi(states: Any, labels: Labels, seed: int) -> Scores:
         )
     psmi = PSMI(random_state=seed).fit(x, y)
     values, errors = psmi.score_samples(x, y, return_std=True)
-    return Scores(rows, values, errors, psmi.warnings_)
+    of_codes = small_classes(psmi.classes_.tolist(), np.bincount(y)[psmi.classes_])
+    notes = tuple(note for note in psmi.warnings_ if note not in of_codes)  # `score` has names
+    return Scores(rows, values, errors, notes)
 
 
 def _scorable(labels: Labels) -> NDArray[np.int64]:
@@ -256,7 +262,7 @@ def _has_reference(asked: Asked) -> bool:
 
 
 SCORES: dict[str, NamedScore] = {
-    "psmi": NamedScore("PSMI", of_layer=_psmi, on_device=True, tau=0.0),
+    "psmi": NamedScore("PSMI", of_layer=_psmi, on_device=True, per_class=True, tau=0.0),
     "loss": NamedScore("Loss", of_outputs=lambda made, _labels: -made.losses()),
     "logit_gap": NamedScore(
         "Logit gap", of_outputs=lambda made, labels: made.gaps(labels), tau=0.0
@@ -368,9 +374,25 @@ def score(
     if known.of_source is not None:
         return known.of_source(Asked(source, name, record, last, progress))
     if is_computed(source, metric, name, record.name):
-        return _named(source, metric, name, record, progress)
-    with source.alone(progress):
-        return _named(source, metric, name, record, progress)
+        found = _named(source, metric, name, record, progress)
+    else:
+        with source.alone(progress):
+            found = _named(source, metric, name, record, progress)
+    on_classes = notes_on_classes(metric, counts_of(source, found), source.data.class_names)
+    return replace(found, notes=(*on_classes, *found.notes))
+
+
+def counts_of(source: Source, found: Scores) -> Labels:
+    """Return the number of scored members of each class."""
+    return np.bincount(source.labels[found.rows], minlength=len(source.data.class_names))
+
+
+def notes_on_classes(
+    metric: str | Metric, counts: Labels, class_names: Sequence[str]
+) -> tuple[str, ...]:
+    """Return a note that names the small classes, for a score that is fitted to each class."""
+    known = _known(metric)
+    return small_classes(class_names, counts) if known and known.per_class else ()
 
 
 def is_computed(
@@ -446,14 +468,6 @@ def probabilities(source: Source, checkpoint: str | float) -> Floats:
     return found
 
 
-def few_notes(notes: Sequence[str]) -> list[str]:
-    """Return the first of many notes, such as one for each small class, and how many more."""
-    more = len(notes) - _MOST_NOTES
-    if more <= 0:
-        return list(notes)
-    return [*notes[:_MOST_NOTES], f"and {more} more note{'s' if more > 1 else ''} of this kind"]
-
-
 def flagged(
     source: Source,
     metric: str | Metric,
@@ -466,8 +480,7 @@ def flagged(
     if math.isnan(tau):
         raise ValueError("tau is NaN; it must be a number")
     found = score(source, metric, layer, checkpoint)
-    of_score = "; ".join(few_notes(found.notes))
-    for note in filter(None, (*source.notes_at(checkpoint), of_score)):
+    for note in (*source.notes_at(checkpoint), *found.notes):
         warnings.warn(note, UserWarning, stacklevel=4)  # the caller of `Audit.flagged`
     table = pd.DataFrame({"score": found.mu}, pd.Index(source.members[found.rows], name="id"))
     if found.errors is not None:

@@ -16,7 +16,6 @@ from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
     SCORES,
-    few_notes,
     metrics_of,
     probabilities,
 )
@@ -129,7 +128,7 @@ class AuditView:
             probabilities=None if of_classes is None else of_classes[found.rows],
             warnings=(
                 *shared,
-                *few_notes(found.notes),
+                *found.notes,
                 *source.notes_at(checkpoint),
                 *notes_on_chance(source, _ETA),
             ),

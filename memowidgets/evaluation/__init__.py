@@ -13,14 +13,19 @@ from memowidgets.evaluation.curve import (
     roc,
 )
 from memowidgets.evaluation.intervals import clopper_pearson
+from memowidgets.evaluation.thresholds import OPENING_SHARE, below_class, lowest_share, opening_tau
 
 __all__ = [
     "FEW_POSITIVES",
+    "OPENING_SHARE",
     "Comparison",
     "Evaluation",
     "OperatingPoint",
+    "below_class",
     "chance_note",
     "clopper_pearson",
     "compare",
+    "lowest_share",
+    "opening_tau",
     "roc",
 ]

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from memowidgets import evaluation
 from memowidgets.audit.numbers import trace
 from memowidgets.audit.numbers.truth import log_lira
 from memowidgets.audit.source import (
@@ -39,6 +40,7 @@ from memowidgets.visible import listed, quoted
 
 __all__ = [
     "BASELINE",
+    "BY_CLASS",
     "EARLY",
     "PER_LAYER",
     "SCORES",
@@ -47,7 +49,6 @@ __all__ = [
     "NamedScore",
     "checked_tau",
     "counts_of",
-    "default_tau",
     "flagged",
     "is_computed",
     "is_defined",
@@ -57,6 +58,8 @@ __all__ = [
     "named_series",
     "needs_no_pass",
     "notes_on_classes",
+    "notes_on_zero",
+    "opening_tau",
     "probabilities",
     "representation",
     "score",
@@ -293,6 +296,7 @@ SCORES: dict[str, NamedScore] = {
     ),
 }
 BASELINE = "baseline"
+BY_CLASS = "class"
 EARLY = tuple(name for name, known in SCORES.items() if known.is_early)
 PER_LAYER = tuple(name for name, known in SCORES.items() if known.uses_layer)
 
@@ -473,14 +477,17 @@ def flagged(
     metric: str | Metric,
     layer: str | int,
     checkpoint: str | float,
-    tau: float | None,
+    tau: float | str | None,
+    share: float | None,
 ) -> pd.DataFrame:
-    """Return the members with score ≤ τ, as `Audit.flagged` describes."""
-    tau = default_tau(metric) if tau is None else checked_tau(tau)
-    if math.isnan(tau):
-        raise ValueError("tau is NaN; it must be a number")
+    """Return the members that a threshold flags, as `Audit.flagged` describes."""
+    if tau is not None and share is not None:
+        raise ValueError("give tau= or share=, not both")
+    of_class = isinstance(tau, str) and tau == BY_CLASS
+    threshold = None if tau is None or of_class else checked_tau(tau)
     found = score(source, metric, layer, checkpoint)
-    for note in (*source.notes_at(checkpoint), *found.notes):
+    rule = () if tau is not None or share is not None else notes_on_zero(source, metric, found)
+    for note in (*source.notes_at(checkpoint), *found.notes, *rule):
         warnings.warn(note, UserWarning, stacklevel=4)  # the caller of `Audit.flagged`
     table = pd.DataFrame({"score": found.mu}, pd.Index(source.members[found.rows], name="id"))
     if found.errors is not None:
@@ -497,25 +504,32 @@ def flagged(
         table["canary"] = canaries[source.member_rows][found.rows]
     if source.has_ground_truth:
         table["log_lira"] = log_lira(source)
-    return table[table["score"] <= tau].sort_values("score", kind="stable")
+    if of_class:
+        chosen = evaluation.below_class(found.mu, labels)
+    elif share is not None:
+        chosen = found.mu <= evaluation.lowest_share(found.mu, share)
+    else:
+        chosen = found.mu <= (opening_tau(metric, found) if threshold is None else threshold)
+    return table[chosen].sort_values("score", kind="stable")
 
 
-def default_tau(metric: str | Metric) -> float:
-    """Return the default threshold of a score.
-
-    Raises
-    ------
-    ValueError
-        If the score is unknown, or has no default threshold.
-    """
+def opening_tau(metric: str | Metric, found: Scores) -> float:
+    """Return where τ stands at first, everywhere: the score's own, or the lowest 5 % flagged."""
     known = _known(metric)
-    if known is None or known.tau is None:
-        name = quoted(_name_of(metric))
-        raise ValueError(
-            f"{name} has no default threshold, because its values mean something else in every "
-            "model; pass tau="
-        )
-    return known.tau
+    return evaluation.opening_tau(found.mu, known.tau if known else None)
+
+
+def notes_on_zero(source: Source, metric: str | Metric, found: Scores) -> tuple[str, ...]:
+    """Return a note if PSMI's τ = 0 flags less than half of what the rule by class flags."""
+    known = _known(metric)
+    if not known or not known.per_class:
+        return ()
+    at_zero = int((found.mu <= 0).sum())
+    by_class = int(evaluation.below_class(found.mu, source.labels[found.rows]).sum())
+    if 2 * at_zero >= by_class:
+        return ()
+    flagged_at_zero = f"τ = 0 is strict here: it flags {at_zero} of {len(found.mu)} members"
+    return (f'{flagged_at_zero}, and the rule by class (tau="class") flags {by_class}',)
 
 
 def checked_tau(tau: Any) -> float:
@@ -523,14 +537,16 @@ def checked_tau(tau: Any) -> float:
 
     Raises
     ------
-    TypeError
-        If it is not a number, such as a rule that `Evaluation.threshold` takes.
+    TypeError, ValueError
+        If it is not a number, such as a rule that `Evaluation.threshold` takes, or is NaN.
     """
     if isinstance(tau, bool) or not isinstance(tau, int | float | np.number):
         raise TypeError(
             f"tau must be a number, not {tau!r}; for a rule such as 'youden' pass "
             "tau=audit.evaluate(metric).threshold('youden')"
         )
+    if math.isnan(tau):
+        raise ValueError("tau is NaN; it must be a number")
     return float(tau)
 
 

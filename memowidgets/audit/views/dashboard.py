@@ -129,6 +129,7 @@ class AuditView:
             warnings=(
                 *shared,
                 *found.notes,
+                *scores.notes_on_zero(source, score, found),
                 *source.notes_at(checkpoint),
                 *notes_on_chance(source, _ETA),
             ),

@@ -485,6 +485,8 @@ def flagged(
         raise ValueError("give tau= or share=, not both")
     of_class = isinstance(tau, str) and tau == BY_CLASS
     threshold = None if tau is None or of_class else checked_tau(tau)
+    if threshold is not None and math.isnan(threshold):
+        raise ValueError("tau is NaN; it must be a number")
     found = score(source, metric, layer, checkpoint)
     rule = () if tau is not None or share is not None else notes_on_zero(source, metric, found)
     for note in (*source.notes_at(checkpoint), *found.notes, *rule):
@@ -537,16 +539,14 @@ def checked_tau(tau: Any) -> float:
 
     Raises
     ------
-    TypeError, ValueError
-        If it is not a number, such as a rule that `Evaluation.threshold` takes, or is NaN.
+    TypeError
+        If it is not a number, such as a rule that `Evaluation.threshold` takes.
     """
     if isinstance(tau, bool) or not isinstance(tau, int | float | np.number):
         raise TypeError(
             f"tau must be a number, not {tau!r}; for a rule such as 'youden' pass "
             "tau=audit.evaluate(metric).threshold('youden')"
         )
-    if math.isnan(tau):
-        raise ValueError("tau is NaN; it must be a number")
     return float(tau)
 
 

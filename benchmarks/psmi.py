@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import psmi as published
+from sklearn.datasets import load_breast_cancer, load_digits
 
 from benchmarks.measure import Namespace, Row, interleaved, peak_mb, rms
 from memowidgets.metrics import PSMI
 
 SIZES = [(512, 10, "10", "15"), (4096, 4, "4", "8")]
 N = 10_000
+FEW, PLAIN = 256, 2000  # directions
+SEEDS = range(4)
 
 
 def features(n: int, d: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -22,21 +27,64 @@ def features(n: int, d: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray,
 
 
 def ours(X: np.ndarray, y: np.ndarray, method: str = "control-variates") -> np.ndarray:
-    return PSMI(method=method).fit(X, y).score_samples(X, y)
+    return PSMI(PLAIN if method == "plain" else FEW, method).fit(X, y).score_samples(X, y)
 
 
 def theirs(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     return published.PSMI(n_estimators=2000).fit_transform(X, y)[0]
 
 
-def long_run(X: np.ndarray, y: np.ndarray, directions: int = 16_384) -> np.ndarray:
+def long_run(X: np.ndarray, y: np.ndarray, directions: int = 16_384, seed: int = 99) -> np.ndarray:
     """Return a reference whose error is an eighth of that of 256 directions."""
-    return PSMI(directions, random_state=99).fit(X, y).score_samples(X, y)
+    return PSMI(directions, random_state=seed).fit(X, y).score_samples(X, y)
 
 
 def rows(_: Namespace) -> list[Row]:
     np.random.seed(0)  # noqa: NPY002 - the published package draws from it
-    return [row for size in SIZES for row in _one_size(*size)] + _memory()
+    return [row for size in SIZES for row in _one_size(*size)] + _errors() + _memory()
+
+
+def _errors() -> list[Row]:
+    """Compare errors of 256 corrected directions and of the default with 2000 plain ones."""
+    found = []
+    for name, (X, y) in _data_sets().items():
+        expected = np.mean([long_run(X, y, seed=1000 + seed) for seed in range(4)], axis=0)
+
+        def error(
+            X: np.ndarray = X, y: np.ndarray = y, expected: Any = expected, **how: Any
+        ) -> Any:
+            made = [PSMI(**how, random_state=seed).fit(X, y) for seed in SEEDS]
+            errors = [rms(one.score_samples(X, y) - expected) for one in made]
+            return float(np.sqrt(np.mean(np.square(errors)))), made[0].n_directions_
+
+        plain, few = error(method="plain")[0], error(n_directions=FEW)[0]
+        default, m = error()
+        shape = f"{name}; n = {len(X)}, d = {X.shape[1]}, {len(np.unique(y))} classes"
+        for what, one in ((f"{FEW} directions", few), (f"the default ({m} directions)", default)):
+            work = f"RMS error of {what} against {PLAIN} plain ones; {shape}"
+            texts = f"{1e3 * one:.2f}e-3", f"{1e3 * plain:.2f}e-3", f"{one / plain:.2f}×"
+            found.append(Row(work, *texts, ""))
+    return found
+
+
+def _data_sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 2
+    far = rng.normal(size=(300, 16)) + 3 * y[:, None]
+    scaled = np.arange(1, 577) ** -0.5
+    state_labels = np.arange(1500) % 4
+    states = rng.normal(size=(1500, 576)) * scaled
+    states += 3 * rng.normal(size=(4, 576))[state_labels] / 24
+    digits, digit_labels = load_digits(return_X_y=True)
+    rows, outcomes = load_breast_cancer(return_X_y=True)
+    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    return {
+        "two far classes": (far, y),
+        "isotropic classes": features(600, 64, 10),
+        "decaying spectrum": (states, state_labels),
+        "digits, pixels": (digits, digit_labels),
+        "breast cancer": (rows, outcomes),
+    }
 
 
 def _one_size(d: int, n_classes: int, floor: str, aim: str) -> list[Row]:

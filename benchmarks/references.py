@@ -15,12 +15,13 @@ from memowidgets.audit.numbers.truth import member_gaps
 from memowidgets.memorization import log_lira
 
 HALF, DRAWS, NUMBERS = 16, 20, (1, 2, 4)
+FREE = ("psmi", "loss", "csl", "psmi+csl")
 
 
 def main() -> None:
-    """Print the mean AUC over draws of reference models, beside PSMI's."""
-    print("| recording, truth | PSMI | 1, 2, 4 reference models |\n|---|---|---|")
-    for name in ("mmlu-field-smollm2", "cifar10-wrn"):
+    """Print the mean AUC over draws of reference models, beside those of the free scores."""
+    print(f"| recording, truth | {', '.join(FREE)} | 1, 2, 4 reference models |\n|---|---|---|")
+    for name in ("mmlu-field-smollm2", "banking77-smollm2", "cifar10-wrn"):
         audit = mw.open_recorded(name)
         _line(audit, f"{name}, log-LiRA ≥ 4 by {HALF} other shadow models", _log_lira(audit), HALF)
         if audit.data.canaries is not None:
@@ -32,11 +33,12 @@ def _line(audit: mw.Audit, what: str, truth: NDArray[np.float64], of: int | None
     _, members, gaps, _ = member_gaps(audit.source, "prediction")
     members, gaps = members[:of], gaps[:of]
     kept = ((~members).sum(axis=0) >= max(NUMBERS)) & ~np.isnan(truth)  # others lack models
-    memorized, psmi = truth[kept] >= 4, audit.score("psmi").to_numpy()[kept]
+    memorized = truth[kept] >= 4
+    free = [mw.evaluation.roc(audit.score(one).to_numpy()[kept], memorized).auc for one in FREE]
     found = [_auc(gaps[:, kept], members[:, kept], memorized, n) for n in NUMBERS]
     areas = ", ".join(f"{area:.3f}" for area in found)
     n = f"{memorized.sum()} of {len(memorized)}"
-    print(f"| {what} ({n}) | {mw.evaluation.roc(psmi, memorized).auc:.3f} | {areas} |")
+    print(f"| {what} ({n}) | {', '.join(f'{area:.3f}' for area in free)} | {areas} |")
 
 
 def _log_lira(audit: mw.Audit) -> NDArray[np.float64]:

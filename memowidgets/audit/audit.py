@@ -769,7 +769,9 @@ class Audit:
         metric: str | scores.Metric = "psmi",
         layer: str | int = "last",
         checkpoint: str | float = "prediction",
-        tau: float | None = None,
+        tau: float | str | None = None,
+        *,
+        share: float | None = None,
     ) -> pd.DataFrame:
         """Return the members with score ≤ τ, most at risk first.
 
@@ -777,10 +779,14 @@ class Audit:
         ----------
         metric, layer, checkpoint
             As in `score`.
-        tau : float, optional
+        tau : float or "class", optional
             Threshold. Default: 0 for PSMI, which is the practitioner's (paper, Section 4.3), and
-            the logit gap, −4 for the baseline. No other score has one. A threshold as the first
-            argument still works, with a FutureWarning.
+            the logit gap, −4 for the baseline, and the lowest 5 % for every other score. With
+            "class", a member is flagged if its score is more than one robust deviation (1.4826
+            times the median absolute deviation) below the median of its class. A threshold as the
+            first argument still works, with a FutureWarning.
+        share : float, optional
+            Share of the members to flag, instead of `tau`: those with the lowest scores.
 
         Returns
         -------
@@ -793,15 +799,17 @@ class Audit:
         Raises
         ------
         TypeError, ValueError
-            If `tau` is not a number, or missing for a score that has no default.
+            If `tau` is neither a number nor "class", `share` is not above 0 and at most 1, or both
+            are given.
 
         Warns
         -----
         UserWarning
             If the model has not learned its task at the checkpoint, ρ was not reached, or the score
-            is inaccurate, as PSMI is for a class of few members.
+            is inaccurate, as PSMI is for a class of few members. Without `tau` and `share`, also if
+            PSMI's 0 flags less than half of what the rule by class flags.
         """
-        return scores.flagged(self.source, metric, layer, checkpoint, tau)
+        return scores.flagged(self.source, metric, layer, checkpoint, tau, share)
 
     def representation(
         self, layer: str | int = "last", checkpoint: str | float = "prediction"
@@ -1300,7 +1308,8 @@ class Audit:
             Whether to replace existing files.
         tau : float, optional
             Threshold that the page opens with, and that its text and the other files describe.
-            Default: 0 for PSMI and the logit gap, −4 for the baseline; no other score has one.
+            Default: 0 for PSMI and the logit gap, −4 for the baseline, and the lowest 5 % for every
+            other score.
         metric : str, optional
             The score, as in `score`, at the last layer and the prediction checkpoint. Default:
             PSMI; the logit gap for an audit from arrays that has no representations.

@@ -15,16 +15,21 @@ from memowidgets.evaluation.curve import (
     roc,
 )
 from memowidgets.evaluation.intervals import clopper_pearson
+from memowidgets.evaluation.thresholds import OPENING_SHARE, below_class, lowest_share, opening_tau
 
 __all__ = [
     "ENOUGH_MODELS",
     "FEW_POSITIVES",
+    "OPENING_SHARE",
     "Comparison",
     "Evaluation",
     "OperatingPoint",
+    "below_class",
     "chance_note",
     "clopper_pearson",
     "compare",
     "is_much_by_chance",
+    "lowest_share",
+    "opening_tau",
     "roc",
 ]

@@ -29,6 +29,7 @@ class ClassSums:
         self._one_hot = np.eye(n_classes, dtype=np.float32)
         self._first, self._second = np.zeros((n_classes, width)), np.zeros((n_classes, width))
         self._rows, self._lengths = np.zeros((n_classes, d)), np.zeros(n_classes)
+        self._longest: list[tuple[float, int]] = [(0.0, 0)] * n_classes
         self.counts = np.zeros(n_classes)
 
     def add_projections(self, projected: Array, codes: Ints) -> None:
@@ -50,11 +51,16 @@ class ClassSums:
             deviation *= deviation
             self._second[:, block] += to_numpy(member[:, rows] @ deviation)
 
-    def add_rows(self, rows: Array, codes: Ints) -> None:
-        """Add the rows (n, d) and their squared lengths."""
+    def add_rows(self, rows: Array, codes: Ints, start: int) -> None:
+        """Add the rows (n, d) from row `start` on, and their squared lengths."""
         member = like(rows, self._one_hot[:, codes])
+        lengths = namespace(rows).einsum("nd,nd->n", rows, rows)
         self._rows += to_numpy(member @ rows)
-        self._lengths += to_numpy(member @ namespace(rows).einsum("nd,nd->n", rows, rows))
+        self._lengths += to_numpy(member @ lengths)
+        found = to_numpy(lengths).astype(np.float64)
+        for c in np.unique(codes):
+            row = int(np.where(codes == c, found, -1.0).argmax())
+            self._longest[c] = max(self._longest[c], (float(found[row]), start + row))
 
     def finite(self) -> bool:
         """Return whether everything that was added is finite."""
@@ -72,6 +78,15 @@ class ClassSums:
     def centres(self) -> Floats:
         """Return the mean row (C, d) of each class."""
         return np.asarray(self._rows / self.counts[:, None])
+
+    def dominant(self, fewest: int) -> Ints:
+        """Return the rows that are longer, squared, than all others of their class together.
+
+        Classes with fewer than `fewest` rows are left out.
+        """
+        pairs = zip(self._longest, self._lengths, self.counts, strict=True)
+        rows = [row for (one, row), every, n in pairs if n >= fewest and 2 * one > every > 0]
+        return np.array(sorted(rows), dtype=np.int64)
 
     def traces(self) -> NDArray[np.float64]:
         """Return the total variance (C,) of each class's rows."""

@@ -43,11 +43,16 @@ class Shapes:
     multiplicity: int
 
     @classmethod
-    def of(cls, variances: Floats, traces: Floats, d: int) -> Shapes:
-        """Compute the tails from what the components leave of the trace, with a floor."""
+    def of(cls, variances: Floats, traces: Floats, counts: Floats, d: int) -> Shapes:
+        """Compute the tails from what the components leave of the trace, with a floor.
+
+        The rows of a small class span few dimensions, so the floor is 1 / counts of the mean
+        variance. With a lower one the ratio is huge along the few directions that are nearly
+        orthogonal to all rows, and slopes from a few hundred directions are then wrong.
+        """
         multiplicity = d - variances.shape[1]
         traces = np.maximum(traces, _LEAST_SIZE * traces.max() or 1.0)
-        least = _LEAST_TAIL * traces / d
+        least = np.maximum(1 / counts, _LEAST_TAIL) * traces / d
         rest = (traces - variances.sum(axis=1)) / multiplicity
         return cls(np.maximum(variances, least[:, None]), np.maximum(rest, least), multiplicity)
 

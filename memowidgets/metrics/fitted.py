@@ -30,6 +30,7 @@ Float32s = NDArray[np.float32]
 _FLOOR = 1e-6  # relative to the standard deviation of all samples along a direction
 _SAMPLED_ROWS = 2048  # maximum number of rows, and of bytes
 _SAMPLED_BYTES = 2**24
+_FEWEST_TO_DOMINATE = 20  # rows of a class; in a smaller one the longest row is often half of all
 _AT_ONCE = 64  # directions per generator, so that more directions start with the same ones
 _STREAM = 0x50534D49  # differs from default_rng(seed), which may have generated the user's data
 _KEPT_BYTES = 96_000_000  # maximum size of the projections that are kept for scoring
@@ -65,6 +66,9 @@ class Fitted:
         None if the mean is plain.
     kept : Kept or None
         Projections of the fitted samples, if they are small enough to keep.
+    dominant : (rows,) int
+        Rows that have more than half of the variance of a class of 20 or more. Empty without
+        controls.
     """
 
     frame: Frame
@@ -72,6 +76,7 @@ class Fitted:
     tables: Tables
     controls: Controls | None
     kept: Kept | None = field(repr=False)
+    dominant: Ints = field(repr=False)
 
     @property
     def knows_nothing(self) -> bool:
@@ -124,7 +129,23 @@ def fit(X: Array, codes: Ints, n_directions: int, seed: int, *, use_controls: bo
         tables, controls = _with_controls(tables, sums, to_numpy(onto), n_directions)
     tables = Tables(*(like(beside, values) for values in vars(tables).values()))
     controls = controls and Controls(*(like(beside, v) for v in vars(controls).values()))
-    return Fitted(frame, onto, tables, controls, kept)
+    return Fitted(frame, onto, tables, controls, kept, sums.dominant(_FEWEST_TO_DOMINATE))
+
+
+def project(X: Array, rows: Ints, n_directions: int, seed: int) -> Float32s:
+    """Return centred projections (rows, n_directions) of some rows of X onto random directions."""
+    theta = np.empty((n_directions, X.shape[1]), dtype=np.float32)
+    fill_directions(theta, seed)
+    sample = _sampled(X, rows)[1]
+    return np.asarray((sample - sample.mean(axis=0)) @ theta.T)
+
+
+def mean_along(projected: Float32s, codes: Ints) -> float:
+    """Return the mean PSMI (plain) of samples from their projections (n, m)."""
+    m = projected.shape[1]
+    sums = ClassSums(np.zeros((int(codes.max()) + 1, m), np.float32), np.eye(m, dtype=np.float32))
+    sums.add_projections(projected, codes)
+    return float(plain(moments(projected, codes, _tables(sums, m)))[0].mean())
 
 
 def fill_directions(theta: Float32s, seed: int) -> None:
@@ -151,7 +172,7 @@ def _summed(
         projected = namespace(rows).matmul(rows, onto.T, out=out)
         sums.add_projections(projected, codes[start:stop])
         if with_rows:
-            sums.add_rows(rows, codes[start:stop])
+            sums.add_rows(rows, codes[start:stop], start)
         if kept is not None:
             kept.probed[start:stop] = _probe(rows)
     if not sums.finite():
@@ -232,7 +253,7 @@ def _with_controls(
         table[:, m:].reshape(n_classes, bases, -1)[every, every % bases]
         for table in (sums.mean(), sums.variance())
     )
-    shapes = Shapes.of(variances, sums.traces(), d)
+    shapes = Shapes.of(variances, sums.traces(), sums.counts, d)
     along = (onto[m:] @ onto[:m].T).astype(np.float64)
     forms = shapes.forms(along.reshape(bases, len(along) // bases, m) ** 2)
     tables = replace(

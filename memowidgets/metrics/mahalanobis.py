@@ -17,9 +17,9 @@ from memowidgets.metrics.arrays import (
     row_chunks,
 )
 
-_EXACT_UP_TO = 1536  # features; with more, only leading components are computed
+_EXACT_UP_TO = 4096  # features; with more, only leading components are computed
 _OVERSAMPLING = 16
-_POWER_STEPS = 4
+_BLOCKS = 6  # of a Krylov space, each half as wide as there are components to find
 _SINGULAR = 1e-10  # relative to the largest variance; float32 features resolve no less
 
 
@@ -48,7 +48,8 @@ class Mahalanobis:
     The distribution is global, not one per class (the paper's section on threat models). The
     distances are computed with a Cholesky factor of the covariance (ddof = 0) of the kept
     components. Leave-one-out distances are a monotone function of them, so their ROC is the same.
-    Above 1536 features the components come from a randomised subspace iteration with a fixed seed.
+    Above 4096 features the components come from a randomised block Krylov space with a fixed seed.
+    Where the variances of many components are nearly equal, they are then approximate.
 
     Examples
     --------
@@ -136,7 +137,7 @@ class Mahalanobis:
         d = X.shape[1]
         if kept == d:
             return np.eye(d)
-        if d <= _EXACT_UP_TO:
+        if d <= max(_EXACT_UP_TO, _BLOCKS * _block_width(kept)):
             covariance = _covariance(X, self._frame, centre, None)
             chosen = [d - kept, d - 1]
             return np.asarray(eigh(covariance, subset_by_index=chosen)[1][:, ::-1])
@@ -176,24 +177,30 @@ def _covariance(X: Array, frame: Frame, centre: Floats, axes: Floats | None) -> 
     return np.asarray(total / X.shape[0])
 
 
-def _leading(X: Array, frame: Frame, centre: Floats, kept: int) -> Floats:
-    """Return an orthonormal basis (d, kept) of the leading components, by subspace iteration.
+def _block_width(kept: int) -> int:
+    return kept // 2 + _OVERSAMPLING
 
-    All steps but the last use float32: the basis need not be accurate, because the covariance
-    along it is computed in float64.
+
+def _leading(X: Array, frame: Frame, centre: Floats, kept: int) -> Floats:
+    """Return an orthonormal basis (d, kept) of the leading components, by block Krylov iteration.
+
+    The blocks are kept, and the components are found in the span of all of them. The last block
+    alone would take far more passes where variances are nearly equal. All steps but the last use
+    float32: the span need not be accurate, because the covariance in it is computed in float64.
     """
-    width = min(kept + _OVERSAMPLING, X.shape[1])
-    shape, middle = (X.shape[1], width), centre.astype(np.float32)
-    basis = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
-    for _ in range(_POWER_STEPS):
+    shape, middle = (X.shape[1], _block_width(kept)), centre.astype(np.float32)
+    block = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    blocks = []
+    for _ in range(_BLOCKS):
         image = np.zeros(shape, dtype=np.float32)
         for start, stop in row_chunks(X.shape[0], 8 * X.shape[1]):
             rows = to_numpy(frame.rows(X, start, stop)) - middle
-            image += rows.T @ (rows @ basis)
-        basis = np.linalg.qr(image)[0]
-    exact = np.asarray(np.linalg.qr(basis.astype(np.float64))[0])
-    rotation = eigh(_covariance(X, frame, centre, exact))[1][:, ::-1]
-    return np.asarray(exact @ rotation[:, :kept])
+            image += rows.T @ (rows @ block)
+        block = np.linalg.qr(image)[0]
+        blocks.append(block)
+    span = np.asarray(np.linalg.qr(np.hstack(blocks).astype(np.float64))[0])
+    rotation = eigh(_covariance(X, frame, centre, span))[1][:, ::-1]
+    return np.asarray(span @ rotation[:, :kept])
 
 
 def _ridge(covariance: Floats) -> tuple[float, tuple[str, ...]]:

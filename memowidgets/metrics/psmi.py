@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.metrics.arrays import Array, Floats, Ints, checked_features, checked_labels
-from memowidgets.metrics.fitted import fit
+from memowidgets.metrics.arrays import (
+    Array,
+    Floats,
+    Ints,
+    checked_features,
+    checked_labels,
+)
+from memowidgets.metrics.fitted import fit, mean_along, project
 from memowidgets.metrics.projections import FEW_CLASSES
 
 Method = Literal["control-variates", "plain"]
 
-DEFAULT_DIRECTIONS = {"control-variates": 256, "plain": 2000}
+METHODS = ("control-variates", "plain")
+PAPER_DIRECTIONS = 2000
+FIRST_DIRECTIONS = 256  # "auto" begins with these
+TOLERANCE = 0.1  # an error of a tenth of the spread adds a hundredth to the variance of scores
 FEWEST_TO_REGRESS = 64  # least number of directions for control variates
+_TESTED_ROWS, _TESTED_DIRECTIONS = 1000, 32  # in the test against shuffled labels
+_SHUFFLES = 19
+KNOWS_NO_LABELS = (
+    "the representations tell the labels apart no better than shuffled labels: their scores "
+    "predict nothing"
+)
 FEW_SAMPLES = 20  # samples of a class, below which its Gaussian is inaccurate
 
 
@@ -23,18 +39,18 @@ class PSMI:
 
     Parameters
     ----------
-    n_directions : int, "auto" or None
-        Number of random directions. None means 256 with control variates, and the paper's 2000
-        with "plain". "auto" adds directions until the standard error of every fitted sample is at
-        most `tol`, or until there are `max_directions`.
+    n_directions : int or "auto"
+        Number of random directions. "auto" begins with 256 and adds blocks of 256 until the
+        standard error of the fitted samples (root mean square) is at most `tol` of the scores'
+        spread, or until there are `max_directions`. With "plain", "auto" means the paper's 2000.
     method : {"control-variates", "plain"}
         "plain" is the paper's mean over directions. "control-variates" subtracts from each value
         similar quantities whose mean over all directions is known exactly (ratios and logarithms
-        of quadratic forms, with cross-fitted slopes). This removes most of the random error: 256
-        directions are then worth about 2000 plain ones. With fewer than 64 directions, or fewer
-        than 8 for each control, the mean is plain.
+        of quadratic forms, with cross-fitted slopes). This removes most of the random error. With
+        fewer than 64 directions, or fewer than 8 for each control, the mean is plain.
     tol : float or None
-        Largest standard error for "auto", in nats.
+        Largest standard error for "auto", as a share of the scores' spread: 1.4826 times the
+        median distance of a score to the median of its class. None means 0.1.
     random_state : int
         Seed of the directions. The same seed gives the same scores.
     max_directions : int
@@ -47,7 +63,9 @@ class PSMI:
     n_directions_ : int
         Number of directions in use.
     warnings_ : tuple of str
-        Warnings about classes of fewer than 20 samples, and about a tolerance that was not reached.
+        Warnings about classes of fewer than 20 samples, about representations that know nothing of
+        the labels, about a row that has most of the variance of its class, and about a tolerance
+        that was not reached.
 
     Notes
     -----
@@ -74,22 +92,23 @@ class PSMI:
 
     def __init__(
         self,
-        n_directions: int | Literal["auto"] | None = None,
+        n_directions: int | Literal["auto"] = "auto",
         method: Method = "control-variates",
         tol: float | None = None,
         random_state: int = 0,
-        max_directions: int = 16_384,
+        max_directions: int = 2048,
     ) -> None:
-        if method not in DEFAULT_DIRECTIONS:
-            known = ", ".join(repr(name) for name in DEFAULT_DIRECTIONS)
+        if method not in METHODS:
+            known = ", ".join(repr(name) for name in METHODS)
             raise ValueError(f"unknown method {method!r}; valid are {known}")
-        chosen = DEFAULT_DIRECTIONS[method] if n_directions is None else n_directions
-        _check_number(chosen)
-        if (chosen == "auto") != (tol is not None) or (tol is not None and not tol > 0):
+        _check_number(n_directions)
+        adapts = n_directions == "auto" and method != "plain"
+        if tol is not None and not (adapts and tol > 0):
             raise ValueError(
-                'n_directions="auto" and tol= must be given together, and tol must be above 0'
+                'tol must be above 0, and goes with n_directions="auto" and '
+                'method="control-variates" only'
             )
-        self.n_directions = chosen
+        self.n_directions = n_directions
         self.method = method
         self.tol = tol
         self.random_state = random_state
@@ -122,12 +141,21 @@ class PSMI:
         self.classes_, codes = np.unique(labels, return_inverse=True)
         counts = np.bincount(codes)
         self._check_counts(counts)
-        if self.n_directions == "auto":
-            self._fit_to_tolerance(features, codes)
-        else:
+        if self.n_directions != "auto":
             self._fit_directions(features, codes, int(self.n_directions))
+        elif self.method == "plain":
+            self._fit_directions(features, codes, PAPER_DIRECTIONS)
+        else:
+            self._fit_to_tolerance(features, codes)
         if self._fitted.knows_nothing:
             self.warnings_ += ("all rows of X are equal, so each score is 0 and says nothing",)
+        elif not knows_labels(features, codes, self.random_state):
+            self.warnings_ += (KNOWS_NO_LABELS,)
+        self.warnings_ += tuple(
+            f"row {row} has more than half of the variance of its class: the other scores of "
+            "this class say little, and their standard errors are too small"
+            for row in self._fitted.dominant.tolist()
+        )
         return self
 
     @overload
@@ -183,11 +211,7 @@ class PSMI:
             raise ValueError(
                 f"class {name!r} has a single sample; PSMI needs two or more of each class"
             )
-        self.warnings_ = tuple(
-            f"class {name!r} has only {count} samples: its scores are inaccurate"
-            for name, count in zip(names, counts, strict=True)
-            if count < FEW_SAMPLES
-        )
+        self.warnings_ = small_classes(names, counts)
 
     def _codes(self, labels: NDArray[Any]) -> Ints:
         places = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1)
@@ -209,19 +233,73 @@ class PSMI:
         self.n_directions_ = m
 
     def _fit_to_tolerance(self, X: Array, codes: Ints) -> None:
-        """Add directions until the largest standard error is at most `tol`."""
-        assert self.tol is not None  # noqa: S101 - checked in __init__
-        m = min(DEFAULT_DIRECTIONS["control-variates"], self.max_directions)
+        """Add directions until the standard error is at most `tol` of the scores' spread."""
+        tol = TOLERANCE if self.tol is None else self.tol
+        m = min(FIRST_DIRECTIONS, self.max_directions)
         while True:
             self._fit_directions(X, codes, m)
-            largest = float(self._fitted.score(X, codes)[1].max())
-            if largest <= self.tol or m == self.max_directions:
+            scores, errors = self._fitted.score(X, codes)
+            error = float(np.sqrt(np.mean(errors**2)))
+            allowed = tol * _spread(scores, codes)
+            if error <= allowed or m >= self.max_directions:
                 break
-            wanted = m * min((largest / self.tol) ** 2 * 1.05, 8.0)
-            m = min(int(np.ceil(wanted / 256)) * 256, self.max_directions)
-        if largest > self.tol:
-            error = f"{m} directions leave a standard error of {largest:.2g}"
-            self.warnings_ += (f"{error}, above the tolerance of {self.tol:g}",)
+            wanted = m * min((error / max(allowed, 1e-300)) ** 2 * 1.05, 8.0)
+            blocks = int(np.ceil(wanted / FIRST_DIRECTIONS))
+            m = min(max(blocks * FIRST_DIRECTIONS, m + FIRST_DIRECTIONS), self.max_directions)
+        if error > allowed and self.tol is not None:
+            note = f"{m} directions leave a standard error of {error:.2g} nats, above {tol:g} of "
+            self.warnings_ += (f"{note}the scores' spread ({allowed:.2g} nats)",)
+
+
+def small_classes(names: Sequence[object], counts: Ints) -> tuple[str, ...]:
+    """Return one warning that names all classes with few samples, or none.
+
+    Parameters
+    ----------
+    names : sequence
+        Name of each class.
+    counts : (n_classes,) int
+        Number of samples of each class.
+
+    Examples
+    --------
+    >>> small_classes(["cat", "dog", "owl"], np.array([40, 7, 12]))[0].split(": ")[1]
+    "'dog' (7), 'owl' (12)"
+    """
+    few = [
+        (name, int(count))
+        for name, count in zip(names, counts, strict=True)
+        if 0 < count < FEW_SAMPLES
+    ]
+    if not few:
+        return ()
+    said = ", ".join(f"{name!r} ({count})" for name, count in few)
+    counted = f"{len(few)} of {len(names)} classes have fewer than {FEW_SAMPLES} samples"
+    return (f"{counted}, so their scores are inaccurate: {said}",)
+
+
+def knows_labels(X: Array, codes: Ints, seed: int = 0) -> bool:
+    """Return whether the mean PSMI is above those of all of 19 shuffles of the labels.
+
+    A permutation test at the level of 5 %: representations that know nothing of the labels pass it
+    with a probability of 1 in 20. It takes at most 1000 rows and 32 plain directions.
+    """
+    rng = np.random.default_rng(seed)
+    rows = np.sort(rng.permutation(len(codes))[:_TESTED_ROWS])
+    rows = rows[np.bincount(codes[rows])[codes[rows]] > 1]
+    labels = codes[rows]
+    if len(np.unique(labels)) < 2:
+        return True
+    projected = project(X, rows, _TESTED_DIRECTIONS, seed)
+    classes = np.unique(labels, return_inverse=True)[1]
+    shuffled = [mean_along(projected, rng.permutation(classes)) for _ in range(_SHUFFLES)]
+    return mean_along(projected, classes) > max(shuffled)
+
+
+def _spread(scores: Floats, codes: Ints) -> float:
+    """Return the robust deviation of scores from the median of their class."""
+    medians = np.array([np.median(scores[codes == c]) for c in range(int(codes.max()) + 1)])
+    return float(1.4826 * np.median(np.abs(scores - medians[codes])))
 
 
 def _check_number(n_directions: object) -> None:

@@ -14,6 +14,8 @@ RULES = ("first", "nearest")
 _JUMP = 0.25
 _FAR_LARGER = 3.0
 _FIRST_STEPS = 4
+_PLATEAU = 0.02  # drops this close to the largest one are of its plateau
+_FEWEST_AFTER = 2  # checkpoints after the first one of a plateau
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class Prediction:
         Whether any checkpoint reached ρ. If not, this is the nearest one.
     jumped_from : float or None
         Drop at the checkpoint before, if ρ was crossed by a jump. Otherwise None.
+    plateau : float or None
+        Largest drop, if the drop levelled off below ρ. Otherwise None.
     """
 
     record: Record
@@ -97,12 +101,20 @@ class Prediction:
     rho: float
     reached: bool
     jumped_from: float | None = None
+    plateau: float | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings about the choice."""
         notes = []
-        if not self.reached:
+        if self.plateau is not None:
+            notes.append(
+                f"the drop of the median loss levelled off at {self.plateau:.1%}, below "
+                f"{self.rho:.0%}; {self.record.name}, the first checkpoint within 2 % of that, is "
+                "taken. Label smoothing, mixup or wrong labels keep the loss up: train without "
+                "them, or set stop_at_drop below the plateau"
+            )
+        elif not self.reached:
             notes.append(
                 f"no checkpoint reached a drop of {self.rho:.0%} in the median loss; "
                 f"{self.record.name} is the nearest, at {self.drop:.1%}"
@@ -175,7 +187,8 @@ def prediction_checkpoint(
         Required drop, as a share of the median loss at step 0.
     rule : {"first", "nearest"}
         Whether to choose the first checkpoint that has reached ρ or, after training, the nearest to
-        ρ.
+        ρ. If none has reached ρ, "first" chooses the first checkpoint whose drop is within .02 of
+        the largest one if two or more follow it (the drop levelled off), else the nearest.
     over_last : int
         Number of evaluations after step 0 in the running median of the loss, including the
         checkpoint's own. Use 3 or so when the loss is noisy, as in image training.
@@ -204,13 +217,30 @@ def prediction_checkpoint(
         for i in range(1, len(losses) + 1)
     ]
     reached = [i for i, drop in enumerate(drops) if drop >= rho]
+    level = None if reached or rule != "first" else _levelled_off(drops)
     if reached and rule == "first":
         chosen = reached[0]
+    elif level is not None:
+        chosen = level
     else:
         chosen = min(range(len(drops)), key=lambda i: abs(drops[i] - rho))
     return Prediction(
-        later[chosen], drops[chosen], rho, bool(reached), _jumped_from(drops, chosen, rho)
+        later[chosen],
+        drops[chosen],
+        rho,
+        bool(reached),
+        _jumped_from(drops, chosen, rho),
+        None if level is None else max(drops),
     )
+
+
+def _levelled_off(drops: Sequence[float]) -> int | None:
+    """Return the first checkpoint of the plateau that the drop ends on, or None without one."""
+    least = max(drops) - _PLATEAU
+    first = next(i for i, drop in enumerate(drops) if drop >= least)
+    after = drops[first + 1 :]
+    level = len(after) >= _FEWEST_AFTER and min(after) >= least and drops[first] > 0
+    return first if level else None
 
 
 def _jumped_from(drops: Sequence[float], chosen: int, rho: float) -> float | None:

@@ -12,6 +12,7 @@ import anywidget
 import numpy as np
 import traitlets
 
+from memowidgets.evaluation import opening_tau
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.visible import visible
 from memowidgets.widgets.background import in_background
@@ -389,7 +390,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
     def _show(self, pick: Pick, view: ScoreView) -> None:
         log_lira, keep, left_out = _truth(view)
         scores = view.scores[keep]
-        tau = self._tau_for(pick[0], scores)
+        tau = self._tau_for(pick[0], view)
         eta = view.eta if self._shown is None else self.eta_committed
         extras = self._extras(pick)
         errors = _kept(view.errors, keep)
@@ -412,6 +413,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         rows = replace(rows, eta=None if log_lira is None else eta, right=_kept(view.right, keep))
         with self.hold_sync():  # one message for the whole view
             self._shown, self._stale = pick, False
+            self._taus[pick[0]] = tau
             self._show_scores(given, others, tau, eta)
             self._show_rows(rows, view.title, tau)
             self._warnings = [*left_out, *view.warnings]
@@ -463,15 +465,9 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             if not self.computed:
                 self.compute()
 
-    def _tau_for(self, score: str, scores: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-        """Return a score's last τ, or for a new score the τ that flags as many samples as now."""
-        if score in self._taus:
-            return self._taus[score]
-        if self._shown is None or self._shown[0] == score:
-            return self.tau
-        flagged = min(self.counts["flagged"], len(scores))
-        ordered = np.sort(scores)
-        return float(ordered[flagged - 1] if flagged else np.nextafter(ordered[0], -np.inf))
+    def _tau_for(self, score: str, view: ScoreView) -> float:
+        """Return a score's last τ, or where it stands at first."""
+        return self._taus.get(score, opening_tau(view.scores, view.natural))
 
     @traitlets.observe("tau")
     def _remember_tau(self, _change: object) -> None:

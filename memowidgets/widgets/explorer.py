@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
+from memowidgets.evaluation import opening_tau
 from memowidgets.widgets.arrays import checked_tau, packed_log_lira
 from memowidgets.widgets.cells import created, displayed
 from memowidgets.widgets.frontend import script, style
@@ -232,8 +233,8 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         Finite numbers. None shows nothing until `update` brings scores.
     memorized : array-like of shape (n,), bool, optional
         Ground truth: which samples the finished model memorised.
-    tau : float
-        Where τ stands at first.
+    tau : float, optional
+        Where τ stands at first. Default: `natural`, or the lowest 5 % where that is None.
     title : str
         What the scores are, for the axis.
     errors : array-like of shape (n,), optional
@@ -312,7 +313,7 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         self,
         scores: ArrayLike | None,
         memorized: ArrayLike | None = None,
-        tau: float = 0.0,
+        tau: float | None = None,
         *,
         title: str = "score",
         errors: ArrayLike | None = None,
@@ -324,13 +325,15 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         canaries: ArrayLike | None = None,
         **traits: Any,
     ) -> None:
-        first, least = checked_tau(tau), checked_tau(eta, "eta")
+        least = checked_tau(eta, "eta")
         given, compared = NOTHING, None
         if scores is not None:
             given = checked_scores(
                 scores, memorized, title, errors, truth, log_lira, natural, canaries
             )
             compared = checked_others(others, given)
+            tau = opening_tau(scores, natural) if tau is None else tau
+        first = checked_tau(tau or 0.0)
         super().__init__(**traits)
         with self.hold_sync():
             self.tau = self.tau_committed = first

@@ -111,7 +111,7 @@ def test_it_answers_as_the_run_that_its_arrays_come_from(finished):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
         assert ours.index.equals(theirs.index)
     assert audit.log_lira().equals(finished.log_lira())
-    with pytest.warns(UserWarning, match="has only .* samples: its scores are inaccurate"):
+    with pytest.warns(UserWarning, match="fewer than 20 samples, so their scores are inaccurate"):
         flagged, expected = audit.flagged(tau=0.1), finished.flagged(tau=0.1, checkpoint="final")
     pd.testing.assert_frame_equal(flagged, expected)
     for column in ("median_loss", "train_loss", "train_accuracy"):

@@ -77,7 +77,9 @@ def test_one_variance_is_the_default_everywhere():
     [
         (lambda a: a.flagged("psmi", tau="0"), "tau must be a number, not '0'"),
         (lambda a: a.flagged("psmi", tau="youden"), r"threshold\('youden'\)"),
-        (lambda a: a.flagged("loss"), "'loss' has no default threshold"),
+        (lambda a: a.flagged("psmi", tau=0.0, share=0.1), "not both"),
+        (lambda a: a.flagged("loss", share=0.0), "share must be above 0"),
+        (lambda a: a.flagged("psmi", tau="lowest"), "tau must be a number"),
         (lambda a: a.flagged("psmy"), "valid: psmi, loss"),
         (lambda a: a.evaluate("psmi", eta="4"), "eta must be a number.*not '4'"),
         (lambda a: a.compare(["psmi"], eta="4"), "eta must be a number"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.stats import rankdata
 import memowidgets as mw
 from memowidgets.audit.source import NotGivenError
 from memowidgets.audit.views.dashboard import AuditView
+from memowidgets.evaluation import below_class
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training import target
 from memowidgets.training.learner import Learner
@@ -287,12 +289,38 @@ def test_a_mean_that_needs_passes_is_not_quick(finished, tmp_path):
     assert view.is_quick("psmi_mean", layer, "epoch-4")
 
 
-def test_a_score_without_a_threshold_of_its_own_flags_nobody_by_default():
+def test_a_score_without_a_threshold_of_its_own_opens_with_the_lowest_share(tmp_path):
+    """In the table, the dashboard, the explorer and the report alike."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(500) % 2
+    audit = mw.Audit.from_arrays(labels, logits=2 * np.eye(2)[labels] + rng.normal(size=(500, 2)))
+    scores = audit.score("loss")
+    assert (scores <= 0).all()
+    counts = {"table": len(audit.flagged("loss"))}
+    dashboard = audit.dashboard()
+    explorer = mw.widgets.ThresholdExplorer(scores, natural=None)
+    try:
+        dashboard.metric = "loss"
+        dashboard.wait(60)
+        counts |= {"dashboard": dashboard.counts["flagged"], "explorer": explorer.counts["flagged"]}
+    finally:
+        dashboard.close()
+        explorer.close()
+    audit.report(tmp_path / "a.html", metric="loss")
+    found = json.loads((tmp_path / "a.json").read_text("utf-8"))
+    counts["report"] = found["prediction"]["flagged"]
+    assert counts == dict.fromkeys(counts, 25)
+    assert len(counts) == 4
+
+
+def test_flagged_by_share_and_by_class():
     rng = np.random.default_rng(0)
     labels = np.arange(40) % 2
     audit = mw.Audit.from_arrays(labels, logits=2 * np.eye(2)[labels] + rng.normal(size=(40, 2)))
-    with pytest.raises(ValueError, match=r"'loss' has no default threshold.*tau="):
-        audit.flagged("loss")
+    scores = audit.score("loss")
+    assert set(audit.flagged("loss", share=0.25).index) == set(scores.nsmallest(10).index)
+    of_class = audit.flagged("loss", tau="class")
+    assert set(of_class.index) == set(scores.index[below_class(scores, labels)])
     assert len(audit.flagged("loss", tau=-1.0)) == (audit.score("loss") <= -1.0).sum()
     gaps = audit.score("logit_gap")
     assert set(audit.flagged("logit_gap").index) == set(gaps.index[gaps <= 0])

@@ -86,7 +86,7 @@ def test_arrays_of_scikit_learn_find_the_wrong_labels(place):
 # A random DistilBERT learns little in five epochs at the rates for a pretrained one: it is told.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*(no checkpoint reached|not learned).*:UserWarning")
-@pytest.mark.filterwarnings("ignore:.*its scores are inaccurate:UserWarning")  # of few texts
+@pytest.mark.filterwarnings("ignore:.*their scores are inaccurate:UserWarning")  # of few texts
 @pytest.mark.filterwarnings("ignore:.*pin_memory:UserWarning")
 @pytest.mark.usefixtures("pretrained")
 def test_the_three_ways_of_training_run():

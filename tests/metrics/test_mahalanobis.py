@@ -5,7 +5,7 @@ import pytest
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.decomposition import PCA
 
-from memowidgets.metrics import Mahalanobis
+from memowidgets.metrics import Mahalanobis, mahalanobis
 
 
 def made(n, d, seed=0, decay=0.5):
@@ -33,7 +33,18 @@ def test_keeps_fewer_components_than_samples():
     assert Mahalanobis().fit(made(3, 4)).n_components_ == 1
 
 
-def test_many_features_by_subspace_iteration():
+@pytest.mark.parametrize("exact_up_to", [4096, 500])
+def test_many_features_with_a_flat_spectrum(exact_up_to, monkeypatch):
+    monkeypatch.setattr(mahalanobis, "_EXACT_UP_TO", exact_up_to)
+    n, d, kept = 1500, 1600, 200
+    X = np.random.default_rng(0).normal(size=(n, d)) * np.linspace(1, 5, d)
+    found = Mahalanobis(kept).fit(X).score_samples(X)
+    least = 1 - 1e-6 if d <= exact_up_to else 0.995
+    assert np.corrcoef(found, by_sklearn(X, kept))[0, 1] > least
+
+
+def test_many_features_with_few_leading_ones(monkeypatch):
+    monkeypatch.setattr(mahalanobis, "_EXACT_UP_TO", 500)
     X = made(300, 1600, decay=1.0)
     found = Mahalanobis(20).fit(X).score_samples(X)
     assert np.corrcoef(found, by_sklearn(X, 20))[0, 1] > 0.999

@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from memowidgets.metrics import PSMI, projections, threads
+from memowidgets.metrics.psmi import KNOWS_NO_LABELS
 from tests.metrics import checks, reference
 
 
@@ -42,7 +43,7 @@ def test_standard_errors_are_honest(n_classes, n):
     X, y, expected = reference.long_reference(n, 32, n_classes, decay=0.3, m=m)
     covered = []
     for seed in range(6):
-        found, error = PSMI(random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
+        found, error = PSMI(256, random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
         covered.append(np.mean(np.abs(found - expected) < 1.96 * error))
     assert 0.91 <= np.mean(covered) <= 0.98
 
@@ -63,15 +64,89 @@ def test_256_directions_do_the_work_of_2000():
     assert error < 1.2 * np.std(score(X, y, 2000, "plain") - expected)
 
 
+def error_and_spread(estimator, X, y):
+    scores, errors = estimator.score_samples(X, y, return_std=True)
+    medians = np.array([np.median(scores[y == c]) for c in y])
+    return np.sqrt(np.mean(errors**2)), 1.4826 * np.median(np.abs(scores - medians))
+
+
 def test_auto_reaches_its_tolerance_or_says_so():
-    X, y = reference.made(300, 16, 3)
-    estimator = PSMI("auto", tol=0.02).fit(X, y)
-    assert estimator.score_samples(X, y, return_std=True)[1].max() <= 0.02
+    X, y = reference.made(600, 32, 8, decay=0.5)
+    estimator = PSMI(tol=0.12).fit(X, y)
+    error, spread = error_and_spread(estimator, X, y)
+    assert error <= 0.12 * spread
     assert estimator.n_directions_ % 256 == 0
-    assert estimator.n_directions_ > 256
-    capped = PSMI("auto", tol=1e-5, max_directions=512).fit(X, y)
+    assert 256 < estimator.n_directions_ < 2048
+    assert np.array_equal(
+        estimator.score_samples(X, y), PSMI(estimator.n_directions_).fit(X, y).score_samples(X, y)
+    )
+    capped = PSMI(tol=1e-5, max_directions=512).fit(X, y)
     assert capped.n_directions_ == 512
-    assert "tolerance" in capped.warnings_[-1]
+    assert "512 directions" in capped.warnings_[-1]
+
+
+def test_the_default_follows_the_data():
+    easy, hard = reference.made(600, 16, 3), reference.made(600, 32, 8, decay=0.5)
+    assert PSMI().fit(*easy).n_directions_ == 256
+    estimator = PSMI().fit(*hard)
+    error, spread = error_and_spread(estimator, *hard)
+    assert 256 < estimator.n_directions_ <= 2048
+    assert error <= 0.1 * spread
+    of_256, _ = error_and_spread(PSMI(256).fit(*hard), *hard)
+    assert of_256 > 0.1 * spread
+
+
+def test_the_default_stops_at_2048():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(1000, 64)), np.arange(1000) % 4
+    assert PSMI().fit(X, y).n_directions_ == 2048
+
+
+def few_of_some_classes():
+    """300 rows: five classes of 3, and one of the rest."""
+    rng = np.random.default_rng(1)
+    y = np.minimum(np.arange(300) // 3, 5)
+    X = rng.normal(size=(300, 16)) + 3 * rng.normal(size=(6, 16))[y] / 4
+    return X.astype(np.float32), y
+
+
+def test_classes_of_three():
+    X, y = few_of_some_classes()
+    parts = [
+        PSMI(4096, "plain", random_state=1000 + s).fit(X, y).score_samples(X, y) for s in range(16)
+    ]
+    expected, error_there = np.mean(parts, axis=0), np.std(parts, axis=0) / 4
+    covered = []
+    for seed in range(6):
+        found, error = PSMI(256, random_state=seed).fit(X, y).score_samples(X, y, return_std=True)
+        far = np.abs(found - expected)
+        covered.append(np.mean(far < 1.96 * np.hypot(error, error_there)))
+    assert np.mean(covered) > 0.92  # .88 with tails of a thousandth
+    found, error = PSMI().fit(X, y).score_samples(X, y, return_std=True)
+    wrong = (found <= 0) != (expected <= 0)
+    assert np.all(np.abs(found[wrong]) < 4 * np.hypot(error, error_there)[wrong])
+
+
+@pytest.mark.parametrize("n_classes", [3, 12])
+def test_a_row_that_dominates_its_class_is_named(n_classes):
+    X, y = reference.made(600, 16, n_classes)
+    assert not PSMI().fit(X, y).warnings_
+    X[5] *= 1e5
+    (note,) = PSMI().fit(X, y).warnings_
+    assert "row 5 " in note
+
+
+def test_representations_that_know_nothing_are_noticed():
+    noticed = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        y = np.arange(400) % 4
+        psmi = PSMI(256, random_state=seed).fit(rng.normal(size=(400, 16)), y)
+        noticed.append(KNOWS_NO_LABELS in psmi.warnings_)
+    assert sum(noticed) >= 17
+    for n_classes in (2, 4, 40):
+        X, y = reference.made(400, 16, n_classes, separation=1.5)
+        assert KNOWS_NO_LABELS not in PSMI(256).fit(X, y).warnings_
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -85,8 +160,9 @@ def test_directions_are_not_the_data(seed):
 
 
 def test_defaults_follow_the_method():
-    assert PSMI().n_directions == 256
-    assert PSMI(method="plain").n_directions == 2000
+    X, y = reference.made(60, 4, 2)
+    assert PSMI().n_directions == "auto"
+    assert PSMI(method="plain").fit(X, y).n_directions_ == 2000
 
 
 def test_the_same_seed_gives_the_same_bits(monkeypatch):
@@ -229,7 +305,17 @@ def test_unequal_classes():
     estimator = PSMI().fit(X, y)
     assert np.isfinite(estimator.score_samples(X, y)).all()
     (warning,) = estimator.warnings_
-    assert "class 1 has only 2 samples" in warning
+    assert "1 of 2 classes" in warning
+    assert "1 (2)" in warning
+
+
+def test_one_warning_names_all_small_classes():
+    X, y = reference.made(150, 10, 3)
+    names = np.array(["ward c", "ward a", "ward b"])[np.where(np.arange(150) < 130, 0, y)]
+    (warning,) = PSMI().fit(X, names).warnings_
+    counts = [(name, int((names == name).sum())) for name in ("ward a", "ward b")]
+    assert all(f"'{name}' ({count})" in warning for name, count in counts)
+    assert "ward c" not in warning
 
 
 def test_two_equal_samples_are_a_class():
@@ -322,7 +408,7 @@ def test_not_finite(bad):
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e30])
 def test_rows_that_are_all_equal_say_nothing(value, tol):
     X, y = np.full((50, 3), value), np.arange(50) % 2
-    psmi = PSMI("auto" if tol else None, tol=tol).fit(X, y)
+    psmi = PSMI(tol=tol).fit(X, y)
     scores, errors = psmi.score_samples(X, y, return_std=True)
     assert not scores.any()
     assert not errors.any()
@@ -346,8 +432,8 @@ def test_bad_shapes_and_labels():
         (lambda: PSMI(0), "n_directions"),
         (lambda: PSMI("many"), "n_directions"),
         (lambda: PSMI(method="exact"), "'control-variates', 'plain'"),
-        (lambda: PSMI("auto"), "tol"),
-        (lambda: PSMI(tol=0.1), "tol"),
+        (lambda: PSMI(256, tol=0.1), "tol"),
+        (lambda: PSMI(method="plain", tol=0.1), "tol"),
         (lambda: PSMI("auto", tol=-1.0), "tol"),
     ]
     for call, sentence in cases:

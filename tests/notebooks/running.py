@@ -25,7 +25,7 @@ FEWER = {
     "load_digits(canaries=0.05": "load_digits().take(range(500)).with_canaries(25",
     "for eta in (4, 6, 8, 10)": "for eta in (4, 10)",
 }
-FEW_OF_A_CLASS = "samples: its scores are inaccurate"
+FEW_OF_A_CLASS = "samples, so their scores are inaccurate"
 # A worker process imports torch and the model again; the quickstart's test has such processes.
 IN_A_THREAD = r"\g<0>, executor=__import__('concurrent.futures').futures.ThreadPoolExecutor(1)"
 

@@ -37,6 +37,20 @@ def test_without_a_checkpoint_past_rho_the_nearest_is_taken_and_said():
     assert "no checkpoint reached a drop of 95% " in chosen.warnings[0]
 
 
+def test_a_plateau_below_rho_is_said_and_its_first_checkpoint_taken():
+    smoothed = records(0.4, 0.7, 0.86, 0.885, 0.89, 0.895, 0.9)  # label smoothing of .2 ends at .9
+    chosen = prediction_checkpoint(smoothed, 0.95)
+    assert chosen.record.step == smoothed[4].step
+    assert (chosen.reached, chosen.plateau) == (False, 0.9)
+    (note,) = chosen.warnings
+    assert "90.0%" in note
+    assert all(cause in note.lower() for cause in ("label smoothing", "mixup"))
+    assert prediction_checkpoint(smoothed, 0.95, rule="nearest").record.step == smoothed[-1].step
+    rising = prediction_checkpoint(records(0.4, 0.7, 0.8, 0.86), 0.95)
+    assert (rising.record.step, rising.plateau) == (records(0.4, 0.7, 0.8, 0.86)[-1].step, None)
+    assert prediction_checkpoint([*smoothed, *records(0.96)[1:]], 0.95).plateau is None
+
+
 def test_a_jump_over_rho_is_said():
     late = records(*np.linspace(0.05, 0.69, 20), 0.9651)  # the rate fell after epoch 20
     assert prediction_checkpoint(late).jumped_from == pytest.approx(0.69)

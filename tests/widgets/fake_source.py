@@ -126,6 +126,7 @@ class FakeSource:
         logits[np.arange(len(scores)), self.data.labels] += 5 * np.clip(scores, -0.3, 1) + 1
         probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         return ScoreView(
+            natural=None if score == "loss" else 0.0,
             title=f"{score.upper() if score == 'psmi' else score}, layer {layer}, {checkpoint}",
             scores=scores,
             labels=self.data.labels,

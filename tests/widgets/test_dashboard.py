@@ -133,12 +133,11 @@ def test_a_choice_made_meanwhile_is_not_overwritten(opened):
     assert dashboard._shown == ("psmi", "1", "epoch-2")
 
 
-def test_another_score_flags_as_many_and_remembers_its_tau(opened):
+def test_another_score_opens_at_its_own_tau_and_remembers_it(opened):
     dashboard, _ = opened()
     dashboard.tau = 0.1
-    flagged = dashboard.counts["flagged"]
     dashboard.metric = "loss"
-    assert dashboard.counts["flagged"] == flagged
+    assert dashboard.counts["flagged"] == round(0.05 * dashboard.counts["n"])
     dashboard.tau = -0.5
     dashboard.metric = "psmi"
     assert dashboard.tau == 0.1

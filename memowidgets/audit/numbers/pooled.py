@@ -9,7 +9,7 @@ import pandas as pd
 
 from memowidgets import evaluation
 from memowidgets.audit.numbers.judge import check_both_kinds
-from memowidgets.audit.numbers.scores import Metric, score
+from memowidgets.audit.numbers.scores import Metric, counts_of, notes_on_classes, score
 from memowidgets.audit.numbers.truth import (
     is_log_lira,
     lacking,
@@ -82,11 +82,15 @@ def pooled_evaluation(
     pairs: list[pd.DataFrame] = []
     notes: dict[str, None] = {}
     left_out = 0
+    names = source.data.class_names
+    counts = np.full(len(names), np.iinfo(np.int64).max)
     for done, index in enumerate(targets):
         progress.report(done, len(targets), "auditing shadow models")
         target = target_of(index)
         found = score(target, metric, layer, "prediction")
-        notes.update(dict.fromkeys(found.notes))
+        on_classes = notes_on_classes(metric, counts_of(target, found), names)
+        notes.update(dict.fromkeys(note for note in found.notes if note not in on_classes))
+        counts = np.minimum(counts, counts_of(target, found))
         memorized = memorized_members(target, truth, eta)
         if not with_canaries and source.data.canaries is not None:
             planted = source.data.ids[source.data.canaries]
@@ -108,6 +112,7 @@ def pooled_evaluation(
         groups=everything.index,
         models=everything["model"].to_numpy(),
     )
+    notes.update(dict.fromkeys(notes_on_classes(metric, counts, names)))
     if left_out:
         notes[f"{left_out} pairs are left out: they have {lacking(truth)}"] = None
     result = result.called(positives(truth))

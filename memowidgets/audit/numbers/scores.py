@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from memowidgets import evaluation
 from memowidgets.audit.numbers import trace
 from memowidgets.audit.numbers.truth import log_lira
 from memowidgets.audit.source import (
@@ -30,6 +31,7 @@ from memowidgets.audit.source import (
 )
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
 from memowidgets.metrics.arrays import like
+from memowidgets.metrics.psmi import small_classes
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest
 from memowidgets.store import StoreError
@@ -39,6 +41,7 @@ from memowidgets.visible import listed, quoted
 
 __all__ = [
     "BASELINE",
+    "BY_CLASS",
     "EARLY",
     "PER_LAYER",
     "SCORES",
@@ -46,8 +49,7 @@ __all__ = [
     "Metric",
     "NamedScore",
     "checked_tau",
-    "default_tau",
-    "few_notes",
+    "counts_of",
     "flagged",
     "is_computed",
     "is_defined",
@@ -56,6 +58,9 @@ __all__ = [
     "missing_passes",
     "named_series",
     "needs_no_pass",
+    "notes_on_classes",
+    "notes_on_zero",
+    "opening_tau",
     "probabilities",
     "representation",
     "score",
@@ -64,7 +69,6 @@ __all__ = [
 
 _SMALLEST_CLASS = 2
 _FEWEST_CLASSES = 2
-_MOST_NOTES = 3
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -130,8 +134,10 @@ class NamedScore:
         Whether `of_source` needs the forward pass of each checkpoint so far.
     on_device : bool
         Whether `of_layer` also takes a tensor, which stays on the GPU of the audit.
+    per_class : bool
+        Whether `of_layer` fits each class, so that scores of small classes are inaccurate.
     tau : float, optional
-        Default threshold; None if no threshold means the same for every model.
+        Threshold that means the same for every model; None if there is none.
     """
 
     title: str
@@ -143,6 +149,7 @@ class NamedScore:
     uses_layer: bool = False
     every_pass: bool = False
     on_device: bool = False
+    per_class: bool = False
     tau: float | None = None
 
     def __post_init__(self) -> None:
@@ -173,7 +180,9 @@ def _psmi(states: Any, labels: Labels, seed: int) -> Scores:
         )
     psmi = PSMI(random_state=seed).fit(x, y)
     values, errors = psmi.score_samples(x, y, return_std=True)
-    return Scores(rows, values, errors, psmi.warnings_)
+    of_codes = small_classes(psmi.classes_.tolist(), np.bincount(y)[psmi.classes_])
+    notes = tuple(note for note in psmi.warnings_ if note not in of_codes)  # `score` has names
+    return Scores(rows, values, errors, notes)
 
 
 def _scorable(labels: Labels) -> NDArray[np.int64]:
@@ -257,7 +266,7 @@ def _has_reference(asked: Asked) -> bool:
 
 
 SCORES: dict[str, NamedScore] = {
-    "psmi": NamedScore("PSMI", of_layer=_psmi, on_device=True, tau=0.0),
+    "psmi": NamedScore("PSMI", of_layer=_psmi, on_device=True, per_class=True, tau=0.0),
     "loss": NamedScore(
         "Log-probability of the label", of_outputs=lambda made, _labels: -made.losses()
     ),
@@ -292,6 +301,7 @@ SCORES: dict[str, NamedScore] = {
     ),
 }
 BASELINE = "baseline"
+BY_CLASS = "class"
 EARLY = tuple(name for name, known in SCORES.items() if known.is_early)
 PER_LAYER = tuple(name for name, known in SCORES.items() if known.uses_layer)
 
@@ -381,9 +391,25 @@ def score(
     if known.of_source is not None:
         return known.of_source(Asked(source, name, record, last, progress))
     if is_computed(source, metric, name, record.name):
-        return _named(source, metric, name, record, progress)
-    with source.alone(progress):
-        return _named(source, metric, name, record, progress)
+        found = _named(source, metric, name, record, progress)
+    else:
+        with source.alone(progress):
+            found = _named(source, metric, name, record, progress)
+    on_classes = notes_on_classes(metric, counts_of(source, found), source.data.class_names)
+    return replace(found, notes=(*on_classes, *found.notes))
+
+
+def counts_of(source: Source, found: Scores) -> Labels:
+    """Return the number of scored members of each class."""
+    return np.bincount(source.labels[found.rows], minlength=len(source.data.class_names))
+
+
+def notes_on_classes(
+    metric: str | Metric, counts: Labels, class_names: Sequence[str]
+) -> tuple[str, ...]:
+    """Return a note that names the small classes, for a score that is fitted to each class."""
+    known = _known(metric)
+    return small_classes(class_names, counts) if known and known.per_class else ()
 
 
 def is_computed(
@@ -459,28 +485,24 @@ def probabilities(source: Source, checkpoint: str | float) -> Floats:
     return found
 
 
-def few_notes(notes: Sequence[str]) -> list[str]:
-    """Return the first of many notes, such as one for each small class, and how many more."""
-    more = len(notes) - _MOST_NOTES
-    if more <= 0:
-        return list(notes)
-    return [*notes[:_MOST_NOTES], f"and {more} more note{'s' if more > 1 else ''} of this kind"]
-
-
 def flagged(
     source: Source,
     metric: str | Metric,
     layer: str | int,
     checkpoint: str | float,
-    tau: float | None,
+    tau: float | str | None,
+    share: float | None,
 ) -> pd.DataFrame:
-    """Return the members with score ≤ τ, as `Audit.flagged` describes."""
-    tau = default_tau(metric) if tau is None else checked_tau(tau)
-    if math.isnan(tau):
+    """Return the members that a threshold flags, as `Audit.flagged` describes."""
+    if tau is not None and share is not None:
+        raise ValueError("give tau= or share=, not both")
+    of_class = isinstance(tau, str) and tau == BY_CLASS
+    threshold = None if tau is None or of_class else checked_tau(tau)
+    if threshold is not None and math.isnan(threshold):
         raise ValueError("tau is NaN; it must be a number")
     found = score(source, metric, layer, checkpoint)
-    of_score = "; ".join(few_notes(found.notes))
-    for note in filter(None, (*source.notes_at(checkpoint), of_score)):
+    rule = () if tau is not None or share is not None else notes_on_zero(source, metric, found)
+    for note in (*source.notes_at(checkpoint), *found.notes, *rule):
         warnings.warn(note, UserWarning, stacklevel=4)  # the caller of `Audit.flagged`
     table = pd.DataFrame({"score": found.mu}, pd.Index(source.members[found.rows], name="id"))
     if found.errors is not None:
@@ -497,25 +519,32 @@ def flagged(
         table["canary"] = canaries[source.member_rows][found.rows]
     if source.has_ground_truth:
         table["log_lira"] = log_lira(source)
-    return table[table["score"] <= tau].sort_values("score", kind="stable")
+    if of_class:
+        chosen = evaluation.below_class(found.mu, labels)
+    elif share is not None:
+        chosen = found.mu <= evaluation.lowest_share(found.mu, share)
+    else:
+        chosen = found.mu <= (opening_tau(metric, found) if threshold is None else threshold)
+    return table[chosen].sort_values("score", kind="stable")
 
 
-def default_tau(metric: str | Metric) -> float:
-    """Return the default threshold of a score.
-
-    Raises
-    ------
-    ValueError
-        If the score is unknown, or has no default threshold.
-    """
+def opening_tau(metric: str | Metric, found: Scores) -> float:
+    """Return where τ stands at first, everywhere: the score's own, or the lowest 5 % flagged."""
     known = _known(metric)
-    if known is None or known.tau is None:
-        name = quoted(_name_of(metric))
-        raise ValueError(
-            f"{name} has no default threshold, because its values mean something else in every "
-            "model; pass tau="
-        )
-    return known.tau
+    return evaluation.opening_tau(found.mu, known.tau if known else None)
+
+
+def notes_on_zero(source: Source, metric: str | Metric, found: Scores) -> tuple[str, ...]:
+    """Return a note if PSMI's τ = 0 flags less than half of what the rule by class flags."""
+    known = _known(metric)
+    if not known or not known.per_class:
+        return ()
+    at_zero = int((found.mu <= 0).sum())
+    by_class = int(evaluation.below_class(found.mu, source.labels[found.rows]).sum())
+    if 2 * at_zero >= by_class:
+        return ()
+    flagged_at_zero = f"τ = 0 is strict here: it flags {at_zero} of {len(found.mu)} members"
+    return (f'{flagged_at_zero}, and the rule by class (tau="class") flags {by_class}',)
 
 
 def checked_tau(tau: Any) -> float:

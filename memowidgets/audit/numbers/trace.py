@@ -32,8 +32,9 @@ def records_up_to(source: Source, record: Record, last: int | None = None) -> li
     if len(records) < FEWEST:
         raise ValueError(
             f"a mean over the checkpoints up to {record.name} needs two after step 0, and there "
-            f"{'is one' if records else 'is none'}: choose a later checkpoint, or a score of one "
-            "checkpoint such as psmi or loss"
+            f"{'is one' if records else 'is none'}: choose a later checkpoint or a score of one "
+            "checkpoint such as psmi or loss, or train a new run with checkpoints closer together "
+            "(checkpoint_every of TrainingConfig)"
         )
     kept = len(records) if last is None else checked_last(last)
     if kept > len(records):

@@ -16,7 +16,6 @@ from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
     SCORES,
-    few_notes,
     metrics_of,
     probabilities,
 )
@@ -137,7 +136,8 @@ class AuditView:
             probabilities=None if of_classes is None else of_classes[found.rows],
             warnings=(
                 *shared,
-                *few_notes(found.notes),
+                *found.notes,
+                *scores.notes_on_zero(source, score, found),
                 *source.notes_at(checkpoint),
                 *([chance] if is_much else []),
                 *(notes_on_shape(source) if source.has_ground_truth else ()),

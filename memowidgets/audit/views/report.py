@@ -23,6 +23,7 @@ from memowidgets.audit.views.answered import answered_rightly
 from memowidgets.audit.views.digests import digests_of
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.data import WithheldDataset
+from memowidgets.evaluation import opening_tau
 from memowidgets.report import Content, Decided, Figure, Missing, Scored
 from memowidgets.store import StoreError
 
@@ -69,7 +70,7 @@ def content_of(
     source : Source
         Evidence of the source.
     tau : float or None
-        Where τ stands at first; None for the score's natural one.
+        Where τ stands at first; None for the score's natural one, or the lowest 5 %.
     metric : str or None
         The score, at the last layer and the prediction checkpoint; None for what is there.
     include_samples : bool
@@ -78,19 +79,17 @@ def content_of(
     Raises
     ------
     ValueError
-        If τ is no number, or not given where the score has no natural one, or the score is
-        unknown.
+        If τ is no number, or the score is unknown.
     """
     if metric is None:
         there = metrics_of(source)
         metric = "psmi" if "psmi" in there or "logit_gap" not in there else "logit_gap"
     if metric not in SCORES:
         raise ValueError(f"unknown score {metric!r}; valid: {', '.join(SCORES)}")
-    tau = scores.default_tau(metric) if tau is None else scores.checked_tau(tau)
-    if not math.isfinite(tau):
+    if tau is not None and not math.isfinite(scores.checked_tau(tau)):
         raise ValueError(f"tau must be a finite number, not {tau}")
     with one_look():
-        return _Gathering(source).content(float(tau), metric, include_samples=include_samples)
+        return _Gathering(source).content(tau, metric, include_samples=include_samples)
 
 
 class _Gathering:
@@ -101,9 +100,11 @@ class _Gathering:
         self._missing: list[Missing] = []
         self._name = Path(source.path).name or "audit"
 
-    def content(self, tau: float, metric: str, *, include_samples: bool) -> Content:
+    def content(self, tau: float | None, metric: str, *, include_samples: bool) -> Content:
         source = self._source
         scored = self._tried("scores", lambda: self._scored(metric, include_samples))
+        if tau is None:
+            tau = opening_tau(scored.scores, scored.natural) if scored else 0.0
         self._note_truth()
         if len(source.names.layer_names) == 1:
             self._miss("scores by layer", "the model has one layer")
@@ -127,7 +128,7 @@ class _Gathering:
             versions=self._versions(),
             seed=self._manifest.get("seed"),
             checkpoints=self._checkpoints(),
-            tau=tau,
+            tau=float(tau),
             eta=ETA,
             scored=scored,
             ids=[str(name) for name in source.members],
@@ -188,7 +189,7 @@ class _Gathering:
             labels=source.labels[found.rows] if include_samples else None,
             probabilities=None if of_classes is None else of_classes[found.rows],
             others=self._others(metric, checkpoint, found.rows),
-            notes=found.notes,
+            notes=(*found.notes, *scores.notes_on_zero(source, metric, found)),
             natural=SCORES[metric].tau,
             right=None if right is None else right[found.rows],
         )

@@ -1,0 +1,115 @@
+"""Thresholds that need no ground truth: where τ stands at first, and a rule by class."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memowidgets.checks import check_finite, real_number, to_numpy
+
+__all__ = ["OPENING_SHARE", "below_class", "lowest_share", "opening_tau"]
+
+OPENING_SHARE = 0.05  # of the samples, flagged at first where a score has no threshold of its own
+_GAUSSIAN = 1.4826  # standard deviation of a Gaussian, in median absolute deviations
+
+
+def lowest_share(scores: ArrayLike, share: float = OPENING_SHARE) -> float:
+    """Return the τ that flags a share of the samples, those with the lowest scores.
+
+    Parameters
+    ----------
+    scores : (n,) array_like
+        Scores. A low score means risk.
+    share : float
+        Share of the samples, above 0 and at most 1. At least one sample is flagged, and samples
+        with equal scores are flagged together.
+
+    Returns
+    -------
+    float
+        One of the scores.
+
+    Raises
+    ------
+    ValueError
+        If there is no score, one is NaN or infinite, or the share is out of range.
+
+    Examples
+    --------
+    >>> lowest_share([3.0, 1.0, 2.0, 5.0, 4.0], 0.4)
+    2.0
+    """
+    values = _checked(scores)
+    if not 0 < real_number("share", share) <= 1:
+        raise ValueError(f"share must be above 0 and at most 1, not {share}")
+    count = max(round(share * len(values)), 1)
+    return float(np.partition(values, count - 1)[count - 1])
+
+
+def opening_tau(scores: ArrayLike, natural: float | None) -> float:
+    """Return where τ stands at first: the score's own threshold, or the lowest 5 % flagged.
+
+    Parameters
+    ----------
+    scores : (n,) array_like
+        Scores. A low score means risk.
+    natural : float or None
+        Threshold that means the same for every model, as 0 for PSMI. None if the score has none.
+
+    Examples
+    --------
+    >>> opening_tau([3.0, 1.0, 2.0], 0.0), opening_tau([3.0, 1.0, 2.0], None)
+    (0.0, 1.0)
+    """
+    return lowest_share(scores) if natural is None else float(natural)
+
+
+def below_class(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.bool_]:
+    """Return which scores are more than one robust deviation below the median of their class.
+
+    The robust deviation is 1.4826 times the median absolute deviation from the class's median. The
+    rule needs no ground truth, and suits every score and any number of classes. It flags about a
+    sixth of the samples where the scores of a class are Gaussian.
+
+    Parameters
+    ----------
+    scores : (n,) array_like
+        Scores. A low score means risk.
+    labels : (n,) array_like
+        Label of each sample.
+
+    Returns
+    -------
+    (n,) bool
+        Whether each sample is flagged. The only sample of a class never is.
+
+    Raises
+    ------
+    ValueError
+        If there is no score, one is NaN or infinite, or lengths differ.
+
+    Examples
+    --------
+    >>> below_class([0.0, 1.0, 1.1, 1.2, 5.0, 5.1, 5.2, 4.0], [0, 0, 0, 0, 1, 1, 1, 1]).tolist()
+    [True, False, False, False, False, False, False, True]
+    """
+    values, classes = _checked(scores), to_numpy(labels)
+    if classes.shape != values.shape:
+        raise ValueError(
+            f"labels must hold one label for each of {len(values)} scores, but has shape "
+            f"{classes.shape}"
+        )
+    flagged = np.zeros(len(values), dtype=np.bool_)
+    for label in np.unique(classes):
+        own = classes == label
+        distance = values[own] - np.median(values[own])
+        flagged[own] = distance < -_GAUSSIAN * np.median(np.abs(distance))
+    return flagged
+
+
+def _checked(scores: ArrayLike) -> NDArray[np.float64]:
+    values = to_numpy(scores).astype(np.float64)
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"scores must be one number for each sample, but has shape {values.shape}")
+    check_finite(values, "scores", "leave out samples that have no score")
+    return values

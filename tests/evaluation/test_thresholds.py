@@ -1,0 +1,80 @@
+"""Thresholds without ground truth, against a transcription of the rule and on bad input."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import memowidgets as mw
+from memowidgets.evaluation import below_class, lowest_share, opening_tau
+
+
+def test_the_lowest_share():
+    scores = np.random.default_rng(0).normal(size=997)
+    for share, count in ((0.05, 50), (0.2, 199), (1.0, 997), (1e-9, 1)):
+        assert (scores <= lowest_share(scores, share)).sum() == count
+    assert lowest_share([1.0, 1.0, 1.0, 2.0], 0.25) == 1.0  # equal scores are flagged together
+
+
+def test_the_opening_tau():
+    scores = -np.arange(1.0, 501.0)
+    assert opening_tau(scores, 0.0) == 0.0
+    assert (scores <= opening_tau(scores, None)).sum() == 25
+
+
+def test_below_class_is_the_rule():
+    rng = np.random.default_rng(1)
+    labels = rng.integers(5, size=400)
+    scores = rng.normal(size=400) * (1 + labels) + 10 * labels
+    frame = pd.DataFrame({"score": scores, "label": labels})
+    middle = frame.groupby("label")["score"].transform("median")
+    deviation = (frame["score"] - middle).abs().groupby(labels).transform("median")
+    expected = (frame["score"] < middle - 1.4826 * deviation).to_numpy()
+    assert np.array_equal(below_class(scores, labels), expected)
+    assert np.array_equal(below_class(scores, np.array(list("abcde"))[labels]), expected)
+    assert 0.1 < expected.mean() < 0.22
+    assert not below_class([1.0, 2.0], [0, 1]).any()
+
+
+@pytest.mark.filterwarnings("ignore:.*their scores are inaccurate:UserWarning")
+def test_below_class_on_the_recordings_finds_what_zero_misses():
+    """METHOD's table, read on the same labels: PSMI by class finds .83, .63 and .42."""
+    cases = {"mmlu-field-smollm2": (0.83, 0.14), "banking77-smollm2": (0.63, 0.16)}
+    for name, (tpr, fpr) in cases.items():
+        audit = mw.open_recorded(name)
+        scores = audit.score("psmi")
+        memorized = audit.log_lira().reindex(scores.index).to_numpy() >= 4
+        known = audit.log_lira().reindex(scores.index).notna().to_numpy()
+        found = scores.index.isin(audit.flagged("psmi", tau="class").index)
+        assert found[memorized].mean() == pytest.approx(tpr, abs=0.006)
+        assert found[known & ~memorized].mean() == pytest.approx(fpr, abs=0.006)
+
+
+def test_a_note_says_where_zero_is_strict():
+    banking, mmlu = mw.open_recorded("banking77-smollm2"), mw.open_recorded("mmlu-field-smollm2")
+    with (
+        pytest.warns(UserWarning, match="it flags 155 of 3000 .* flags 637"),
+        pytest.warns(UserWarning, match="2 of 77 classes"),
+    ):
+        assert len(banking.flagged("psmi")) == 155
+    assert len(mmlu.flagged("psmi")) == 187  # a warning would be an error
+    for audit, strict in ((banking, True), (mmlu, False)):
+        dashboard = audit.dashboard()
+        dashboard.wait(60)
+        assert any(" 155 " in note and "637" in note for note in dashboard._warnings) == strict
+        dashboard.close()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: lowest_share([]), "one number for each sample"),
+        (lambda: lowest_share([1.0, np.nan]), "NaN"),
+        (lambda: lowest_share([1.0], 0.0), "share must be above 0"),
+        (lambda: lowest_share([1.0], 1.5), "share must be above 0"),
+        (lambda: below_class([1.0, 2.0], [0]), "each of 2 scores"),
+        (lambda: below_class([1.0, np.inf], [0, 1]), "infinite"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -143,7 +143,7 @@ def test_certain_and_undefined_errors():
     probability = probability_memorized(values, errors)
     assert probability[1] == 0
     assert np.isnan(probability[0])
-    assert ((probability[2:] >= 0) & (probability[3:] <= 1)).all()
+    assert ((probability[2:] >= 0) & (probability[2:] <= 1)).all()
 
 
 def test_attack_on_noise_is_a_coin_toss():

@@ -173,11 +173,20 @@ def is_tensor(array: object) -> bool:
 
 
 def to_numpy(array: Any) -> NDArray[Any]:
-    """Return an array, list, tensor or list of tensors as an array; bfloat16 becomes float32."""
+    """Return an array, list, tensor or list of tensors as an array; bfloat16 becomes float32.
+
+    Raises
+    ------
+    TypeError
+        If the numbers are complex, whose imaginary part nothing here would use.
+    """
     if isinstance(array, list | tuple) and any(map(is_tensor, array[:1])):
         return np.asarray([to_numpy(one) for one in array])
     if not is_tensor(array):
-        return np.asarray(array)
+        found = np.asarray(array)
+        if found.dtype.kind == "c":
+            raise TypeError("the numbers are complex; pass their real part, such as array.real")
+        return found
     tensor = array.detach()
     if tensor.dtype == sys.modules["torch"].bfloat16:
         tensor = tensor.float()

@@ -264,7 +264,7 @@ class ImageDataset(Dataset):
     def with_canaries(
         self, n: int, kind: str | ImageDataset = "mislabelled", seed: int = 0
     ) -> Self:
-        """Plant canaries: samples that a model can only fit by memorising them.
+        """Plant canaries: samples that teach nothing about the others.
 
         Parameters
         ----------

@@ -322,7 +322,7 @@ class TableDataset(Dataset):
         )
 
     def with_canaries(self, n: int, kind: str = "mislabelled", seed: int = 0) -> Self:
-        """Plant canaries: rows that a model can only fit by memorising them.
+        """Plant canaries: rows that teach nothing about the others.
 
         Parameters
         ----------

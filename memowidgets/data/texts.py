@@ -330,7 +330,7 @@ class TextDataset(Dataset):
         return replace(self, texts=words, source=None)
 
     def with_canaries(self, n: int, kind: str = "mislabelled", seed: int = 0) -> Self:
-        """Plant canaries: texts that a model can only fit by memorising them.
+        """Plant canaries: texts that teach nothing about the others.
 
         Parameters
         ----------

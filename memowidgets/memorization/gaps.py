@@ -17,6 +17,7 @@ Mask = NDArray[np.bool_]
 
 _BLOCK = 2**18  # gaps per step; they fit in a core's cache
 _MANY = 2**24  # from this many gaps on, sums use float32 to save time
+_LARGEST = 1e100
 _SAFE_IN_FLOAT32 = (1e-12, 1e12)  # deviations whose squares neither underflow nor overflow
 
 
@@ -159,7 +160,15 @@ def checked_target(target_gaps: ArrayLike, n_samples: int) -> Floats:
             f"{target.shape}"
         )
     check_finite(target, "target_gaps")
+    if np.abs(target).max(initial=0.0) > _LARGEST:
+        raise ValueError(_too_large("target_gaps"))
     return target
+
+
+def _too_large(name: str) -> str:
+    return (
+        f"{name} has numbers above {_LARGEST:g}, whose squares have no room; logit gaps are small"
+    )
 
 
 def blocks(table: Table) -> Iterator[slice]:
@@ -176,15 +185,16 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> Moments:
     Raises
     ------
     ValueError
-        If a gap is NaN or infinite.
+        If a gap is NaN or infinite, or too large for its square.
     """
     found = Moments.empty(gaps.shape[1])
     for columns in blocks(gaps):
         block = gaps[:, columns]
         found.low[columns], found.high[columns] = block.min(axis=0), block.max(axis=0)
         widest = float((found.high[columns] - found.low[columns]).max())
-        if not np.isfinite(widest):
+        if not widest <= _LARGEST:
             _refuse_infinite(gaps, name)
+            raise ValueError(_too_large(name))
         safe = _SAFE_IN_FLOAT32[0] < widest < _SAFE_IN_FLOAT32[1] and gaps.size >= _MANY
         precision = np.float32 if safe and block.dtype == np.float32 else np.float64
         _fill_block(found, columns, block.astype(precision), members[:, columns])

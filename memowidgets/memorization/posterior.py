@@ -76,7 +76,8 @@ def probability_memorized(
     other seeds. With 8 models and a score the sum of the probabilities was 1.1 to 1.3 times the
     true number there. A sample's own error is not used directly: it is too noisy, and it depends on
     x. The distribution of θ is fitted without a parametric form, by EM on a grid (the nonparametric
-    maximum likelihood of Kiefer and Wolfowitz). EM stops after a fixed number of steps, which keeps the result smooth.
+    maximum likelihood of Kiefer and Wolfowitz). EM stops after a fixed number of steps, which keeps
+    the result smooth.
     `tests/memorization/test_posterior.py` compares the probabilities with simulated truth, where
     the obvious alternative Φ((x − η) / error) gives too high probabilities to large values.
 

@@ -166,9 +166,7 @@ def checked_target(target_gaps: ArrayLike, n_samples: int) -> Floats:
 
 
 def _too_large(name: str) -> str:
-    return (
-        f"{name} has numbers above {_LARGEST:g}, whose squares have no room; logit gaps are small"
-    )
+    return f"{name} has numbers above {_LARGEST:g}, whose squares have no room in a float"
 
 
 def blocks(table: Table) -> Iterator[slice]:
@@ -194,7 +192,6 @@ def moments(gaps: Table, members: Mask, name: str = "gaps") -> Moments:
         widest = float((found.high[columns] - found.low[columns]).max())
         if not widest <= _LARGEST:
             _refuse_infinite(gaps, name)
-            raise ValueError(_too_large(name))
         safe = _SAFE_IN_FLOAT32[0] < widest < _SAFE_IN_FLOAT32[1] and gaps.size >= _MANY
         precision = np.float32 if safe and block.dtype == np.float32 else np.float64
         _fill_block(found, columns, block.astype(precision), members[:, columns])
@@ -231,6 +228,8 @@ def _fill_block(found: Moments, columns: slice, block: Any, members: Mask) -> No
 
 def _refuse_infinite(gaps: Table, name: str) -> None:
     bad = [np.flatnonzero(~np.isfinite(row)) for row in gaps]
+    if not any(map(len, bad)):
+        raise ValueError(_too_large(name))
     row = next(i for i, columns in enumerate(bad) if len(columns))
     raise ValueError(
         f"{name} holds {sum(map(len, bad))} values that are NaN or infinite, the first for "

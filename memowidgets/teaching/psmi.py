@@ -69,7 +69,7 @@ class PSMIPlayground(Playground):
         As above; they follow the user.
     psmi, psmi_std : (n,) float64
         PSMI of each point from 256 directions with control variates, and its standard error, in
-        nats; what ``metrics.PSMI(random_state=seed)`` says.
+        nats; what ``metrics.PSMI(256, random_state=seed)`` says.
     value : float
         Pointwise value of the selected point along the direction, in nats.
 

@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
-from scipy.stats import t as student
 
 from memowidgets.checks import to_numpy
 from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe, wider
@@ -229,12 +228,16 @@ class Jackknife:
 
     def reach(self, level: float) -> float:
         """Return half of the width of the interval at this level, by Student's t."""
+        from scipy.stats import t as student
+
         return float(student.ppf((1 + level) / 2, self.freedom)) * self.error
 
     def p_value(self, distance: float) -> float:
         """Return the two-sided p of so large a distance from 0."""
         if not self.error:
             return 0.0
+        from scipy.stats import t as student
+
         return float(2 * student.sf(abs(distance) / self.error, self.freedom))
 
 

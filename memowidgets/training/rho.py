@@ -217,7 +217,7 @@ def prediction_checkpoint(
         for i in range(1, len(losses) + 1)
     ]
     reached = [i for i, drop in enumerate(drops) if drop >= rho]
-    level = None if reached or rule != "first" else _levelled_off(drops)
+    level = None if reached or rule != "first" else _levelled_off(drops, rho)
     if reached and rule == "first":
         chosen = reached[0]
     elif level is not None:
@@ -234,12 +234,15 @@ def prediction_checkpoint(
     )
 
 
-def _levelled_off(drops: Sequence[float]) -> int | None:
-    """Return the first checkpoint of the plateau that the drop ends on, or None without one."""
+def _levelled_off(drops: Sequence[float], rho: float) -> int | None:
+    """Return the first checkpoint of the plateau that the drop ends on, or None without one.
+
+    A drop of less than half of ρ is no plateau: nothing was learned yet.
+    """
     least = max(drops) - _PLATEAU
     first = next(i for i, drop in enumerate(drops) if drop >= least)
     after = drops[first + 1 :]
-    level = len(after) >= _FEWEST_AFTER and min(after) >= least and drops[first] > 0
+    level = len(after) >= _FEWEST_AFTER and min(after) >= least and drops[first] >= rho / 2
     return first if level else None
 
 

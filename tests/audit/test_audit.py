@@ -190,7 +190,7 @@ def test_what_is_computed_is_read_and_not_computed_again(finished, monkeypatch):
         (lambda a: a.score("psmi", layer=4), "valid: last, 1 to 3, or a name of conv1, conv2"),
         (lambda a: a.score("psmi", layer=0), "unknown layer 0"),
         (lambda a: a.score("psmi", layer="fc"), "unknown layer 'fc'"),
-        (lambda a: a.score("psmi", checkpoint=2.5), "valid: prediction, final, an epoch, or a"),
+        (lambda a: a.score("psmi", checkpoint=2.5), "valid: prediction, final, an epoch, or one"),
         (lambda a: a.score("psmi", checkpoint="last"), "epoch-0, epoch-1, epoch-2"),
         (lambda a: a.train(stop_at_drop=95), "share between 0 and 1, such as 0.95, not 95"),
         (lambda a: a.run_shadows(0), "from 1, not 0"),

@@ -115,7 +115,6 @@ def test_a_report_of_a_run(run, tmp_path, capsys):
     ("options", "says"),
     [
         (["--tau", "nan"], "--tau must be a finite number"),
-        (["--metric", "loss"], "mean something else in every model; pass --tau\n"),
         (["--metric", "x"], "--metric: unknown score 'x'"),
         (["--data", "nowhere"], "leave --data out"),
         (["--model", "nowhere"], "leave --model out"),

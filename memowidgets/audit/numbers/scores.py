@@ -501,8 +501,7 @@ def flagged(
     if threshold is not None and math.isnan(threshold):
         raise ValueError("tau is NaN; it must be a number")
     found = score(source, metric, layer, checkpoint)
-    rule = () if tau is not None or share is not None else notes_on_zero(source, metric, found)
-    for note in (*source.notes_at(checkpoint), *found.notes, *rule):
+    for note in (*source.notes_at(checkpoint), *found.notes):
         warnings.warn(note, UserWarning, stacklevel=4)  # the caller of `Audit.flagged`
     table = pd.DataFrame({"score": found.mu}, pd.Index(source.members[found.rows], name="id"))
     if found.errors is not None:

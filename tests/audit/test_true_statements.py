@@ -160,12 +160,11 @@ def test_panels_of_pooled_figures_count_pairs(audit):
 # Reports
 
 
-def test_no_rule_chose_the_checkpoint_of_arrays(audit, tmp_path_factory):
-    pages = tmp_path_factory.mktemp("pages")
+def test_no_rule_chose_the_checkpoint_of_arrays(audit, tmp_path):
     rng = np.random.default_rng(0)
     arrays = mw.Audit.from_arrays(np.arange(40) % 2, logits=rng.normal(size=(40, 2)))
     for name, one, chosen in (("arrays", arrays, 0), ("run", audit, 1)):
-        page = one.report(pages / f"{name}.html")
+        page = one.report(tmp_path / f"{name}.html")
         rows = json.loads(page.with_suffix(".json").read_text("utf-8"))["checkpoints"]
         assert sum(row["prediction"] for row in rows) == chosen
         lines = page.with_suffix(".md").read_text("utf-8").splitlines()

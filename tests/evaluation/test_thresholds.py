@@ -51,10 +51,7 @@ def test_below_class_on_the_recordings_finds_what_zero_misses():
 
 def test_a_note_says_where_zero_is_strict():
     banking, mmlu = mw.open_recorded("banking77-smollm2"), mw.open_recorded("mmlu-field-smollm2")
-    with (
-        pytest.warns(UserWarning, match="it flags 155 of 3000 .* flags 637"),
-        pytest.warns(UserWarning, match="2 of 77 classes"),
-    ):
+    with pytest.warns(UserWarning, match="2 of 77 classes"):
         assert len(banking.flagged("psmi")) == 155
     assert len(mmlu.flagged("psmi")) == 187  # a warning would be an error
     for audit, strict in ((banking, True), (mmlu, False)):

@@ -20,7 +20,7 @@ __all__ = [
 
 UNFINISHED = ".unfinished-"  # prefix of temporary files, which a killed process leaves
 _PRIVATE = 0o600
-_MARKS = ("manifest.json",)  # one of them lies in every run directory
+_MARKS = ("design.safetensors", "arrays.safetensors")  # one of them lies in every run directory
 
 
 @contextmanager

@@ -542,8 +542,9 @@ def notes_on_zero(source: Source, metric: str | Metric, found: Scores) -> tuple[
     by_class = int(evaluation.below_class(found.mu, source.labels[found.rows]).sum())
     if 2 * at_zero >= by_class:
         return ()
-    flagged_at_zero = f"τ = 0 is strict here: it flags {at_zero} of {len(found.mu)} members"
-    return (f'{flagged_at_zero}, and the rule by class (tau="class") flags {by_class}',)
+    return (
+        f'τ = 0 is strict: it flags {at_zero} of {len(found.mu)}, tau="class" flags {by_class}',
+    )
 
 
 def checked_tau(tau: Any) -> float:

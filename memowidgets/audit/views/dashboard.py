@@ -137,12 +137,14 @@ class AuditView:
             warnings=(
                 *shared,
                 *found.notes,
-                *scores.notes_on_zero(source, score, found),
                 *source.notes_at(checkpoint),
                 *([chance] if is_much else []),
                 *(notes_on_shape(source) if source.has_ground_truth else ()),
             ),
-            notes=(chance,) if chance and not is_much else (),
+            notes=(
+                *((chance,) if chance and not is_much else ()),
+                *scores.notes_on_zero(source, score, found),
+            ),
             right=None if right is None else right[found.rows],
             natural=SCORES[score].tau,
             canaries=None if planted is None else planted[found.rows],

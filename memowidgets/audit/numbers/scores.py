@@ -542,9 +542,7 @@ def notes_on_zero(source: Source, metric: str | Metric, found: Scores) -> tuple[
     by_class = int(evaluation.below_class(found.mu, source.labels[found.rows]).sum())
     if 2 * at_zero >= by_class:
         return ()
-    return (
-        f'τ = 0 is strict: it flags {at_zero} of {len(found.mu)}, tau="class" flags {by_class}',
-    )
+    return (f'τ = 0 is strict: it flags {at_zero}, tau="class" {by_class}',)
 
 
 def checked_tau(tau: Any) -> float:

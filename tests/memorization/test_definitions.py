@@ -67,7 +67,8 @@ def test_the_standard_error_is_the_spread_over_repetitions(variance, mode):
         errors.append(error)
     ratio = np.sqrt(np.mean(np.square(errors), axis=0)) / np.std(values, axis=0)
     assert 0.9 < np.median(ratio) < 1.2
-    assert np.quantile(ratio, 0.02) > 0.6  # "global" takes its variance to be known
+    least = 0.65 if variance == "global" else 0.7  # it takes its variance to be known
+    assert np.quantile(ratio, 0.02) > least
 
 
 def drawn_posterior(rng, gaps, times=200_000):

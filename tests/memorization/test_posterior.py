@@ -47,16 +47,16 @@ def miscalibration(probability, memorized):
 
 @pytest.mark.parametrize("with_score", [False, True])
 def test_what_is_said_is_so(pools, with_score):
-    """Other seeds gave .02 to .09 in the mean, and a sum of .87 to 1.32 times the true number."""
+    """Other seeds gave .03 to .10 in the mean, up to .21 in a bin, and sums of .85 to 1.18."""
     said = np.concatenate(
         [probability_memorized(x, s, 4, score if with_score else None) for x, s, _, score in pools]
     )
     memorized = np.concatenate([truth for _, _, truth, _ in pools])
     assert miscalibration(said, memorized) < 0.1
-    assert said.sum() == pytest.approx(memorized.sum(), rel=0.35)  # Φ's is up to .8 too high
+    assert said.sum() == pytest.approx(memorized.sum(), rel=0.25)  # Φ's is up to .8 too high
     for low, high in ((0.3, 0.7), (0.7, 0.9), (0.9, 1.0)):
         among = (said > low) & (said <= high)
-        assert memorized[among].mean() == pytest.approx(said[among].mean(), abs=0.25)
+        assert memorized[among].mean() == pytest.approx(said[among].mean(), abs=0.22)
 
 
 def areas(pools, worse=0.0):

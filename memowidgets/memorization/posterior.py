@@ -87,7 +87,7 @@ def probability_memorized(
     >>> observed = true + rng.normal(size=1000)
     >>> probability = probability_memorized(observed, np.ones(1000))
     >>> round(probability.sum()), bool(probability[:970].max() < 0.01)
-    (29, True)
+    (28, True)
     """
     values, spread = (to_numpy(one).astype(np.float64, copy=False) for one in (log_lira, errors))
     if values.shape != spread.shape:

@@ -702,7 +702,7 @@ def _of_groups(a: Evaluation, b: Evaluation) -> tuple[Interval, float]:
 def _error(above: Floats, below: Floats) -> float:
     """Return DeLong's standard error from the placements of both kinds."""
     kinds = above, below
-    return float(np.sqrt(sum(np.var(kind, ddof=1) / len(kind) for kind in kinds)))
+    return float(np.sqrt(sum(_variance_of_mean(kind, np.ones(len(kind))) for kind in kinds)))
 
 
 def _variance_of_mean(values: Floats, times: Counts | Floats) -> float:

@@ -65,7 +65,7 @@ def test_intervals_cover_easy_and_hard_positives(case, positives):
                 (1, compare(one, other).interval, aucs[0] - aucs[1]),
             ):
                 covered[row, turn] += low - 1e-12 <= true <= high + 1e-12
-    assert (covered[0].mean() / studies) >= (0.88 if positives == 5 else 0.91)
+    assert (covered[0].mean() / studies) >= (0.92 if positives == 5 else 0.91)
     assert (covered[1] / studies >= 0.9).all()  # chance moves a share by .015
 
 

@@ -85,7 +85,9 @@ def test_arrays_of_scikit_learn_find_the_wrong_labels(place):
 
 # A random DistilBERT learns little in five epochs at the rates for a pretrained one: it is told.
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*(no checkpoint reached|not learned).*:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:.*(no checkpoint reached|not learned|no better than shuffled labels).*:UserWarning"
+)
 @pytest.mark.filterwarnings("ignore:.*their scores are inaccurate:UserWarning")  # of few texts
 @pytest.mark.filterwarnings("ignore:.*pin_memory:UserWarning")
 @pytest.mark.usefixtures("pretrained")

@@ -59,7 +59,7 @@ def check_request(
         raise ValueError('checkpoints is empty; the default is ("prediction", "final")')
 
 
-def checked_part(indices: Iterable[int], n: int) -> list[int]:
+def checked_part(indices: Any, n: int) -> list[int]:
     """Return the indices of the shadow models that this process trains, each once.
 
     Raises

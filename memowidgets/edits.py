@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memowidgets.files import checked_path, make_private, write_whole
+from memowidgets.files import checked_path, make_private, read_whole, write_whole
 
 __all__ = ["Edit", "EditsFile"]
 
@@ -74,7 +74,8 @@ class EditsFile:
         Raises
         ------
         ValueError
-            If a line cannot be read; the message names it.
+            If a line cannot be read, or the path is not a regular file of at most 1 GiB; the
+            message names it.
         OSError
             If the file cannot be read.
         """
@@ -82,7 +83,7 @@ class EditsFile:
             return {}
         edits = {}
         # only \n ends a line: splitlines would also split texts at U+2028
-        for number, raw in enumerate(self.path.read_bytes().split(b"\n"), start=1):
+        for number, raw in enumerate(read_whole(self.path).split(b"\n"), start=1):
             if raw.strip():
                 name, edit = _parsed(raw, f"{self.path}, line {number}")
                 edits[name] = edit

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from memowidgets.files import make_private
+from memowidgets.files import make_private, read_whole
 from memowidgets.store import RunDirectory, StoreError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _LEASE_SECONDS = 60.0
 _BEATS_PER_LEASE = 6
+_LARGEST = 2**16  # bytes of a claim
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}  # the file system has no locks
 
 
@@ -192,9 +193,11 @@ class Claims:
 
 def _content(file: Path) -> bytes | None:
     try:
-        return file.read_bytes()
+        return read_whole(file, _LARGEST)
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise StoreError(str(error)) from None
 
 
 def _said(content: bytes) -> dict[str, object]:

@@ -127,14 +127,22 @@ class EditsFile:
     def _locked(self) -> Iterator[None]:
         from filelock import FileLock, Timeout
 
-        lock = self.path.with_name(f".{self.path.name}.lock")
+        place = self.path.with_name(f".{self.path.name}.lock")
+        lock = FileLock(place, timeout=_PATIENCE_SECONDS, mode=0o600)
         try:
-            with FileLock(lock, timeout=_PATIENCE_SECONDS, mode=0o600):
-                yield
+            lock.acquire()
         except Timeout:
             raise OSError(
-                f"another process holds {lock}; end it, and save the text again"
+                f"another process holds {place}; end it, and save the text again"
             ) from None
+        except OSError as error:
+            raise OSError(
+                f"{place} cannot be written: {error.strerror or error}; choose another file"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 def _line(entry: tuple[str, Edit]) -> str:

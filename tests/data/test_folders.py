@@ -319,5 +319,5 @@ def test_pictures_are_turned_as_their_exif_orientation_says(orientation, tmp_pat
     with Image.open(tmp_path / "cats" / "1.png") as written:
         expected = np.asarray(ImageOps.exif_transpose(written))
     assert expected.shape == ((4, 6) if orientation < 5 else (6, 4))
-    data = mw.data.ImageDataset.from_folder(tmp_path)
+    data = ImageDataset.from_folder(tmp_path)
     np.testing.assert_array_equal(data.images[0, ..., 0], expected)

@@ -199,3 +199,90 @@ def test_a_path_of_300_characters(use_path, path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises((ValueError, StoreError), match="255"):
         use_path(path)
+
+
+def stat_of(path, **times):
+    """What the system says of a file, with other times, in ns."""
+    found = path.stat()
+
+    class Found:
+        st_ino, st_size = found.st_ino, found.st_size
+        st_mtime_ns, st_ctime_ns = times["mtime"], times["ctime"]
+
+    return Found
+
+
+NOW, LONG_AGO = 10**18, 10**18 - 10**12
+
+
+@pytest.mark.parametrize(
+    ("mtime", "ctime", "settled"),
+    [
+        (LONG_AGO, LONG_AGO, True),
+        (NOW, LONG_AGO, False),
+        (LONG_AGO, NOW, False),  # written just now, and its time set back
+        (NOW, NOW, False),
+    ],
+)
+def test_a_file_is_settled_once_both_of_its_times_are_past(
+    mtime, ctime, settled, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(stamps.time, "time_ns", lambda: NOW)
+    assert stamps.is_settled(stat_of(tmp_path, mtime=mtime, ctime=ctime)) is settled
+
+
+def test_tensors_of_a_replaced_file_are_not_read_with_the_old_header(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.write_tensors("x", {"a": np.zeros(2, np.float32), "b": np.ones(2, np.float32)})
+    found = run.read_tensors("x")
+    run.write_tensors("x", {"a": np.ones((1, 2), np.float32), "b": np.zeros(2, np.float32)})
+    for name in ("a", "b"):
+        with pytest.raises(StoreError, match=r"x\.safetensors was replaced"):
+            found[name]
+
+
+def test_a_claim_that_another_took_over_is_not_released(tmp_path):
+    run = RunDirectory(tmp_path)
+    with Claims(run, "c") as ours:
+        assert ours.take(3)
+        claim = tmp_path / "c" / "0003.claim"
+        others = json.dumps({"owner": "another", "machine": "elsewhere", "beats": 0}).encode()
+        claim.write_bytes(others)
+        ours.release(3)
+        assert claim.read_bytes() == others
+    with Claims(run, "c") as ours:
+        claim.unlink()
+        assert ours.take(3)
+        ours.release(3)
+        assert not claim.exists()
+
+
+TOKENIZER = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "spiece.model",
+]
+
+
+@pytest.mark.parametrize("name", TOKENIZER)
+def test_each_file_of_a_tokenizer_is_in_the_digest_of_a_model(name, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    without = folder_origin(tmp_path)
+    (tmp_path / name).write_text("a b")
+    first = folder_origin(tmp_path)
+    (tmp_path / name).write_text("b a")
+    second = folder_origin(tmp_path)
+    assert len({without["recipe"], first["recipe"], second["recipe"]}) == 3
+    assert without["weights"] == first["weights"] == second["weights"]
+
+
+def test_two_decisions_for_one_id_are_refused():
+    text = "id,decision,note\n7,keep,\n8,remove,\n7,remove,x\n"
+    with pytest.raises(ValueError, match=r"d\.csv, line 4.*'7'.*'remove'.*'keep'"):
+        from_csv(text, "d.csv")
+    assert len(from_csv("id,decision,note\n7,keep,\n7,keep,\n")) == 1

@@ -66,9 +66,15 @@ class Stamp:
         if text is None:
             return None
         try:
-            return cls(**json.loads(text))
+            found = cls(**json.loads(text))
         except TypeError as error:
             raise ValueError(f"its stamp is broken: {error}") from None
+        texts = [found.name, found.run, found.of]
+        if isinstance(found.arrays, dict):
+            texts += found.arrays.values()
+        if not isinstance(found.arrays, dict) or not all(isinstance(t, str) for t in texts):
+            raise ValueError("its stamp is broken: name, run, of and the digests must be texts")
+        return found
 
     @property
     def text(self) -> str:

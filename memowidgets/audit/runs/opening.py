@@ -18,6 +18,7 @@ from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.base import check_model
 from memowidgets.models.precision import resolve_precision
+from memowidgets.files import checked_path
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.training.design import HeldOut, Members, draw_design
@@ -79,7 +80,7 @@ def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> Ru
     """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be the folder of a run, not {as_code(path)}")
-    folder = Path(path).expanduser()
+    folder = checked_path(path)
     if (folder / "arrays.json").is_file() and not (folder / MANIFEST).exists():
         raise StoreError(
             f"{path} holds decisions on arrays, but an earlier version did not keep the arrays: "

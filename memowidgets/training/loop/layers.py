@@ -206,7 +206,8 @@ def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
     Raises
     ------
     ValueError
-        If no linear layer runs.
+        If no linear layer runs, or the last one has another number of outputs than there are
+        classes, as where the logits are distances to prototypes.
     """
     order: list[str] = []
     took: dict[str, Tensor | None] = {}
@@ -227,6 +228,14 @@ def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
             hook.remove()
     n = len(logits)
     head = _last_linear(module, order, lambda name: _is_same(gave[name], logits))
+    width = getattr(module.get_submodule(head), "out_features", None)
+    if width != logits.shape[1]:
+        raise ValueError(
+            f"the last linear layer that runs, {quoted(head)}, has {width} outputs, but the logits "
+            f"are of {logits.shape[1]} classes, so layers='auto' doesn't know where the "
+            "representations are; name layers with layers=, first to last, such as "
+            f"{listed(map(quoted, order), 5)}"
+        )
     before = order[: order.index(head)]
 
     def is_layer(name: str) -> bool:

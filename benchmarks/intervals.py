@@ -9,6 +9,7 @@ true value, with the mean width beside it. All seeds are fixed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,15 @@ def rows(_: Namespace) -> list[Row]:
     print("\n### Standard errors of log-LiRA, true log-LiRA above 1\n")
     print(_markdown(["variance", *map(str, SHADOWS)], _errors()))
     print("\n### Disattenuated ρ\n")
-    head = ["shadow models", "given", "covers", "mean ρ", "true ρ", "spread of ρ", "width / 3.92"]
+    head = [
+        "shadow models, noise",
+        "given",
+        "covers",
+        "mean ρ",
+        "true ρ",
+        "spread of ρ",
+        "width / 3.92",
+    ]
     print(_markdown(head, _disattenuated()))
     return []
 
@@ -188,12 +197,19 @@ def samples(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
     return rng.gamma(1.0, 0.6, n), np.exp(rng.normal(0, 0.4, n))
 
 
-def agreement(seed: int, m: int, n: int = 500) -> Floats:
-    """Return ρ of attack success rate and counterfactual memorisation, and its interval."""
+def agreement(seed: int, m: int, shared: float, n: int = 500) -> Floats:
+    """Return ρ of attack success rate and counterfactual memorisation, and its interval.
+
+    `shared` is the share of the noise's variance that samples have in common through the model.
+    """
     rng = np.random.default_rng(seed)
     effect, spread = samples(rng, n)
     members = np.argsort(rng.random((m, n)), axis=0) < m // 2
-    gaps = effect * members + spread * rng.normal(size=(m, n))
+    noise = rng.normal(size=(m, n))
+    if shared:
+        loads = rng.normal(size=(4, n)) / 2
+        noise = np.sqrt(1 - shared) * noise + np.sqrt(shared) * rng.normal(size=(m, 4)) @ loads
+    gaps = effect * members + spread * noise
     target = effect + spread * rng.normal(size=n)
     ids = np.arange(n).astype(str)
     found = compared_definitions(ids, gaps, members, target, None, "shrunk", 100, seed)
@@ -205,12 +221,13 @@ def _disattenuated() -> list[list[str]]:
     effect, spread = samples(np.random.default_rng(12345), 200_000)
     true = float(spearmanr(effect, effect / spread).statistic)
     table = []
-    for m in COMPARED:
-        every = np.array([agreement(1000 + seed, m) for seed in range(COMPARISONS)])
+    for m, shared in product(COMPARED, (0.0, 0.3)):
+        every = np.array([agreement(1000 + seed, m, shared) for seed in range(COMPARISONS)])
         rho, low, high = every[~np.isnan(every[:, 0])].T  # none where reliabilities are low
         covers, width = np.mean((low <= true) & (true <= high)), np.mean(high - low) / 3.92
         numbers = [f"{x:.3f}" for x in (covers, rho.mean(), true, rho.std(), width)]
-        table.append([str(m), f"{len(rho)} of {COMPARISONS}", *numbers])
+        noise = f"shared by .{round(10 * shared)}" if shared else "independent"
+        table.append([f"{m}, {noise}", f"{len(rho)} of {COMPARISONS}", *numbers])
     return table
 
 

@@ -286,6 +286,8 @@ def test_equal_rows_with_different_labels_are_listed():
 
 
 def test_half_a_character_in_a_table_is_refused():
-    frame = pd.DataFrame({"a": np.array(["x\ud800", "y"], dtype=object), "label": [0, 1]})
+    words = pd.Series(["x\ud800", "y"], dtype=object)
+    frame = pd.DataFrame({"label": [0, 1]})
+    frame["a"] = words
     with pytest.raises(ValueError, match=r"'a'.*D800"):
         TableDataset.from_frame(frame)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset, ImageDataset, MCQDataset, TableDataset, TextDataset
 from memowidgets.data.pairs import PairDataset, split_pair
+from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
     import torch
@@ -57,6 +58,11 @@ def pairs_of(data: Any) -> Pairs:
     """
     from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
 
+    if isinstance(data, Mapping):
+        raise TypeError(
+            f"data is a mapping of {listed(map(quoted, data), 5)}; pass one dataset, such as one "
+            "of its splits"
+        )
     if isinstance(data, IterableDataset) or isinstance(
         getattr(data, "dataset", None), IterableDataset
     ):
@@ -183,7 +189,17 @@ def called(module: nn.Module, inputs: Any) -> Any:
         return module(**inputs)
     if isinstance(inputs, tuple | list) and _binds(takes, *inputs):
         return module(*inputs)
-    return module(inputs)
+    if not isinstance(inputs, Mapping | tuple | list):
+        return module(inputs)
+    try:
+        return module(inputs)  # some take a whole mapping
+    except (TypeError, AttributeError) as error:
+        given = listed(map(quoted, inputs), 5) if isinstance(inputs, Mapping) else "a list"
+        raise TypeError(
+            f"rows of the data give {given}, but the module takes {listed(takes.parameters, 5)}; "
+            "name the inputs alike, give tensors (a datasets.Dataset does .with_format('torch')), "
+            "or pass forward=, a function of (module, inputs) that returns logits"
+        ) from error
 
 
 def _in_precision_of(module: nn.Module, inputs: Any) -> Any:

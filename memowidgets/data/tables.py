@@ -19,10 +19,10 @@ from memowidgets.data.base import (
     BoolArray,
     Dataset,
     IntArray,
+    check_whole_characters,
     checked_classes,
     checked_ids,
     chosen_positions,
-    check_whole_characters,
     one_position,
     warn_of_contradictions,
 )

@@ -869,7 +869,7 @@ def test_a_wrong_number_of_steps_in_an_epoch_is_noticed_at_the_first_step(given,
     assert not module._forward_pre_hooks
 
 
-class Named(torch.utils.data.Dataset):
+class Mappings(torch.utils.data.Dataset):
     """Rows that are mappings."""
 
     def __init__(self, inputs, label):
@@ -893,12 +893,12 @@ class Net(nn.Module):
 
 
 def test_rows_that_are_mappings_are_read_by_name_or_refused(tmp_path):
-    watch = mw.watch(Net(), Named("x", "label"), tmp_path / "run", STEPS)
+    watch = mw.watch(Net(), Mappings("x", "label"), tmp_path / "run", STEPS)
     assert len(watch.audit.members) == N
     with pytest.raises(TypeError, match="'image'.* x;.*forward="):
-        mw.watch(Net(), Named("image", "label"), tmp_path / "other", STEPS)
+        mw.watch(Net(), Mappings("image", "label"), tmp_path / "other", STEPS)
     with pytest.raises(TypeError, match="'label'.*image, target"):
-        mw.watch(Net(), Named("image", "target"), tmp_path / "other", STEPS)
+        mw.watch(Net(), Mappings("image", "target"), tmp_path / "other", STEPS)
 
 
 def test_a_dataset_of_hugging_face_is_read_in_torch_format_or_refused(data, tmp_path):

@@ -185,20 +185,24 @@ def called(module: nn.Module, inputs: Any) -> Any:
     """
     inputs = _in_precision_of(module, inputs)
     takes = inspect.signature(module.forward)
-    if isinstance(inputs, Mapping) and _binds(takes, **inputs):
-        return module(**inputs)
-    if isinstance(inputs, tuple | list) and _binds(takes, *inputs):
-        return module(*inputs)
-    if not isinstance(inputs, Mapping | tuple | list):
-        return module(inputs)
+    plain = not isinstance(inputs, Mapping | tuple | list)
     try:
+        if isinstance(inputs, Mapping) and _binds(takes, **inputs):
+            plain = not any(isinstance(value, list) for value in inputs.values())
+            return module(**inputs)
+        if isinstance(inputs, tuple | list) and _binds(takes, *inputs):
+            plain = True
+            return module(*inputs)
         return module(inputs)  # some take a whole mapping
     except (TypeError, AttributeError) as error:
-        given = listed(map(quoted, inputs), 5) if isinstance(inputs, Mapping) else "a list"
+        if plain:  # a fault of the module itself
+            raise
+        given = listed(map(quoted, inputs), 5) if isinstance(inputs, Mapping) else "lists"
         raise TypeError(
-            f"rows of the data give {given}, but the module takes {listed(takes.parameters, 5)}; "
-            "name the inputs alike, give tensors (a datasets.Dataset does .with_format('torch')), "
-            "or pass forward=, a function of (module, inputs) that returns logits"
+            f"rows of the data give {given}, with which the module, that takes "
+            f"{listed(takes.parameters, 5)}, cannot be called; name the inputs alike, give tensors "
+            "(a datasets.Dataset does .with_format('torch')), or pass forward=, a function of "
+            "(module, inputs) that returns logits"
         ) from error
 
 

@@ -176,7 +176,8 @@ def _names(pairs: Any) -> list[str] | None:
 
     if not isinstance(pairs, Subset):
         return None
-    whole, rows = pairs, np.arange(len(pairs))
+    whole: Any = pairs
+    rows = np.arange(len(pairs))
     while isinstance(whole, Subset):
         rows, whole = np.asarray(whole.indices)[rows], whole.dataset
     if len(set(rows.tolist())) < len(rows):  # drawn with replacement

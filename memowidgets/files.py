@@ -7,8 +7,8 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 __all__ = [
     "UNFINISHED",
@@ -111,7 +111,7 @@ def checked_path(path: object) -> Path:
     return found
 
 
-def opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> BufferedReader:
     """Open a regular file for reading bytes, without waiting for anything.
 
     Raises

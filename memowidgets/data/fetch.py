@@ -16,7 +16,6 @@ from memowidgets.data.rows import Row, read_parquet
 from memowidgets.files import checked_path
 
 
-
 def fetch_mcq(
     name: str,
     split: str = "test",

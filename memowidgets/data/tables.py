@@ -19,10 +19,10 @@ from memowidgets.data.base import (
     BoolArray,
     Dataset,
     IntArray,
+    check_whole_characters,
     checked_classes,
     checked_ids,
     chosen_positions,
-    check_whole_characters,
     one_position,
     warn_of_contradictions,
 )
@@ -40,7 +40,9 @@ _MOST_CATEGORIES = 1000
 _FEW_ROWS = 20
 _DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})\b")
 _WRITTEN_DATE = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
-_ROW_NAME = re.compile(r"((^|[^a-zA-Z])([iI][dD]|ID|uuid|index|key)|[a-z]I[dD]|^[uU]nnamed: \d+)$|^$", re.ASCII)
+_ROW_NAME = re.compile(
+    r"((^|[^a-zA-Z])([iI][dD]|ID|uuid|index|key)|[a-z]I[dD]|^[uU]nnamed: \d+)$|^$", re.ASCII
+)
 _LARGEST = 1e100  # the variance of larger numbers is beyond float64
 _NO_NUMBER = (None, "NA", "N/A", "null", "NULL", "None")  # in a column of numbers
 
@@ -480,7 +482,9 @@ def _all_columns(
         except ValueError as error:
             problems.append(str(error))
     if problems:
-        raise ValueError(". ".join([problems[0], *(f"{p[0].upper()}{p[1:]}" for p in problems[1:])]))
+        raise ValueError(
+            ". ".join([problems[0], *(f"{p[0].upper()}{p[1:]}" for p in problems[1:])])
+        )
     return columns
 
 

@@ -48,7 +48,10 @@ def threads():
 
 
 def with_duplicates(n=90):
-    data = mw.data.load_digits().take([*range(n), 3, 3, 7, 11]).with_canaries(10, seed=0)
+    whole, rows = mw.data.load_digits(), [*range(n), 3, 3, 7, 11]
+    data = mw.data.ImageDataset.from_arrays(
+        whole.images[rows], whole.labels[rows], whole.class_names
+    ).with_canaries(10, seed=0)
     return data, draw_design(data, "half", 1 / 9, 0)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from memowidgets.audit.runs import identity
@@ -15,10 +14,10 @@ from memowidgets.audit.sources.passes import AUTO, check_states
 from memowidgets.audit.sources.run import WATCHED, RunSource, device_of, noise_of
 from memowidgets.checks import as_code, whole_number
 from memowidgets.data import Dataset
+from memowidgets.files import checked_path
 from memowidgets.models import Model
 from memowidgets.models.base import check_model
 from memowidgets.models.precision import resolve_precision
-from memowidgets.files import checked_path
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.training.design import HeldOut, Members, draw_design

@@ -15,7 +15,7 @@ from memowidgets.visible import listed, quoted
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Captured", "Layer", "auto_layers", "captured", "named_layers", "weighty"]
+__all__ = ["Captured", "Layer", "auto_layers", "captured", "check_head", "named_layers", "weighty"]
 
 INPUT = ".input"
 _MASK = "attention_mask"
@@ -206,8 +206,7 @@ def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
     Raises
     ------
     ValueError
-        If no linear layer runs, or the last one has another number of outputs than there are
-        classes, as where the logits are distances to prototypes.
+        If no linear layer runs.
     """
     order: list[str] = []
     took: dict[str, Tensor | None] = {}
@@ -228,14 +227,6 @@ def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
             hook.remove()
     n = len(logits)
     head = _last_linear(module, order, lambda name: _is_same(gave[name], logits))
-    width = getattr(module.get_submodule(head), "out_features", None)
-    if width != logits.shape[1]:
-        raise ValueError(
-            f"the last linear layer that runs, {quoted(head)}, has {width} outputs, but the logits "
-            f"are of {logits.shape[1]} classes, so layers='auto' doesn't know where the "
-            "representations are; name layers with layers=, first to last, such as "
-            f"{listed(map(quoted, order), 5)}"
-        )
     before = order[: order.index(head)]
 
     def is_layer(name: str) -> bool:
@@ -247,6 +238,24 @@ def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
     found = sorted(filter(is_layer, weighty(module, head)), key=before.index)
     layers = [Layer(found[i], found[i], averages=True) for i in evenly(len(found), _MOST_BEFORE)]
     return (*layers, Layer(head + INPUT, head, is_input=True, averages=True)), head
+
+
+def check_head(module: nn.Module, head: str, n_classes: int) -> None:
+    """Raise if what `auto_layers` takes for the head cannot be it.
+
+    Raises
+    ------
+    ValueError
+        If it has another number of outputs than there are classes, as where the logits are
+        distances to prototypes, and the last linear layer is somewhere in the body.
+    """
+    width = getattr(module.get_submodule(head), "out_features", None)
+    if width != n_classes:
+        raise ValueError(
+            f"the last linear layer that runs, {quoted(head)}, has {width} outputs, but there are "
+            f"{n_classes} classes, so layers='auto' cannot tell where the representations are; "
+            "name parts of module.named_modules() with layers=, first to last"
+        )
 
 
 def _last_linear(

@@ -68,6 +68,11 @@ class LoopRecorder:
         self._steps_per_epoch = plan.steps_per_epoch
         self._records: list[Record] = []  # of this training, as far as it is known
 
+    @property
+    def n_samples(self) -> int:
+        """Number of samples of a pass."""
+        return len(self._looker.labels)
+
     def begin(self, module: nn.Module, steps_done: int | None, *, overwrite: bool) -> int:
         """Record step 0, or find the step at which a recorded training continues.
 

@@ -55,6 +55,8 @@ def test_the_quickstart_in_a_real_jupyterlab(notebook_page, quickstart):
     page = notebook.page
     notebook.run_all(timeout=700)
     page.locator(".mw-dashboard .mw-card").first.wait_for()
+    cut = "ids => ids.filter((id) => id.scrollWidth > id.clientWidth).map((id) => id.textContent)"
+    assert page.locator(".mw-dashboard .mw-id").evaluate_all(cut) == []
     check_quiet(notebook.save())
     notebook.screenshots("quickstart-lab")
     notebook.screenshots("quickstart-dashboard", of=".mw-dashboard")

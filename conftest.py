@@ -35,6 +35,7 @@ LONGEST = (
     "notebooks/test_find_and_fix",
     "notebooks/test_text_and_tables",
     "training/test_executors",
+    "training/test_probe",
     "test_mutations",
     "hostile/test_workers",
     "report/test_audits",

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -330,7 +330,13 @@ def plain_labels(labels: ArrayLike, where: Callable[[int], str] = "row {}".forma
     >>> plain_labels(np.array(["spam", "ham"], dtype=object))
     array(['spam', 'ham'], dtype='<U4')
     """
-    array = np.asarray(labels)
+    try:
+        array = np.asarray(labels)
+    except ValueError:  # lists of different lengths
+        rows: Any = labels
+        array = np.array([*rows, None], dtype=object)[:-1]
+    if array.ndim == 1 and array.dtype.kind == "O":
+        _check_one_each(array, where)
     if array.ndim != 1 or array.dtype.kind not in "fOUT":
         return array
     if array.dtype.kind == "U" and not hasattr(labels, "dtype"):
@@ -346,6 +352,20 @@ def plain_labels(labels: ArrayLike, where: Callable[[int], str] = "row {}".forma
     if any(text):
         return np.array([str(label) for label in array])
     return np.asarray(array.tolist()) if array.dtype.kind == "O" else array
+
+
+def _check_one_each(labels: NDArray[Any], where: Callable[[int], str]) -> None:
+    """Raise for a label that is a list or another collection."""
+    for row, label in enumerate(labels):
+        if (
+            isinstance(label, Iterable)
+            and not isinstance(label, str)
+            and np.ndim(cast("Any", label)) != 0
+        ):
+            raise ValueError(
+                f"the label in {where(row)} is a {type(label).__name__}; give each sample one "
+                "label, a number or a string"
+            )
 
 
 def dense(values: Any, what: str) -> Any:

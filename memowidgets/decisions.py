@@ -429,7 +429,8 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
     Raises
     ------
     ValueError
-        If a line cannot be read; the message names file and line.
+        If a line cannot be read, or an id has two different decisions; the message names file
+        and line.
 
     Examples
     --------
@@ -444,8 +445,13 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
             raise ValueError(f"{where}, line 1: the columns must be id,decision,note")
         for cells in reader:
             if cells:
-                name, made = _parsed(cells, f"{where}, line {reader.line_num}")
-                table[name] = made
+                line = f"{where}, line {reader.line_num}"
+                name, made = _parsed(cells, line)
+                if table.setdefault(name, made) != made:
+                    raise ValueError(
+                        f"{line}: the id {quoted(name)} has {_said(made)} here and "
+                        f"{_said(table[name])} before; keep one of the two lines"
+                    )
     except csv.Error as error:
         raise ValueError(f"{where}, line {reader.line_num}: broken CSV ({error})") from None
     return _applied({}, table)
@@ -460,6 +466,11 @@ def _parsed(cells: list[str], where: str) -> tuple[str, Decision]:
             f"{where}: unknown decision {quoted(decision)}; valid: {', '.join(map(repr, CHOICES))}"
         )
     return name, Decision(decision, note)
+
+
+def _said(made: Decision) -> str:
+    """Return a decision for a message, with its note if it has one."""
+    return quoted(made.decision) + (f" ({quoted(made.note)})" if made.note else "")
 
 
 def _applied(table: Table, changes: Table) -> Table:

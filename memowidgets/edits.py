@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memowidgets.files import checked_path, make_private, write_whole
+from memowidgets.files import checked_path, make_private, read_whole, write_whole
 
 __all__ = ["Edit", "EditsFile"]
 
@@ -74,7 +74,8 @@ class EditsFile:
         Raises
         ------
         ValueError
-            If a line cannot be read; the message names it.
+            If a line cannot be read, or the path is not a regular file of at most 1 GiB; the
+            message names it.
         OSError
             If the file cannot be read.
         """
@@ -82,7 +83,7 @@ class EditsFile:
             return {}
         edits = {}
         # only \n ends a line: splitlines would also split texts at U+2028
-        for number, raw in enumerate(self.path.read_bytes().split(b"\n"), start=1):
+        for number, raw in enumerate(read_whole(self.path).split(b"\n"), start=1):
             if raw.strip():
                 name, edit = _parsed(raw, f"{self.path}, line {number}")
                 edits[name] = edit
@@ -126,14 +127,22 @@ class EditsFile:
     def _locked(self) -> Iterator[None]:
         from filelock import FileLock, Timeout
 
-        lock = self.path.with_name(f".{self.path.name}.lock")
+        place = self.path.with_name(f".{self.path.name}.lock")
+        lock = FileLock(place, timeout=_PATIENCE_SECONDS, mode=0o600)
         try:
-            with FileLock(lock, timeout=_PATIENCE_SECONDS, mode=0o600):
-                yield
+            lock.acquire()
         except Timeout:
             raise OSError(
-                f"another process holds {lock}; end it, and save the text again"
+                f"another process holds {place}; end it, and save the text again"
             ) from None
+        except OSError as error:
+            raise OSError(
+                f"{place} cannot be written: {error.strerror or error}; choose another file"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 def _line(entry: tuple[str, Edit]) -> str:

@@ -1,11 +1,13 @@
-"""Atomic writing of files: a file is either complete or unchanged."""
+"""Files: written atomically, and read only where they are regular files of a plausible size."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 
 __all__ = [
@@ -14,12 +16,24 @@ __all__ = [
     "checked_path",
     "fill",
     "make_private",
+    "opened",
+    "read_whole",
     "replaced",
     "write_whole",
 ]
 
 UNFINISHED = ".unfinished-"  # prefix of temporary files, which a killed process leaves
 _PRIVATE = 0o600
+_LARGEST_READ = 2**30  # bytes; the manifest of a million samples has a twentieth of it
+_LONGEST_NAME = 255  # bytes of a name of a file or folder, on all usual file systems
+_LONGEST_PATH = 4095
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
 _MARKS = ("design.safetensors", "arrays.safetensors")  # one of them lies in every run directory
 
 
@@ -71,7 +85,7 @@ def checked_path(path: object) -> Path:
     TypeError
         If it is no path.
     ValueError
-        If it is empty, which would be the working folder, or holds a NUL character.
+        If it is empty, which would be the working folder, holds a NUL character, or is too long.
     """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"a path must be a text or a pathlib.Path, not {type(path).__name__}")
@@ -81,10 +95,60 @@ def checked_path(path: object) -> Path:
             f"{text!r} cannot be a path; name a file or folder, or '.' for the working folder"
         )
     try:
-        os.fsencode(text)
-        return Path(text).expanduser()
+        lengths = [len(os.fsencode(part)) for part in Path(text).parts]
+        found = Path(text).expanduser()
     except (UnicodeEncodeError, RuntimeError):  # a lone surrogate; the home of an unknown user
         raise ValueError(f"{text!a} cannot be a path; name a file or folder") from None
+    for what, length, most in (
+        ("a name", max(lengths, default=0), _LONGEST_NAME),
+        ("all", sum(lengths), _LONGEST_PATH),
+    ):
+        if length > most:
+            raise ValueError(
+                f"{text[:40]!a}… cannot be a path: {what} of it has {length} bytes, and at most "
+                f"{most} are possible; choose a shorter one"
+            )
+    return found
+
+
+def opened(path: Path) -> BufferedReader:
+    """Open a regular file for reading bytes, without waiting for anything.
+
+    Raises
+    ------
+    ValueError
+        If something else has its name, such as a folder, a FIFO or a device.
+    OSError
+        If it does not exist or cannot be read.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    kind = stat.S_IFMT(os.fstat(handle).st_mode)
+    if kind != stat.S_IFREG:
+        os.close(handle)
+        raise ValueError(
+            f"{path} is {_KINDS.get(kind, 'something else')}, not a regular file; put the file "
+            "back, or remove what has its name"
+        )
+    return os.fdopen(handle, "rb")
+
+
+def read_whole(path: Path, most: int = _LARGEST_READ) -> bytes:
+    """Return the content of a regular file of at most this number of bytes.
+
+    Raises
+    ------
+    ValueError
+        If it is not a regular file, or is larger.
+    OSError
+        If it does not exist or cannot be read.
+    """
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise ValueError(
+                f"{path} has {size} bytes, and at most {most} are read; put the right file there"
+            )
+        return file.read(most)
 
 
 def check_outside_runs(path: str | os.PathLike[str]) -> None:

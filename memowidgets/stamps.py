@@ -66,9 +66,16 @@ class Stamp:
         if text is None:
             return None
         try:
-            return cls(**json.loads(text))
+            found = cls(**json.loads(text))
         except TypeError as error:
             raise ValueError(f"its stamp is broken: {error}") from None
+        arrays: Any = found.arrays  # anyone may have written it
+        texts = [found.name, found.run, found.of]
+        if isinstance(arrays, dict):
+            texts += arrays.values()
+        if not isinstance(arrays, dict) or not all(isinstance(t, str) for t in texts):
+            raise ValueError("its stamp is broken: name, run, of and the digests must be texts")
+        return found
 
     @property
     def text(self) -> str:

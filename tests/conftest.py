@@ -28,11 +28,11 @@ def _one_thread_trains_shadows() -> Iterator[list[bool]]:
 
 
 def _filling_in_a_thread(fill, default):
-    def fill_in_a_thread(self, n, job, processes, progress, executor=None):
+    def fill_in_a_thread(self, n, job, processes, progress, executor=None, indices=None):
         if default[0] or processes is not None or executor is not None:
-            return fill(self, n, job, processes, progress, executor)
+            return fill(self, n, job, processes, progress, executor, indices)
         with ThreadPoolExecutor(1) as thread:
-            return fill(self, n, job, processes, progress, thread)
+            return fill(self, n, job, processes, progress, thread, indices)
 
     return fill_in_a_thread
 

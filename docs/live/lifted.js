@@ -1,47 +1,24 @@
 /** PSMI of points in the plane after dimensions of noise are added. No DOM. */
 
+import { addValues, lineOf } from "../../memowidgets/teaching/static/psmi_maths.js";
+
 const DIRECTIONS = 256;
-const FLOOR = 1e-6; // of the deviation of all points along a direction
 
 /**
- * Means and deviations of classes along one direction.
+ * The classes' Gaussians among projections.
  * @param {Float64Array} z
  * @param {Uint8Array} labels
- * @param {Float64Array} sizes
+ * @param {Float64Array} prior
  */
-function gaussians(z, labels, sizes) {
-  const means = new Float64Array(sizes.length);
-  const squares = new Float64Array(sizes.length);
-  let [mean, square] = [0, 0];
-  z.forEach((value, i) => {
-    means[labels[i]] += value / sizes[labels[i]];
-    mean += value / z.length;
-  });
-  z.forEach((value, i) => {
-    squares[labels[i]] += (value - means[labels[i]]) ** 2 / sizes[labels[i]];
-    square += (value - mean) ** 2 / z.length;
-  });
-  const least = FLOOR * Math.sqrt(square);
-  return { means, deviations: squares.map((value) => Math.max(Math.sqrt(value), least)) };
-}
-
-/**
- * Adds each point's value along one direction.
- * @param {Float64Array} z
- * @param {Uint8Array} labels
- * @param {Float64Array} sizes
- * @param {Float64Array} sums  filled
- */
-function addValues(z, labels, sizes, sums) {
-  const { means, deviations } = gaussians(z, labels, sizes);
-  const n = labels.length;
-  z.forEach((value, i) => {
-    const logs = Array.from(means, (mean, c) =>
-      Math.log(sizes[c] / n / deviations[c]) - 0.5 * ((value - mean) / deviations[c]) ** 2);
-    const top = Math.max(...logs);
-    const all = top + Math.log(logs.reduce((sum, log) => sum + Math.exp(log - top), 0));
-    sums[i] += logs[labels[i]] - Math.log(sizes[labels[i]] / n) - all;
-  });
+function fitted(z, labels, prior) {
+  const means = new Float64Array(prior.length);
+  const variances = new Float64Array(prior.length);
+  const n = z.length;
+  const middle = z.reduce((sum, value) => sum + value / n, 0);
+  z.forEach((value, i) => (means[labels[i]] += value / n / prior[labels[i]]));
+  z.forEach((value, i) => (variances[labels[i]] += (value - means[labels[i]]) ** 2 / n / prior[labels[i]]));
+  const spread = Math.sqrt(z.reduce((sum, value) => sum + (value - middle) ** 2 / n, 0));
+  return lineOf(prior, means, variances, spread);
 }
 
 /**
@@ -75,6 +52,7 @@ function quantile(sorted, share) {
 export function inDimensions(points, labels, selected, dimensions, normals) {
   const n = labels.length;
   const { sizes, deviation } = deviationWithin(points, labels);
+  const prior = sizes.map((size) => size / n);
   const most = Math.max(...dimensions);
   const noise = normals(1, 0, n * most);
   return dimensions.map((dimension) => {
@@ -90,7 +68,7 @@ export function inDimensions(points, labels, selected, dimensions, normals) {
         for (let k = 2; k < dimension; k++) sum += direction[k] * deviation * noise[i * most + k];
         z[i] = sum / length;
       }
-      addValues(z, labels, sizes, sums);
+      addValues(fitted(z, labels, prior), prior, z, labels, 1, sums);
       squares += (sums[selected] - before) ** 2;
       before = sums[selected];
     }

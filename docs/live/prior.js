@@ -1,20 +1,11 @@
 /** The prior of LiRA's "shrunk" variances, fitted as `memowidgets.memorization.variance` does. No DOM. */
 
+import { logGamma } from "../../memowidgets/widgets/static/gamma.js";
+
 /** @typedef {import("../../memowidgets/teaching/static/lira_maths.js").Estimate} Estimate */
 
 const ABOVE = [-4, 9]; // log of how far the degrees of freedom are above 2
 const SCALE = [-20, 5]; // log of the scale, relative to the pooled variance
-const LANCZOS = [
-  0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059,
-  12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7,
-];
-
-/** Logarithm of the gamma function. @param {number} x  above 0.5 */
-function logGamma(x) {
-  const t = x + 6.5;
-  const sum = LANCZOS.reduce((all, c, i) => all + (i === 0 ? c : c / (x - 1 + i)), 0);
-  return 0.5 * Math.log(2 * Math.PI) + (x - 0.5) * Math.log(t) - t + Math.log(sum);
-}
 
 /**
  * Where a function that first falls and then rises is least, by golden section.

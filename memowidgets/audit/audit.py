@@ -496,12 +496,13 @@ class Audit:
         audited: Sequence[str] | NDArray[np.bool_] | None = None,
         processes: int | None = None,
         progress: Progress | None = None,
+        indices: Iterable[int] | None = None,
     ) -> None:
         """Train shadow models on parts of the pool, until there are `n`.
 
-        A shadow model is trained as the target is, on other samples. Another process, or another
-        machine that shares the disk, may call this on the same directory: each shadow model is
-        trained once.
+        A shadow model is trained as the target is, on other samples. Other processes may call this
+        on the same directory: each shadow model is trained once, as far as the locks of the file
+        system reach.
 
         Parameters
         ----------
@@ -530,14 +531,18 @@ class Audit:
             the executor has.
         progress : Progress, optional
             Receives the progress and can cancel. Default: a progress bar.
+        indices : iterable of int, optional
+            Which of the shadow models 0 to n − 1 this call trains, such as ``range(30, 40)``: the
+            part of one job of an array. Parts need no locks between machines. Default: all.
 
         Raises
         ------
         ValueError
             If the target trains on everything, so that there is no half to compare with; if a
-            name is unknown; or if there is nothing to audit.
+            name is unknown; if there is nothing to audit; or if an index is not from 0 to n − 1.
         StoreError
-            If they cannot be written, a worker or the executor died, or a worker has other
+            If they cannot be written, the file system has no locks and there are no `indices`, a
+            worker or the executor died, or a worker has other
             versions of memowidgets, torch or Python. The finished ones are kept.
         """
         run_shadows(
@@ -549,6 +554,7 @@ class Audit:
             keep_forward,
             audited,
             processes,
+            indices,
             progress,
         )
 

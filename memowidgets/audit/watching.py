@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from memowidgets.audit.audit import Audit
 from memowidgets.audit.runs.loop import begun_loop
+from memowidgets.checks import warn_user
 from memowidgets.training.loop.plan import CheckpointPlan
 from memowidgets.training.loop.processes import in_the_first_process
 from memowidgets.training.rho import Prediction, StopRule
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from memowidgets.training.loop.recorder import LoopRecorder
 
 __all__ = ["Watch", "watch"]
+
+_APART = 3  # a step may see a sample twice, as two augmentations of it
 
 
 def watch(
@@ -177,6 +181,23 @@ def watch(
     return Watch(module, stop, path, plan, begin)
 
 
+class _Rows:
+    """Forward hook that counts the samples that a module is trained on."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def __call__(self, module: nn.Module, inputs: Any, named: Any) -> None:
+        """Add the first axis of the first tensor that the module is called with."""
+        if not module.training:
+            return
+        values: Any = (*inputs, *named.values())
+        while isinstance(values, tuple | list | Mapping):
+            values = next(iter(values.values() if isinstance(values, Mapping) else values), None)
+        if getattr(values, "ndim", 0):
+            self.seen += len(values)
+
+
 class Watch:
     """A watched training loop; created by `watch`.
 
@@ -205,6 +226,8 @@ class Watch:
             return step, self._has_reached(step)
 
         self.steps, self.reached = in_the_first_process(begun, (0, False))
+        self._rows = _Rows()
+        self._counting: Any = module.register_forward_pre_hook(self._rows, with_kwargs=True)
 
     def __repr__(self) -> str:
         return f"Watch({str(self._path)!r}, {self.steps} steps, reached={self.reached})"
@@ -228,8 +251,18 @@ class Watch:
             If a loss is not finite. Earlier checkpoints are kept.
         StoreError
             If another training was recorded at the path meanwhile.
+
+        Warns
+        -----
+        UserWarning
+            If the first step took more than three times as many samples as `steps_per_epoch`
+            implies, or less than a third of them.
         """
         self.steps += 1
+        if self._counting is not None:
+            self._counting.remove()
+            self._counting = None
+            self._check_steps_per_epoch()
         if self._plan.epoch_at(self.steps) is None:
             return False
         before = self.reached
@@ -237,6 +270,22 @@ class Watch:
         if self.reached and not before and self._recorder is not None:
             self._say()
         return self.reached and not before
+
+    def _check_steps_per_epoch(self) -> None:
+        """Warn if the first step took far more or fewer samples than `steps_per_epoch` implies."""
+        import torch
+
+        several = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if several or self._recorder is None or not self._rows.seen:
+            return
+        n, seen = self._recorder.n_samples, self._rows.seen
+        likely, given = math.ceil(n / seen), self._plan.steps_per_epoch
+        if max(likely, given) > _APART * min(likely, given):
+            warn_user(
+                f"steps_per_epoch is {given}, but the first step took {seen} of {n} samples, so an "
+                f"epoch has about {likely} steps; pass the number of optimizer steps in an epoch, "
+                "or checkpoints come too often or too seldom"
+            )
 
     def end(self) -> None:
         """Record the last step, if no checkpoint was due there.

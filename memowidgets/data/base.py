@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import os
 
 
-_MANY = 1000
+_MANY, _NAMED = 1000, 3
+_HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -50,6 +51,9 @@ class Dataset(abc.ABC):
     canaries: BoolArray | None
     source: dict[str, Any] | None
     encoding: Mapping[str, NDArray[Any]] = MappingProxyType({})
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", checked_ids(self.ids, len(self.labels)))  # it is frozen
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -236,18 +240,28 @@ def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntA
 
 
 def checked_ids(ids: Sequence[str] | NDArray[Any] | None, n: int) -> NDArray[np.str_]:
-    """Return ids as unique strings, numbered from 0 if none are given."""
+    """Return ids as unique strings without NUL, numbered from 0 if none are given."""
     if ids is None:
         width = len(str(n - 1))
         return np.array([f"{i:0{width}d}" for i in range(n)])
-    array = np.asarray([str(i) for i in several("ids", ids)])
-    if len(array) != n:
-        raise ValueError(f"{len(array)} ids for {n} samples; pass one for each")
-    unique, counts = np.unique(array, return_counts=True)
-    if (counts > 1).any():
-        twice = unique[np.argmax(counts > 1)]
-        raise ValueError(f"ids must be unique; {quoted(twice)} occurs more than once")
-    return array
+    names = [str(i) for i in several("ids", ids)]
+    if len(names) != n:
+        raise ValueError(f"{len(names)} ids for {n} samples; pass one for each")
+    seen: set[str] = set()
+    for row, name in enumerate(names):
+        if name in seen:
+            raise ValueError(f"ids must be unique; {quoted(name)} occurs more than once")
+        if "\0" in name:  # at the end of a text, NumPy would drop it
+            raise ValueError(
+                f"the id {quoted(name)} of row {row} has a NUL character; give the sample another"
+            )
+        if _HALF_CHARACTERS.search(name):
+            raise ValueError(
+                f"the id {quoted(name)} of row {row} has half a character (a lone surrogate), "
+                "which cannot be written; give the sample another"
+            )
+        seen.add(name)
+    return np.array(names, dtype=np.str_)
 
 
 def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> tuple[str, ...]:
@@ -264,7 +278,34 @@ def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> 
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"class_names must be unique; {quoted(twice)} occurs more than once")
+    check_whole_characters(names, "the class name")
     return names
+
+
+def check_whole_characters(texts: Iterable[str], what: str) -> None:
+    """Raise for a text with a lone surrogate, which can be neither written nor tokenized."""
+    for text in texts:
+        if _HALF_CHARACTERS.search(text):
+            raise ValueError(
+                f"{what} {quoted(text)} has half a character (a lone surrogate), which cannot be "
+                "written; correct the text's encoding"
+            )
+
+
+def warn_of_contradictions(
+    what: str, contents: Iterable[object], labels: IntArray, ids: NDArray[np.str_]
+) -> None:
+    """Warn of equal samples with different labels, and list their ids."""
+    groups: dict[object, list[int]] = {}
+    for row, content in enumerate(contents):
+        groups.setdefault(content, []).append(row)
+    found = [rows for rows in groups.values() if len({int(labels[row]) for row in rows}) > 1]
+    if found:
+        shown = [" = ".join(str(ids[row]) for row in rows[:_NAMED]) for rows in found]
+        warn_user(
+            f"{sum(map(len, found))} {what} are equal to others and have another label, so they "
+            f"are label errors or ambiguous; correct or remove them: {listed(shown, most=10)}"
+        )
 
 
 def _whole_numbers(array: NDArray[Any]) -> bool:

@@ -23,6 +23,7 @@ from memowidgets.data.folders import (
 )
 from memowidgets.data.hub import check_pinned, hub_folder
 from memowidgets.data.images import ImageDataset
+from memowidgets.files import checked_path
 from memowidgets.visible import quoted, visible
 
 CLASSES = (
@@ -102,7 +103,7 @@ def fetch_cifar10(
     if str(source) == "hub":
         found, arguments["revision"] = _from_hub(parts, revision)
     else:
-        found = [_part(Path(source).expanduser(), part) for part in parts]
+        found = [_part(checked_path(source), part) for part in parts]
     pictures = _joined(found)
     ids = checked_ids(pictures.ids, len(pictures.labels))
     data = ImageDataset(

@@ -13,6 +13,7 @@ from memowidgets.data.hub import check_pinned, hub_folder
 from memowidgets.data.mcq import MCQDataset
 from memowidgets.data.mmlu_fields import MMLU_FIELDS
 from memowidgets.data.rows import Row, read_parquet
+from memowidgets.files import checked_path
 
 
 def fetch_mcq(
@@ -105,6 +106,8 @@ def _rows(
 ) -> tuple[list[Row], str | None]:
     """Return the records of all requested splits, each with an id, and the hub's commit."""
     parts = split.split("+")
+    if str(source) != "hub":
+        source = checked_path(source)
     if str(source) != "hub" and Path(source).is_file():
         if len(parts) > 1:
             raise ValueError(f"{source} is one file, so it is one split; {split!r} names several")

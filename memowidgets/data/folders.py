@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.files import checked_path
 from memowidgets.visible import listed, quoted, visible
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ MOST_PIXELS = 50_000_000
 MOST_BYTES = 100_000_000
 _MOST_RATIO = 200
 _NAMED = 3
+_ORIENTATION = 0x0112  # tag of EXIF
 _WIDEST_GREY = 65535
 _SHORT_GREY = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 
@@ -92,7 +94,7 @@ def open_tree(path: str | os.PathLike[str]) -> Iterator[list[PictureFile]]:
         If the file is not a zip, or is a zip with a path that leads out of it or a decompression
         bomb.
     """
-    place = Path(path).expanduser()
+    place = checked_path(path)
     if place.is_dir():
         yield _files_below(place)
         return
@@ -439,6 +441,8 @@ def _as_picture(picture: Any) -> Image.Image:
 
 def _pixels(picture: Image.Image) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
     notes = []
+    if picture.getexif().get(_ORIENTATION, 1) != 1:
+        picture = _turned(picture)
     if getattr(picture, "is_animated", False):
         notes.append("animated, only the first image is used")
     if picture.mode in _SHORT_GREY:
@@ -452,6 +456,13 @@ def _pixels(picture: Image.Image) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
     grey = picture.mode in ("1", "L")
     array = np.asarray(picture.convert("L" if grey else "RGB"), dtype=np.uint8)
     return array[..., np.newaxis] if grey else array, tuple(notes)
+
+
+def _turned(picture: Image.Image) -> Image.Image:
+    """Return a picture as its EXIF orientation says that it is to be looked at."""
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(picture)
 
 
 def _shortened(picture: Image.Image) -> NDArray[np.uint8]:

@@ -11,6 +11,7 @@ from typing import Any
 from memowidgets.checks import is_missing, warn_user
 from memowidgets.data.columns import known_columns
 from memowidgets.data.rows import Row, read_csv_table, read_jsonl
+from memowidgets.files import checked_path
 
 _ID = "id"
 
@@ -51,7 +52,7 @@ def read_csv_labelled(
     ValueError
         If the file is empty or broken, or a column is missing. The message names file and line.
     """
-    rows = read_csv_table(Path(path).expanduser())
+    rows = read_csv_table(checked_path(path))
     _check_columns(list(rows[0].fields), str(path), label=label, ids=ids, **needed)
     found = _labelled(rows, label, class_names, ids)
     return Labelled(rows, _as_numbers(found.labels, class_names), class_names, found.ids)
@@ -68,7 +69,7 @@ def read_jsonl_labelled(
         If the file is empty or broken, or no object has one of the keys. The message names the
         file.
     """
-    rows = read_jsonl(Path(path).expanduser())
+    rows = read_jsonl(checked_path(path))
     if not rows:
         raise ValueError(f"{path} is empty: it has no row")
     known = list(dict.fromkeys(key for row in rows for key in row.fields))

@@ -36,6 +36,7 @@ from memowidgets.data.prompts import (
 )
 from memowidgets.data.questions import LETTERS, Question, checked_questions, checked_texts
 from memowidgets.data.rows import Row, read_jsonl, rows_of_table
+from memowidgets.files import checked_path
 from memowidgets.visible import quoted
 
 TextArray = NDArray[np.object_]
@@ -249,7 +250,7 @@ class MCQDataset(Dataset):
         ...     MCQDataset.from_jsonl(path)
         MCQDataset(2 questions, 2 options)
         """
-        rows = read_jsonl(Path(path))
+        rows = read_jsonl(checked_path(path))
         how: dict[str, Any] = {
             "template": template,
             "prompt_seed": prompt_seed,
@@ -312,7 +313,7 @@ class MCQDataset(Dataset):
         ...     MCQDataset.from_csv(path, columns={"answer": "key"}).attributes["year"].tolist()
         ['2024', '2025']
         """
-        rows = read_csv_rows(Path(path), columns, choices)
+        rows = read_csv_rows(checked_path(path), columns, choices)
         how: dict[str, Any] = {
             "template": template,
             "prompt_seed": prompt_seed,

@@ -86,7 +86,8 @@ class PairDataset(Dataset):
         class_names : sequence of str, optional
             Names of the classes. By default the labels that occur.
         ids : sequence of str, optional
-            Unique names of the samples. By default their positions.
+            Unique names of the samples. By default their positions, for a ``Subset`` of torch (such
+            as one of ``random_split``) those in the whole dataset.
         report : callable, optional
             Function that is called with the number of pairs read so far and the total number.
 
@@ -117,7 +118,7 @@ class PairDataset(Dataset):
         return cls(
             pairs,
             np.arange(len(pairs)),
-            checked_ids(ids, len(pairs)),
+            checked_ids(_names(pairs) if ids is None else ids, len(pairs)),
             labels,
             names,
             tuple(hashes),
@@ -167,6 +168,22 @@ class PairDataset(Dataset):
     def content_hashes(self) -> list[str]:
         """Return the SHA-256 of each sample's inputs, 16 hexadecimal digits."""
         return list(self.hashes)
+
+
+def _names(pairs: Any) -> list[str] | None:
+    """Return the positions of a subset's rows in the whole dataset as names, if it is one."""
+    from torch.utils.data import Subset
+
+    if not isinstance(pairs, Subset):
+        return None
+    whole: Any = pairs
+    rows = np.arange(len(pairs))
+    while isinstance(whole, Subset):
+        rows, whole = np.asarray(whole.indices)[rows], whole.dataset
+    if len(set(rows.tolist())) < len(rows):  # drawn with replacement
+        return None
+    width = len(str(max(int(rows.max(initial=0)), len(whole) - 1)))
+    return [f"{row:0{width}d}" for row in rows.tolist()]
 
 
 def split_pair(pair: Any, where: str) -> tuple[Any, Any]:

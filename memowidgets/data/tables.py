@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,10 +19,12 @@ from memowidgets.data.base import (
     BoolArray,
     Dataset,
     IntArray,
+    check_whole_characters,
     checked_classes,
     checked_ids,
     chosen_positions,
     one_position,
+    warn_of_contradictions,
 )
 from memowidgets.data.columns import known_columns
 from memowidgets.data.encoding import check_encoding, encoded, fitted_encoding
@@ -35,6 +38,11 @@ if TYPE_CHECKING:
 _ID = "id"
 _MOST_CATEGORIES = 1000
 _FEW_ROWS = 20
+_DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})\b")
+_WRITTEN_DATE = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
+_ROW_NAME = re.compile(
+    r"((^|[^a-zA-Z])([iI][dD]|ID|uuid|index|key)|[a-z]I[dD]|^[uU]nnamed: \d+)$|^$", re.ASCII
+)
 _LARGEST = 1e100  # the variance of larger numbers is beyond float64
 _NO_NUMBER = (None, "NA", "N/A", "null", "NULL", "None")  # in a column of numbers
 
@@ -116,6 +124,7 @@ class TableDataset(Dataset):
         class_names: Sequence[str] | None = None,
         ids: str | None = None,
         categorical: Sequence[str] = (),
+        drop: Sequence[str] = (),
     ) -> Self:
         """Create a dataset from a pandas DataFrame.
 
@@ -132,7 +141,10 @@ class TableDataset(Dataset):
             Column of unique names of the samples. By default ``id`` if there is such a column, else
             positions.
         categorical : sequence of str
-            Columns whose numbers are codes, and so are categories.
+            Columns whose numbers are codes, and so are categories. Also columns of texts of which
+            more than half are different, where these are categories nevertheless.
+        drop : sequence of str
+            Columns that are left out.
 
         Returns
         -------
@@ -142,31 +154,37 @@ class TableDataset(Dataset):
         ------
         ValueError
             If a column is missing, a label is missing or is not a class, a number is infinite, a
-            column has dates or other objects, nothing but missing values, or a text that is
-            different in every row, there is only one class, or ids repeat. The message names column
-            and row.
+            column has dates, names of rows or other objects, nothing but missing values, or texts
+            of which more than half are different, there is only one class, or ids repeat. The
+            message names all such columns.
         TypeError
             If this is not a DataFrame.
 
         Warns
         -----
         UserWarning
-            If values are missing, a column has a single value, or a class never occurs.
+            If values are missing, a column has a single value, a class never occurs, or equal rows
+            have different labels.
         """
         if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
             raise TypeError(f"frame must be a pandas DataFrame, not {type(frame).__name__}")
         names = [str(name) for name in frame.columns]
-        _check_names(names, label=label, ids=ids, categorical=categorical)
+        _check_names(names, label=label, ids=ids, categorical=categorical, drop=drop)
         if not len(frame):
             raise ValueError("the table is empty: it has no row")
         found = dict(zip(names, (frame.iloc[:, i] for i in range(len(names))), strict=True))
         name = _ID if ids is None and _ID in found and label != _ID else ids
         classes = checked_classes(found.pop(label).to_numpy(dtype=object), class_names)
         named = None if name is None else _names(found.pop(name).tolist(), name)
-        columns = {
-            key: _column(key, values.tolist(), key in categorical or values.dtype == "category")
-            for key, values in found.items()
-        }
+        dropped = several("drop", drop)
+        columns = _all_columns(
+            [key for key in found if key not in dropped],
+            lambda key: _column(
+                key,
+                found[key].tolist(),
+                key in categorical or found[key].dtype == "category",
+            ),
+        )
         return cls._made(columns, *classes, named)
 
     @classmethod
@@ -177,6 +195,7 @@ class TableDataset(Dataset):
         class_names: Sequence[str] | None = None,
         ids: str | None = None,
         categorical: Sequence[str] = (),
+        drop: Sequence[str] = (),
     ) -> Self:
         r"""Read a CSV file in UTF-8 with commas and a header. An empty cell is a missing value.
 
@@ -184,7 +203,7 @@ class TableDataset(Dataset):
         ----------
         path : str or Path
             The file. A column is numeric if all of its cells are numbers.
-        label, class_names, ids, categorical
+        label, class_names, ids, categorical, drop
             As in `from_frame`.
 
         Returns
@@ -217,19 +236,21 @@ class TableDataset(Dataset):
         """
         found = read_csv_labelled(path, label, class_names, ids)
         names = list(found.rows[0].fields)
-        _check_names(names, label=label, ids=ids, categorical=categorical)
+        _check_names(names, label=label, ids=ids, categorical=categorical, drop=drop)
         used = _ID if ids is None and found.ids is not None else ids
-        columns = {
-            name: _csv_column(name, [row.fields[name] for row in found.rows], name in categorical)
-            for name in names
-            if name not in (label, used)
-        }
+        columns = _all_columns(
+            [name for name in names if name not in (label, used, *several("drop", drop))],
+            lambda name: _csv_column(
+                name, [row.fields[name] for row in found.rows], name in categorical
+            ),
+        )
         classes = checked_classes(found.labels, class_names, found.where)
         how = {
             "label": label,
             "class_names": class_names,
             "ids": ids,
             "categorical": list(categorical),
+            "drop": list(drop),
         }
         source = file_source("TableDataset.from_csv", path, how)
         return replace(cls._made(columns, *classes, found.ids), source=source)
@@ -258,6 +279,7 @@ class TableDataset(Dataset):
                 f"nothing can be learned: {listed(map(quoted, single), 5)}; leave them out"
             )
         data = cls(columns, checked_ids(ids, len(labels)), labels, class_names)
+        warn_of_contradictions("rows", data.content_hashes(), labels, data.ids)
         gaps = data.missing()
         if gaps:
             shown = (f"{quoted(name)} ({count})" for name, count in gaps.items())
@@ -412,13 +434,23 @@ def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
 
 
 def _check_names(
-    names: Sequence[str], *, label: str, ids: str | None, categorical: Sequence[str]
+    names: Sequence[str],
+    *,
+    label: str,
+    ids: str | None,
+    categorical: Sequence[str],
+    drop: Sequence[str],
 ) -> None:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise ValueError(f"two columns have the name {quoted(twice[0])}; rename one of them")
     columns_of = several("categorical", categorical)
-    wanted = {"label": [label], "ids": [] if ids is None else [ids], "categorical": columns_of}
+    wanted = {
+        "label": [label],
+        "ids": [] if ids is None else [ids],
+        "categorical": columns_of,
+        "drop": several("drop", drop),
+    }
     for argument, columns in wanted.items():
         for name in columns:
             if name not in names:
@@ -438,6 +470,24 @@ def _names(values: list[Any], column: str) -> list[str]:
     return list(map(_as_text, values))
 
 
+def _all_columns(
+    names: Sequence[str], make: Callable[[str], NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return columns by name, or raise one error that has the problems of all of them."""
+    columns, problems = {}, []
+    for name in names:
+        try:
+            check_whole_characters([name], "the column name")
+            columns[name] = make(name)
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        raise ValueError(
+            ". ".join([problems[0], *(f"{p[0].upper()}{p[1:]}" for p in problems[1:])])
+        )
+    return columns
+
+
 def _column(name: str, values: list[Any], is_category: bool) -> NDArray[Any]:
     """Return a column as real numbers, or as texts, or raise an error that names it."""
     gaps = [is_missing(value) for value in values]
@@ -455,8 +505,10 @@ def _column(name: str, values: list[Any], is_category: bool) -> NDArray[Any]:
                 f"the column {quoted(name)} is {what} in row {row}, and numbers beyond "
                 f"±{_LARGEST:g} cannot be scaled; correct it or leave it empty"
             )
+        _check_no_code(name, there)
         return numbers
     _check_categories(name, there, len(values), is_category)
+    check_whole_characters(map(_as_text, there), f"the column {quoted(name)}: the value")
     words = [None if gap else _as_text(v) for v, gap in zip(values, gaps, strict=True)]
     return np.array(words, dtype=object)
 
@@ -470,17 +522,58 @@ def _as_float(value: Any) -> float:
 
 def _check_categories(name: str, there: list[Any], n: int, is_category: bool) -> None:
     allowed = str | int | float | np.number | np.bool_ if is_category else str
+    dates = [value for value in there if hasattr(value, "isoformat")]
+    if dates:
+        kind = type(dates[0]).__name__
+        raise ValueError(f"the column {quoted(name)} has dates ({kind}); {_of_dates(name)}")
     other = [value for value in there if not isinstance(value, allowed)]
     if other:
         raise ValueError(
             f"the column {quoted(name)} has a value of type {type(other[0]).__name__}; make all of "
-            "them numbers, or all of them texts"
+            f"them numbers, or all of them texts, or pass drop=[{quoted(name)}]"
         )
     different = len(set(map(_as_text, there)))
+    if not is_category and different > _FEW_ROWS and all(map(_DATE.match, there)):
+        raise ValueError(
+            f"the column {quoted(name)} has {different} different dates in {n} rows, which would "
+            f"become as many categories; {_of_dates(name)}"
+        )
+    if not is_category and _FEW_ROWS < different <= _MOST_CATEGORIES and n / 2 < different < n:
+        raise ValueError(
+            f"the column {quoted(name)} has {different} different texts in {n} rows, which would "
+            f"become as many categories; pass drop=[{quoted(name)}], or "
+            f"categorical=[{quoted(name)}] if they are categories"
+        )
     if different > _MOST_CATEGORIES or (different == n and n > _FEW_ROWS):
         raise ValueError(
             f"the column {quoted(name)} has {different} different texts in {n} rows, too many for "
-            "categories; leave it out, or name it as ids= if it names the rows"
+            f"categories; pass drop=[{quoted(name)}], or ids={quoted(name)} if it names the rows"
+        )
+
+
+def _of_dates(name: str) -> str:
+    """Return what to do with a column of dates."""
+    return (
+        f"pass drop=[{quoted(name)}], or make a numeric date of it, such as "
+        "(dates - dates.min()).dt.days after dates = pandas.to_datetime(…)"
+    )
+
+
+def _check_no_code(name: str, there: list[Any]) -> None:
+    """Raise for a column of numbers that name the rows, or are dates written as 20240131."""
+    different = len(set(there))
+    if different <= _FEW_ROWS or not all(float(value).is_integer() for value in there):
+        return
+    if different == len(there) and _ROW_NAME.search(name):
+        raise ValueError(
+            f"the column {quoted(name)} has {different} different whole numbers and its name says "
+            f"that they name the rows; pass drop=[{quoted(name)}] or ids={quoted(name)}, or rename "
+            "it if it is a quantity"
+        )
+    if all(_WRITTEN_DATE.fullmatch(str(int(value))) for value in there):
+        raise ValueError(
+            f"the column {quoted(name)} has {different} different dates, written as the number "
+            f"{int(there[0])}; {_of_dates(name)}"
         )
 
 

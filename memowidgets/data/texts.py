@@ -20,6 +20,7 @@ from memowidgets.data.base import (
     checked_ids,
     chosen_positions,
     one_position,
+    warn_of_contradictions,
 )
 from memowidgets.data.labelled import (
     Labelled,
@@ -98,7 +99,7 @@ class TextDataset(Dataset):
         Warns
         -----
         UserWarning
-            If a class never occurs.
+            If a class never occurs, or equal texts have different labels.
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a list of texts, not a single one")
@@ -148,7 +149,7 @@ class TextDataset(Dataset):
         Warns
         -----
         UserWarning
-            If a class never occurs.
+            If a class never occurs, or equal texts have different labels.
 
         Examples
         --------
@@ -199,7 +200,7 @@ class TextDataset(Dataset):
         Warns
         -----
         UserWarning
-            If a class never occurs.
+            If a class never occurs, or equal texts have different labels.
 
         Examples
         --------
@@ -256,7 +257,7 @@ class TextDataset(Dataset):
         Warns
         -----
         UserWarning
-            If a class never occurs.
+            If a class never occurs, or equal texts have different labels.
         """
         return cls._from_rows(labelled_of_hf(dataset, label, class_names, ids, text=text), text)
 
@@ -276,7 +277,9 @@ class TextDataset(Dataset):
     ) -> Self:
         if len(set(words)) == 1:
             raise ValueError(f"all {len(words)} texts are equal; pass different ones")
-        return cls(words, checked_ids(ids, len(words)), labels, class_names)
+        data = cls(words, checked_ids(ids, len(words)), labels, class_names)
+        warn_of_contradictions("texts", words, labels, data.ids)
+        return data
 
     def __repr__(self) -> str:
         repeated = len(self) - len(set(self.texts))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memowidgets.files import checked_path, opened
 from memowidgets.memorization.gaps import Mask, Table, checked_models, checked_target, moments
 from memowidgets.visible import listed, quoted
 
@@ -101,7 +102,7 @@ def load_gaps(
     >>> gaps.shape, int(members.sum())
     ((2, 3), 2)
     """
-    file = Path(path).expanduser()
+    file = checked_path(path)
     kind = file.suffix.lower()
     if kind not in _READERS:
         raise ValueError(f"{file.name} has an unknown suffix; valid are {_FORMATS}")
@@ -151,7 +152,7 @@ def _mask(members: str | os.PathLike[str] | ArrayLike) -> NDArray[Any]:
     """Return the member mask, given as an array or as a file that holds one array."""
     if not isinstance(members, str | os.PathLike):
         return np.asarray(members)
-    file = Path(members).expanduser()
+    file = checked_path(members)
     if file.suffix.lower() not in (".npy", ".npz", ".safetensors"):
         raise ValueError(
             f"members must be an array or a .npy, .npz or .safetensors, not {file.name}"
@@ -165,8 +166,8 @@ def _mask(members: str | os.PathLike[str] | ArrayLike) -> NDArray[Any]:
 
 def _numpy(file: Path) -> dict[str, NDArray[Any]]:
     try:
-        with file.open("rb") as opened:
-            loaded = np.load(opened, allow_pickle=False)
+        with opened(file) as content:
+            loaded = np.load(content, allow_pickle=False)
             if isinstance(loaded, np.ndarray):
                 return {"gaps": loaded}
             return {name: loaded[name] for name in loaded.files}

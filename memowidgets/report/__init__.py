@@ -2,10 +2,9 @@
 
 from memowidgets.report.content import Content, Decided, Digest, Figure, Missing, Scored
 from memowidgets.report.files import checked_targets, write
-from memowidgets.report.machine import SCHEMA_REVISION, SCHEMA_VERSION, schema
+from memowidgets.report.machine import SCHEMA_VERSION, schema
 
 __all__ = [
-    "SCHEMA_REVISION",
     "SCHEMA_VERSION",
     "Content",
     "Decided",

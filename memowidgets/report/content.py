@@ -162,6 +162,12 @@ class Scored:
         found: NDArray[np.bool_] = self.log_lira[self.judged] >= eta
         return found
 
+    def memorized_but_wrong(self, eta: float) -> int | None:
+        """Number of memorised rows that the finished model answers wrongly; None if unknown."""
+        if self.right is None:
+            return None
+        return int((self.memorized(eta) & ~self.right[self.judged]).sum())
+
 
 @dataclass(frozen=True, eq=False)
 class Content:

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from memowidgets.evaluation import OperatingPoint
     from memowidgets.report.content import Content, Scored
 
-__all__ = ["SCHEMA_REVISION", "SCHEMA_VERSION", "as_json", "schema"]
+__all__ = ["SCHEMA_VERSION", "as_json", "schema"]
 
-SCHEMA_VERSION = 1  # goes up when a field changes its meaning or goes
-SCHEMA_REVISION = 1  # goes up when fields are added; readers of the version may ignore them
+SCHEMA_VERSION = 1  # goes up when a field changes its meaning, comes or goes
 _FILE = Path(__file__).parent / "schema.json"
 _RATES = ("tpr", "fpr", "precision")
 
@@ -34,8 +33,6 @@ def _schema_text() -> str:
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema (draft 2020-12) of ``audit.json``.
-
-    It also holds for reports of earlier revisions of the same version, which have no ``revision``.
 
     Examples
     --------
@@ -54,7 +51,6 @@ def _described(content: Content) -> dict[str, Any]:
     return {
         "kind": "memowidgets-report",
         "version": SCHEMA_VERSION,
-        "revision": SCHEMA_REVISION,
         "created": content.created,
         "name": content.name,
         "facts": dict(content.facts),
@@ -118,6 +114,7 @@ def _truth(content: Content) -> dict[str, Any] | None:
         "eta": content.eta,
         "n": int(scored.judged.sum()),
         "memorized": int(scored.memorized(content.eta).sum()),
+        "memorized_but_wrong": scored.memorized_but_wrong(content.eta),
         "auc": None,
         "auc_interval": None,
         "at_tau": None,
@@ -167,6 +164,7 @@ def _sample(content: Content, scored: Scored, row: int) -> dict[str, Any]:
         "log_lira": None if scored.log_lira is None else float(scored.log_lira[row]),
         "label": content.class_names[label] if known and label is not None else None,
         "canary": None if content.canaries is None else bool(content.canaries[position]),
+        "answered_rightly": None if scored.right is None else bool(scored.right[row]),
         "decision": made.decision,
         "note": made.note,
     }

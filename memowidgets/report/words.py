@@ -175,10 +175,9 @@ def _held_against_truth(content: Content, point: OperatingPoint) -> str:
 
 def _answered(content: Content) -> str:
     """Say that memorised does not mean answered rightly, with the number if it is known."""
-    scored = content.scored
-    if scored is None or scored.right is None:
+    wrong = None if content.scored is None else content.scored.memorized_but_wrong(content.eta)
+    if wrong is None:
         return ""
-    wrong = int((scored.memorized(content.eta) & ~scored.right[scored.judged]).sum())
     return (
         " Memorised means that training on a sample changed what the finished model says of it. "
         "It does not mean that the model answers it rightly: of the memorised samples it answers "

@@ -21,7 +21,14 @@ from typing import Any, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.files import UNFINISHED, checked_path, make_private, replaced, write_whole
+from memowidgets.files import (
+    UNFINISHED,
+    checked_path,
+    make_private,
+    read_whole,
+    replaced,
+    write_whole,
+)
 from memowidgets.stamps import (
     KEY,
     UNKNOWN,
@@ -51,7 +58,6 @@ _STAMPED = 2
 MANIFEST = "manifest.json"
 _PARTS = ("design.safetensors", "checkpoints", "forward", "scores", "shadows")
 _OLD_SECONDS = 3600
-_LARGEST_JSON = 2**30  # bytes; the manifest of a million samples has a twentieth of it
 
 
 class RunDirectory:
@@ -271,9 +277,7 @@ class RunDirectory:
 
     def _json(self, path: Path) -> Any:
         try:
-            if path.stat().st_size > _LARGEST_JSON:
-                raise StoreError(f"{path} is broken: it has {path.stat().st_size} bytes")
-            return json.loads(path.read_text(encoding="utf-8"))
+            return json.loads(read_whole(path).decode())
         except FileNotFoundError:
             name = path.relative_to(self.path)
             raise StoreError(f"{self.path} is not a run directory: it has no {name}") from None
@@ -356,10 +360,10 @@ class RunDirectory:
         """
         path = self.place(name)
         try:
-            return path.read_bytes().decode()
+            return read_whole(path).decode()
         except FileNotFoundError:
             return None
-        except UnicodeDecodeError as error:
+        except ValueError as error:  # not UTF-8, not a regular file, or too large
             raise StoreError(f"{path} is broken: {error}") from None
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from None
@@ -552,7 +556,8 @@ class RunDirectory:
     def forget(self, *names: str) -> None:
         """Delete the tensors of these names, or the folders of these names, if they exist."""
         for name in names:
-            self._tensor_path(name).unlink(missing_ok=True)
+            with explained(self._tensor_path(name), self.path):
+                self._tensor_path(name).unlink(missing_ok=True)
             shutil.rmtree(self.place(name), ignore_errors=True)
 
     @contextmanager

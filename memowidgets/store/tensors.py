@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.files import opened
 from memowidgets.stamps import KEY, Stamp, array_digest, is_settled, state_of
 from memowidgets.store.errors import BrokenError, MissingError, StoreError, TooLargeError
 from memowidgets.visible import quoted
@@ -74,7 +75,7 @@ class Tensors(Mapping[str, NDArray[Any]]):
         entry = self._entries[name]
         dtype, shape = np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"])
         offset = self._start + entry["data_offsets"][0]
-        with self._path.open("rb") as file:  # another file's header would be misread
+        with opened(self._path) as file:  # another file's header would be misread
             if state_of(os.fstat(file.fileno())) != self._state:
                 raise StoreError(f"{self._path} was replaced while it was read; call again")
             if 0 in shape:
@@ -216,7 +217,7 @@ def _neighbours(rows: NDArray[np.int64] | slice) -> slice | None:
 
 def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:
     """Return a safetensors file's entries, start of the data, and state, checked by its size."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         state = state_of(os.fstat(file.fileno()))
         size = state[-1]
         start = file.read(8)
@@ -231,6 +232,9 @@ def _header(path: Path) -> tuple[dict[str, Any], int, tuple[int, ...]]:
     for name, entry in header.items():
         if name != "__metadata__":
             _check_entry(name, entry, size - 8 - length)
+    ends = [e["data_offsets"][1] for name, e in header.items() if name != "__metadata__"]
+    if max(ends, default=0) != size - 8 - length:
+        raise ValueError(f"it has {size} bytes, more than its arrays need")
     metadata = header.get("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise ValueError("its header is broken")

@@ -167,7 +167,9 @@ class ShadowSet:
         ]
 
     def note_trained(self, n: int) -> None:
-        """Store that the shadow models 0 to n − 1 were trained, so that a lost one is noticed."""
+        """Store that the shadow models 0 to n − 1 are trained, if so: a lost one is noticed."""
+        if not set(range(n)) <= {*self.indices()}:
+            return  # other processes train the other parts
         kept = read_choice(self._run)
         trained = kept.get("trained", {})
         if trained.get(self.key, 0) < n:
@@ -305,8 +307,9 @@ class ShadowSet:
         processes: int | None,
         progress: Progress,
         executor: Executor | None = None,
+        indices: Sequence[int] | None = None,
     ) -> None:
-        """Train those of the shadow models 0 to n − 1 that are missing.
+        """Train those of the shadow models 0 to n − 1 that are missing, or the missing `indices`.
 
         Other processes may fill the same directory: each shadow model is trained by one of them.
 
@@ -317,7 +320,9 @@ class ShadowSet:
         StoreError
             If they cannot be written, or the workers ended or are unsuitable.
         """
-        missing, job = self.missing(n, job)
+        part = range(n) if indices is None else indices
+        missing, job = self.missing(part, job)
+        n = len(part)
         if not missing:
             return
         progress.report(n - len(missing), n, f"training {self._kind.noun}s", _cost(job, missing))
@@ -326,7 +331,8 @@ class ShadowSet:
             free_memory(torch_device(job.recipe.device))
         self._sweep()
         beacon = self._run.place(f".claims/{uuid.uuid4().hex}.wanted")
-        with Claims(self._run, f".claims/{self.key}") as claims:
+        parted = indices is not None
+        with Claims(self._run, f".claims/{self.key}", parted=parted) as claims:
             with self._run.explained(beacon):
                 beacon.touch(mode=0o600)
             try:
@@ -382,10 +388,10 @@ class ShadowSet:
         before = [self.file(index).metadata.get("seconds") for index in self.indices()]
         return [float(seconds) for seconds in before if seconds]
 
-    def missing(self, n: int, job: ShadowJob) -> tuple[list[int], ShadowJob]:
-        """Return those of the shadow models 0 to n − 1 that `fill` would train, and its job."""
+    def missing(self, part: Sequence[int], job: ShadowJob) -> tuple[list[int], ShadowJob]:
+        """Return those of the shadow models that `fill` would train, and its job."""
         job = self._with_kept(job)
-        return [index for index in range(n) if not self._holds(index, job)], job
+        return [index for index in part if not self._holds(index, job)], job
 
     def _with_kept(self, job: ShadowJob) -> ShadowJob:
         """Return the job with everything that all existing shadow models have."""

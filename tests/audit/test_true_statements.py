@@ -12,11 +12,14 @@ import pytest
 import memowidgets as mw
 from memowidgets.audit.runs import recorded
 from memowidgets.decisions import DecisionLog
+from memowidgets.metrics import PSMI
+from memowidgets.metrics.psmi import KNOWS_NO_LABELS
+from memowidgets.models import ConvNet
 from memowidgets.report import wire
 from memowidgets.widgets import ThresholdExplorer
 from memowidgets.widgets.arrays import eta_range
 from tests.audit.conftest import recording_at
-from tests.training.small import trained
+from tests.training.small import TRAINING, trained
 
 ABOUT = {"title": "digits", "data": "mw.data.load_digits()", "command": "none"}
 
@@ -179,3 +182,20 @@ def test_a_report_without_truth_does_not_deny_the_shadow_models(tmp_path):
     words = few.report(tmp_path / "few.html").with_suffix(".md").read_text("utf-8")
     assert "(no log-LiRA at the end of training)" in words
     assert "(no shadow models)" not in words
+
+
+@pytest.mark.filterwarnings("ignore:.*(no checkpoint reached|not learned|τ = 0 is):UserWarning")
+def test_a_reopened_run_still_says_that_representations_know_no_labels(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    images, labels = rng.random((300, 8, 8, 1)), rng.integers(0, 4, 300)
+    data = mw.data.ImageDataset.from_arrays(images, labels, list("abcd"))
+    path = tmp_path / "run"
+    first = mw.Audit(ConvNet(4), data, path=path, training=TRAINING, device="cpu")
+    first.train()
+    first.score("psmi", checkpoint="epoch-0")
+    recorded.export(path, tmp_path / "recording", ABOUT, {})
+    monkeypatch.setattr(PSMI, "fit", lambda *_: pytest.fail("PSMI was computed again"))
+    again = [mw.Audit.open(path, data=data), mw.Audit.open(path)]
+    for audit in (first, *again, recording_at(tmp_path / "recording")):
+        with pytest.warns(UserWarning, match=KNOWS_NO_LABELS):
+            audit.flagged("psmi", checkpoint="epoch-0")

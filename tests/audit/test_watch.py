@@ -304,6 +304,7 @@ def test_no_sample_and_no_weight_is_in_the_directory(watched, data):
 # Kinds of data and modules
 
 
+@pytest.mark.filterwarnings("ignore:.*are equal to others")
 def test_our_images_and_texts_are_watched_and_shown(tmp_path):
     digits = mw.data.load_digits().take(range(40))
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
@@ -830,3 +831,92 @@ def test_a_layer_that_does_not_run_or_has_no_batch_is_named(data, tmp_path):
         mw.watch(Odd(), data, tmp_path / "a", STEPS, layers=["idle", "body"])
     with pytest.raises(ValueError, match=r"'turned' has the shape \(6, 48\) for 48 samples"):
         mw.watch(Odd(), data, tmp_path / "b", STEPS, layers=["turned"])
+
+
+# What is read, and what is refused
+
+
+class Prototypes(nn.Module):
+    """A head without a linear layer: minus the distances to a prototype of each class."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(WIDTH, 16), nn.ReLU())
+        self.prototypes = nn.Parameter(torch.randn(CLASSES, 16))
+
+    def forward(self, x):
+        return -torch.cdist(self.body(x), self.prototypes)
+
+
+class Cosine(Prototypes):
+    def forward(self, x):
+        return 5 * nn.functional.normalize(self.body(x)) @ self.prototypes.T
+
+
+@pytest.mark.parametrize("head", [Prototypes, Cosine])
+def test_auto_layers_refuse_a_head_that_is_not_linear(head, data, tmp_path):
+    with pytest.raises(ValueError, match=r"'body\.0'.* 16 .* 3 classes.*layers="):
+        mw.watch(head(), data, tmp_path / "run", STEPS)
+    watch = mw.watch(head(), data, tmp_path / "named", STEPS, layers=["body"])
+    assert len(watch.audit.score("loss", checkpoint=0)) == N
+
+
+@pytest.mark.parametrize("given", [1, 5 * STEPS])
+def test_a_wrong_number_of_steps_in_an_epoch_is_noticed_at_the_first_step(given, data, tmp_path):
+    module = mlp()
+    watch = mw.watch(module, data, tmp_path / "run", given, checkpoint_every=1.0)
+    with pytest.warns(UserWarning, match=rf"is {given}, .* {BATCH} of {N} .* {STEPS} steps"):
+        trained(module, data, watch=watch, until=1)
+    assert not module._forward_pre_hooks
+
+
+class Mappings(torch.utils.data.Dataset):
+    """Rows that are mappings."""
+
+    def __init__(self, inputs, label):
+        self.inputs, self.label = inputs, label
+
+    def __len__(self):
+        return N
+
+    def __getitem__(self, index):
+        x, y = samples()[index]
+        return {self.inputs: x, self.label: y}
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = mlp()
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def test_rows_that_are_mappings_are_read_by_name_or_refused(tmp_path):
+    watch = mw.watch(Net(), Mappings("x", "label"), tmp_path / "run", STEPS)
+    assert len(watch.audit.members) == N
+    with pytest.raises(TypeError, match=r"'image'.* x,.*forward="):
+        mw.watch(Net(), Mappings("image", "label"), tmp_path / "other", STEPS)
+    with pytest.raises(TypeError, match=r"'label'.*image, target"):
+        mw.watch(Net(), Mappings("image", "target"), tmp_path / "other", STEPS)
+
+
+def test_a_dataset_of_hugging_face_is_read_in_torch_format_or_refused(data, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    x, y = data.tensors
+    plain = datasets.Dataset.from_dict({"x": x.tolist(), "label": y.tolist()})
+    watch = mw.watch(Net(), plain.with_format("torch"), tmp_path / "run", STEPS)
+    assert watch.audit.data.labels.tolist() == y.tolist()
+    with pytest.raises(TypeError, match=r"with_format\('torch'\)"):
+        mw.watch(Net(), plain, tmp_path / "plain", STEPS)
+    with pytest.raises(TypeError, match="'train'"):
+        mw.watch(Net(), datasets.DatasetDict({"train": plain}), tmp_path / "all", STEPS)
+
+
+def test_rows_of_a_random_split_keep_their_position_in_the_whole(data, tmp_path):
+    ours, others = torch.utils.data.random_split(data, [N - 12, 12])
+    some, _ = torch.utils.data.random_split(ours, [N - 20, 8])
+    watch = mw.watch(mlp(), some, tmp_path / "run", STEPS, held_out=others)
+    places = [ours.indices[i] for i in some.indices]
+    assert list(map(int, watch.audit.data.ids)) == places

@@ -303,3 +303,21 @@ def test_whatever_a_decoder_stumbles_over_is_a_broken_picture(monkeypatch):
     monkeypatch.setattr("memowidgets.data.folders._pixels", stumbles)
     with pytest.raises(UnreadableError, match="broken"):
         decoded(file.getvalue())
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_pictures_are_turned_as_their_exif_orientation_says(orientation, tmp_path):
+    from PIL import Image, ImageOps
+
+    pixels = np.arange(4 * 6, dtype=np.uint8).reshape(4, 6)
+    for name in ("cats", "dogs"):
+        (tmp_path / name).mkdir()
+        picture = Image.fromarray(pixels)
+        exif = picture.getexif()
+        exif[0x0112] = orientation
+        picture.save(tmp_path / name / "1.png", exif=exif)
+    with Image.open(tmp_path / "cats" / "1.png") as written:
+        expected = np.asarray(ImageOps.exif_transpose(written))
+    assert expected.shape == ((4, 6) if orientation < 5 else (6, 4))
+    data = ImageDataset.from_folder(tmp_path)
+    np.testing.assert_array_equal(data.images[0, ..., 0], expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -182,3 +183,36 @@ def test_warnings_are_of_the_line_that_called():
         mw.data.TextDataset.from_texts(["a", "b"], [1, 2])
         mw.data.TableDataset.from_frame(table)
     assert [w.filename for w in said] == [__file__] * 5
+
+
+@pytest.mark.parametrize("labels", [[[0], [1, 2]], [[0, 1], None], [0, [1]]])
+def test_labels_that_are_lists_are_refused_by_their_row(labels):
+    for make in (
+        lambda: mw.data.TextDataset.from_texts(["a", "b"], labels),
+        lambda: mw.data.ImageDataset.from_arrays(np.zeros((2, 8, 8)), labels),
+    ):
+        with pytest.raises(ValueError, match=r"row \d.*list"):
+            make()
+
+
+@pytest.mark.parametrize("ids", [["a", "a"], ["a", "a\0"], ["a\0b", "c"], ["a\ud800", "b"]])
+def test_ids_are_refused_where_a_dataset_is_made(ids):
+    images = mw.data.ImageDataset.from_arrays(np.zeros((2, 8, 8)), [0, 1])
+    with pytest.raises(ValueError, match=r"'a"):
+        replace(images, ids=ids)
+    with pytest.raises(ValueError, match=r"'a"):
+        mw.data.ImageDataset(images.images, ids, images.labels, images.class_names)
+    with pytest.raises(ValueError, match=r"'a"):
+        mw.data.TextDataset.from_texts(["a", "b"], [0, 1], ids=ids)
+
+
+def test_a_class_name_with_half_a_character_is_refused():
+    with pytest.raises(ValueError, match=r"D800"):
+        mw.data.TextDataset.from_texts(["a", "b"], ["x\ud800", "y"])
+
+
+def test_equal_texts_with_different_labels_are_listed():
+    texts, labels = ["red", "blue", "red", "blue"], [0, 1, 1, 1]
+    with pytest.warns(UserWarning, match=r"2 texts.*p = r") as caught:
+        mw.data.TextDataset.from_texts(texts, labels, ids=["p", "q", "r", "s"])
+    assert "q" not in str(caught[0].message).partition(": ")[2]

@@ -166,7 +166,7 @@ def changed(**columns):
         (changed(), {"class_names": ["ill", "dead"]}, "'well', which is not one of the 2"),
         (changed(age=[1, 2, np.inf, 4, 5, 6]), {}, "'age' is infinite in row 2"),
         (changed(age=None), {}, "the column 'age' has no value"),
-        (changed(age=pd.Timestamp(0)), {}, "'age' has a value of type Timestamp"),
+        (changed(age=pd.Timestamp(0)), {}, "'age' has dates .Timestamp"),
         (changed(age=[1, "a"] * 3), {}, "'age' has a value of type int"),
         (frame().assign(name=[f"n{i}" for i in range(60)]), {}, "'name' has 60 different texts"),
         (frame()[["outcome"]], {}, "no column besides the label"),
@@ -194,7 +194,8 @@ def test_what_is_no_frame_and_what_is_not_fitted_is_refused():
     data = TableDataset.from_frame(frame(holes=False), "outcome")
     with pytest.raises(ValueError, match=r"data\.fitted\(rows\)"):
         data.encoded()
-    other = TableDataset.from_frame(frame(holes=False)[["age", "ward", "outcome"]], "outcome")
+    few = frame(holes=False)[["age", "ward", "outcome"]].drop_duplicates(["age", "ward"])
+    other = TableDataset.from_frame(few, "outcome")
     with pytest.raises(
         ValueError, match=r"for 3 numeric and 2 categorical columns, but .* 1 and 1"
     ):
@@ -218,7 +219,7 @@ def test_codes_with_underscores_are_categories(tmp_path):
 
 def test_rows_with_a_zero_of_either_sign_are_duplicates():
     """Rounding leaves −0.0, and a model reads the same."""
-    frame = pd.DataFrame({"x": [0.0, -0.0, 1.0], "label": [0, 1, 0]})
+    frame = pd.DataFrame({"x": [0.0, -0.0, 1.0], "label": [0, 0, 1]})
     hashes = TableDataset.from_frame(frame).content_hashes()
     assert hashes[0] == hashes[1] != hashes[2]
 
@@ -231,6 +232,62 @@ def test_a_number_that_no_scale_can_hold_is_refused(value):
 
 
 def test_the_largest_numbers_are_scaled_like_others():
-    frame = pd.DataFrame({"dose": [1e100, -1e100, 0.0, 0.0], "label": [0, 1, 0, 1]})
+    frame = pd.DataFrame({"dose": [1e100, -1e100, 0.0, 0.0], "label": [0, 1, 0, 0]})
     read = TableDataset.from_frame(frame).fitted(range(4)).encoded()
     assert np.allclose(read[:, 0], [2**0.5, -(2**0.5), 0, 0])
+
+
+DAYS = [f"2024-0{1 + i % 3}-{1 + i % 28:02d}" for i in range(60)]
+REFUSED = {  # values, and what the message says besides the column's name
+    "visit": (DAYS, ["60", "drop", "date"]),
+    "written": ([int(day.replace("-", "")) for day in DAYS], ["drop", "date"]),
+    "patient_id": (list(range(1000, 1060)), ["60", "drop", "ids"]),
+    "seen": (list(pd.date_range("2024-01-01", periods=60)), ["drop", "date"]),
+    "code": ([f"c{i % 40}" for i in range(60)], ["40", "drop", "categorical"]),
+    "name": ([f"n{i}" for i in range(60)], ["60", "drop", "ids"]),
+}
+
+
+def frame_of(names):
+    columns = {name: REFUSED[name][0] for name in names}
+    return pd.DataFrame(columns | {"age": [i % 50 for i in range(60)], "label": [0, 1] * 30})
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_column_that_names_or_dates_rows_is_refused_with_what_to_pass(name):
+    with pytest.raises(ValueError, match=name) as error:
+        TableDataset.from_frame(frame_of([name]))
+    assert all(fact in str(error.value) for fact in REFUSED[name][1])
+
+
+def test_all_columns_with_problems_are_in_one_message_and_can_be_dropped(tmp_path):
+    frame = frame_of(REFUSED)
+    with pytest.raises(ValueError, match="visit") as error:
+        TableDataset.from_frame(frame)
+    assert all(repr(name) in str(error.value) for name in REFUSED)
+    assert list(TableDataset.from_frame(frame, drop=list(REFUSED)).columns) == ["age"]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    data = TableDataset.from_csv(tmp_path / "t.csv", drop=list(REFUSED))
+    assert list(data.columns) == ["age"]
+    assert data.source["arguments"]["drop"] == list(REFUSED)
+    with pytest.raises(ValueError, match=r"nothing.*drop="):
+        TableDataset.from_frame(frame, drop=["nothing"])
+
+
+def test_texts_of_which_many_are_different_can_be_categories():
+    data = TableDataset.from_frame(frame_of(["code"]), categorical=["code"])
+    assert len(set(data.columns["code"])) == 40
+
+
+def test_equal_rows_with_different_labels_are_listed():
+    frame = pd.DataFrame({"age": [1, 2, 1], "label": [0, 1, 1]})
+    with pytest.warns(UserWarning, match=r"2 rows.*0 = 2"):
+        TableDataset.from_frame(frame)
+
+
+def test_half_a_character_in_a_table_is_refused():
+    words = pd.Series(["x\ud800", "y"], dtype=object)
+    frame = pd.DataFrame({"label": [0, 1]})
+    frame["a"] = words
+    with pytest.raises(ValueError, match=r"'a'.*D800"):
+        TableDataset.from_frame(frame)

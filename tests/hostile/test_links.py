@@ -84,7 +84,6 @@ USES = {
     ".checkpoints.lock": lambda audit: audit.source.run.lock("checkpoints").__enter__(),
     ".claims/halves": one_more_shadow,
     ".claims/halves/0004.lock": one_more_shadow,
-    ".claims/halves/0004.claim": one_more_shadow,
     "decisions.csv": lambda audit: audit.decisions,
     "rho.json": lambda audit: audit.prediction,
     "shadows/0001.safetensors": lambda audit: audit.log_lira(),

@@ -136,6 +136,23 @@ def test_a_row_that_dominates_its_class_is_named(n_classes):
     assert "row 5 " in note
 
 
+@pytest.mark.parametrize(("n", "n_classes"), [(300, 2), (600, 3)])
+def test_a_huge_row_costs_directions_and_no_precision(n, n_classes):
+    """Values of its class follow log |θᵀx|, whose mean takes many directions."""
+    X, y = reference.made(n, 16, n_classes)
+    X[5] *= 1e5
+    theta = reference.directions(2000, 16)
+    values = reference.values(X, y, theta)
+    found, error = PSMI(2000, "plain").fit(X, y).score_samples(X, y, return_std=True)
+    np.testing.assert_allclose(found, values.mean(axis=1), atol=1e-4)  # float64, same directions
+    others = (y == y[5]) & (np.arange(n) != 5)
+    along = np.log(np.abs(theta @ (X[5] / np.linalg.norm(X[5]))))
+    assert np.corrcoef(values[others].mean(axis=0), along)[0, 1] ** 2 > 0.7
+    assert np.median(error[others]) > 0.02  # said, not hidden
+    corrected = PSMI(256).fit(X, y).score_samples(X, y, return_std=True)[1]
+    assert np.median(corrected[others]) < np.median(error[others])  # by an eighth as many
+
+
 def test_representations_that_know_nothing_are_noticed():
     noticed = []
     for seed in range(20):

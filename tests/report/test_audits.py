@@ -60,6 +60,15 @@ def of_the_recorded(recorded, tmp_path_factory):
     return reported(recorded, place, tau=-0.02, include_samples=True)
 
 
+def test_it_says_how_many_memorised_samples_are_answered_wrongly(of_the_recorded, recorded):
+    found, _ = of_the_recorded
+    gaps = recorded.source.target_gaps(recorded.source.names.final())
+    gaps = dict(zip(recorded.members, gaps, strict=True))
+    memorized = recorded.log_lira() >= found["truth"]["eta"]
+    wrong = sum(gaps[name] <= 0 for name in memorized.index[memorized])
+    assert found["truth"]["memorized_but_wrong"] == wrong > 0
+
+
 def test_a_recorded_audit(recorded, of_the_recorded):
     audit = recorded
     found, head = of_the_recorded

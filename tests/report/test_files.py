@@ -8,7 +8,6 @@ import json
 import os
 import re
 import zlib
-from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -47,20 +46,6 @@ def test_the_schema_refuses_what_it_does_not_know(tmp_path):
     assert not check.is_valid(found | {"more": 1})
     assert not check.is_valid(found | {"version": 2})
     assert not check.is_valid(found | {"truth": {"auc": 0.5}})
-
-
-def test_readers_of_reports_without_a_record_keep_working(tmp_path):
-    """What revision 1 added lies in fields of its own; the rest keeps to the schema before it."""
-    before = json.loads((Path(__file__).parent / "schema-1.json").read_text("utf-8"))
-    write(plain(), tmp_path / "a.html")
-    found = json.loads((tmp_path / "a.json").read_text("utf-8"))
-    assert (found["version"], found["revision"]) == (1, 1)
-    old = {name: value for name, value in found.items() if name not in ("revision", "record")}
-    jsonschema.Draft202012Validator(before).validate(old)
-    now = jsonschema.Draft202012Validator(schema())
-    now.validate(old)
-    assert not now.is_valid(old | {"revision": 1})
-    assert not now.is_valid(old | {"record": found["record"]})
 
 
 @pytest.mark.parametrize("make", ALL.values(), ids=ALL)

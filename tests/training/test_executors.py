@@ -432,7 +432,7 @@ def test_two_processes_fill_one_directory(source, server, tmp_path):
     both = tiny_audit(tmp_path / "both")
     assert both.n_shadows == 20
     assert_same(both, undisturbed(source, tmp_path / "b", 20), atol=1e-4)
-    assert not list((tmp_path / "both/.claims").rglob("*.claim"))
+    assert not list((tmp_path / "both/.claims").rglob("*.lock"))
 
 
 # Dask

@@ -74,17 +74,13 @@ def check_three(begun: dict[str, Any], again: dict[str, Any], changed: dict[str,
     assert changed.keys() == begun.keys()
 
 
-def test_a_change_in_user_code_is_refused_and_no_change_goes_on(tmp_path):
-    found = in_three_processes(tmp_path, every=False)
+def test_a_change_in_user_code_is_refused_and_no_change_goes_on(tmp_path, request):
+    """Each pattern in one role; with --slow in every role."""
+    every = request.config.getoption("--slow")
+    found = in_three_processes(tmp_path, every=every)
     check_three(*found)
-    assert len(found[0]) == len(user_programs.PATTERNS)
-
-
-@pytest.mark.slow
-def test_every_pattern_in_every_role_is_refused_where_it_changed(tmp_path):
-    found = in_three_processes(tmp_path, every=True)
-    check_three(*found)
-    assert len(found[0]) == len(user_programs.PATTERNS) * len(user_programs.ROLES)
+    roles = len(user_programs.ROLES) if every else 1
+    assert len(found[0]) == len(user_programs.PATTERNS) * roles
 
 
 LIMITS = {

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import errno
 import shutil
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import filelock
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -17,7 +17,6 @@ import memowidgets as mw
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.design import ShadowDesign, audited_samples, draw_design
-from memowidgets.training.engine import claims as claims_module
 from memowidgets.training.engine.claims import Claims
 from tests.hostile.old import written_by_format_1
 from tests.training.small import assert_same, contents, tiny_audit, trained
@@ -49,7 +48,10 @@ def threads():
 
 
 def with_duplicates(n=90):
-    data = mw.data.load_digits().take([*range(n), 3, 3, 7, 11]).with_canaries(10, seed=0)
+    whole, rows = mw.data.load_digits(), [*range(n), 3, 3, 7, 11]
+    data = mw.data.ImageDataset.from_arrays(
+        whole.images[rows], whole.labels[rows], whole.class_names
+    ).with_canaries(10, seed=0)
     return data, draw_design(data, "half", 1 / 9, 0)
 
 
@@ -260,81 +262,59 @@ def test_a_claim_is_one_processs_alone(run):
         assert other.take(3)
 
 
-def test_a_dead_holder_on_this_machine_loses_its_claim_at_once(run):
-    with Claims(run, "c") as one:
-        one.take(0)
-        left = (run.path / "c/0000.claim").read_bytes()
-    (run.path / "c/0000.claim").write_bytes(left)  # as SIGKILL leaves it: claimed, not locked
-    with Claims(run, "c") as other:
-        assert other.take(0)
+def test_a_dead_process_loses_its_claims_at_once(run):
+    """As SIGKILL leaves them: the file of the lock is there, and nobody holds it."""
+    (run.path / "c").mkdir()
+    (run.path / "c/0000.lock").touch()
+    with Claims(run, "c") as claims:
+        assert claims.take(0)
 
 
-def foreign_claim(run, beats=0):
-    (run.path / "c").mkdir(exist_ok=True)
-    claim = {"owner": "them", "machine": "elsewhere", "beats": beats}
-    (run.path / "c/0000.claim").write_text(json.dumps(claim))
+@pytest.fixture(params=[NotImplementedError("no flock"), OSError(errno.ENOLCK, "No locks")])
+def _no_locks(request, monkeypatch):
+    def refuse(*_, **__):
+        raise request.param
+
+    monkeypatch.setattr(filelock.FileLock, "_acquire", refuse)
 
 
-def test_another_machines_claim_holds_while_its_heart_beats(run, monkeypatch):
-    clock = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    with Claims(run, "c", lease=0.4) as ours:
-        for beat in range(8):
-            foreign_claim(run, beat)
-            assert not ours.take(0)
-            clock[0] += 0.3
-        monkeypatch.setattr(time, "time", lambda: 0.0)  # a clock that was set back changes nothing
-        assert not ours.take(0)
-        clock[0] += 0.2
-        assert ours.take(0)
+@pytest.mark.usefixtures("_no_locks")
+def test_without_locks_each_process_names_its_part(run):
+    with Claims(run, "c") as claims, pytest.raises(StoreError, match="indices="):
+        claims.take(0)
+    with Claims(run, "c", parted=True) as claims:
+        assert claims.take(0)
 
 
-def test_a_claim_has_a_heartbeat(run):
-    with Claims(run, "c", lease=0.3) as ours:
-        ours.take(7)
-        file = run.path / "c/0007.claim"
-        first = json.loads(file.read_bytes())["beats"]
-        deadline = time.monotonic() + 120
-        while json.loads(file.read_bytes() or b'{"beats": 0}')["beats"] <= first + 1:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-    assert not file.exists()
+def test_parts_give_the_models_of_the_whole(audit, threads, tmp_path):
+    shutil.copytree(audit.path, tmp_path / "parts")
+    audit.run_shadows(6, threads)
+    parts = tiny_audit(tmp_path / "parts")
+    parts.run_shadows(6, threads, indices=range(4, 6))
+    assert parts.source.shadows.indices() == [4, 5]
+    assert parts.source.shadows.lost() == []  # the others are not lost: nobody trained them yet
+    parts.run_shadows(6, threads, indices=[0, 1, 1, 3])
+    assert parts.source.shadows.indices() == [0, 1, 3, 4, 5]
+    parts.run_shadows(6, threads)
+    assert_same(parts, audit, atol=1e-4)
+    parts.source.shadows.path_of(2).unlink()
+    assert len(parts.source.shadows.lost()) == 1
 
 
-def test_claims_work_where_there_are_no_locks(run, monkeypatch):
-    monkeypatch.setattr(Claims, "_lock", lambda *_: (True, None))
-    with Claims(run, "c") as one, Claims(run, "c") as other:
-        assert one.take(0)
-        assert not other.take(0)
-        one.release(0)
-        assert other.take(0)
-
-
-def test_a_claim_whose_owner_died_before_it_wrote_is_taken_over(tmp_path):
-    """Killed between making the file and writing it: an empty claim, which nobody keeps alive."""
-    run = RunDirectory(tmp_path)
-    with Claims(run, "c", lease=0.2) as ours:
-        (tmp_path / "c/0000.claim").touch()
-        assert not ours.take(0)
-        deadline = time.monotonic() + 120
-        while not ours.take(0):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-
-def test_a_run_waits_for_what_another_machine_trains_and_takes_over_what_it_drops(
-    audit, threads, monkeypatch
-):
-    monkeypatch.setattr(claims_module, "_LEASE_SECONDS", 1.0)
-    monkeypatch.setattr(Claims.__init__, "__defaults__", (1.0,))
-    folder = RunDirectory(audit.path).path / ".claims/halves"
-    folder.mkdir(parents=True)
-    claim = {"owner": "them", "machine": "elsewhere", "beats": 5}
-    (folder / "0001.claim").write_text(json.dumps(claim))
-    said = []
-    audit.run_shadows(4, threads, progress=Progress(lambda step: said.append(step.detail)))
-    assert audit.n_shadows == 4
-    assert "waiting for 1 that another process trains" in said
+@pytest.mark.parametrize(
+    ("indices", "error", "fact"),
+    [
+        ([], ValueError, "empty"),
+        ([6], ValueError, "0 to 5"),
+        ([-1], ValueError, "0 to 5"),
+        ([0.5], ValueError, "0 to 5"),
+        ("012", TypeError, "range"),
+        (3, TypeError, "range"),
+    ],
+)
+def test_a_part_is_of_the_whole(audit, threads, indices, error, fact):
+    with pytest.raises(error, match=fact):
+        audit.run_shadows(6, threads, indices=indices)
 
 
 def test_progress_says_how_long_the_next_one_takes(audit, threads):

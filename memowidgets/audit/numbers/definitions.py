@@ -48,8 +48,9 @@ class MemorizationComparison:
         correlation between two disjoint halves, stepped up by the formula of Spearman and Brown.
         ``rho_disattenuated`` is ``rho`` divided by the geometric mean of both correlations between
         halves (Spearman 1904), so it estimates ρ from infinitely many shadow models; ``rho_low``
-        and ``rho_high`` are its 95 % interval. These are NaN if a reliability is below .5, and
-        reliabilities are NaN with fewer than 8 shadow models.
+        and ``rho_high`` are its 95 % interval, which covers less than that because the estimate is
+        still too low (``docs/limits.md`` has numbers). These are NaN if a reliability is below .5,
+        and reliabilities are NaN with fewer than 8 shadow models.
     note : str
         Which shadow models the two definitions of a pair are computed from, what they share, and
         for which pairs there is no disattenuated ρ.

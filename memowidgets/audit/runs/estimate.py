@@ -123,7 +123,7 @@ def _references(run: RunSource, recipe: Recipe, n: int, processes: int | None) -
 
 
 def _work(files: ShadowSet, n: int, job: ShadowJob, processes: int | None) -> _Work:
-    missing, job = files.missing(n, job)
+    missing, job = files.missing(range(n), job)
     slots = min(processes or default_processes(job.recipe.device), len(missing))
     return _Work(job, len(missing), slots, tuple(files.seconds()))
 

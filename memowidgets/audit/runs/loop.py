@@ -22,6 +22,7 @@ from memowidgets.store import MANIFEST, RunDirectory
 from memowidgets.training import TrainingConfig
 from memowidgets.training.design import draw_design
 from memowidgets.training.loop.inputs import Batches, Pairs, pairs_of
+from memowidgets.training.loop.layers import check_head
 from memowidgets.training.loop.passes import Looker, default_forward, tried
 from memowidgets.training.loop.plan import CheckpointPlan
 from memowidgets.training.loop.recorder import LoopRecorder
@@ -60,6 +61,8 @@ def begun_loop(
     batches = Batches(samples, pairs, batch_size)
     n_classes, chosen, head = tried(module, batches, forward, layers)
     samples = _with_classes(samples, n_classes, named=class_names is not None)
+    if head is not None:
+        check_head(unwrapped(module), head, n_classes)
     looker = Looker(batches, samples.labels, forward, chosen, head)
     unseen, aside = _held_out(held_out, samples, looker, batch_size)
     source = _source(module, samples, looker, path, plan, seed, unseen, version)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from memowidgets.audit.runs import identity
@@ -15,6 +14,7 @@ from memowidgets.audit.sources.passes import AUTO, check_states
 from memowidgets.audit.sources.run import WATCHED, RunSource, device_of, noise_of
 from memowidgets.checks import as_code, whole_number
 from memowidgets.data import Dataset
+from memowidgets.files import checked_path
 from memowidgets.models import Model
 from memowidgets.models.base import check_model
 from memowidgets.models.precision import resolve_precision
@@ -79,7 +79,7 @@ def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> Ru
     """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be the folder of a run, not {as_code(path)}")
-    folder = Path(path).expanduser()
+    folder = checked_path(path)
     if (folder / "arrays.json").is_file() and not (folder / MANIFEST).exists():
         raise StoreError(
             f"{path} holds decisions on arrays, but an earlier version did not keep the arrays: "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from concurrent.futures import Executor
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.sources.catalogue import Catalogue
 from memowidgets.audit.sources.shadow_sets import config_digest
-from memowidgets.checks import whole_number
+from memowidgets.checks import as_code, whole_number
 from memowidgets.data import Dataset
 from memowidgets.store import RunDirectory
 from memowidgets.training.design import (
@@ -27,7 +27,7 @@ from memowidgets.training.design import (
 from memowidgets.training.learner import Recipe
 from memowidgets.training.shadows import KeptForward, ShadowJob
 
-__all__ = ["check_request", "make_job", "planned"]
+__all__ = ["check_request", "checked_part", "make_job", "planned"]
 
 Audited = Sequence[str] | NDArray[np.bool_] | None
 
@@ -57,6 +57,22 @@ def check_request(
         whole_number("processes", processes, 1)
     if isinstance(checkpoints, Sized) and not len(checkpoints):
         raise ValueError('checkpoints is empty; the default is ("prediction", "final")')
+
+
+def checked_part(indices: Any, n: int) -> list[int]:
+    """Return the indices of the shadow models that this process trains, each once.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it is no series, is empty, or one is no whole number from 0 to n − 1.
+    """
+    if not isinstance(indices, Iterable) or isinstance(indices, str | bytes):
+        raise TypeError(f"indices are whole numbers such as range(0, 10), not {as_code(indices)}")
+    part = [whole_number("each of indices", index, 0, n - 1) for index in indices]
+    if not part:
+        raise ValueError("indices is empty; leave it out to train all that are missing")
+    return list(dict.fromkeys(part))
 
 
 def planned(data: Dataset, design: Design, name: str, audited: Audited) -> ShadowDesign:

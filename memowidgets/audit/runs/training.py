@@ -82,11 +82,13 @@ def run_shadows(
     keep_forward: bool | str | int | Sequence[str | int],
     audited: Sequence[str] | NDArray[np.bool_] | None,
     processes: int | None,
+    indices: Iterable[int] | None,
     progress: Progress | None,
 ) -> None:
     """Train shadow models, as `Audit.run_shadows` describes."""
     run = run_behind(source, "run_shadows")
     shadows.check_request(n, executor, checkpoints, processes)
+    part = None if indices is None else shadows.checked_part(indices, n)
     run.refuse_recorded(
         "shadow models must be trained as their target was; for ground truth, let "
         "audit.train() train the target of another run"
@@ -107,7 +109,7 @@ def run_shadows(
         run.shadows = use_set(run.run, plan.key, run.precision)
     run.loaded.drop()
     with shown(progress) as report:
-        run.shadows.fill(n, job, processes, report, executor)
+        run.shadows.fill(n, job, processes, report, executor, part)
         run.shadows.note_trained(n)
         for record in records:  # what log-LiRA needs of the target
             run.forward(record, report)

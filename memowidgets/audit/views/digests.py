@@ -13,6 +13,7 @@ import numpy as np
 from memowidgets.audit.decisions import FILE as DECISIONS
 from memowidgets.audit.sources.arrays import ArraysSource
 from memowidgets.audit.sources.shadow import ShadowSource
+from memowidgets.files import opened
 from memowidgets.report import Digest
 from memowidgets.store import MANIFEST
 
@@ -103,8 +104,8 @@ def _of_values(values: NDArray[Any]) -> str:
 
 
 def _of_file(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    with opened(file) as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _of_texts(texts: Iterable[str]) -> str:

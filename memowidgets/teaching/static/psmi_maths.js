@@ -75,14 +75,27 @@ function pooled(prior, means, covariances) {
 
 /**
  * The classes' Gaussians along one direction.
- * @typedef {object} Along
- * @property {number} x  of the direction
- * @property {number} y
+ * @typedef {object} Line
  * @property {Float64Array} means
  * @property {Float64Array} deviations
  * @property {Float64Array} offsets  log p(y) − log deviation
  * @property {boolean} flat  whether all points project onto one place
  */
+
+/** @typedef {Line & {x: number, y: number}} Along  and the direction */
+
+/**
+ * @param {Float64Array} prior
+ * @param {Float64Array} means
+ * @param {Float64Array} variances
+ * @param {number} spread  deviation of all projections
+ * @returns {Line}
+ */
+export function lineOf(prior, means, variances, spread) {
+  const deviations = variances.map((value) => Math.max(Math.sqrt(value), FLOOR * spread));
+  const offsets = prior.map((p, c) => Math.log(p) - Math.log(deviations[c]));
+  return { means, deviations, offsets, flat: spread === 0 };
+}
 
 /**
  * @param {Classes} classes
@@ -91,18 +104,12 @@ function pooled(prior, means, covariances) {
  * @returns {Along}
  */
 export function along(classes, x, y) {
-  const { count, prior } = classes;
+  const { prior, covariances } = classes;
   const [xx, xy, yy] = classes.whole;
   const spread = Math.sqrt(Math.max(0, x * x * xx + 2 * x * y * xy + y * y * yy));
-  const means = new Float64Array(count);
-  const deviations = new Float64Array(count);
-  const offsets = new Float64Array(count);
-  for (let c = 0; c < count; c++) {
-    means[c] = x * classes.means[2 * c] + y * classes.means[2 * c + 1];
-    deviations[c] = Math.max(Math.sqrt(variance(classes.covariances, c, x, y)), FLOOR * spread);
-    offsets[c] = Math.log(prior[c]) - Math.log(deviations[c]);
-  }
-  return { x, y, means, deviations, offsets, flat: spread === 0 };
+  const means = prior.map((_, c) => x * classes.means[2 * c] + y * classes.means[2 * c + 1]);
+  const variances = prior.map((_, c) => variance(covariances, c, x, y));
+  return { x, y, ...lineOf(prior, means, variances, spread) };
 }
 
 /**
@@ -161,32 +168,45 @@ export function fan(classes, count) {
  * @param {Float64Array} found
  */
 export function psmiOfAll(points, labels, classes, lines, found) {
-  const { count, prior } = classes;
-  const surprise = prior.map((p) => -Math.log(p));
-  const logs = new Float64Array(count);
+  const z = new Float64Array(labels.length);
   found.fill(0);
-  for (const { x, y, means, deviations, offsets, flat } of lines) {
-    if (flat) continue;
-    const sharp = deviations.map((deviation) => Math.SQRT1_2 / deviation);
-    for (let i = 0; i < labels.length; i++) {
-      const z = x * points[2 * i] + y * points[2 * i + 1];
-      for (let c = 0; c < count; c++) {
-        const d = (z - means[c]) * sharp[c];
-        logs[c] = offsets[c] - d * d;
-      }
-      const own = labels[i];
-      let sum = 1;
-      let top = 0;
-      for (let c = 0; c < count; c++) {
-        if (c === own) continue;
-        const above = logs[c] - logs[own];
-        if (above > top) top = above;
-        if (above > -40) sum += Math.exp(above);
-      }
-      found[i] += surprise[own] - (top < 600 ? Math.log(sum) : top); // exp would overflow
-    }
+  for (const line of lines) {
+    for (let i = 0; i < z.length; i++) z[i] = line.x * points[2 * i] + line.y * points[2 * i + 1];
+    addValues(line, classes.prior, z, labels, 1 / lines.length, found);
   }
-  for (let i = 0; i < labels.length; i++) found[i] /= lines.length;
+}
+
+/**
+ * Adds to each sum the weighted value log p(z | y) − log p(z) of a projection.
+ * @param {Line} line
+ * @param {Float64Array} prior
+ * @param {Float64Array} z
+ * @param {Uint8Array} labels
+ * @param {number} weight
+ * @param {Float64Array} sums
+ */
+export function addValues({ means, deviations, offsets, flat }, prior, z, labels, weight, sums) {
+  if (flat) return;
+  const count = means.length;
+  const surprise = prior.map((p) => -Math.log(p));
+  const sharp = deviations.map((deviation) => Math.SQRT1_2 / deviation);
+  const logs = new Float64Array(count);
+  for (let i = 0; i < labels.length; i++) {
+    for (let c = 0; c < count; c++) {
+      const d = (z[i] - means[c]) * sharp[c];
+      logs[c] = offsets[c] - d * d;
+    }
+    const own = labels[i];
+    let sum = 1;
+    let top = 0;
+    for (let c = 0; c < count; c++) {
+      if (c === own) continue;
+      const above = logs[c] - logs[own];
+      if (above > top) top = above;
+      if (above > -40) sum += Math.exp(above);
+    }
+    sums[i] += weight * (surprise[own] - (top < 600 ? Math.log(sum) : top)); // exp would overflow
+  }
 }
 
 /**

@@ -148,7 +148,8 @@ export function directionsFor(dimension) {
 const LARGE = 300; // beyond, log(1 + exp(x)) is x, and exp(x) twice would overflow
 
 /**
- * PSMI of every sample.
+ * PSMI of every sample. For two classes and pairs of directions this takes a third of the time
+ * of `addValues` of PSMI's own arithmetic, which a drag at 60 frames a second needs.
  * @param {Samples} samples
  * @param {number} dimension
  * @param {{along: number, across: number, weight: number}[]} directions

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset, ImageDataset, MCQDataset, TableDataset, TextDataset
 from memowidgets.data.pairs import PairDataset, split_pair
+from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
     import torch
@@ -57,6 +58,11 @@ def pairs_of(data: Any) -> Pairs:
     """
     from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
 
+    if isinstance(data, Mapping):
+        raise TypeError(
+            f"data is a mapping of {listed(map(quoted, data), 5)}; pass one dataset, such as one "
+            "of its splits"
+        )
     if isinstance(data, IterableDataset) or isinstance(
         getattr(data, "dataset", None), IterableDataset
     ):
@@ -179,11 +185,25 @@ def called(module: nn.Module, inputs: Any) -> Any:
     """
     inputs = _in_precision_of(module, inputs)
     takes = inspect.signature(module.forward)
-    if isinstance(inputs, Mapping) and _binds(takes, **inputs):
-        return module(**inputs)
-    if isinstance(inputs, tuple | list) and _binds(takes, *inputs):
-        return module(*inputs)
-    return module(inputs)
+    plain = not isinstance(inputs, Mapping | tuple | list)
+    try:
+        if isinstance(inputs, Mapping) and _binds(takes, **inputs):
+            plain = not any(isinstance(value, list) for value in inputs.values())
+            return module(**inputs)
+        if isinstance(inputs, tuple | list) and _binds(takes, *inputs):
+            plain = True
+            return module(*inputs)
+        return module(inputs)  # some take a whole mapping
+    except (TypeError, AttributeError) as error:
+        if plain:  # a fault of the module itself
+            raise
+        given = listed(map(quoted, inputs), 5) if isinstance(inputs, Mapping) else "lists"
+        raise TypeError(
+            f"rows of the data give {given}, with which the module, that takes "
+            f"{listed(takes.parameters, 5)}, cannot be called; name the inputs alike, give tensors "
+            "(a datasets.Dataset does .with_format('torch')), or pass forward=, a function of "
+            "(module, inputs) that returns logits"
+        ) from error
 
 
 def _in_precision_of(module: nn.Module, inputs: Any) -> Any:

@@ -15,7 +15,7 @@ from memowidgets.visible import listed, quoted
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Captured", "Layer", "auto_layers", "captured", "named_layers", "weighty"]
+__all__ = ["Captured", "Layer", "auto_layers", "captured", "check_head", "named_layers", "weighty"]
 
 INPUT = ".input"
 _MASK = "attention_mask"
@@ -238,6 +238,24 @@ def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
     found = sorted(filter(is_layer, weighty(module, head)), key=before.index)
     layers = [Layer(found[i], found[i], averages=True) for i in evenly(len(found), _MOST_BEFORE)]
     return (*layers, Layer(head + INPUT, head, is_input=True, averages=True)), head
+
+
+def check_head(module: nn.Module, head: str, n_classes: int) -> None:
+    """Raise if what `auto_layers` takes for the head cannot be it.
+
+    Raises
+    ------
+    ValueError
+        If it has another number of outputs than there are classes, as where the logits are
+        distances to prototypes, and the last linear layer is somewhere in the body.
+    """
+    width = getattr(module.get_submodule(head), "out_features", None)
+    if width != n_classes:
+        raise ValueError(
+            f"the last linear layer that runs, {quoted(head)}, has {width} outputs, but there are "
+            f"{n_classes} classes, so layers='auto' cannot tell where the representations are; "
+            "name parts of module.named_modules() with layers=, first to last"
+        )
 
 
 def _last_linear(

@@ -66,7 +66,12 @@ class LoopRecorder:
         self._run, self._looker, self._plan, self._shown = run, looker, plan, shown
         self._held_out = held_out
         self._steps_per_epoch = plan.steps_per_epoch
-        self._last: Record | None = None  # of this training, as far as it is known
+        self._records: list[Record] = []  # of this training, as far as it is known
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples of a pass."""
+        return len(self._looker.labels)
 
     def begin(self, module: nn.Module, steps_done: int | None, *, overwrite: bool) -> int:
         """Record step 0, or find the step at which a recorded training continues.
@@ -144,7 +149,7 @@ class LoopRecorder:
         if records and records[-1].step == step:
             digest = _digest(unwrapped(module))
             records = records if _is_same(records[-1].weights, digest) else records[:-1]
-        self._last = records[-1] if records else None
+        self._records = records
 
     def record(self, module: nn.Module, step: int) -> Record:
         """Record a checkpoint, unless it exists with the same weights.
@@ -154,19 +159,21 @@ class LoopRecorder:
         StoreError
             If another training was recorded here meanwhile.
         """
-        self._last = self._recorded(unwrapped(module), step)
-        return self._last
+        self._records = self._recorded(unwrapped(module), step)
+        return self._records[-1]
 
-    def _recorded(self, module: nn.Module, step: int) -> Record:
+    def _recorded(self, module: nn.Module, step: int) -> list[Record]:
+        """Return the checkpoints of this training up to this step, which is recorded."""
         digest = _digest(module)
         with self._run.lock("checkpoints"):
             records = read_records(self._run)
-            others = others_after(self._run, records, self._last, step)
+            last = self._records[-1] if self._records else None
+            others = others_after(self._run, records, last, step)
             known = next((record for record in records if record.step == step), None)
             if known is not None:
                 has_pass = self._run.has(f"forward/{known.name}", known.weights)
                 if has_pass and _is_same(known.weights, digest):
-                    return known
+                    return [record for record in records if record.step <= step]
             if others:
                 self._forget(others)
             elif len(records) > 1 and all(_trained(r.weights) == _trained(digest) for r in records):
@@ -179,12 +186,13 @@ class LoopRecorder:
                 epoch = round(step / self._steps_per_epoch, 9)
             record = self._looked_at(module, step, epoch, digest)
             self._run.write_note(record_file(record.name), dataclasses.asdict(record))
-            self._note()
-        return record
+            before = [one for one in records if one not in others and one.step < step]
+            self._note([*before, record])
+        return [*before, record]
 
     def prediction(self, stop: StopRule, step: int) -> Prediction | None:
         """Return the choice of the ρ rule up to a step, or None before the second checkpoint."""
-        records = [record for record in read_records(self._run) if record.step <= step]
+        records = [record for record in self._records if record.step <= step]
         return stop.prediction(records) if len(records) > 1 else None
 
     def _resumed_at(
@@ -234,9 +242,8 @@ class LoopRecorder:
 
         return self._held_out.look(module, report, allocate).figures(self._held_out.labels)
 
-    def _note(self) -> None:
+    def _note(self, records: Sequence[Record]) -> None:
         """Write the course, in which the last checkpoint so far is the end."""
-        records = read_records(self._run)
         known = {r.name: r.weights for r in records}
         self._write(Course(self._steps_per_epoch, max(1, *(r.step for r in records)), known))
 

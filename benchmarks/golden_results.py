@@ -31,6 +31,7 @@ MODES = ("online", "offline")
 # Times, versions and machines; "these" is a digest with which the page asks again.
 UNLIKE = ("created", "versions", "device", "machine", "request", "version", "seconds", "these")
 SECONDS_TO_WAIT = 60
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 class Inline(Executor):
@@ -68,6 +69,7 @@ class Results:
         if said:
             made["warnings"] = sorted(said)
         line = json.dumps({"name": f"{self.place}: {name}", **made})
+        line = _MOMENT.sub("<moment>", line)
         self.lines.write(line.replace(str(self.folder), "<folder>") + "\n")
         self.lines.flush()
         return value

@@ -79,26 +79,28 @@ def plain(value: Any) -> Any:
     """Return a value as what JSON holds exactly: texts, numbers, lists and objects."""
     if value is None or isinstance(value, bool | int | float):
         return value
-    if isinstance(value, str):
-        return re.sub(r" at 0x[0-9a-f]+", "", str(value))
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, bytes | bytearray | memoryview):
-        return "sha256:" + hashlib.sha256(bytes(value)).hexdigest()
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, pd.Series):
-        found = {"name": value.name, "index": value.index, "values": value.to_numpy()}
-        return plain(found | ({"attrs": value.attrs} if value.attrs else {}))
-    if isinstance(value, pd.DataFrame):
-        columns = {str(name): value[name].to_numpy() for name in value.columns}
-        return plain({"index": value.index, "columns": columns})
-    if isinstance(value, pd.Index):
-        return plain(value.to_numpy())
-    if isinstance(value, Mapping):
-        return {str(key): plain(of) for key, of in value.items() if str(key) not in UNLIKE}
+    for kind, turn in TURNED.items():
+        if isinstance(value, kind):
+            return turn(value)
     if isinstance(value, Iterable) and not hasattr(value, "labels"):
         return [plain(of) for of in value]
+    return of_object(value)
+
+
+def of_series(value: pd.Series) -> Any:
+    """Return name, index, values and attributes."""
+    found = {"name": value.name, "index": value.index, "values": value.to_numpy()}
+    return plain(found | ({"attrs": value.attrs} if value.attrs else {}))
+
+
+def of_frame(value: pd.DataFrame) -> Any:
+    """Return index and columns."""
+    columns = {str(name): value[name].to_numpy() for name in value.columns}
+    return plain({"index": value.index, "columns": columns})
+
+
+def of_object(value: Any) -> Any:
+    """Return the public content of an evaluation, a dataset or another dataclass."""
     if hasattr(value, "auc_interval"):
         return evaluation(value)
     if hasattr(value, "labels") and hasattr(value, "ids"):
@@ -107,6 +109,20 @@ def plain(value: Any) -> Any:
         names = [field.name for field in dataclasses.fields(value)]
         return {name: plain(getattr(value, name)) for name in names if name[0] != "_"}
     return plain(repr(value))
+
+
+TURNED: dict[Any, Callable[[Any], Any]] = {
+    str: lambda text: re.sub(r" at 0x[0-9a-f]+", "", str(text)),
+    np.generic: lambda number: plain(number.item()),
+    (bytes, bytearray, memoryview): lambda buffer: (
+        "sha256:" + hashlib.sha256(bytes(buffer)).hexdigest()
+    ),
+    np.ndarray: lambda array: plain(array.tolist()),
+    pd.Series: of_series,
+    pd.DataFrame: of_frame,
+    pd.Index: lambda index: plain(index.to_numpy()),
+    Mapping: lambda table: {str(k): plain(of) for k, of in table.items() if str(k) not in UNLIKE},
+}
 
 
 def evaluation(of: Any) -> Any:

@@ -14,6 +14,7 @@ from benchmarks import (
     device,
     estimate,
     explorer,
+    golden,
     gpu_language,
     hierarchical,
     huge_row,
@@ -71,6 +72,7 @@ TOPICS = {
     "watch": watch,
     "trace": trace,
     "provenance": provenance,
+    "golden": golden,
 }
 MARK = "<!-- the table is written by python -m benchmarks --write; the rest is by hand -->"
 
@@ -100,6 +102,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--states", type=Path, help="folder to cache hidden states in")
     parser.add_argument("--device", help="device of the topic device (default: auto)")
     parser.add_argument("--old", type=Path, help="another checkout, measured beside this one")
+    parser.add_argument("--parts", nargs="+", choices=golden.PARTS, help="of the golden results")
     parser.add_argument("--write", type=Path, help="page whose table to replace")
     return parser.parse_args()
 

@@ -182,7 +182,7 @@ def test_a_loop_of_ones_own_is_watched_on_encoded_rows(data, tmp_path):
     features, labels = torch.from_numpy(table.encoded()), torch.from_numpy(table.labels)
     module = network(2, features.shape[1])
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-2)
-    watch = mw.watch(module, table, path=tmp_path / "run", steps_per_epoch=5, stop_at_drop=None)
+    watch = mw.watch(module, table, path=tmp_path / "run", steps_per_epoch=1, stop_at_drop=None)
     for _ in range(5):
         nn.functional.cross_entropy(module(features), labels).backward()
         optimizer.step()
@@ -197,6 +197,6 @@ def test_a_loop_of_ones_own_is_watched_on_encoded_rows(data, tmp_path):
     with pytest.raises(ValueError, match="on the same rows in another encoding"):
         mw.watch(module, data.with_encoding(
             {**table.encoding, "means": table.encoding["means"] + 1}
-        ), path=tmp_path / "run", steps_per_epoch=5)  # fmt: skip
+        ), path=tmp_path / "run", steps_per_epoch=1)  # fmt: skip
     with pytest.raises(ValueError, match="this table has no encoding yet"):
-        mw.watch(module, data, path=tmp_path / "other", steps_per_epoch=5)
+        mw.watch(module, data, path=tmp_path / "other", steps_per_epoch=1)

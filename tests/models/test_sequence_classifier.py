@@ -42,7 +42,7 @@ LORA = mw.models.LoRA(r=2, layers="top:2")
 
 def texts(n: int = 30) -> mw.data.TextDataset:
     rng = np.random.default_rng(0)
-    drawn = [" ".join(rng.choice(WORDS, size=rng.integers(1, 12))) for _ in range(n)]
+    drawn = [" ".join(rng.choice(WORDS, size=rng.integers(2, 12))) for _ in range(n)]
     return mw.data.TextDataset.from_texts(drawn, np.arange(n) % 3, CLASSES)
 
 

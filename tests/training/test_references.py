@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +30,9 @@ EPOCH = "epoch-1"
 
 def digits_at(rows) -> mw.data.ImageDataset:
     """Digits, of which some may be copies."""
-    all_digits, rows = mw.data.load_digits(), list(rows)
-    return mw.data.ImageDataset.from_arrays(
-        all_digits.images[rows], all_digits.labels[rows], all_digits.class_names
-    )
+    found, rows = mw.data.load_digits(), list(rows)
+    ids = [f"sample-{i}" for i in range(len(rows))]
+    return replace(found, images=found.images[rows], labels=found.labels[rows], ids=ids)
 
 
 CLEAN = digits_at([*range(80), *range(15), *range(5)])

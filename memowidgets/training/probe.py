@@ -26,7 +26,6 @@ from memowidgets.training.seeds import RandomStates
 from memowidgets.visible import first_line, listed, quoted, visible
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from memowidgets.training.design import Design
@@ -39,7 +38,8 @@ SAMPLES = 8
 
 _SEED = 20251123
 _BOUND = 1e-5  # instruction sets and numbers of threads agree better, 1 % of a rate does not
-_BOUND_TRAINING = 1e-3  # batch normalisation over few samples enlarges rounding
+_BOUND_SINGLE = 3e-2  # of gradients in float32, which change where rounding switches a ReLU
+_NONE = [-1.0, 0.0]  # in the place of a gradient's numbers: there is no gradient
 _SIGMAS = 6.0  # of the mean or deviation of freshly drawn weights, between versions of torch
 _CUT = 8
 _STEPS = 2
@@ -78,16 +78,28 @@ def made_probe(
     ValueError
         If a function gives something else each time that it is called, or cannot be called.
     """
+    import torch
+
     found: Probe = {}
     if model.has_user_code(data):
-        found["module"] = _module_twice(model, data.take(rows[:SAMPLES]))
+        asked = data.take(rows[:SAMPLES])
+        found = _module(model, asked)
+        again = _module(model, asked) if model.draws_weights else found
+        difference = _module_difference(found, again, same_torch=True, has_version=False)
+        if difference:
+            raise ValueError(
+                "two modules that the model makes under one seed differ, so shadow models could "
+                f"not be compared with the target: {difference}. Draw random numbers from torch's "
+                "or NumPy's global generator, which are seeded"
+            )
     if callable(settings.optimizer):
         weights = model.skeleton(data).parameters()
         trained = [tuple(p.shape) for p in weights if p.requires_grad]
         found["optimizer"] = _optimizer(settings.optimizer, trained, bool(settings.version))
     if callable(settings.schedule):
         found["schedule"] = _schedule(settings, n_members)
-    return {"torch": _torch_version(), "machine": platform.machine(), **found} if found else {}
+    version = torch.__version__.partition("+")[0]
+    return {"torch": version, "machine": platform.machine(), **found} if found else {}
 
 
 def probe_differences(
@@ -99,13 +111,14 @@ def probe_differences(
     of the module, which stands for it where it cannot be compared.
     """
     same_torch = all(stored.get(key) == here.get(key) for key in ("torch", "machine"))
-    compare: dict[str, Callable[[Any, Any], str]] = {
-        "module": lambda there, now: _module_difference(there, now, same_torch, has_version),
-        "optimizer": _optimizer_difference,
-        "schedule": _schedule_difference,
-    }
-    both = [part for part in compare if part in stored and part in here]
-    return [said for part in both if (said := compare[part](stored[part], here[part]))]
+    said = []
+    if "module" in stored and "module" in here:
+        said.append(_module_difference(stored, here, same_torch, has_version))
+    if "optimizer" in stored and "optimizer" in here:
+        said.append(_optimizer_difference(stored["optimizer"], here["optimizer"]))
+    if "schedule" in stored and "schedule" in here:
+        said.append(_schedule_difference(stored["schedule"], here["schedule"]))
+    return [sentence for sentence in said if sentence]
 
 
 def check_functions(stored: Mapping[str, Any], recipe: Recipe, design: Design) -> None:
@@ -137,158 +150,199 @@ def check_functions(stored: Mapping[str, Any], recipe: Recipe, design: Design) -
         )
 
 
+_FORM = {
+    "module": {
+        "on": str,
+        "answers": [[float]],
+        "parameters": {str: (float, float, float, float)},
+        "text": [str],
+    },
+    "training": {
+        "precision": str,
+        "answers": [[float]],
+        "gradients": {str: (float, float)},
+        "buffers": {str: (float, float)},
+    },
+    "optimizer": [(float, float)],
+    "schedule": [float],
+}
+
+
 def is_probe(value: Any) -> bool:
     """Return whether a part of a manifest has the form that `made_probe` returns."""
-    if not isinstance(value, dict):
-        return False
-    module = value.get("module")
-    return (
-        (module is None or _is_of_module(module))
-        and _is_numbers(value.get("schedule", []), 1)
-        and _is_numbers(value.get("optimizer", []), 2)
+    return isinstance(value, dict) and all(
+        _has_form(value[part], form) for part, form in _FORM.items() if part in value
     )
 
 
-def _is_of_module(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    parameters, text = value.get("parameters"), value.get("text")
-    return (
-        isinstance(value.get("on"), str)
-        and isinstance(text, list)
-        and all(isinstance(line, str) for line in text)
-        and isinstance(parameters, dict)
-        and _is_numbers([*parameters.values()], 2)
-        and all(len(moments) == 4 for moments in parameters.values())
-        and _is_numbers(value.get("answers"), 2)
-        and (value.get("training") is None or _is_numbers(value["training"], 2))
-    )
-
-
-def _is_numbers(value: Any, axes: int) -> bool:
-    """Return whether a value is a list of numbers, or a list of such lists of one length."""
-    if not isinstance(value, list):
-        return False
-    if axes > 1:
-        lengths = {len(row) for row in value if isinstance(row, list)}
-        return len(lengths) <= 1 and all(_is_numbers(row, axes - 1) for row in value)
-    return all(isinstance(x, int | float) and not isinstance(x, bool) for x in value)
-
-
-def _torch_version() -> str:
-    import torch
-
-    return torch.__version__.partition("+")[0]
+def _has_form(value: Any, form: Any) -> bool:
+    """Return whether a value has a form: a list of any length, or of that of a tuple."""
+    if isinstance(form, dict):
+        if not isinstance(value, dict):
+            return False
+        names = value if str in form else form  # with `str`, any names
+        return all(_has_form(value.get(name), form.get(name, form.get(str))) for name in names)
+    if isinstance(form, list | tuple):
+        if not isinstance(value, list) or (isinstance(form, tuple) and len(value) != len(form)):
+            return False
+        return all(_has_form(inner, form[0]) for inner in value)
+    return isinstance(value, int | float if form is float else form) and not isinstance(value, bool)
 
 
 # the module
 
 
-def _module_twice(model: Model, data: Dataset) -> Probe:
-    first = _module(model, data)
-    if not model.draws_weights:
-        return first
-    second = _module(model, data)
-    difference = _module_difference(first, second, same_torch=True, has_version=False)
-    if difference:
-        raise ValueError(
-            "two modules that the model makes under one seed differ, so shadow models could not be "
-            f"compared with the target: {difference}. Draw random numbers from torch's or NumPy's "
-            "global generator, which are seeded"
-        )
-    return first
-
-
 def _module(model: Model, data: Dataset) -> Probe:
-    """Return what a freshly made module is and answers, in float32 and without autocast."""
+    """Return what a freshly made module is, answers, and does in training, without autocast.
+
+    In training mode it runs in float64: in float32 a value near 0 would be on the other side of a
+    ReLU with other instructions, which changes gradients by up to a hundredth. A module that cannot
+    run in float64 runs in float32. One that cannot be trained on so few samples has no such part.
+    """
     import torch
 
     with RandomStates(_SEED).active():
         module = model.build(data).float()
+        text = _ADDRESS.sub("0x…", repr(module))
         initial = {name: _moments(p) for name, p in module.named_parameters()}
         device = next(module.parameters(), torch.empty(0)).device
-        ask = _asked(model, module, data, device)
-        if model.draws_weights:
-            kept = [p.detach().clone() for p in module.parameters()]
-            _fill(module)
-            answers = ask(training=False)
-            if not np.isfinite(answers).all():  # such as a logarithm of weights
+        labels = torch.arange(len(data), device=device) % len(data.class_names)
+        inputs = model.feeder(data, device)(np.arange(len(data)))
+        with torch.autocast(device.type, enabled=False):
+            drawn = [p.detach().clone() for p in module.parameters()] if model.draws_weights else []
+            if drawn:
+                _fill(module)
+            answers = _answers(*_asked(model, module, inputs, labels))
+            if drawn and not np.isfinite(answers).all():  # such as a logarithm of weights
                 with torch.no_grad():
-                    for parameter, before in zip(module.parameters(), kept, strict=True):
+                    for parameter, before in zip(module.parameters(), drawn, strict=True):
                         parameter.copy_(before)
-                answers = ask(training=False)
-        else:
-            answers = ask(training=False)
-        if not np.isfinite(answers).all():
-            raise ValueError(
-                f"the module gives logits or losses that are not finite for the first {len(data)} "
-                "samples; look for a division or a logarithm of 0"
-            )
-        try:
-            trained = ask(training=True)
-        except (RuntimeError, ValueError):  # it cannot be trained on so few samples at once
-            trained = np.array(np.nan)
-        text = _ADDRESS.sub("0x…", repr(module))
-    return {
-        "on": device.type,
-        "answers": answers.tolist(),
-        "training": trained.tolist() if np.isfinite(trained).all() else None,
-        "parameters": initial,
-        "text": text.splitlines(),
+                answers = _answers(*_asked(model, module, inputs, labels))
+            if not np.isfinite(answers).all():
+                raise ValueError(
+                    "the module gives logits or losses that are not finite for the first "
+                    f"{len(data)} samples; look for a division or a logarithm of 0"
+                )
+            training = None
+            for precision in ("float64", "float32"):
+                module = module.double() if precision == "float64" else module.float()
+                try:
+                    training = _trained(model, module, _cast(inputs, precision), labels)
+                except (RuntimeError, ValueError, TypeError):
+                    continue
+                break
+    found: Probe = {
+        "module": {
+            "on": device.type,
+            "answers": answers.tolist(),
+            "parameters": initial,
+            "text": text.splitlines(),
+        }
     }
+    if training is not None and np.isfinite(training["answers"]).all():
+        found["training"] = {"precision": precision, **training}
+    return found
 
 
 def _asked(
-    model: Model, module: nn.Module, data: Dataset, device: torch.device
-) -> Callable[..., NDArray[np.float64]]:
-    """Return a function that gives logits and losses of all samples, (n, classes + 1)."""
+    model: Model, module: nn.Module, inputs: Any, labels: Tensor, *, training: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return logits and losses of all samples; random states and modes stay as they are."""
     import torch
 
-    labels = torch.arange(len(data), device=device) % len(data.class_names)
-    inputs = model.feeder(data, device)(np.arange(len(data)))
+    with (
+        modes_kept(module),
+        torch.set_grad_enabled(training),
+        RandomStates(_SEED, labels.device).active(),
+    ):
+        return model.outputs(module.train(training), inputs, labels)
 
-    def ask(*, training: bool) -> NDArray[np.float64]:
-        off = torch.autocast(device.type, enabled=False)
-        with modes_kept(module), torch.no_grad(), off, RandomStates(_SEED, device).active():
-            module.train(training)
-            logits, losses = model.outputs(module, inputs, labels)
-        found = torch.cat([logits, losses[:, None]], dim=1)
-        return np.asarray(found.float().cpu().numpy(), np.float64)
 
-    return ask
+def _answers(logits: Tensor, losses: Tensor) -> NDArray[np.float64]:
+    """Return logits and losses as one array, (n, classes + 1)."""
+    import torch
+
+    found = torch.cat([logits, losses[:, None]], dim=1).detach()
+    return np.asarray(found.float().cpu().numpy(), np.float64)
+
+
+def _trained(model: Model, module: nn.Module, inputs: Any, labels: Tensor) -> Probe:
+    """Return logits in training mode, gradients of a sum of them, and the buffers afterwards.
+
+    The weights of the sum are seeded. It is of logits, because gradients of losses vanish where the
+    filled weights make the module sure of itself.
+    """
+    import torch
+
+    logits, losses = _asked(model, module, inputs, labels, training=True)
+    shown = torch.where(logits.isfinite(), logits, 0.0)  # an option that a question lacks is -inf
+    total = (shown * torch.from_numpy(_numbers(shown.shape, 0)).to(shown.device)).sum()
+    if total.requires_grad:
+        total.backward()  # type: ignore[no-untyped-call]
+    gradients = {
+        name: _NONE if p.grad is None else _size_and_place(p.grad, i)
+        for i, (name, p) in enumerate(module.named_parameters())
+    }
+    buffers = {name: _size_and_place(b, i) for i, (name, b) in enumerate(module.named_buffers())}
+    answers = _answers(logits, losses).tolist()
+    return {"answers": answers, "gradients": gradients, "buffers": buffers}
+
+
+def _cast(inputs: Any, precision: str) -> Any:
+    import torch
+
+    if isinstance(inputs, dict):
+        return {name: _cast(value, precision) for name, value in inputs.items()}
+    return inputs.to(getattr(torch, precision)) if inputs.is_floating_point() else inputs
+
+
+def _plain(tensor: Tensor) -> NDArray[np.float64]:
+    import torch
+
+    plain = tensor.detach().cpu()
+    return (torch.view_as_real(plain) if plain.is_complex() else plain).double().numpy()
 
 
 def _moments(weights: Tensor) -> list[float]:
     """Return mean, deviation and number of the values, and whether they are trained."""
-    import torch
-
-    plain = weights.detach().cpu()
-    values = (torch.view_as_real(plain) if plain.is_complex() else plain).double().numpy()
+    values = _plain(weights)
     spread = float(values.std()) if values.size else 0.0
     mean = float(values.mean()) if values.size else 0.0
     return [mean, spread, float(values.size), float(weights.requires_grad)]
 
 
+def _size_and_place(tensor: Tensor, number: int) -> list[float]:
+    """Return the length of a vector, and its product with a seeded one of that length."""
+    values = np.nan_to_num(_plain(tensor))
+    return [float(np.linalg.norm(values)), float((values * _numbers(values.shape, number)).sum())]
+
+
+def _numbers(shape: Sequence[int], number: int) -> NDArray[np.float32]:
+    """Return seeded normal numbers of NumPy, which are the same in every version of torch."""
+    block = np.random.default_rng(_SEED).standard_normal(_BLOCK, dtype=np.float32)
+    return np.resize(np.roll(block, -997 * number), tuple(shape))
+
+
 def _fill(module: nn.Module) -> None:
-    """Fill all weights with seeded numbers of NumPy, which are the same in every version of torch.
+    """Fill all weights with seeded numbers.
 
     Matrices keep the variance of what goes through them (He's rule), so that the logits of a deep
     network are of ordinary size.
     """
     import torch
 
-    block = np.random.default_rng(_SEED).standard_normal(_BLOCK, dtype=np.float32)
     with torch.no_grad():
         for i, parameter in enumerate(module.parameters()):
             fan_in = math.prod(parameter.shape[1:]) if parameter.ndim > 1 else 8
-            values = np.resize(np.roll(block, -997 * i), tuple(parameter.shape))
             scale = np.float32(math.sqrt(2 / max(1, fan_in)))
-            parameter.copy_(torch.from_numpy(np.asarray(values * scale)))
+            values = _numbers(parameter.shape, i) * scale
+            parameter.copy_(torch.from_numpy(np.asarray(values)))
 
 
 def _module_difference(
-    there: Mapping[str, Any], here: Mapping[str, Any], same_torch: bool, has_version: bool
+    stored: Mapping[str, Any], now: Mapping[str, Any], same_torch: bool, has_version: bool
 ) -> str:
+    there, here = stored["module"], now["module"]
     if there["on"] != here["on"]:
         return (
             ""
@@ -297,15 +351,21 @@ def _module_difference(
             'its numbers differ by rounding; give the model a version="1", which stands for it'
         )
     said = _weights_difference(there["parameters"], here["parameters"], same_torch)
-    if not said and same_torch and there["text"] != here["text"]:
-        said = f"the module's parts are others: {_first_change(there['text'], here['text'])}"
+    if said:
+        return said
+    if same_torch and there["text"] != here["text"]:
+        lines = zip_longest(there["text"], here["text"], fillvalue="nothing")
+        before, after = next((a, b) for a, b in lines if a != b)
+        return (
+            f"the module's parts are others: {visible(before.strip(), 100)} there, "
+            f"{visible(after.strip(), 100)} here"
+        )
     apart = _apart(there["answers"], here["answers"])
-    if not said and apart > _BOUND:
-        said = f"the module gives other logits for the same weights, by {apart:.1g} of their size"
-    pairs = there["training"], here["training"]
-    if not said and same_torch and None not in pairs and _apart(*pairs) > _BOUND_TRAINING:
-        said = "the module gives other logits in training mode, as with another dropout"
-    return said
+    if apart > _BOUND:
+        return f"the module gives other logits for the same weights, by {apart:.1g} of their size"
+    if same_torch and "training" in stored and "training" in now:
+        return _training_difference(stored["training"], now["training"])
+    return ""
 
 
 def _weights_difference(there: Mapping[str, Any], here: Mapping[str, Any], same_torch: bool) -> str:
@@ -330,17 +390,48 @@ def _weights_difference(there: Mapping[str, Any], here: Mapping[str, Any], same_
     return ""
 
 
-def _first_change(there: Sequence[str], here: Sequence[str]) -> str:
-    for before, now in zip_longest(there, here, fillvalue="nothing"):
-        if before != now:
-            return f"{visible(before.strip(), 100)} there, {visible(now.strip(), 100)} here"
+def _training_difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    if there["precision"] != here["precision"]:
+        return (
+            f"the module can be trained in {there['precision']} there and in {here['precision']} "
+            "here"
+        )
+    bound = _BOUND if there["precision"] == "float64" else _BOUND_SINGLE
+    if _apart(there["answers"], here["answers"]) > bound:
+        return "the module gives other logits in training mode, as with another dropout"
+    gradients = _first_apart(there["gradients"], here["gradients"], bound)
+    if gradients:
+        return f"the module gives other gradients for the same logits: that of {gradients}"
+    buffers = _first_apart(there["buffers"], here["buffers"], bound)
+    return f"after a pass in training mode, the module's buffer {buffers}" if buffers else ""
+
+
+def _first_apart(there: Mapping[str, Any], here: Mapping[str, Any], bound: float) -> str:
+    """Return the first name whose numbers differ, and by how much; empty if all agree.
+
+    Numbers that are 0 but for rounding are compared with the largest.
+    """
+    if [*there] != [*here]:
+        return f"{listed(map(quoted, sorted({*there} ^ {*here})), 5)} is there or here alone"
+    largest = max((size for size, _ in there.values()), default=0.0)
+    for name, (size, place) in there.items():
+        size_here, place_here = here[name]
+        if (size < 0) != (size_here < 0):
+            return f"{quoted(name)} is {'missing there' if size < 0 else 'missing here'}"
+        own = max(size, size_here, 0.0)
+        if max(abs(size - size_here), abs(place - place_here)) > bound * (own + 1e-3 * largest):
+            share = abs(size - size_here) / own
+            how = f"{share:.2%} in size" if share > bound else "in direction"
+            return f"{quoted(name)} differs {how}"
     return ""
 
 
 def _apart(there: Any, here: Any) -> float:
     """Return the largest difference as a share of the largest number."""
-    one, other = np.array(there, float), np.array(here, float)
-    if one.shape != other.shape or (np.isfinite(one) != np.isfinite(other)).any():
+    if [len(row) for row in there] != [len(row) for row in here]:
+        return math.inf
+    one, other = (np.array([x for row in rows for x in row], float) for rows in (there, here))
+    if (np.isfinite(one) != np.isfinite(other)).any():
         return math.inf
     one, other = np.nan_to_num(one), np.nan_to_num(other)
     size = float(np.abs(one).max(initial=0.0))
@@ -417,7 +508,7 @@ def _schedule(settings: Settings, n_members: int) -> list[float]:
 
 
 def _schedule_difference(there: Any, here: Any) -> str:
-    apart = _apart(there, here)
+    apart = _apart([there], [here])
     if apart <= _BOUND:
         return ""
     if not math.isfinite(apart):

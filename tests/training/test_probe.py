@@ -17,7 +17,6 @@ from torch import nn
 import memowidgets as mw
 from memowidgets.audit.runs import identity
 from memowidgets.store import StoreError
-from memowidgets.training import probe
 from memowidgets.training.probe import is_probe, made_probe, probe_differences
 from tests.training import user_programs
 
@@ -146,6 +145,118 @@ def test_a_frozen_part_shows(data):
     assert "frozen" in said
 
 
+class Plain(nn.Module):
+    """A network in two parts, of which a subclass changes only what happens in training."""
+
+    def __init__(self, n_classes: int, value: float = 0.5) -> None:
+        super().__init__()
+        self.value = value
+        self.body, self.head = nn.Linear(64, 8), nn.Linear(8, n_classes)
+        self.register_buffer("mean", torch.zeros(8))
+        self.register_buffer("variance", torch.ones(8))
+
+    def _get_name(self) -> str:
+        return "Net"  # so that its text shows no change
+
+    def between(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.between(self.body(x.flatten(1)).relu()))
+
+
+class WithoutGradients(Plain):
+    def forward(self, x):
+        with torch.no_grad():
+            hidden = self.body(x.flatten(1)).relu()
+        return self.head(hidden)
+
+
+class Detached(Plain):
+    def between(self, x):
+        return x.detach()
+
+
+class HookOnOutput(Plain):
+    def between(self, x):
+        if x.requires_grad:
+            x.register_hook(lambda gradient: gradient * self.value)
+        return x
+
+
+class HookOnModule(Plain):
+    def __init__(self, n_classes: int, value: float = 0.5) -> None:
+        super().__init__(n_classes, value)
+        self.body.weight.register_hook(lambda gradient: gradient * value)
+        self.head.register_full_backward_hook(lambda *args: tuple(g * value for g in args[1]))
+
+
+class HookOnAccumulated(Plain):
+    def __init__(self, n_classes: int, value: float = 0.5) -> None:
+        super().__init__(n_classes, value)
+        self.body.weight.register_post_accumulate_grad_hook(
+            lambda p: setattr(p, "grad", p.grad * value)
+        )
+
+
+class OfScale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, value):
+        ctx.value = value
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.value, None
+
+
+class OwnBackward(Plain):
+    def between(self, x):
+        return OfScale.apply(x, self.value)
+
+
+class OwnNormalisation(Plain):
+    def between(self, x):
+        return nn.functional.batch_norm(
+            x, self.mean, self.variance, training=self.training, momentum=self.value
+        )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "fact"),
+    [
+        (Plain, WithoutGradients, "body.weight"),
+        (Plain, Detached, "body.weight"),
+        *[
+            (kind, lambda n, of=kind: of(n, 0.505), fact)
+            for kind, fact in (
+                (HookOnOutput, "body.weight"),
+                (HookOnModule, "body.weight"),
+                (HookOnAccumulated, "body.weight"),
+                (OwnBackward, "body.weight"),
+                (OwnNormalisation, "mean"),
+            )
+        ],
+    ],
+)
+def test_what_a_module_does_only_in_training_shows(data, one, other, fact):
+    there = probe_of(data, one)
+    assert there["training"]["precision"] == "float64"
+    assert probe_differences(there, probe_of(data, one)) == []
+    [said] = probe_differences(there, probe_of(data, other))
+    assert fact in said
+
+
+def test_a_module_of_float32_alone_is_trained_in_float32(data):
+    class Single(Plain):
+        def between(self, x):
+            return x @ (torch.ones(8, 8) * self.value)
+
+    there = probe_of(data, Single)
+    assert there["training"]["precision"] == "float32"
+    assert probe_differences(there, probe_of(data, Single)) == []
+
+
 def test_an_older_torch_may_draw_other_weights_but_not_wider_ones(data):
     def seeded(scale: float, seed: int):
         def make(n_classes):
@@ -196,8 +307,11 @@ def test_the_probe_is_small_holds_no_sample_and_is_json(data):
         {"module": {"on": "cpu"}},
         {"schedule": "0.5"},
         {"schedule": [True]},
+        {"training": None},
+        {"training": {"precision": "float64"}},
         {"optimizer": [1.0]},
         {"optimizer": [[1.0], [1.0, 2.0]]},
+        {"schedule": {"0": 1.0}},
     ],
 )
 def test_other_things_are_no_probe(wrong):
@@ -288,7 +402,7 @@ def test_an_unchanged_run_goes_on_after_an_upgrade(data, tmp_path, monkeypatch):
         return torch.optim.SGD(p, lr=0.1)
 
     with monkeypatch.context() as older:
-        older.setattr(probe, "_torch_version", lambda: "2.4.0")
+        older.setattr(torch, "__version__", "2.4.0")
         older.setattr(
             identity, "_library_versions", lambda: (("torch", "2.4.0"), ("memowidgets", "0.0.9"))
         )

@@ -129,6 +129,28 @@ class Net(nn.Module):
     def forward(self, x):
         return self.head(F.dropout(self.body(x.flatten(1)), get() / 2, training=self.training))
 make = Net""",
+    "gradients": """
+class Net(nn.Module):
+    def __init__(self, n_classes):
+        super().__init__()
+        self.body, self.head = nn.Linear(64, 8), nn.Linear(8, n_classes)
+    def forward(self, x):
+        x = self.body(x.flatten(1))
+        if x.requires_grad:
+            x.register_hook(lambda gradient: gradient * get())
+        return self.head(x)
+make = Net""",
+    "running statistics": """
+class Net(nn.Module):
+    def __init__(self, n_classes):
+        super().__init__()
+        self.body, self.head = nn.Linear(64, 8), nn.Linear(8, n_classes)
+        self.norm = nn.BatchNorm1d(8)
+    def forward(self, x):
+        x = F.batch_norm(self.body(x.flatten(1)), self.norm.running_mean, self.norm.running_var,
+                         training=self.training, momentum=get() / 5)
+        return self.head(x)
+make = Net""",
     "optimizer": "def optimizer(p): return torch.optim.SGD(p, lr=get() / 10)",
     "decay": "def optimizer(p): return torch.optim.AdamW(p, lr=1e-5, weight_decay=get() / 10)",
     "schedule": "def schedule(done): return 1.0 if done < 0.5 else get()",

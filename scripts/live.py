@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memowidgets.report.packing import packed, thousandths
+from memowidgets.report.page import packed, thousandths
 from memowidgets.report.words import share, whole
 from memowidgets.visible import visible
 from memowidgets.widgets import frontend
@@ -200,7 +200,7 @@ class _Recorded:
 
     def opening(self) -> dict[str, Any]:
         """Return where τ and η stand, and log-LiRA of every member."""
-        from memowidgets.widgets.arrays import eta_range
+        from memowidgets.widgets.explored import eta_range
 
         short = thousandths(self.truth)
         return {
@@ -214,7 +214,7 @@ class _Recorded:
 
     def picks(self) -> dict[str, Any]:
         """Return what can be picked, in the form of the dashboard's bar."""
-        from memowidgets.widgets.bar import packed_choices
+        from memowidgets.widgets.dashboard import packed_choices
 
         return {
             "choices": {
@@ -236,7 +236,7 @@ class _Recorded:
 
     def wire(self, score: str, layer: str, checkpoint: str) -> dict[str, Any]:
         """Return one view: its scores in the order of the members, and what belongs to them."""
-        from memowidgets.widgets.given import Judged, checked_scores
+        from memowidgets.widgets.explored import Judged, checked_scores
         from memowidgets.widgets.items import digits_for
 
         found = self._scored(score, layer, checkpoint)
@@ -305,7 +305,7 @@ class _Recorded:
     def still(self) -> str:
         """Return a picture and a table, for a reader without JavaScript."""
         from memowidgets.evaluation import roc
-        from memowidgets.widgets.still import picture
+        from memowidgets.widgets.standin import picture
 
         found = self._scored(*self.first)
         memorized = self.truth >= ETA
@@ -385,7 +385,7 @@ def _table(caption: str, rows: Iterable[Sequence[str]]) -> str:
 def playground(name: str) -> Moving:
     """Return a playground as it opens, with the numbers that Python computes for that."""
     from memowidgets import teaching
-    from memowidgets.teaching.lira import _FEW as FEW_MODELS
+    from memowidgets.teaching.lira_playground import _FEW as FEW_MODELS
 
     made = getattr(teaching, PLAYGROUNDS[name])()
     try:

@@ -1,13 +1,17 @@
 """Altair figures: functions that turn a data frame into a chart."""
 
-from memowidgets.charts.areas import auc_by_eta, auc_by_layer, auc_by_setting
-from memowidgets.charts.course import over_training
 from memowidgets.charts.gallery import FORMATS, Figures
-from memowidgets.charts.histograms import histograms_of_log_lira
-from memowidgets.charts.learning import loss_and_accuracy, training_curves
-from memowidgets.charts.ranks import ranks
-from memowidgets.charts.roc import roc_curves, roc_panels, roc_table
-from memowidgets.charts.truth import memorization_scatter, shadow_curves
+from memowidgets.charts.learning import loss_and_accuracy, over_training, training_curves
+from memowidgets.charts.memorized import histograms_of_log_lira, memorization_scatter, shadow_curves
+from memowidgets.charts.predictions import (
+    auc_by_eta,
+    auc_by_layer,
+    auc_by_setting,
+    ranks,
+    roc_curves,
+    roc_panels,
+    roc_table,
+)
 
 __all__ = [
     "FORMATS",

@@ -1,4 +1,4 @@
-"""Show the dashboard of a run in a browser, through Voila, while the command runs."""
+"""Show a recorded audit, or the dashboard of a run, in a browser."""
 
 from __future__ import annotations
 
@@ -19,8 +19,61 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
-from memowidgets.commands.runs import CommandError, checked_run
+from memowidgets.commands.runs import CommandError, checked_run, refusing
 from memowidgets.visible import visible
+
+RECORDING = "mmlu-field-smollm2"
+
+
+def demo(
+    say: Callable[[str], None],
+    out: Path | None = None,
+    *,
+    browser: bool = True,
+    overwrite: bool = False,
+) -> Path:
+    """Write the report of the recorded audit, and open it.
+
+    Parameters
+    ----------
+    say : callable
+        Function that prints a line.
+    out : Path, optional
+        Folder for the report. It is created if it does not exist. Default: a new temporary folder.
+    browser : bool
+        Whether to open a browser. The page's path is printed in any case.
+    overwrite : bool
+        Whether to replace a report that is in the folder already.
+
+    Returns
+    -------
+    Path
+        The page.
+
+    Raises
+    ------
+    CommandError
+        If the folder cannot be written to, or a report is there already.
+    """
+    if out is not None and out.exists() and not out.is_dir():
+        raise CommandError(f"{out} is not a folder; pass a folder as --out")
+    folder = Path(tempfile.mkdtemp(prefix="memowidgets-demo-")) if out is None else out.absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(
+            f"the folder {folder} cannot be made ({error.strerror}); pass another one as --out"
+        ) from None
+    say("Writing the report of a recorded audit: SmolLM2, fine-tuned on questions of MMLU.")
+    with refusing(folder):
+        from memowidgets.audit import open_recorded
+
+        page = open_recorded(RECORDING).report(folder / f"{RECORDING}.html", overwrite=overwrite)
+    say(f"The page is {visible(str(page))}")
+    if browser and not webbrowser.open(page.as_uri()):
+        say("No browser was found. Open the page in one yourself.")
+    return page
+
 
 ADDRESS = "127.0.0.1"
 _START_SECONDS = 120

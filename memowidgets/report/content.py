@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson, roc
-from memowidgets.widgets.arrays import ErrorLevels
+from memowidgets.widgets.explored import ErrorLevels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
 
-__all__ = ["CHOICES", "Content", "Decided", "Digest", "Figure", "Missing", "Scored"]
 
 WIDE = 640  # pixels
 CHOICES = ("keep", "anonymise", "remove", "undecided")

@@ -1,21 +1,88 @@
-"""The base class of the playgrounds."""
+"""What the playgrounds share: their base class, random numbers, and checks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import anywidget
+import numpy as np
+from numpy.typing import NDArray
 
-from memowidgets.widgets.cells import created, displayed
+from memowidgets.checks import real_number
 from memowidgets.widgets.frontend import script, style
-from memowidgets.widgets.guarded import Guarded
-from memowidgets.widgets.newest import Newest
 from memowidgets.widgets.standin import bundle, table
+from memowidgets.widgets.threads import Newest
+from memowidgets.widgets.widget import Guarded, created, displayed
 
-__all__ = ["STATIC", "STYLE", "Playground", "front_end"]
+Floats = NDArray[np.float64]
+
+MOST_SEED = 2**31 - 1
+_GOLDEN, _FIRST, _SECOND = (np.uint32(n) for n in (0x9E3779B1, 0x21F0AAAD, 0x735A2D97))
+
+
+def uniforms(seed: int, start: int, count: int) -> Floats:
+    """Return numbers `start` to `start + count` of a uniform stream on the open interval (0, 1).
+
+    A number depends on the seed and its place alone.
+
+    Examples
+    --------
+    >>> uniforms(0, 0, 3).round(4)
+    array([0.5542, 0.0543, 0.913 ])
+    >>> bool((uniforms(0, 1, 2) == uniforms(0, 0, 3)[1:]).all())
+    True
+    """
+    places = np.arange(start + 1, start + 1 + count, dtype=np.uint64).astype(np.uint32)
+    begin = _mixed(np.array([seed + 1], dtype=np.uint32))
+    return np.asarray((_mixed(places * _GOLDEN + begin).astype(np.float64) + 0.5) / 2**32)
+
+
+def normals(seed: int, start: int, count: int) -> Floats:
+    """Return numbers as `uniforms` does, but from the standard normal distribution.
+
+    Examples
+    --------
+    >>> round(float(normals(1, 0, 10_000).std()), 1)
+    1.0
+    """
+    first, last = start // 2, (start + count + 1) // 2
+    u = uniforms(seed, 2 * first, 2 * (last - first)).reshape(-1, 2)
+    radius, angle = np.sqrt(-2 * np.log(u[:, 0])), 2 * np.pi * u[:, 1]
+    pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()
+    return np.asarray(pairs[start - 2 * first :][:count])
+
+
+def _mixed(words: NDArray[Any]) -> NDArray[np.uint32]:
+    """Hash integers to 32 bits, with products that overflow as in JavaScript."""
+    words = (words ^ (words >> np.uint32(16))) * _FIRST
+    words = (words ^ (words >> np.uint32(15))) * _SECOND
+    return np.asarray(words ^ (words >> np.uint32(15)), dtype=np.uint32)
+
+
+def within(name: str, value: Any, low: float, high: float) -> float:
+    """Return a number after checking that it is finite and within its limits.
+
+    Examples
+    --------
+    >>> within("epsilon", 0.1, 0.0, 0.5)
+    0.1
+    """
+    return real_number(name, value, low, high)
+
+
+def whole_within(name: str, value: Any, low: int, high: int, *, allowed: Sequence[int] = ()) -> int:
+    """Return an integer after checking its limits or the allowed values."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
+    if allowed and value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, not {value}")
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be between {low} and {high}, not {value}")
+    return int(value)
+
 
 STATIC = Path(__file__).parent / "static"
 STYLE = style("shared", STATIC / "playground.css")

@@ -3,7 +3,6 @@
 from memowidgets.widgets.dashboard import Dashboard
 from memowidgets.widgets.explorer import ThresholdExplorer
 from memowidgets.widgets.inspector import SampleInspector
-from memowidgets.widgets.pages import Extra
 from memowidgets.widgets.protocol import (
     Choice,
     DashboardSource,
@@ -11,6 +10,7 @@ from memowidgets.widgets.protocol import (
     ScoreView,
     ShadowGaps,
 )
+from memowidgets.widgets.rows import Extra
 
 __all__ = [
     "Choice",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from dataclasses import replace
@@ -14,36 +15,36 @@ import traitlets
 
 from memowidgets.evaluation import opening_tau
 from memowidgets.progress import Cancelled, Progress
-from memowidgets.visible import visible
-from memowidgets.widgets.background import in_background
-from memowidgets.widgets.bar import Bar
-from memowidgets.widgets.cells import created, displayed
-from memowidgets.widgets.checks import rows_from
+from memowidgets.visible import quoted, visible
+from memowidgets.widgets.explored import MOST_OTHERS, checked_scores, checked_tau, with_log_lira
 from memowidgets.widgets.explorer import Thresholds
-from memowidgets.widgets.freed import give_back
 from memowidgets.widgets.frontend import script, style
-from memowidgets.widgets.given import MOST_OTHERS, checked_scores, with_log_lira
 from memowidgets.widgets.inspector import Inspection
-from memowidgets.widgets.pages import Extra
+from memowidgets.widgets.messages import State, Work, fields, mismatch
+from memowidgets.widgets.rows import Extra, rows_from
 from memowidgets.widgets.standin import bundle
-from memowidgets.widgets.state import PARTS, PICKS, checked, usable
-from memowidgets.widgets.watch import watch
+from memowidgets.widgets.threads import give_back, in_background, watch
+from memowidgets.widgets.widget import created, displayed, validate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from memowidgets.progress import Step
+    from memowidgets.widgets.messages import Address, Picked
     from memowidgets.widgets.protocol import Choice, DashboardSource, SampleDetail, ScoreView
 
-__all__ = ["Dashboard"]
 
+PICKS = ("checkpoint", "layer", "metric")
+THRESHOLDS = ("tau", "eta")
+PARTS = tuple(State.__annotations__)
+PUBLISHED = ("tau_committed", "eta_committed", *PARTS[len(PICKS) + len(THRESHOLDS) :])
 SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
-PUBLISHED = ("tau_committed", "eta_committed", "comparing", "filter", "sort", "decision", "page")
+LONGEST_ADDRESS = 4000  # characters
 Pick = tuple[str, str, str]
 
 
-class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
+class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     """Pick a checkpoint, a layer and a score, move τ, and look at the flagged samples.
 
     One widget whose page composes bar, explorer and inspector over one set of traits. What is
@@ -81,6 +82,18 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
     _esm = script("dashboard")
     _css = style()
 
+    checkpoint = traitlets.Unicode("").tag(sync=True)
+    layer = traitlets.Unicode("").tag(sync=True)
+    metric = traitlets.Unicode("").tag(sync=True)
+    computed = traitlets.Bool(default_value=False).tag(sync=True)
+    outdated = traitlets.Bool(default_value=False).tag(sync=True)
+    _choices = traitlets.Dict().tag(sync=True)
+    _work: Any = traitlets.Dict({"busy": False}).tag(sync=True)
+    _status = traitlets.Unicode("").tag(sync=True)
+    _message = traitlets.Dict({"kind": "", "text": ""}).tag(sync=True)
+    _warnings = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    _notes = traitlets.List(traitlets.Unicode()).tag(sync=True)
+
     def __init__(self, source: DashboardSource) -> None:
         self._source = source
         self._lock = threading.RLock()
@@ -94,41 +107,66 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         self._revision = self._newest_revision()
         self._taus: dict[str, float] = {}
         choices = _choices_of(source)
-        log = getattr(source, "decision_log", None)
-        detail = self._detail_of if hasattr(source, "detail") else None
-        self._keep(source.samples(), None, None, log, detail, self._pick_and_compute)
+        self._keep(
+            source.samples(),
+            None,
+            None,
+            source.decision_log,
+            self._detail_of,
+            self._pick_and_compute,
+        )
         super().__init__()
         self._count()
-        self.offer(*choices)
+        self._offer(choices)
         self._restoring = False
         self._log.listen(self)
-        self._stop_looking = (
-            watch(self, Dashboard._look, SECONDS_BETWEEN_LOOKS)
-            if hasattr(source, "revision")
-            else _nothing
-        )
-        self._show_device()
+        self._stop_looking = watch(self, Dashboard._look, SECONDS_BETWEEN_LOOKS)
+        self._status = source.device_status()
         self._picked()
-        quick = getattr(source, "is_quick", None)
-        if not self.computed and quick is not None and quick(*self.choice):
+        if not self.computed and source.is_quick(*self._choice):
             self.compute()
         created(self)
 
-    @property
-    def bar(self) -> Dashboard:
-        """The same widget, for code written when the dashboard was a box of several."""
-        return self
-
-    explorer = inspector = bar
+    # ---------------------------------------------------------------- what can be picked
 
     @property
-    def score(self) -> str:
-        """The name of the metric, for code written when the picker was called score."""
-        return str(self.metric)
+    def _choice(self) -> Pick:
+        """The picked metric, layer and checkpoint."""
+        return self.metric, self.layer, self.checkpoint
 
-    @score.setter
-    def score(self, metric: str) -> None:
-        self.metric = metric
+    def _offer(self, choices: dict[str, Sequence[Choice]]) -> None:
+        """Offer these choices. A picked value stays picked if it is still among them."""
+        for name, offered in choices.items():
+            if len(offered) == 0:
+                raise ValueError(f"there is nothing to show yet: no {name}; train first")
+        with self.hold_sync():
+            self._labels = {
+                name[:-1]: {choice.value: choice.label for choice in offered}
+                for name, offered in choices.items()
+            }
+            self._by_layer = {choice.value for choice in choices["metrics"] if choice.uses_layer}
+            self._choices = {name: packed_choices(offered) for name, offered in choices.items()}
+            for name, offered in choices.items():
+                if getattr(self, name[:-1]) not in self._labels[name[:-1]]:
+                    marked = (choice.value for choice in offered if choice.marked)
+                    setattr(self, name[:-1], next(marked, offered[0].value))
+
+    def _check(self, name: str, value: str) -> str:
+        """Return a value that can be picked. Raise an error that lists them for any other."""
+        valid = self._labels[name]
+        if value not in valid:
+            raise ValueError(
+                f"unknown {name} {quoted(value)}; valid: {', '.join(map(repr, valid))}"
+            )
+        return value
+
+    @validate(*PICKS)
+    def _check_choice(self, proposal: Any) -> str:
+        return self._check(proposal["trait"].name, str(proposal["value"]))
+
+    def _say(self, text: str, kind: str = "note") -> None:
+        """Show one sentence; `kind` is ``"note"``, ``"wait"`` or ``"error"``."""
+        self._message = {"kind": kind, "text": text}
 
     # ---------------------------------------------------------------- state
 
@@ -144,7 +182,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         wanted = checked(state)
         for name in PICKS:
             if name in wanted:
-                self.check(name, wanted[name])
+                self._check(name, wanted[name])
         self._restore(wanted)
         if self._unrestored:
             raise ValueError(self._unrestored[0])
@@ -155,10 +193,10 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             self._restoring = True
             try:
                 for name in PICKS:
-                    setattr(self.bar, name, wanted.pop(name, getattr(self.bar, name)))
+                    setattr(self, name, wanted.pop(name, getattr(self, name)))
             finally:
                 self._restoring = False
-            self._pending, self._unrestored = (self.choice, wanted), []
+            self._pending, self._unrestored = (self._choice, wanted), []
             if "tau" in wanted:
                 self._taus[self.metric] = wanted["tau"]
             self._picked()
@@ -180,17 +218,16 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         self._say_unrestored(self._unrestored)
         self._publish(None)
 
-    def _hear_address(self, content: dict[str, Any]) -> None:
+    def _hear_address(self, content: Address) -> None:
         """Restore what the address of the page says, as far as it makes sense; then follow."""
-        self._following = True
-        text = content.get("text")
-        if not isinstance(text, str) or not text:
+        self._following, text = True, content["text"]
+        if not text:
             self._publish(None)
             return
         wanted, problems = usable(text)
         for name in PICKS:
             try:
-                self.check(name, wanted.get(name, getattr(self.bar, name)))
+                self._check(name, wanted.get(name, getattr(self, name)))
             except ValueError as error:
                 problems.append(str(error))
                 del wanted[name]
@@ -201,7 +238,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         if problems:
             said = self._message
             text = f"{said['text']} Not restored: {'; '.join(problems)}.".strip()
-            self.say(text, said["kind"] or "note")
+            self._say(text, said["kind"] or "note")
 
     @traitlets.observe(*PICKS, *PUBLISHED)
     def _publish(self, _change: object) -> None:
@@ -211,13 +248,13 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
 
     # ---------------------------------------------------------------- messages
 
-    def _hear_compute(self, _content: dict[str, Any]) -> None:
+    def _hear_compute(self, _content: object) -> None:
         self.compute()
 
-    def _hear_cancel(self, _content: dict[str, Any]) -> None:
+    def _hear_cancel(self, _content: object) -> None:
         self.cancel()
 
-    def _hear_refresh(self, _content: dict[str, Any]) -> None:
+    def _hear_refresh(self, _content: object) -> None:
         self.refresh()
 
     # ---------------------------------------------------------------- work
@@ -227,11 +264,11 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         with self._lock:
             if self._progress is not None:
                 return
-            pick = self.choice
+            pick = self._choice
             progress = Progress(_throttled(self._show_step))
             self._progress = progress
-            self.say(self._old_view().strip(), "wait")
-            self.start_work("starting")
+            self._say(self._old_view().strip(), "wait")
+            self._work = Work(busy=True, done=0, total=0, what="starting", seconds_left=None)
             work = partial(self._compute_now, pick, progress)
             self._computing = in_background(work, "memowidgets-compute")
 
@@ -269,8 +306,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             self._closed = True
             self._let_scores_go()
             self._let_samples_go()
-        if hasattr(self._source, "let_go"):
-            self._source.let_go()
+        self._source.let_go()
         give_back()
 
     def _compute_now(self, pick: Pick, progress: Progress) -> None:
@@ -286,23 +322,26 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             self._progress = None
             if self._closed:
                 return
-            self.end_work()
-            self._show_device()
+            self._work = Work(busy=False)
+            self._status = self._source.device_status()
             self._reread_choices()
-            if view is not None and pick == self.choice:
+            if view is not None and pick == self._choice:
                 self._show(pick, view)
             else:
                 self._picked()
             if said[0]:
                 behind = "" if self.computed else self._old_view()
-                self.say(said[0] + behind, said[1])
+                self._say(said[0] + behind, said[1])
 
     def _show_step(self, step: Step) -> None:
         if self._progress is not None:
-            self.show_step(step)
-
-    def _show_device(self) -> None:
-        self._status = self._source.device_status()
+            self._work = Work(
+                busy=True,
+                done=step.done,
+                total=step.total,
+                what=step.what,
+                seconds_left=step.seconds_left,
+            )
 
     # ---------------------------------------------------------------- what there is to show
 
@@ -314,9 +353,8 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
                 self.outdated = True
 
     def _newest_revision(self) -> Any:
-        """Return the source's revision, or None if it has none."""
         try:
-            return self._source.revision() if hasattr(self._source, "revision") else None
+            return self._source.revision()
         except OSError:  # it is being written: it is asked again
             return None
 
@@ -326,9 +364,9 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         self.outdated = False
         self._restoring = True
         try:
-            self.offer(*_choices_of(self._source))
+            self._offer(_choices_of(self._source))
         except Exception as error:  # noqa: BLE001 - as above: what was there can still be picked
-            self.say(_sentence(error), "error")
+            self._say(_sentence(error), "error")
         finally:
             self._restoring = False
 
@@ -340,7 +378,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         with self._lock:
             if self._restoring:
                 return
-            pick = self.choice
+            pick = self._choice
             if self._pending is not None and self._pending[0] != pick:
                 self._pending = None
             if pick == self._shown and not self._stale:
@@ -359,38 +397,40 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             view = self._source.view(*pick)
         except Exception as error:  # noqa: BLE001 - as above
             self.computed = False
-            self.say(_sentence(error), "error")
+            self._say(_sentence(error), "error")
             return
         with self._lock:
-            if pick == self.choice and not self._closed:
+            if pick == self._choice and not self._closed:
                 self._show(pick, view)
 
     def _wait_for_compute(self) -> None:
         self.computed = False
         self._dimmed = self._shown is not None
-        advice = self._advice() if self._progress is None else "other work is under way"
-        self.say(f"Not computed yet: {advice}.{self._old_view()}", "wait")
-
-    def _advice(self) -> str:
-        """Return what to do, and what it takes if the source says so."""
-        cost = self._source.cost(*self.choice) if hasattr(self._source, "cost") else ""
-        return f"press Compute ({cost})" if cost else "press Compute"
+        advice = "other work is under way"
+        if self._progress is None:
+            cost = self._source.cost(*self._choice)
+            advice = f"press Compute ({cost})" if cost else "press Compute"
+        self._say(f"Not computed yet: {advice}.{self._old_view()}", "wait")
 
     def _fresh(self) -> None:
         self.computed = True
         self._dimmed = False
-        self.say("")
+        self._say("")
         self._restore_rest()
 
     def _old_view(self) -> str:
         if self._shown is None:
             return ""
-        return f" Below is still {', '.join(self.labels(*self._shown))}."
+        named = dict(zip(("metric", "layer", "checkpoint"), self._shown, strict=True))
+        if named["metric"] not in self._by_layer:
+            del named["layer"]
+        labels = [self._labels[name].get(value, value) for name, value in named.items()]
+        return f" Below is still {', '.join(labels)}."
 
     def _show(self, pick: Pick, view: ScoreView) -> None:
         log_lira, keep, left_out = _truth(view)
         scores = view.scores[keep]
-        tau = self._tau_for(pick[0], view)
+        tau = self._taus.get(pick[0], opening_tau(view.scores, view.natural))
         eta = view.eta if self._shown is None else self.eta_committed
         extras = self._extras(pick)
         errors = _kept(view.errors, keep)
@@ -448,10 +488,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
 
     def _detail_of(self, position: int) -> SampleDetail:
         """Return all that is known of a sample, for what is shown."""
-        detail: SampleDetail = self._source.detail(  # type: ignore[attr-defined]  # optional
-            position, *(self._shown or self.choice)
-        )
-        return detail
+        return self._source.detail(position, *(self._shown or self._choice))
 
     def _pick_and_compute(self, layer: str, checkpoint: str) -> None:
         """Pick a layer and a checkpoint, and compute there unless it is computed already."""
@@ -465,10 +502,6 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
             if not self.computed:
                 self.compute()
 
-    def _tau_for(self, score: str, view: ScoreView) -> float:
-        """Return a score's last τ, or where it stands at first."""
-        return self._taus.get(score, opening_tau(view.scores, view.natural))
-
     @traitlets.observe("tau")
     def _remember_tau(self, _change: object) -> None:
         if self._shown is not None:
@@ -477,7 +510,7 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
     # ---------------------------------------------------------------- without a page
 
     def __repr__(self) -> str:
-        metric, layer, checkpoint = self.choice
+        metric, layer, checkpoint = self._choice
         chosen = f"{metric}, layer {visible(layer, 40)}, checkpoint {visible(checkpoint, 40)}"
         return f"Dashboard({chosen}: {self._in_words()})"
 
@@ -486,14 +519,71 @@ class Dashboard(Bar, Thresholds, Inspection, anywidget.AnyWidget):
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), self._stand_in())
 
 
-def _choices_of(
-    source: DashboardSource,
-) -> tuple[Sequence[Choice], Sequence[Choice], Sequence[Choice]]:
-    return source.checkpoint_choices(), source.layer_choices(), source.score_choices()
+def packed_choices(choices: Sequence[Choice]) -> list[Picked]:
+    """Return choices in the form of the front end."""
+    return [
+        {"value": c.value, "label": c.label, "marked": c.marked, "usesLayer": c.uses_layer}
+        for c in choices
+    ]
 
 
-def _nothing() -> None:
-    """Do nothing: it ends a thread that was never started."""
+def checked(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state. Raise an error for a part that is unknown or of the wrong kind.
+
+    Examples
+    --------
+    >>> checked({"tau": 1, "filter": "missed"})
+    {'tau': 1.0, 'filter': 'missed'}
+    """
+    found: dict[str, Any] = {}
+    for name, value in state.items():
+        if name not in PARTS:
+            raise ValueError(f"unknown part of a state: {name!r}; valid: {', '.join(PARTS)}")
+        number = name in THRESHOLDS and hasattr(value, "__float__") and not isinstance(value, bool)
+        problem = "" if number else mismatch(value, fields(State)[name], name)
+        if not problem and name == "page" and value < 0:
+            problem = f"page must be a whole number from 0, not {value}"
+        if problem:
+            raise ValueError(problem)
+        found[name] = checked_tau(value, name) if name in THRESHOLDS else value
+    return found
+
+
+def usable(text: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the state that an address gives, and what is wrong with the rest of it.
+
+    Parameters
+    ----------
+    text : str
+        JSON, from anywhere: nothing in it is trusted.
+
+    Examples
+    --------
+    >>> usable('{"tau": 0.1, "page": -3}')
+    ({'tau': 0.1}, ['page must be a whole number from 0, not -3'])
+    """
+    try:
+        state = json.loads(text) if len(text) <= LONGEST_ADDRESS else None
+    except (ValueError, RecursionError):
+        state = None
+    if not isinstance(state, dict):
+        return {}, ["it is no state of a dashboard"]
+    good: dict[str, Any] = {}
+    wrong = []
+    for name, value in state.items():
+        try:
+            good |= checked({name: value})
+        except ValueError as error:
+            wrong.append(str(error))
+    return good, wrong
+
+
+def _choices_of(source: DashboardSource) -> dict[str, Sequence[Choice]]:
+    return {
+        "checkpoints": source.checkpoint_choices(),
+        "layers": source.layer_choices(),
+        "metrics": source.score_choices(),
+    }
 
 
 def _throttled(show: Any) -> Any:

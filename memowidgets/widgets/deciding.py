@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from memowidgets.widgets.items import Items
     from memowidgets.widgets.samples import SampleReader
 
-__all__ = ["Deciding"]
 
 MOST_EDITABLE = 200_000
 _DONE = {

@@ -13,29 +13,37 @@ import anywidget
 import traitlets
 
 from memowidgets.evaluation import opening_tau
-from memowidgets.widgets.arrays import checked_tau, packed_log_lira
-from memowidgets.widgets.cells import created, displayed
-from memowidgets.widgets.frontend import script, style
-from memowidgets.widgets.given import (
+from memowidgets.widgets.explored import (
     NOTHING,
     Given,
     Judged,
     checked_others,
     checked_scores,
+    checked_tau,
+    packed_log_lira,
 )
-from memowidgets.widgets.guarded import validate
-from memowidgets.widgets.newest import Newest
-from memowidgets.widgets.standin import bundle, table, with_interval
-from memowidgets.widgets.still import picture
-from memowidgets.widgets.threshold import AtThreshold
+from memowidgets.widgets.frontend import script, style
+from memowidgets.widgets.standin import bundle, picture, table, with_interval
+from memowidgets.widgets.threads import Newest
+from memowidgets.widgets.widget import Guarded, created, displayed, validate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from memowidgets.evaluation import Evaluation
-    from memowidgets.widgets.given import Bools, Floats, Others
+    from memowidgets.widgets.explored import Bools, Floats, Others
+    from memowidgets.widgets.messages import AskLogLira
 
-__all__ = ["ThresholdExplorer", "Thresholds"]
+
+class AtThreshold(Guarded):
+    """A widget, or a part of one, that shows samples at a threshold."""
+
+    tau = traitlets.Float(0.0).tag(sync=True)
+    _dimmed = traitlets.Bool(default_value=False).tag(sync=True)
+
+    @validate("tau")
+    def _check_tau(self, proposal: Any) -> float:
+        return checked_tau(proposal["value"])
 
 
 class Thresholds(AtThreshold):
@@ -115,11 +123,10 @@ class Thresholds(AtThreshold):
         finally:
             self._hand.moving = False
 
-    def _hear_log_lira(self, content: dict[str, Any]) -> None:
+    def _hear_log_lira(self, content: AskLogLira) -> None:
         """Send log-LiRA when η is moved for the first time."""
         given = self._given
-        wanted = content.get("version") == given.version
-        if wanted and given.log_lira is not None:
+        if content["version"] == given.version and given.log_lira is not None:
             values, wide = packed_log_lira(given.sorted.rising(given.log_lira))
             self.send({"type": "log_lira", "version": given.version, "wide": wide}, [values])
 

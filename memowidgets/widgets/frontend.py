@@ -6,8 +6,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-__all__ = ["STATIC", "script", "scripts", "style"]
-
 STATIC = Path(__file__).parent / "static"
 STYLES = ("shared", "bar", "explorer", "inspector", "opened")
 _IMPORT = re.compile(r'^import\s*(\{[^}]*\}|\w+)\s*from\s*"([^"]+)";\n', re.MULTILINE)

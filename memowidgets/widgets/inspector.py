@@ -12,19 +12,16 @@ import traitlets
 
 from memowidgets.checks import numbered_labels
 from memowidgets.decisions import CHOICES, DecisionLog, spelled
-from memowidgets.visible import quoted, visible
-from memowidgets.widgets.arrays import checked_tau
-from memowidgets.widgets.background import in_background
-from memowidgets.widgets.cells import created, displayed
-from memowidgets.widgets.checks import checked_names, class_names_of, one_of, rows_from
 from memowidgets.widgets.deciding import Deciding
+from memowidgets.widgets.explored import checked_tau
+from memowidgets.widgets.explorer import AtThreshold
 from memowidgets.widgets.frontend import script, style
-from memowidgets.widgets.guarded import validate
-from memowidgets.widgets.items import Items, digits_for, short_title
-from memowidgets.widgets.opened import known_of
+from memowidgets.widgets.items import Items, digits_for, known_of, short_title
+from memowidgets.widgets.rows import checked_names, class_names_of, one_of, rows_from
 from memowidgets.widgets.samples import readable, reader_for
 from memowidgets.widgets.standin import bundle, table
-from memowidgets.widgets.threshold import AtThreshold
+from memowidgets.widgets.threads import in_background
+from memowidgets.widgets.widget import created, displayed, validate
 
 if TYPE_CHECKING:
     import os
@@ -34,10 +31,20 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-    from memowidgets.widgets.pages import Extra, Rows
+    from memowidgets.widgets.messages import (
+        AskDetail,
+        AskPage,
+        ComputeAt,
+        Decide,
+        EditText,
+        Export,
+        Select,
+        Shown,
+        Undo,
+    )
     from memowidgets.widgets.protocol import SampleDetail
+    from memowidgets.widgets.rows import Extra, Rows
 
-__all__ = ["Inspection", "SampleInspector"]
 
 ANY = "any"
 SMALLEST_PAGE, LARGEST_PAGE = 1, 48
@@ -159,87 +166,81 @@ class Inspection(AtThreshold):
 
     # ---------------------------------------------------------------- messages
 
-    def _hear_select(self, content: dict[str, Any]) -> None:
-        before, self._heard = self._heard, content.get("position")
+    def _hear_select(self, content: Select) -> None:
+        before, self._heard = self._heard, content["position"]
         try:
             self.selected = self._heard
         except traitlets.TraitError:
             self._heard = before
             raise
 
-    def _hear_page(self, content: dict[str, Any]) -> None:
-        self.send(*self._answer(content))
+    def _hear_page(self, asked: AskPage) -> None:
+        self.send(*self._page(asked))
 
-    def _hear_detail(self, content: dict[str, Any]) -> None:
-        self._open(content)
+    def _hear_detail(self, asked: AskDetail) -> None:
+        """Send a sample at once, and later what its source computes about it."""
+        reply, buffers = self._opened_item(asked)
+        self.send(reply, buffers)
+        detail, position = self._detail, reply["position"]
+        if detail is not None and position is not None and asked.get("known"):
+            self._opened = asked["request"]
+            work = partial(self._work_out, self._opened, position, detail)
+            in_background(work, "memowidgets-detail")
 
-    def _hear_decide(self, content: dict[str, Any]) -> None:
-        self._reply(content, self._do_decide(content))
-
-    def _hear_edit(self, content: dict[str, Any]) -> None:
-        self._reply(content, self._do_edit(content))
-
-    def _hear_undo(self, content: dict[str, Any]) -> None:
-        self._reply(content, self._do_undo(content))
-
-    def _hear_export(self, content: dict[str, Any]) -> None:
-        self._reply(content, self._do_export(content))
-
-    def _hear_compute_at(self, content: dict[str, Any]) -> None:
-        self._reply(content, self._do_compute_at(content))
-
-    def _reply(self, asked: dict[str, Any], done: dict[str, Any]) -> None:
-        """Tell the page that something was done."""
-        self.send({"type": "said", "request": asked.get("request"), "done": True, **done})
-
-    def _do_decide(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _hear_decide(self, asked: Decide) -> None:
         decision, note = asked.get("decision"), asked.get("note")
         if "expected" not in asked:
-            positions = [self._checked(position) for position in asked["positions"]]
-            return {"text": self._deciding.decide(positions, decision, note)}
-        found = self._found_by(self._rows, asked | {"decision": asked.get("only", ANY)})
+            positions = [self._checked(position) for position in asked.get("positions", [])]
+            self._reply(asked, self._deciding.decide(positions, decision, note))
+            return
+        of_all: Decide = {**asked, "decision": asked.get("only", ANY)}
+        found = self._found_by(self._rows, of_all)
         these = self._identity(found)
         if these != asked["expected"]:
             text = f"The filter shows other samples now, {len(found)} in all: confirm again."
-            return {"done": False, "text": text, "count": len(found), "these": these}
-        return {"text": self._deciding.decide(self._rows.positions[found].tolist(), decision, note)}
+            self._reply(asked, text, done=False, count=len(found), these=these)
+            return
+        positions = self._rows.positions[found].tolist()
+        self._reply(asked, self._deciding.decide(positions, decision, note))
 
-    def _do_edit(self, asked: dict[str, Any]) -> dict[str, Any]:
-        position = self._checked(asked["position"])
-        return {"text": self._deciding.edit(position, asked["words"])}
+    def _hear_edit(self, asked: EditText) -> None:
+        self._reply(asked, self._deciding.edit(self._checked(asked["position"]), asked["words"]))
 
-    def _do_undo(self, _asked: dict[str, Any]) -> dict[str, Any]:
-        return {"text": self._deciding.undo()}
+    def _hear_undo(self, asked: Undo) -> None:
+        self._reply(asked, self._deciding.undo())
 
-    def _do_export(self, _asked: dict[str, Any]) -> dict[str, Any]:
-        return {"text": "", "csv": self._deciding.csv()}
+    def _hear_export(self, asked: Export) -> None:
+        self._reply(asked, "", csv=self._deciding.csv())
 
-    def _do_compute_at(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _hear_compute_at(self, asked: ComputeAt) -> None:
         if self._compute_at is not None:
-            self._compute_at(str(asked["layer"]), str(asked["checkpoint"]))
-        return {"text": ""}
+            self._compute_at(asked["layer"], asked["checkpoint"])
+        self._reply(asked, "")
 
-    def _checked(self, position: Any) -> int:
+    def _reply(self, asked: Any, text: str, *, done: bool = True, **more: Any) -> None:
+        """Tell the page that something was done, or why it was not."""
+        request = asked.get("request")
+        self.send({"type": "said", "request": request, "done": done, "text": text, **more})
+
+    def _checked(self, position: int) -> int:
         """Check a position that the page sent."""
-        if not _is_whole(position) or not 0 <= position < len(self._reader):
-            raise ValueError(f"there is no sample at {visible(repr(position), 40)}")
-        return int(position)
+        if not 0 <= position < len(self._reader):
+            raise ValueError(f"there is no sample at {position}")
+        return position
 
     # ---------------------------------------------------------------- pages
 
-    def _answer(self, asked: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+    def _page(self, asked: AskPage) -> tuple[dict[str, Any], list[bytes]]:
         """Return one page of samples, with all its images in one buffer."""
         self._log.refresh()
         rows, tau = self._rows, self._asked_tau(asked)
-        if not _is_whole(asked["page"]):
-            raise ValueError(f"page must be a whole number, not {quoted(asked['page'])}")
         base = self._narrowed(rows, asked)
         shown = base & self._with_decision(rows, asked)
         found = self._in_order(rows, asked, shown)
         in_vain = bool(asked.get("search")) and not shown.any()
         counted = ~shown if in_vain else shown  # a search without a match leaves the counts
         pages = max(1, -(-len(found) // self.page_size))
-        page = min(max(0, int(asked["page"])), pages - 1)
+        page = min(max(0, asked["page"]), pages - 1)
         start = page * self.page_size
         pixels = bytearray()
         chosen = found[start : start + self.page_size]
@@ -272,7 +273,7 @@ class Inspection(AtThreshold):
         made = self._deciding.made(int(rows.positions[row]))
         return self._items.item(rows, row, tau, made, pixels, whole=whole)
 
-    def _found_by(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.int64]:
+    def _found_by(self, rows: Rows, asked: Shown) -> NDArray[np.int64]:
         """Return the rows that the page asks for, in its order."""
         shown = self._narrowed(rows, asked) & self._with_decision(rows, asked)
         return self._in_order(rows, asked, shown)
@@ -283,19 +284,17 @@ class Inspection(AtThreshold):
         shown[self._rows.positions[found]] = True
         return blake2b(np.packbits(shown).tobytes(), digest_size=8).hexdigest()
 
-    def _in_order(
-        self, rows: Rows, asked: dict[str, Any], shown: NDArray[np.bool_]
-    ) -> NDArray[np.int64]:
+    def _in_order(self, rows: Rows, asked: Shown, shown: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the rows of the filter, sorted."""
         mask = rows.mask(self._filter(asked), self._asked_tau(asked)) & shown
         order = self._order(rows, asked.get("sort"))
         return order[mask[order]]
 
-    def _asked_tau(self, asked: dict[str, Any]) -> float:
+    def _asked_tau(self, asked: Shown) -> float:
         """Return the threshold that the page asks with. It may be newer than the trait."""
         return checked_tau(asked["tau"]) if "tau" in asked else self.tau
 
-    def _filter(self, asked: dict[str, Any]) -> str:
+    def _filter(self, asked: Shown) -> str:
         valid = self._rows.filters()
         return asked["filter"] if asked.get("filter") in valid else valid[0]
 
@@ -308,11 +307,9 @@ class Inspection(AtThreshold):
             self.send({"type": "said", "request": None, "done": False, "text": readable(text)})
             return rows.order(first)
 
-    def _narrowed(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.bool_]:
+    def _narrowed(self, rows: Rows, asked: Shown) -> NDArray[np.bool_]:
         """Return the rows of a class that contain a text."""
-        label, search = asked.get("label"), str(asked.get("search") or "")
-        if label is not None and not _is_whole(label):
-            raise ValueError(f"label must be the number of a class, not {quoted(label)}")
+        label, search = asked.get("label"), asked.get("search", "")
         base = np.ones(len(rows), dtype=np.bool_)
         if label is not None and rows.labels is not None:
             base &= rows.labels == label
@@ -330,7 +327,7 @@ class Inspection(AtThreshold):
             self._found = (wanted, match)
         return match
 
-    def _with_decision(self, rows: Rows, asked: dict[str, Any]) -> NDArray[np.bool_]:
+    def _with_decision(self, rows: Rows, asked: Shown) -> NDArray[np.bool_]:
         wanted = spelled(asked.get("decision", ANY))
         if wanted not in CHOICES:
             return np.ones(len(rows), dtype=np.bool_)
@@ -347,25 +344,11 @@ class Inspection(AtThreshold):
 
     # ---------------------------------------------------------------- one sample
 
-    def _open(self, asked: dict[str, Any]) -> None:
-        """Send a sample at once, and later what its source computes about it."""
-        reply, buffers = self._opened_item(asked)
-        self.send(reply, buffers)
-        detail, position = self._detail, reply.get("position")
-        if detail is None or position is None or not asked.get("known"):
-            return
-        self._opened = str(asked["request"])
-        work = partial(self._work_out, self._opened, position, detail)
-        in_background(work, "memowidgets-detail")
-
-    def _opened_item(self, asked: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+    def _opened_item(self, asked: AskDetail) -> tuple[dict[str, Any], list[bytes]]:
         """Return one sample in full, and which come before and after it."""
         rows, pixels = self._rows, bytearray()
-        reply: dict[str, Any] = {"type": "opened", "request": asked.get("request")}
-        wanted = asked.get("position")
-        if not _is_whole(wanted):
-            raise ValueError(f"there is no sample at {visible(repr(wanted), 40)}")
-        at = np.flatnonzero(rows.positions == wanted)
+        reply: dict[str, Any] = {"type": "opened", "request": asked["request"]}
+        at = np.flatnonzero(rows.positions == asked["position"])
         if not len(at):
             return {**reply, "position": None}, []
         row, found = int(at[0]), self._found_by(rows, asked)
@@ -577,10 +560,6 @@ class SampleInspector(Inspection, anywidget.AnyWidget):
         counts = [(name, str(n)) for name, n in rows.counts(self.tau, everything).items()]
         stand_in = table("Samples", counts)
         return bundle(super()._repr_mimebundle_(**kwargs), repr(self), stand_in)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _place(rows: Rows, found: NDArray[np.int64], at: int) -> dict[str, Any]:

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from memowidgets.decisions import DecisionLog
     from memowidgets.progress import Progress
-
-__all__ = ["Choice", "DashboardSource", "SampleDetail", "Samples", "ScoreView", "ShadowGaps"]
 
 
 @dataclass(frozen=True)
@@ -157,21 +156,12 @@ class Samples(Protocol):
 
 
 class DashboardSource(Protocol):
-    """What the dashboard needs of an audit. All methods may be called from any thread.
+    """What the dashboard needs of an audit. All methods may be called from any thread."""
 
-    A source may have five more members:
-
-    - ``detail(position, score, layer, checkpoint) -> SampleDetail``: all that is known of one
-      sample.
-    - ``decision_log``, a `memowidgets.decisions.DecisionLog`: where decisions go. Without it they
-      stay in the inspector.
-    - ``revision()``: a value that changes when there are new checkpoints, scores or shadow
-      models. It must return at once.
-    - ``is_quick(score, layer, checkpoint) -> bool``: whether `view` takes about a second or less.
-      The dashboard then computes it when it opens, without waiting for Compute.
-    - ``cost(score, layer, checkpoint) -> str``: seconds and disk that `view` takes, shown beside
-      Compute; empty if it is not known. It must return at once.
-    """
+    @property
+    def decision_log(self) -> DecisionLog:
+        """Where decisions go."""
+        ...
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints that can be scored, in the order of training."""
@@ -189,6 +179,17 @@ class DashboardSource(Protocol):
         """Return whether `view` answers at once, so that no progress bar is needed."""
         ...
 
+    def is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
+        """Return whether `view` takes about a second or less.
+
+        The dashboard then computes it when it opens, without waiting for Compute.
+        """
+        ...
+
+    def cost(self, score: str, layer: str, checkpoint: str) -> str:
+        """Return the seconds and the disk that `view` takes, "" if they are not known, at once."""
+        ...
+
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
     ) -> ScoreView:
@@ -201,10 +202,22 @@ class DashboardSource(Protocol):
         """
         ...
 
+    def detail(self, position: int, score: str, layer: str, checkpoint: str) -> SampleDetail:
+        """Return all that is known of one sample."""
+        ...
+
+    def revision(self) -> Any:
+        """Return at once a value that changes with new checkpoints, scores or shadow models."""
+        ...
+
     def samples(self) -> Samples:
         """The dataset whose rows `ScoreView.positions` names (an ImageDataset, an MCQDataset)."""
         ...
 
     def device_status(self) -> str:
         """The device and its memory in a few words, as in ``CPU, 4 threads``."""
+        ...
+
+    def let_go(self) -> None:
+        """Forget what is kept to answer faster: the dashboard was closed."""
         ...

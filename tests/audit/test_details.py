@@ -12,6 +12,7 @@ import memowidgets as mw
 from memowidgets.audit.views.dashboard import AuditView
 from memowidgets.audit.views.details import nearest
 from tests.audit.conftest import small_audit
+from tests.widgets.page import say
 
 
 @pytest.fixture(scope="module")
@@ -101,19 +102,17 @@ def test_the_dashboard_of_an_audit_decides_for_the_audit(finished, tmp_path):
     dashboard = finished.dashboard(edits_file=tmp_path / "edits.jsonl")
     try:
         assert finished.edits_file == tmp_path / "edits.jsonl"
-        reply = dashboard.inspector._do_decide(
-            {"positions": [0], "decision": "remove", "note": "a patient"}
-        )
+        reply = say(dashboard, "decide", positions=[0], decision="remove", note="a patient")
         assert "to be removed" in reply["text"]
         assert finished.decisions.values.tolist() == [
             [str(finished.members[0]), "remove", "a patient"]
         ]
-        assert dashboard.inspector.decisions.equals(finished.decisions)
+        assert dashboard.decisions.equals(finished.decisions)
         assert str(finished.members[0]) not in finished.kept().ids
-        assert "score:loss" in dashboard.inspector._rows.sorts()
-        order = dashboard.inspector._rows.order("score:loss")
+        assert "score:loss" in dashboard._rows.sorts()
+        order = dashboard._rows.order("score:loss")
         assert order[0] == int(np.argmin(finished.score("loss").to_numpy()))
     finally:
-        dashboard.inspector._do_undo({})
+        say(dashboard, "undo")
         dashboard.close()
         finished.edits_file = None

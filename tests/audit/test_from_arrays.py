@@ -310,8 +310,8 @@ def test_samples_of_every_kind_are_shown_and_kept(samples, kind, name):
     dashboard = audit.dashboard()
     dashboard.compute()
     dashboard.wait()
-    assert dashboard.bar.computed, dashboard.bar._message
-    assert dashboard.inspector.decisions["id"].tolist() == [name]
+    assert dashboard.computed, dashboard._message
+    assert dashboard.decisions["id"].tolist() == [name]
     dashboard.close()
 
 
@@ -436,7 +436,7 @@ def test_the_command_line_knows_arrays(tmp_path, capsys):
     )
     assert page.exists()
     dashboard = opened(tmp_path / "mine").dashboard()
-    assert dashboard.explorer.counts["n"] == N
+    assert dashboard.counts["n"] == N
     dashboard.close()
 
 
@@ -501,14 +501,14 @@ def test_the_dashboard_shows_what_there_is(missing):
     dashboard = audit.dashboard()
     dashboard.compute()
     dashboard.wait()
-    assert dashboard.bar.computed, dashboard.bar._message
+    assert dashboard.computed, dashboard._message
     offered = [choice["value"] for choice in dashboard._choices["metrics"]]
     assert offered == list(audit.metrics)
-    (checkpoint,) = dashboard.bar._choices["checkpoints"]
+    (checkpoint,) = dashboard._choices["checkpoints"]
     assert checkpoint["label"] == "as given"
     assert not checkpoint["marked"]  # nobody knows whether it is the ρ checkpoint
-    assert dashboard.explorer.counts["n"] == N
-    detail = dashboard._source.detail(0, *dashboard.bar.choice)
+    assert dashboard.counts["n"] == N
+    detail = dashboard._source.detail(0, *dashboard._choice)
     assert (detail.shadows is not None) == (missing == "representations")
     assert audit._repr_html_().count("<tr>") >= 5
     dashboard.close()

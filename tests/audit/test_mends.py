@@ -77,7 +77,7 @@ def test_a_dashboard_without_the_data_shows_ids(finished):
     finished.score("psmi", checkpoint="final")
     audit = mw.Audit.open(finished.path)
     dashboard = audit.dashboard()
-    assert dashboard.explorer.counts["n"] == len(audit.members)
+    assert dashboard.counts["n"] == len(audit.members)
     dashboard.close()
 
 

@@ -17,7 +17,7 @@ from memowidgets.metrics.psmi import KNOWS_NO_LABELS
 from memowidgets.models import ConvNet
 from memowidgets.report import wire
 from memowidgets.widgets import ThresholdExplorer
-from memowidgets.widgets.arrays import eta_range
+from memowidgets.widgets.explored import eta_range
 from tests.audit.conftest import recording_at
 from tests.training.small import TRAINING, trained
 

@@ -13,8 +13,8 @@ import pytest
 
 DASHBOARD = """
 from memowidgets.widgets import Dashboard
-from tests.widgets.detail_source import DetailSource
-source = DetailSource(seconds=3)
+from tests.widgets.fake_source import FakeSource
+source = FakeSource(seconds=3)
 dashboard = Dashboard(source)
 dashboard.page_size = 12
 dashboard

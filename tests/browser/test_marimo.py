@@ -26,8 +26,8 @@ def _():
     import json
     import marimo as mo
     from memowidgets.widgets import Dashboard
-    from tests.widgets.detail_source import DetailSource
-    source = DetailSource(seconds=6)
+    from tests.widgets.fake_source import FakeSource
+    source = FakeSource(seconds=6)
     dashboard = Dashboard(source)
     view = mo.ui.anywidget(dashboard)
     view

@@ -12,9 +12,9 @@ CELL = """
 import tempfile
 import numpy as np
 from memowidgets.widgets import Dashboard, SampleInspector
-from tests.widgets.detail_source import DetailSource
+from tests.widgets.fake_source import FakeSource
 from tests.widgets.private import images, names, questions
-source = DetailSource(n=60)
+source = FakeSource(n=60)
 source.data = questions(60)
 source.decision_log.edits_file = tempfile.mkdtemp() + "/edits.jsonl"
 dashboard = Dashboard(source)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memowidgets import charts
-from memowidgets.charts.tables import checked, thinned
+from memowidgets.charts.look import checked, thinned
 from memowidgets.evaluation import roc
 
 GOOD = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})

@@ -15,8 +15,8 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.report import schema, write
-from memowidgets.report.markdown import escaped
-from memowidgets.report.wire import wire
+from memowidgets.report.exports import escaped
+from memowidgets.report.page import wire
 from memowidgets.report.words import paragraphs, rates
 from memowidgets.visible import visible
 from memowidgets.widgets import ThresholdExplorer

@@ -13,9 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memowidgets.report.packing import packed, thousandths
-from memowidgets.report.page import script
-from memowidgets.report.wire import smaller
+from memowidgets.report.page import packed, script, smaller, thousandths
 
 UNPACK = Path(sys.modules["memowidgets.report.page"].__file__).parent / "static" / "unpack.js"
 # Answers each line of JSON with the numbers that the page makes of it, as hexadecimal bytes.

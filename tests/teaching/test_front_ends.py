@@ -11,11 +11,10 @@ from scipy.special import roots_gegenbauer
 from memowidgets.memorization import log_lira
 from memowidgets.metrics import PSMI
 from memowidgets.metrics.fitted import fill_directions
-from memowidgets.teaching.chance import normals, uniforms
-from memowidgets.teaching.clouds import Cloud, make_cloud, value_along
-from memowidgets.teaching.mixture import Judged, Mixture
-from memowidgets.teaching.playground import STATIC, STYLE, front_end
-from memowidgets.teaching.shadow_gaps import VARIANCES, Sample, judged
+from memowidgets.teaching.lira_playground import VARIANCES, Sample, judged
+from memowidgets.teaching.playground import STATIC, STYLE, front_end, normals, uniforms
+from memowidgets.teaching.psmi_playground import Cloud, make_cloud, value_along
+from memowidgets.teaching.theorem_playground import Judged, Mixture
 
 NAMES = ("psmi", "lira", "theorem")
 

@@ -14,8 +14,8 @@ from memowidgets.evaluation import roc
 from memowidgets.memorization import log_lira
 from memowidgets.metrics import PSMI
 from memowidgets.teaching import LiRAPlayground, PSMIPlayground, TheoremPlayground
-from memowidgets.teaching.clouds import DIMENSIONS, lift, make_cloud
-from memowidgets.teaching.mixture import SEPARATIONS, Judged, Mixture
+from memowidgets.teaching.psmi_playground import DIMENSIONS, lift, make_cloud
+from memowidgets.teaching.theorem_playground import SEPARATIONS, Judged, Mixture
 
 ALL = (PSMIPlayground, LiRAPlayground, TheoremPlayground)
 

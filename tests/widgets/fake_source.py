@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from memowidgets.data import ImageDataset
+from memowidgets.decisions import DecisionLog
 from memowidgets.progress import Progress
-from memowidgets.widgets import Choice, ScoreView
+from memowidgets.widgets import Choice, SampleDetail, ScoreView, ShadowGaps
 
 STROKES = (
     "01111110100000011000000110000001100000011000000110000001 01111110",
@@ -48,6 +49,29 @@ def scores_like_psmi(
     return scores, rng.uniform(0.008, 0.03, n), log_lira
 
 
+def detail_of(position: int, n: int, layers: int = 12, checkpoints: int = 5) -> SampleDetail:
+    """A sample's detail; a third of its scores is not computed."""
+    rng = np.random.default_rng(position)
+    computed = rng.random((checkpoints, layers)) > 0.33
+    scores = np.where(computed, rng.normal(0.3, 0.3, computed.shape), np.nan)
+    inside, outside = rng.normal(5, 1.1, 48), rng.normal(1.5, 1.4, 52)
+    return SampleDetail(
+        title="PSMI",
+        checkpoints=[
+            Choice(f"epoch-{i}", f"epoch {i} · drop {99 - 30 / i:.1f} %", marked=i == 2)
+            for i in range(1, checkpoints + 1)
+        ],
+        layers=[Choice(str(i), f"layer {i}", marked=i == layers) for i in range(1, layers + 1)],
+        scores=scores,
+        computed=computed,
+        shadows=ShadowGaps(
+            inside, outside, 4.4, (5.02, 1.08), (1.47, 1.39), 3.2 + position / 100, "epoch 5"
+        ),
+        neighbours=[((position + 7 * k) % n, 1.2 + 0.4 * k) for k in range(1, 7)],
+        notes=["The hidden states of layer 3 were not kept."],
+    )
+
+
 class FakeSource:
     """An audit of images; what is not computed takes `seconds` to be.
 
@@ -80,6 +104,7 @@ class FakeSource:
             {("psmi", "last", "epoch-2"), ("loss", "last", "epoch-2")} if computed else set()
         )
         self.threads: list[str] = []
+        self.decision_log = DecisionLog()
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         return [
@@ -104,6 +129,25 @@ class FakeSource:
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
         return (score, layer, checkpoint) in self.done
+
+    def is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
+        del score, layer, checkpoint
+        return False
+
+    def cost(self, score: str, layer: str, checkpoint: str) -> str:
+        del score, layer, checkpoint
+        return ""
+
+    def revision(self) -> object:
+        return None
+
+    def let_go(self) -> None:
+        pass
+
+    def detail(self, position: int, score: str, layer: str, checkpoint: str) -> SampleDetail:
+        """All that is known of one sample."""
+        self.asked = (position, score, layer, checkpoint)
+        return detail_of(position, len(self.data), layers=3, checkpoints=4)
 
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None

@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from memowidgets.widgets.background import in_background
+from memowidgets.widgets.threads import in_background
 
 
 def ident_of_next() -> int:

@@ -67,7 +67,7 @@ def test_nothing_computed_yet(opened):
 def test_what_is_quick_is_computed_on_opening(opened, monkeypatch):
     asked = []
     quick = lambda _source, *pick: not asked.append(pick)  # noqa: E731
-    monkeypatch.setattr(FakeSource, "is_quick", quick, raising=False)
+    monkeypatch.setattr(FakeSource, "is_quick", quick)
     dashboard, source = opened(computed=False)
     dashboard.wait(60)
     assert dashboard.computed
@@ -253,9 +253,3 @@ def test_a_closed_dashboard_that_a_notebook_remembers_holds_no_arrays():
     assert grown < 4 * 50_000 * 8 / 2  # not half an array of scores for each
     assert remembered[0].state["metric"] == "psmi"
     assert remembered[0].decisions.empty
-
-
-def test_the_picker_answers_to_its_old_name(opened):
-    dashboard, _ = opened()
-    dashboard.bar.score = "loss"
-    assert dashboard.metric == dashboard.state["metric"] == dashboard.bar.score == "loss"

@@ -10,8 +10,8 @@ import weakref
 import pytest
 
 from memowidgets.widgets import Choice, Dashboard
-from memowidgets.widgets.state import PARTS, usable
-from memowidgets.widgets.watch import watch
+from memowidgets.widgets.dashboard import PARTS, usable
+from memowidgets.widgets.threads import watch
 from tests.widgets.fake_source import FakeSource
 
 
@@ -82,14 +82,6 @@ def test_all_parts_come_back(opened):
     assert second.evaluation.n_memorized == first.evaluation.n_memorized
 
 
-def test_a_state_of_before_restores_its_score(opened):
-    dashboard, _ = opened()
-    dashboard.state = {"score": "loss", "tau": -0.7}
-    assert (dashboard.metric, dashboard.tau) == ("loss", -0.7)
-    assert "score" not in dashboard.state
-    assert usable('{"score": "loss"}') == ({"metric": "loss"}, [])
-
-
 def test_what_is_not_computed_is_restored_once_it_is(opened):
     dashboard, _ = opened()
     wanted = {"layer": "1", "tau": 0.25, "eta": 5.0, "filter": "clear", "sort": "safe"}
@@ -120,12 +112,12 @@ def test_another_choice_forgets_what_was_to_be_restored(opened):
     [
         ({"colour": 1}, "unknown part of a state: 'colour'; valid: checkpoint, layer, metric"),
         ({"layer": "99", "metric": "loss"}, "unknown layer '99'; valid: '1', '2', 'last'"),
-        ({"layer": 1}, "layer must be a text, not 1"),
+        ({"layer": 1}, "layer must be a text, not '1'"),
         ({"tau": "0.5"}, "tau must be a number, not '0.5'"),
         ({"tau": float("nan")}, "tau must be a finite number, not nan"),
         ({"eta": 10**400}, "eta must be a finite number"),
-        ({"page": True}, "page must be a whole number from 0, not True"),
-        ({"comparing": 1}, "comparing must be true or false, not 1"),
+        ({"page": True}, "page must be a whole number, not 'True'"),
+        ({"comparing": 1}, "comparing must be true or false, not '1'"),
         ({"filter": "all " * 99}, "unknown filter"),
         ({"decision": "burn"}, "burn"),
     ],

@@ -7,7 +7,7 @@ import platform
 import psutil
 import pytest
 
-from memowidgets.widgets.freed import give_back
+from memowidgets.widgets.threads import give_back
 
 BLOCK, BLOCKS = 100_000, 600  # bytes; smaller than what glibc maps on its own
 

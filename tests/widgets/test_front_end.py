@@ -13,9 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memowidgets.evaluation import clopper_pearson, roc
-from memowidgets.widgets.arrays import ErrorLevels, SortedScores, packed_log_lira, thinned_curve
+from memowidgets.widgets.explored import (
+    ErrorLevels,
+    SortedScores,
+    checked_scores,
+    packed_log_lira,
+    thinned_curve,
+)
 from memowidgets.widgets.frontend import STATIC, script, style
-from memowidgets.widgets.given import checked_scores
 from tests.javascript import asking
 
 JS = Path(__file__).parent / "js"

@@ -14,16 +14,16 @@ import pytest
 from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.widgets import Extra, SampleInspector
-from memowidgets.widgets.background import in_background
-from memowidgets.widgets.pages import Rows
-from tests.widgets.detail_source import detail_of
-from tests.widgets.fake_source import digit_like, hostile_questions, scores_like_psmi
+from memowidgets.widgets.rows import Rows
+from memowidgets.widgets.threads import in_background
+from tests.widgets.fake_source import detail_of, digit_like, hostile_questions, scores_like_psmi
+from tests.widgets.page import say, say_all
 
 
 def page(inspector, **asked):
     """What the front end would get."""
-    question = {"type": "page", "request": "r", "page": 0, "filter": "all", "sort": "order"}
-    return inspector._answer({**question, **asked})
+    question = {"request": "r", "page": 0, "filter": "all", "sort": "order"}
+    return say_all(inspector, "page", **{**question, **asked})[-1]
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def digits():
 
 def test_a_search_without_a_match_leaves_the_counts():
     inspector = SampleInspector(["a bee", "a cow", "a bee"], scores=[-1.0, 0.5, 0.5])
-    asked = {"request": "1", "page": 0, "filter": "flagged", "label": None}
-    found = {text: inspector._answer({**asked, "search": text})[0] for text in ("", "bee", "zebra")}
+    asked = {"request": "1", "page": 0, "filter": "flagged"}
+    found = {text: say(inspector, "page", **asked, search=text) for text in ("", "bee", "zebra")}
     counts = {text: content["counts"] for text, content in found.items()}
     assert counts["bee"] == {"flagged": 1, "not flagged": 1, "all": 2}
     assert counts["zebra"] == counts[""] == {"flagged": 1, "not flagged": 2, "all": 3}
@@ -241,7 +241,7 @@ def heard(widget, monkeypatch):
 
 def test_decisions_filter_and_count(digits):
     positions = [3, 5, 8]
-    reply = digits._do_decide({"positions": positions, "decision": "remove", "note": "why"})
+    reply = say(digits, "decide", positions=positions, decision="remove", note="why")
     assert reply["text"] == "3 of 3 samples changed: now to be removed."
     content, _ = page(digits, decision="remove")
     assert [item["position"] for item in content["items"]] == positions
@@ -259,50 +259,65 @@ def test_a_bulk_decision_happens_only_to_the_samples_agreed_to(digits):
     asked = {"filter": "flagged", "sort": "risk", "only": "any", "decision": "keep"}
     agreed = page(digits, filter="flagged")[0]["these"]
     digits.update(-scores, tau=float(np.sort(-scores)[flagged - 1]))  # others, and as many
-    refused = digits._do_decide({**asked, "expected": agreed})
+    refused = say(digits, "decide", **{**asked, "expected": agreed})
     assert (refused["done"], refused["count"]) == (False, flagged)
     assert digits.decisions.empty
     assert page(digits, filter="flagged", sort="order")[0]["these"] == refused["these"]
-    digits._do_decide({**asked, "expected": refused["these"]})
+    say(digits, "decide", **{**asked, "expected": refused["these"]})
     assert len(digits.decisions) == flagged
-    assert digits._do_undo({})["text"] == f"Undone: {flagged} samples."
+    assert say(digits, "undo")["text"] == f"Undone: {flagged} samples."
     assert digits.decisions.empty
-    assert digits._do_undo({})["text"] == "There is nothing to undo."
+    assert say(digits, "undo")["text"] == "There is nothing to undo."
 
 
-def test_images_are_never_anonymised(digits, monkeypatch):
-    sent = heard(digits, monkeypatch)
-    digits._handle_custom_msg({"type": "decide", "positions": [0], "decision": "anonymise"}, [])
-    assert not sent[-1]["done"]
-    assert "valid here: 'keep', 'remove', 'undecided'" in sent[-1]["text"]
-    digits._handle_custom_msg({"type": "edit", "position": 0, "words": ["x"]}, [])
-    assert "only texts can be anonymised" in sent[-1]["text"]
-    digits._handle_custom_msg({"type": "decide", "positions": [200], "decision": "keep"}, [])
-    assert "there is no sample at 200" in sent[-1]["text"]
+@pytest.mark.parametrize(
+    ("kind", "content", "fact"),
+    [
+        (
+            "decide",
+            {"positions": [0], "decision": "anonymise"},
+            "valid here: 'keep', 'remove', 'undecided'",
+        ),
+        ("decide", {"positions": [200], "decision": "keep"}, "no sample at 200"),
+        ("decide", {"positions": ["0"], "decision": "keep"}, "positions[0]"),
+        ("edit", {"position": 0, "words": ["x"]}, "only texts can be anonymised"),
+        ("edit", {"position": 0}, "lacks 'words'"),
+        ("select", {"position": 200}, "0 to 199"),
+        ("page", {"request": "r", "page": "x"}, "page must be a whole number, not 'x'"),
+        ("page", {"request": "r", "page": 0, "label": "9"}, "label"),
+        ("compute", {}, "compute"),
+        ("burn", {}, "'burn'"),
+    ],
+)
+def test_a_wrong_message_is_answered_with_what_is_wrong(digits, kind, content, fact):
+    refused = say(digits, kind, **content)
+    assert not refused["done"]
+    assert fact in refused["text"]
+    assert digits.decisions.empty
 
 
 def test_words_are_edited_one_by_one_and_kept_elsewhere(tmp_path):
     record = {"question": "q", "choices": ["x\r\ny", "z"], "answer": 0, "id": "p"}
     widget = SampleInspector([record], edits_file=tmp_path / "edits.jsonl")
-    widget._do_edit({"position": 0, "words": ["new words", None, None]})
+    say(widget, "edit", position=0, words=["new words", None, None])
     assert widget._log.edits()["p"].text == "new words"
     assert widget._log.edits()["p"].options == ("x\r\ny", "z")
-    opened, _ = widget._opened_item({"request": "r", "position": 0})
+    opened = say(widget, "detail", request="r", position=0)
     assert opened["edit"]["words"] == ["new words", "x\r\ny", "z"]
     assert opened["item"]["text"] == "q"
-    with pytest.raises(ValueError, match="the question is empty"):
-        widget._do_edit({"position": 0, "words": [" ", None, None]})
-    with pytest.raises(ValueError, match="has 3 texts, not 1"):
-        widget._do_edit({"position": 0, "words": ["a"]})
+    refused = say(widget, "edit", position=0, words=[" ", None, None])
+    assert (refused["done"], "the question is empty" in refused["text"]) == (False, True)
+    refused = say(widget, "edit", position=0, words=["a"])
+    assert (refused["done"], "has 3 texts, not 1" in refused["text"]) == (False, True)
     widget.close()
 
 
 def test_neither_state_nor_stand_in_holds_notes_ids_or_edits(tmp_path):
     records, names = hostile_questions()
     widget = SampleInspector(records, ids=names, edits_file=tmp_path / "edits.jsonl")
-    widget._do_decide({"positions": [1], "decision": "remove", "note": "secret note"})
-    widget._do_edit({"position": 0, "words": ["secret words", None, None, None, None]})
-    widget._opened_item({"request": "r", "position": 0})
+    say(widget, "decide", positions=[1], decision="remove", note="secret note")
+    say(widget, "edit", position=0, words=["secret words", None, None, None, None])
+    say(widget, "detail", request="r", position=0)
     bundle = widget._repr_mimebundle_()[0]
     state = json.dumps(widget.get_state(), default=repr) + json.dumps(bundle)
     for private in ("secret", names[0], names[1], str(tmp_path), "wobbling"):
@@ -315,12 +330,12 @@ def test_an_opened_sample_is_whole_and_knows_its_place():
                for i in range(5)]  # fmt: skip
     widget = SampleInspector(records, [0.1, -0.3, 0.5, -0.1, -0.2])
     asked = {"request": "r", "position": 4, "filter": "flagged", "sort": "risk"}
-    opened, _ = widget._opened_item(asked)
+    opened = say(widget, "detail", **asked)
     assert opened["place"] == {"number": 2, "total": 3, "before": 1, "after": 3}
     assert len(opened["item"]["text"]) == 6002
     assert len(page(widget)[0]["items"][0]["text"]) == 4000
-    assert widget._opened_item({**asked, "position": 2})[0]["place"] is None
-    assert widget._opened_item({**asked, "position": 99})[0]["position"] is None
+    assert say(widget, "detail", **{**asked, "position": 2})["place"] is None
+    assert say(widget, "detail", **{**asked, "position": 99})["position"] is None
     assert not opened["more"]
     widget.close()
 
@@ -378,21 +393,21 @@ def test_another_score_sorts_and_puts_those_without_last(monkeypatch):
     content, _ = page(widget, sort="score:loss")
     assert [item["position"] for item in content["items"]] == [2, 0, 1]
     assert ["score:loss", "Loss, lowest first"] in content["sorts"]
-    sent = heard(widget, monkeypatch)
-    content, _ = page(widget, sort="score:baseline")
+    question = {"request": "r", "page": 0, "filter": "all"}
+    (refused, _), (content, _) = say_all(widget, "page", **question, sort="score:baseline")
     assert [item["position"] for item in content["items"]] == [0, 1, 2]
-    assert "This sort is not to be had" in sent[0]["text"]
+    assert "This sort is not to be had" in refused["text"]
     widget.close()
 
 
 def test_two_inspectors_share_a_log_and_a_closed_one_hears_no_more():
     log = DecisionLog()
     one, two = (SampleInspector(["a", "b"], decisions=log) for _ in range(2))
-    one._do_decide({"positions": [0], "decision": "keep"})
+    say(one, "decide", positions=[0], decision="keep")
     assert two._decided == 1
     assert page(two)[0]["items"][0]["decision"] == "keep"
     two.close()
-    one._do_decide({"positions": [0], "decision": "remove"})
+    say(one, "decide", positions=[0], decision="remove")
     assert two._decided == 1
     one.close()
 

@@ -16,7 +16,7 @@ from memowidgets.data import ImageDataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.store import RunDirectory
 from memowidgets.widgets import Extra, SampleInspector
-from tests.widgets.detail_source import detail_of
+from tests.widgets.fake_source import detail_of
 from tests.widgets.fake_source import digit_like, hostile_questions, scores_like_psmi
 run = RunDirectory(Path(tempfile.mkdtemp()) / "run")
 n = 300
@@ -40,7 +40,7 @@ import tempfile
 import numpy as np
 from pathlib import Path
 from memowidgets.widgets import SampleInspector
-from tests.widgets.detail_source import detail_of
+from tests.widgets.fake_source import detail_of
 from tests.widgets.fake_source import hostile_questions, scores_like_psmi
 folder = Path(tempfile.mkdtemp())
 records, names = hostile_questions()

@@ -10,15 +10,16 @@ import memowidgets as mw
 from memowidgets.data import TableDataset, TextDataset
 from memowidgets.data.kinds import kind_of
 from memowidgets.widgets import SampleInspector
-from memowidgets.widgets.usual import UsualValues
+from memowidgets.widgets.samples import UsualValues
+from tests.widgets.page import say
 
 N = 40
 NAMES = [f"intent {chr(97 + i % 26)}{i}" for i in range(77)]
 
 
 def page(inspector, **asked):
-    question = {"type": "page", "request": "r", "page": 0, "filter": "all", "sort": "order"}
-    return inspector._answer({**question, **asked})[0]
+    question = {"request": "r", "page": 0, "filter": "all", "sort": "order"}
+    return say(inspector, "page", **{**question, **asked})
 
 
 def frame():

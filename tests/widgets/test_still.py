@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from memowidgets.widgets.still import picture
+from memowidgets.widgets.standin import picture
 
 BAR = re.compile(r'<rect x="[\d.]+" y="([\d.]+)" width="[\d.]+" height="([\d.]+)" fill="(#\w+)"/>')
 

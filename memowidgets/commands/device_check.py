@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from memowidgets.training.engine.timing import Timing
     from memowidgets.training.rho import Record
 
-__all__ = ["Check", "check_device"]
 
 _N_SHADOWS = 4
 _OFF = 0.01  # largest difference of a logit gap by rounding, in standard deviations of all gaps

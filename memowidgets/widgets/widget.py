@@ -1,26 +1,23 @@
-"""Take or refuse what a page sends. A refusal changes nothing, and one answer says why."""
+"""What all widgets here share: they refuse bad messages, and end with their cells."""
 
 from __future__ import annotations
 
 import functools
+import threading
+import weakref
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import IPython
 import traitlets
 from ipywidgets import Widget
 
 from memowidgets.visible import quoted, visible
+from memowidgets.widgets.messages import checked_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = [
-    "Guarded",
-    "RefusedTypeError",
-    "RefusedValueError",
-    "refuse",
-    "unknown",
-    "validate",
-]
 
 _MOST_CHARACTERS = 600
 _METHODS = ("update", "request_state", "custom")
@@ -57,17 +54,10 @@ def validate(*names: str) -> Callable[[Callable[[Any, Any], Any]], Any]:
     return decorate
 
 
-def unknown(content: dict[str, Any]) -> ValueError:
-    """Return the error for a message of an unknown kind."""
-    return ValueError(f"unknown kind of message: {quoted(content.get('type'))}")
-
-
 def refuse(widget: Any, error: Exception, content: Any = None) -> None:
     """Answer a message that was refused."""
     request = content.get("request") if isinstance(content, dict) else None
     text = visible(str(error) or type(error).__name__, _MOST_CHARACTERS)
-    if isinstance(error, KeyError):
-        text = f"the message lacks {text}"
     widget.send({"type": "said", "request": request, "done": False, "text": text})
 
 
@@ -108,14 +98,10 @@ class Guarded(Widget):  # type: ignore[misc]  # ipywidgets has no types
     def _handle_custom_msg(self, content: Any, buffers: Any) -> None:
         super()._handle_custom_msg(content, buffers)
         try:
-            if not isinstance(content, dict):
-                raise TypeError(  # noqa: TRY301 - answered below
-                    f"a message must be an object, not {type(content).__name__}"
-                )
-            kind = content.get("type")
-            hear = getattr(self, f"_hear_{kind}", None) if isinstance(kind, str) else None
+            kind = checked_message(content)["type"]
+            hear = getattr(self, f"_hear_{kind}", None)
             if hear is None:
-                raise unknown(content)  # noqa: TRY301 - likewise
+                raise ValueError(f"unknown kind of message here: {quoted(kind)}")  # noqa: TRY301
             hear(content)
         except Exception as error:  # noqa: BLE001 - whatever it is, the page hears of it
             refuse(self, error, content)
@@ -153,3 +139,57 @@ def _leads_into(state: Any, path: Any) -> bool:
     except (LookupError, TypeError):
         return False
     return isinstance(state, dict | list)
+
+
+@dataclass
+class _Origin:
+    """Where a widget was made, and where it is shown."""
+
+    cell: str
+    run: str
+    shown_in: set[str] = field(default_factory=set)
+
+
+_origins: weakref.WeakKeyDictionary[Any, _Origin] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def created(widget: Any) -> None:
+    """Remember which run of which cell made a widget, and close those of its earlier runs.
+
+    Only those that were shown in no other cell: running a cell again clears what it showed.
+    """
+    here = _running()
+    if here is None:
+        return
+    with _lock:
+        gone = [other for other, origin in _origins.items() if _is_past(origin, here)]
+        for other in gone:
+            del _origins[other]
+        _origins[widget] = here
+    for other in gone:
+        other.close()
+
+
+def displayed(widget: Any) -> None:
+    """Remember that the cell that runs now shows a widget."""
+    here = _running()
+    with _lock:
+        origin = _origins.get(widget)
+        if here is not None and origin is not None:
+            origin.shown_in.add(here.cell)
+
+
+def _is_past(origin: _Origin, here: _Origin) -> bool:
+    return origin.cell == here.cell and origin.run != here.run and origin.shown_in <= {here.cell}
+
+
+def _running() -> _Origin | None:
+    """Return the cell that runs now, if the front end tells the kernel which one it is."""
+    kernel = getattr(IPython.get_ipython(), "kernel", None)
+    if kernel is None:
+        return None
+    parent = kernel.get_parent()
+    cell = parent.get("metadata", {}).get("cellId")
+    run = parent.get("header", {}).get("msg_id")
+    return _Origin(str(cell), str(run)) if cell and run else None

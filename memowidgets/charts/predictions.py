@@ -1,0 +1,627 @@
+"""Figures of how well scores predict: ROC curves, AUCs and ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from memowidgets.charts.look import (
+    MOST_ROWS,
+    Theme,
+    checked,
+    finished,
+    styled,
+    theme_named,
+    thinned,
+)
+from memowidgets.visible import listed
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from memowidgets.evaluation import Evaluation
+
+
+_NUMBERS = ("fpr", "tpr", "auc", "auc_low", "auc_high")
+_WHAT = "the table of curves"
+_PANEL = 210  # pixels; the longest name of a score and its AUC fit into it
+_VISIBLE = 0.005  # share of an axis; more than a pixel on paper
+
+
+def roc_table(evaluations: Mapping[str, Evaluation], **more: Any) -> pd.DataFrame:
+    """Return the curves of several scores as a table for `roc_curves` and `roc_panels`.
+
+    Parameters
+    ----------
+    evaluations : mapping of str to Evaluation
+        Evaluations by score, or by whatever else distinguishes the curves.
+    **more
+        Additional columns with one value each, such as ``panel="epoch 2"``.
+
+    Returns
+    -------
+    DataFrame
+        ``score``, ``fpr``, ``tpr``, ``tau``, ``auc``, ``auc_low``, ``auc_high`` and `more`.
+
+    Raises
+    ------
+    ValueError
+        If there is no evaluation.
+
+    Examples
+    --------
+    >>> from memowidgets.evaluation import roc
+    >>> roc_table({"psmi": roc([-1.0, 0.5], [True, False])}, panel="epoch 2").shape
+    (3, 8)
+    """
+    if not evaluations:
+        raise ValueError("there is no evaluation to draw")
+    curves = []
+    for name, found in evaluations.items():
+        low, high = found.auc_interval
+        curve = found.roc.assign(auc=found.auc, auc_low=low, auc_high=high, **more)
+        curve.insert(0, "score", name)
+        curves.append(curve)
+    return pd.concat(curves, ignore_index=True)
+
+
+def roc_curves(
+    curves: pd.DataFrame,
+    tau: float | None = 0.0,
+    marked: str | None = "psmi",
+    theme: str | Theme = "light",
+) -> alt.LayerChart:
+    """Draw TPR against FPR of several scores, with each AUC and its interval in the legend.
+
+    Parameters
+    ----------
+    curves : DataFrame
+        Table of `roc_table`: ``score``, ``fpr``, ``tpr``, ``tau``, ``auc``, ``auc_low``,
+        ``auc_high``.
+    tau : float or None
+        Threshold to mark. The paper recommends 0 for PSMI (Table 1).
+    marked : str or None
+        Score whose curve is marked. None marks every curve.
+    theme : {"light", "dark"} or Theme
+        Colours of the chart.
+
+    Returns
+    -------
+    altair.LayerChart
+        If the curves have more than 2000 corners together, only those that stand out most are
+        drawn. A line under the figure says so if the difference is visible (paper, Figure 2).
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, the table is empty, or a number is NaN.
+
+    Examples
+    --------
+    >>> from memowidgets.evaluation import roc
+    >>> scores, truth = [-1.0, 0.5, 2.0], [True, False, False]
+    >>> len(roc_curves(roc_table({"psmi": roc(scores, truth)})).layer)
+    3
+    """
+    import altair as alt
+
+    colors, drawn, off = theme_named(theme), *_thin(curves, ["score"])
+    names = list(dict.fromkeys(drawn["score"]))
+    firsts = drawn.groupby("score", sort=False).first()
+    areas = {
+        str(name): f"{row.auc:.3f} ({row.auc_low:.3f} to {row.auc_high:.3f})"
+        for name, row in firsts.iterrows()
+    }
+    labels = {name: f"{colors.spoken(name)}: {area}" for name, area in areas.items()}
+    drawn = drawn.assign(label=drawn["score"].map(labels))
+    look = styled(colors, "label", names, labels, title="AUC (95 % interval)")
+    lines = (
+        alt.Chart(drawn[["label", "fpr", "tpr"]])
+        .mark_line(strokeWidth=1.8)
+        .encode(**_axes(), **look)
+    )
+    at = curves[:0] if tau is None else _at(curves, tau, marked, ["score"])
+    points = [_marked(at, tau, colors)] if tau is not None and len(at) else []
+    chart = alt.LayerChart(
+        layer=[_chance(colors), lines, *points], width=300, height=300, title=_note(off, colors)
+    )
+    return finished(chart, colors, f"TPR against FPR: AUC {'; '.join(labels.values())}.")
+
+
+def roc_panels(
+    curves: pd.DataFrame,
+    tau: float | None = 0.0,
+    marked: str | None = "psmi",
+    columns: int = 3,
+    theme: str | Theme = "light",
+) -> alt.ConcatChart:
+    """Draw TPR against FPR in one panel per checkpoint, η or setting, with the AUCs.
+
+    Parameters
+    ----------
+    curves : DataFrame
+        As for `roc_curves`, with a column ``panel`` for the panel's title.
+    tau, marked
+        As for `roc_curves`.
+    columns : int
+        Number of panels in a row.
+    theme : {"light", "dark"} or Theme
+        Colours of the chart.
+
+    Returns
+    -------
+    altair.ConcatChart
+        Panels as in `roc_curves`, each with its AUCs but without their intervals (paper, Appendix
+        E).
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, the table is empty, a number is NaN, or there are too many panels
+        for 2000 rows.
+
+    Examples
+    --------
+    >>> from memowidgets.evaluation import roc
+    >>> found = {"psmi": roc([-1.0, 0.5, 2.0], [True, False, False])}
+    >>> len(roc_panels(roc_table(found, panel="epoch 2")).concat)
+    1
+    """
+    import altair as alt
+
+    checked(curves, _WHAT, ["panel"])
+    colors, drawn, off = theme_named(theme), *_thin(curves, ["panel", "score"])
+    names = list(dict.fromkeys(drawn["score"]))
+    points = None if tau is None else _at(curves, tau, marked, ["panel", "score"])
+    panels = [
+        _roc_panel(str(title), rows, names, points, colors)
+        for title, rows in drawn.groupby("panel", sort=False)
+    ]
+    chart: alt.ConcatChart = alt.ConcatChart(
+        concat=panels, columns=min(columns, len(panels)), spacing=16, title=_note(off, colors)
+    )
+    chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(color="shared", strokeDash="shared"))
+    return finished(chart, colors, f"TPR against FPR in {len(panels)} panels.")
+
+
+def _thin(curves: pd.DataFrame, by: list[str]) -> tuple[pd.DataFrame, float]:
+    """Return the rows to draw and their error, leaving room for the AUCs and marks."""
+    checked(curves, _WHAT, ["score", "tau"], _NUMBERS)
+    n_lines = curves.groupby(by).ngroups
+    return thinned(curves, "fpr", ["tpr"], by, max(MOST_ROWS - 3 * n_lines - 20, 1))
+
+
+def _note(off: float, colors: Theme) -> Any:
+    """Return a note about curves that are visibly simplified."""
+    import altair as alt
+
+    if off <= _VISIBLE:
+        return alt.Undefined
+    said = f"Curves are drawn to within {off:.1%} of the axes."
+    return alt.Title(said, fontSize=11, fontWeight="normal", color=colors.muted)
+
+
+def _axes(*, small: bool = False) -> dict[str, Any]:
+    import altair as alt
+
+    ticks: Any = [0, 0.5, 1] if small else alt.Undefined
+    axis = alt.Axis(format="%", values=ticks, tickCount=5)
+    scale = alt.Scale(domain=[0, 1], nice=False)
+    return {
+        "x": alt.X("fpr:Q", title="FPR", scale=scale, axis=axis),
+        "y": alt.Y("tpr:Q", title="TPR", scale=scale, axis=axis),
+    }
+
+
+def _chance(colors: Theme) -> alt.Chart:
+    import altair as alt
+
+    ends = pd.DataFrame({"fpr": [0, 1], "tpr": [0, 1]})
+    line: alt.Chart = alt.Chart(ends).mark_line(color=colors.line, strokeWidth=1)
+    return line.encode(*_axes().values())
+
+
+def _at(curves: pd.DataFrame, tau: float, marked: str | None, by: list[str]) -> pd.DataFrame:
+    """Return the last point of each curve whose own threshold is at most `tau`."""
+    if np.isnan(tau):
+        raise ValueError("tau is NaN; it must be a number, or None for no mark")
+    wanted = curves if marked is None else curves[curves["score"] == marked]
+    return wanted[wanted["tau"] <= tau].groupby(by, sort=False).last().reset_index()
+
+
+def _marked(points: pd.DataFrame, tau: float, colors: Theme) -> alt.Chart:
+    """Return crosses, and a legend with the rates at them."""
+    import altair as alt
+
+    points = points.assign(
+        at=[
+            f"{colors.spoken(score)} at τ = {tau:g}: TPR {tpr:.3f}, FPR {fpr:.3f}"
+            for score, tpr, fpr in points[["score", "tpr", "fpr"]].to_numpy()
+        ]
+    )
+    fills = [style[0] for style in colors.styles(points["score"]).values()]
+    shown = alt.Legend(title=None, orient="right")
+    names = list(points["at"])
+    chart = alt.Chart(points[["at", "fpr", "tpr"]]).mark_point(
+        size=190, filled=True, opacity=1, stroke=colors.background, strokeWidth=1.2
+    )
+    drawn: alt.Chart = chart.encode(
+        *_axes().values(),
+        shape=alt.Shape("at:N", scale=alt.Scale(domain=names, range=["cross"]), legend=shown),
+        fill=alt.Fill("at:N", scale=alt.Scale(domain=names, range=fills), legend=shown),
+    )
+    return drawn
+
+
+def _roc_panel(
+    title: str, rows: pd.DataFrame, names: list[str], points: pd.DataFrame | None, colors: Theme
+) -> alt.LayerChart:
+    import altair as alt
+
+    drawn = rows.assign(label=rows["score"].map(colors.spoken))
+    look = styled(colors, "label", names, orient="bottom", columns=4)
+    lines = (
+        alt.Chart(drawn[["label", "fpr", "tpr"]])
+        .mark_line(strokeWidth=1.5)
+        .encode(**_axes(small=True), **look)
+    )
+    layers: list[Any] = [_chance(colors), lines, *_areas(drawn, look["color"], colors)]
+    if points is not None:
+        here = points[points["panel"].astype(str) == title]
+        layers += [_crosses(here, colors)] if len(here) else []
+    return alt.LayerChart(layer=layers, width=_PANEL, height=_PANEL, title=alt.Title(title))
+
+
+def _areas(rows: pd.DataFrame, color: Any, colors: Theme) -> list[alt.Chart]:
+    """Return the AUCs in the lower right corner, which good curves leave free."""
+    import altair as alt
+
+    areas = rows.groupby("label", sort=False)["auc"].first().reset_index()
+    areas["text"] = [f"{row.label} {row.auc:.3f}" for row in areas.itertuples()]
+    areas["tpr"] = 0.04 + 0.065 * np.arange(len(areas))[::-1]
+    areas["fpr"] = 0.98
+    base = alt.Chart(areas).encode(**_axes(small=True), text="text:N")
+    font: dict[str, Any] = {"align": "right", "fontWeight": "bold", "fontSize": 10}
+    halo = base.mark_text(stroke=colors.background, strokeWidth=4, opacity=0.85, **font)
+    words = base.mark_text(**font).encode(color=color)
+    return [halo, words]
+
+
+def _crosses(points: pd.DataFrame, colors: Theme) -> alt.Chart:
+    import altair as alt
+
+    styles = colors.styles(points["score"])
+    shown = points.assign(fill=[styles[name][0] for name in points["score"]])
+    drawn: alt.Chart = alt.Chart(shown[["fpr", "tpr", "fill"]]).mark_point(
+        shape="cross", size=130, filled=True, opacity=1, stroke=colors.background, strokeWidth=1
+    )
+    return drawn.encode(*_axes(small=True).values(), fill=alt.Fill("fill:N", scale=None))
+
+
+_AREA = ("auc", "auc_low", "auc_high")
+_AREAS_TABLE = "the table of AUCs"
+
+
+def auc_by_setting(table: pd.DataFrame, theme: str | Theme = "light") -> alt.LayerChart:
+    """Draw the AUC of each score in several settings, with its interval.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Tables of `Audit.compare`, one for each audit, with a column ``setting`` that names it:
+        ``pd.concat([a.compare().assign(setting="MMLU"), b.compare().assign(setting="ARC")])``.
+    theme : {"light", "dark"} or Theme
+        Colours of the chart.
+
+    Returns
+    -------
+    altair.LayerChart
+        Settings from top to bottom in the table's order (paper, Figure 2, center).
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, the table is empty, a number is NaN, it has more than 1000 rows,
+        or a score occurs twice in a setting.
+
+    Examples
+    --------
+    >>> row = {"setting": ["MMLU"], "metric": ["psmi"], "auc": [0.8]}
+    >>> table = pd.DataFrame({**row, "auc_low": [0.7], "auc_high": [0.9]})
+    >>> len(auc_by_setting(table).layer)
+    3
+    """
+    import altair as alt
+
+    colors = theme_named(theme)
+    checked(table, _AREAS_TABLE, ["setting", "metric"], _AREA)
+    _refuse_many(table, ["setting", "metric"])
+    names = list(dict.fromkeys(table["metric"]))
+    rows = table[["setting", "metric", *_AREA]].assign(score=table["metric"].map(colors.spoken))
+    look = styled(colors, "score", names, marks=("color", "shape"))
+    base = alt.Chart(rows).encode(
+        y=alt.Y("setting:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
+        yOffset=alt.YOffset("score:N", scale=alt.Scale(domain=[*map(colors.spoken, names)])),
+        color=look["color"],
+    )
+    scale = alt.Scale(zero=False, domainMax=1)
+    bars = base.mark_rule(strokeWidth=2).encode(
+        x=alt.X("auc_low:Q", title="AUC (95 % interval)", scale=scale), x2="auc_high:Q"
+    )
+    points = base.mark_point(filled=True, size=60, opacity=1).encode(x="auc:Q", shape=look["shape"])
+    layers = [_at_half("x", colors), bars, points]
+    height = 16 * len(names) * rows["setting"].nunique() + 12 * rows["setting"].nunique()
+    return finished(
+        alt.LayerChart(layer=layers, width=360, height=height),
+        colors,
+        f"AUC of {len(names)} scores in {rows['setting'].nunique()} settings.",
+    )
+
+
+def auc_by_layer(table: pd.DataFrame, theme: str | Theme = "light") -> alt.LayerChart:
+    """Draw the AUC by layer, for the scores that depend on a layer.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Table of `Audit.compare` with ``layers="all"``: ``metric``, ``layer``, ``auc``,
+        ``auc_low``, ``auc_high``. Rows without a layer are left out. Layers keep their order.
+    theme : {"light", "dark"} or Theme
+        Colours of the chart.
+
+    Returns
+    -------
+    altair.LayerChart
+        Lines with 95 % bands (paper, Figure 4, left and center). A layer that is chosen as the best
+        of this figure is chosen on the labels, so its AUC is optimistic.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, no row has a layer, a number is NaN, or a score occurs twice at a
+        layer.
+
+    Examples
+    --------
+    >>> row = {"metric": "psmi", "layer": ["1", "2"], "auc": [0.7, 0.8]}
+    >>> table = pd.DataFrame({**row, "auc_low": [0.6, 0.7], "auc_high": [0.8, 0.9]})
+    >>> len(auc_by_layer(table).layer)
+    4
+    """
+    import altair as alt
+
+    colors = theme_named(theme)
+    checked(table, _AREAS_TABLE, ["metric", "layer"], _AREA)
+    rows = table[table["layer"].astype(str) != ""]
+    checked(rows, f"{_AREAS_TABLE} with a layer", [])
+    _refuse_many(rows, ["metric", "layer"])
+    layers = [str(layer) for layer in dict.fromkeys(rows["layer"])]
+    rows = rows[["metric", *_AREA]].assign(
+        layer=rows["layer"].astype(str), score=rows["metric"].map(colors.spoken)
+    )
+    across = alt.X(
+        "layer:O", title="layer", sort=layers, axis=alt.Axis(labelAngle=0, labelOverlap="greedy")
+    )
+    names = list(dict.fromkeys(rows["metric"]))
+    drawn = _bands(rows, across, names, colors)
+    return finished(
+        alt.LayerChart(layer=[_at_half("y", colors), *drawn], width=360, height=220),
+        colors,
+        f"AUC of {len(names)} scores at {len(layers)} layers.",
+    )
+
+
+def auc_by_eta(
+    table: pd.DataFrame,
+    canaries: pd.DataFrame | None = None,
+    eta: float = 4.0,
+    theme: str | Theme = "light",
+) -> alt.VConcatChart:
+    """Draw the AUC of each score, and the share of memorised samples, by η.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Tables of `Audit.compare`, one for each η: ``metric``, ``eta``, ``auc``, ``auc_low``,
+        ``auc_high``, ``n``, ``n_memorized``.
+    canaries : DataFrame, optional
+        Columns ``metric`` and ``auc``, with the canaries as the truth. They become dashed lines.
+    eta : float
+        Value of η to mark. The paper uses 4.
+    theme : {"light", "dark"} or Theme
+        Colours of the chart.
+
+    Returns
+    -------
+    altair.VConcatChart
+        AUC with 95 % bands, above the share of memorised samples on a logarithmic axis (paper,
+        Figure 4, right, and Figure 5, right).
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, a table is empty, or a number is NaN.
+
+    Examples
+    --------
+    >>> row = {"metric": "psmi", "eta": [4, 6], "auc": [0.7, 0.8], "n": 900}
+    >>> table = pd.DataFrame({**row, "auc_low": [0.6, 0.7], "auc_high": [0.8, 0.9]})
+    >>> len(auc_by_eta(table.assign(n_memorized=[30, 9])).vconcat)
+    2
+    """
+    import altair as alt
+
+    colors = theme_named(theme)
+    checked(table, _AREAS_TABLE, ["metric"], ["eta", *_AREA, "n", "n_memorized"])
+    _refuse_many(table, ["metric", "eta"])
+    names = list(dict.fromkeys(table["metric"]))
+    rows = table[["metric", "eta", *_AREA]].assign(score=table["metric"].map(colors.spoken))
+    rows, _ = thinned(rows, "eta", list(_AREA), ["metric"], MOST_ROWS // 2)
+    scale = alt.Scale(zero=False, nice=False, padding=8)
+    across = alt.X("eta:Q", title="η", scale=scale)
+    layers = [_at_half("y", colors), _chosen(eta, colors), *_bands(rows, across, names, colors)]
+    if canaries is not None:
+        layers += _canary_lines(canaries, rows, colors)
+    above = alt.LayerChart(layer=layers, width=360, height=200)
+    below = alt.LayerChart(
+        layer=[_chosen(eta, colors), *_shares(table, across, colors)], width=360, height=100
+    )
+    chart: alt.VConcatChart = alt.VConcatChart(vconcat=[above, below], spacing=14)
+    chart.resolve = alt.Resolve(scale=alt.ScaleResolveMap(x="shared"))
+    return finished(chart, colors, f"AUC of {len(names)} scores, and share memorised, by η.")
+
+
+def _refuse_many(table: pd.DataFrame, by: list[str]) -> None:
+    twice = table.duplicated(by)
+    if twice.any():
+        first = listed(table.loc[twice, by].iloc[0])
+        raise ValueError(
+            f"{_AREAS_TABLE} has {first} twice; it must have one row for each {' and '.join(by)}"
+        )
+    if len(table) > MOST_ROWS // 2:
+        raise ValueError(
+            f"{_AREAS_TABLE} has {len(table)} rows, too many for a figure; select some of them"
+        )
+
+
+def _at_half(axis: str, colors: Theme) -> alt.Chart:
+    """Return the line of a score that is independent of the truth (AUC = ½)."""
+    import altair as alt
+
+    half = alt.Chart(pd.DataFrame({"auc": [0.5]}))
+    line: alt.Chart = half.mark_rule(strokeDash=[2, 3], color=colors.muted)
+    return line.encode(x="auc:Q") if axis == "x" else line.encode(y="auc:Q")
+
+
+def _chosen(eta: float, colors: Theme) -> alt.Chart:
+    import altair as alt
+
+    line: alt.Chart = alt.Chart(pd.DataFrame({"eta": [eta]})).mark_rule(
+        strokeDash=[4, 3], color=colors.muted
+    )
+    return line.encode(x="eta:Q")
+
+
+def _bands(rows: pd.DataFrame, across: Any, names: list[str], colors: Theme) -> list[alt.Chart]:
+    """Return lines with their 95 % bands, which differ by colour and shape."""
+    import altair as alt
+
+    look = styled(colors, "score", names, marks=("color", "shape"))
+    base = alt.Chart(rows.drop(columns="metric")).encode(x=across, color=look["color"])
+    scale = alt.Scale(zero=False, domainMax=1)
+    return [
+        base.mark_area(opacity=0.12).encode(
+            y=alt.Y("auc_low:Q", title="AUC, 95 % interval", scale=scale), y2="auc_high:Q"
+        ),
+        base.mark_line().encode(y="auc:Q"),
+        base.mark_point(filled=True, size=38, opacity=1).encode(y="auc:Q", shape=look["shape"]),
+    ]
+
+
+def _canary_lines(canaries: pd.DataFrame, rows: pd.DataFrame, colors: Theme) -> list[alt.Chart]:
+    """Return dashed lines at the AUCs with planted samples as the truth."""
+    import altair as alt
+
+    checked(canaries, "the table of canaries", ["metric"], ["auc"])
+    known = canaries[canaries["metric"].isin(rows["metric"])]
+    drawn = known[["auc"]].assign(score=known["metric"].map(colors.spoken))
+    lines = alt.Chart(drawn).mark_rule(strokeDash=[7, 4], strokeWidth=1.6)
+    last = alt.Chart(pd.DataFrame({"eta": [rows["eta"].max()], "auc": [drawn["auc"].max()]}))
+    words = last.mark_text(align="right", dy=-8, color=colors.muted)
+    return [
+        lines.encode(y="auc:Q", color="score:N"),
+        words.encode(x="eta:Q", y="auc:Q", text=alt.value("dashed: canaries")),
+    ]
+
+
+def _shares(table: pd.DataFrame, across: Any, colors: Theme) -> list[alt.Chart]:
+    """Return the share of memorised samples, from the first score at each η."""
+    import altair as alt
+
+    first = table.drop_duplicates("eta").sort_values("eta")
+    shares = pd.DataFrame({"eta": first["eta"], "share": first["n_memorized"] / first["n"]})
+    if (shares["share"] <= 0).any():
+        raise ValueError(f"{_AREAS_TABLE} has rows without a memorised sample; leave them out")
+    shares = shares.assign(line=0, magnitude=np.log10(shares["share"]))
+    decades = 10.0 ** np.arange(np.floor(shares["magnitude"].min()), 1)
+    shares, _ = thinned(shares, "eta", ["magnitude"], ["line"], MOST_ROWS // 8)
+    base = alt.Chart(shares[["eta", "share"]]).encode(
+        x=across,
+        y=alt.Y(
+            "share:Q",
+            title="memorised",
+            scale=alt.Scale(type="log", domain=[decades[0], 1]),
+            axis=alt.Axis(format="~%", values=list(decades)),
+        ),
+    )
+    return [
+        base.mark_line(color=colors.memorized),
+        base.mark_point(filled=True, size=38, opacity=1, color=colors.memorized),
+    ]
+
+
+def ranks(table: pd.DataFrame, theme: str | Theme = "light") -> alt.LayerChart:
+    """Draw the rank of each score in each setting, and its mean rank.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One row for each ranking and score: ``setting``, ``truth``, ``metric``, ``rank`` (1 is the
+        best), as `memowidgets.scoreboard` gives them.
+    theme : {"light", "dark"} or Theme
+        Colours of the chart.
+
+    Returns
+    -------
+    altair.LayerChart
+        Scores from top to bottom by their mean rank, which is the long mark. Each point is one
+        ranking.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, the table is empty, a rank is NaN, or there are too many rows.
+
+    Examples
+    --------
+    >>> rows = {"setting": "digits", "truth": "canaries", "metric": ["psmi", "loss"]}
+    >>> len(ranks(pd.DataFrame({**rows, "rank": [1, 2]})).layer)
+    2
+    """
+    import altair as alt
+
+    colors = theme_named(theme)
+    checked(table, "the table of ranks", ["setting", "truth", "metric"], ["rank"])
+    if len(table) > MOST_ROWS // 2:
+        raise ValueError(f"the table of ranks has {len(table)} rows, too many for a figure")
+    means = table.groupby("metric", sort=False)["rank"].mean().sort_values(kind="stable")
+    order = [colors.spoken(name) for name in means.index]
+    look = styled(colors, "score", list(dict.fromkeys(table["metric"])), marks=("color", "shape"))
+    rows = table[["setting", "truth", "rank"]].assign(score=table["metric"].map(colors.spoken))
+    scale = alt.Scale(domain=[0.5, float(table["rank"].max()) + 0.5], nice=False)
+    across = alt.X("rank:Q", title="rank by AUC (1 is best)", scale=scale)
+    down = alt.Y("score:N", title=None, sort=order, axis=alt.Axis(labelLimit=220))
+    points = (
+        alt.Chart(rows)
+        .mark_point(filled=True, size=60, opacity=0.55)
+        .encode(
+            x=across,
+            y=down,
+            color=look["color"].legend(None),
+            shape=look["shape"].legend(None),
+            tooltip=["setting:N", "truth:N", "score:N", "rank:Q"],
+        )
+    )
+    drawn = pd.DataFrame({"score": order, "rank": means.to_numpy()})
+    means_chart = (
+        alt.Chart(drawn).mark_tick(thickness=3, size=18, color=colors.text).encode(x=across, y=down)
+    )
+    n = len(table[["setting", "truth"]].drop_duplicates())
+    return finished(
+        alt.LayerChart(layer=[points, means_chart], width=360, height=24 * len(order)),
+        colors,
+        f"Ranks of {len(order)} scores in {n} rankings; best mean rank: {order[0]}.",
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 import sys
@@ -28,6 +29,7 @@ __all__ = [
     "numbered_labels",
     "plain_labels",
     "real_number",
+    "real_numbers",
     "several",
     "to_numpy",
     "warn_user",
@@ -178,19 +180,62 @@ def to_numpy(array: Any) -> NDArray[Any]:
     Raises
     ------
     TypeError
-        If the numbers are complex, whose imaginary part nothing here would use.
+        If the numbers are complex, whose imaginary part nothing here would use, or if they are
+        dates or durations.
+    ValueError
+        If a value is masked (`numpy.ma`): nothing here would leave it out.
     """
     if isinstance(array, list | tuple) and any(map(is_tensor, array[:1])):
         return np.asarray([to_numpy(one) for one in array])
-    if not is_tensor(array):
+    if is_tensor(array):
+        tensor = array.detach()
+        if tensor.dtype == sys.modules["torch"].bfloat16:
+            tensor = tensor.float()
+        found = np.asarray(tensor.cpu().numpy())
+    else:
         found = np.asarray(array)
-        if found.dtype.kind == "c":
-            raise TypeError("the numbers are complex; pass their real part, such as array.real")
-        return found
-    tensor = array.detach()
-    if tensor.dtype == sys.modules["torch"].bfloat16:
-        tensor = tensor.float()
-    return np.asarray(tensor.cpu().numpy())
+    if found.dtype.kind == "c":
+        raise TypeError("the numbers are complex; pass their real part, such as array.real")
+    if found.dtype.kind in "mM":
+        raise TypeError(
+            f"the values are dates or durations ({found.dtype}); pass numbers, or strings where "
+            "they are names"
+        )
+    if np.ma.is_masked(array):
+        masked = np.ma.getmaskarray(array)
+        first = ", ".join(map(str, np.argwhere(masked)[0]))
+        raise ValueError(
+            f"{int(masked.sum())} of {masked.size} values are masked, the first at [{first}]; "
+            "leave those samples out, or fill the values in with .filled(value)"
+        )
+    return found
+
+
+def real_numbers(values: Any, what: str) -> NDArray[Any]:
+    """Return an array or tensor of real numbers, with the type that they have.
+
+    Raises
+    ------
+    TypeError
+        If they are something else. The message has `what` and their type.
+    ValueError
+        If a value is masked.
+
+    Examples
+    --------
+    >>> real_numbers(["a", "b"], "scores")
+    Traceback (most recent call last):
+    ...
+    TypeError: scores must be real numbers, not values of type <U1
+    """
+    found = to_numpy(values)
+    kind = found.dtype
+    if kind.kind == "O":
+        with contextlib.suppress(TypeError, ValueError):
+            found = found.astype(np.float64)
+    if found.dtype.kind not in "biuf":
+        raise TypeError(f"{what} must be real numbers, not values of type {kind}")
+    return found
 
 
 def check_finite(values: ArrayLike, what: str, remedy: str = "") -> None:

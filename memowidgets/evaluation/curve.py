@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from memowidgets.checks import check_finite, check_same_order, to_numpy, whole_number
+from memowidgets.checks import check_finite, check_same_order, real_numbers, to_numpy, whole_number
 from memowidgets.evaluation.groups import Groups, Jackknife
 from memowidgets.evaluation.intervals import (
     Interval,
@@ -504,7 +504,9 @@ def roc(
     if probability is not None:
         if groups is not None:
             raise ValueError("groups= and probability= cannot be combined")
-        return _uncertain(scores, memorized, to_numpy(probability).astype(np.float64))
+        return _uncertain(
+            scores, memorized, real_numbers(probability, "probability").astype(np.float64)
+        )
     if memorized is None:
         raise ValueError("the truth is missing; pass memorized=, probability=, or both")
     values, truth = _checked(scores, memorized)
@@ -723,7 +725,7 @@ def _checked(scores: ArrayLike, memorized: ArrayLike) -> tuple[Floats, Mask]:
 
 
 def _checked_scores(scores: ArrayLike, truth: NDArray[Any], name: str) -> Floats:
-    values = to_numpy(scores).astype(np.float64)
+    values = real_numbers(scores, "scores").astype(np.float64)
     if values.ndim != 1 or truth.shape != values.shape:
         raise ValueError(
             f"scores and {name} must be one-dimensional and of equal length, but have shapes "

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from memowidgets.checks import to_numpy
+from memowidgets.checks import is_missing, to_numpy
 from memowidgets.evaluation.intervals import Interval, clopper_pearson, newcombe, wider
 
 Floats = NDArray[np.float64]
@@ -254,6 +254,12 @@ def _numbered(names: ArrayLike, n: int, what: str) -> tuple[Ints, int]:
     if array.shape != (n,):
         raise ValueError(
             f"{what} must have one name for each of the {n} rows, but has shape {array.shape}"
+        )
+    missing = np.array([is_missing(name) for name in array], dtype=np.bool_)
+    if missing.any():
+        raise ValueError(
+            f"{what} has no name in {int(missing.sum())} of {n} rows, the first in row "
+            f"{int(missing.argmax())}; name each row, or leave these rows out"
         )
     found, of_row = np.unique(array, return_inverse=True)
     return of_row.astype(np.int64), len(found)

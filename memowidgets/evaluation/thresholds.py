@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_finite, real_number, to_numpy
+from memowidgets.checks import check_finite, real_number, real_numbers, to_numpy
 
 __all__ = ["OPENING_SHARE", "below_class", "lowest_share", "opening_tau"]
 
@@ -108,7 +108,7 @@ def below_class(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.bool_]:
 
 
 def _checked(scores: ArrayLike) -> NDArray[np.float64]:
-    values = to_numpy(scores).astype(np.float64)
+    values = real_numbers(scores, "scores").astype(np.float64)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"scores must be one number for each sample, but has shape {values.shape}")
     check_finite(values, "scores", "leave out samples that have no score")

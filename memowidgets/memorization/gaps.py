@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_finite, to_numpy
+from memowidgets.checks import check_finite, real_numbers, to_numpy
 
 Floats = NDArray[np.float64]
 Table = NDArray[np.float32] | Floats
@@ -124,7 +124,7 @@ def checked_models(gaps: ArrayLike, members: ArrayLike, name: str = "gaps") -> t
 
     Floating-point gaps are not copied. `moments` checks that they are finite.
     """
-    table = to_numpy(gaps)
+    table = real_numbers(gaps, name)
     if table.dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
         table = table.astype(np.float64)
     if table.ndim != 2:
@@ -153,7 +153,7 @@ def checked_mask(members: ArrayLike, name: str = "a member mask") -> Mask:
 
 def checked_target(target_gaps: ArrayLike, n_samples: int) -> Floats:
     """Return one finite gap for each sample, or raise."""
-    target = to_numpy(target_gaps).astype(np.float64, copy=False)
+    target = real_numbers(target_gaps, "target_gaps").astype(np.float64, copy=False)
     if target.shape != (n_samples,):
         raise ValueError(
             f"target_gaps must hold one gap for each of the {n_samples} samples, but has shape "

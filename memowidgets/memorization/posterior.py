@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import isotonic_regression
 
-from memowidgets.checks import real_number, to_numpy
+from memowidgets.checks import check_finite, real_number, real_numbers
 from memowidgets.memorization.gaps import Floats
 from memowidgets.memorization.hierarchical import Hierarchical
 from memowidgets.memorization.joint import Joint, correlation
@@ -65,7 +65,8 @@ def probability_memorized(
     Raises
     ------
     ValueError
-        If shapes differ, an error is negative, η is NaN, or a score is not finite.
+        If shapes differ, an error is negative, a value or error is infinite, η is NaN, or a score
+        is not finite.
 
     Notes
     -----
@@ -89,7 +90,8 @@ def probability_memorized(
     >>> round(probability.sum()), bool(probability[:970].max() < 0.01)
     (28, True)
     """
-    values, spread = (to_numpy(one).astype(np.float64, copy=False) for one in (log_lira, errors))
+    given = {"log_lira": log_lira, "errors": errors}
+    values, spread = (real_numbers(one, name).astype(np.float64) for name, one in given.items())
     if values.shape != spread.shape:
         raise ValueError(
             "log_lira and errors must have the same shape, but have "
@@ -97,13 +99,14 @@ def probability_memorized(
         )
     if (spread < 0).any():
         raise ValueError("errors must be 0 or more")
+    for name, one in (("log_lira", values), ("errors", spread)):
+        check_finite(np.where(np.isnan(one), 0.0, one), name, "NaN stands for a missing value")
     eta = real_number("eta", eta)
     groups = _groups(score, values.shape)
     found = np.where(np.isnan(values) | np.isnan(spread), np.nan, (values >= eta).astype(float))
-    doubtful = np.isfinite(values) & np.isfinite(spread) & (spread > 0)
+    doubtful = ~np.isnan(values) & (spread > 0)
     if doubtful.any():
-        given = values[doubtful], spread[doubtful], groups[doubtful]
-        found[doubtful] = _posterior(*given, eta)
+        found[doubtful] = _posterior(values[doubtful], spread[doubtful], groups[doubtful], eta)
     return found
 
 
@@ -182,7 +185,7 @@ def _groups(score: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.int64
     """Return groups of samples with similar scores, from 0; one group without a score."""
     if score is None:
         return np.zeros(shape, dtype=np.int64)
-    given = to_numpy(score).astype(np.float64, copy=False)
+    given = real_numbers(score, "score").astype(np.float64)
     if given.shape != shape or not np.isfinite(given).all():
         raise ValueError("score must hold one finite number for each sample")
     bins = max(1, min(_BINS, given.size // _SMALLEST_BIN))

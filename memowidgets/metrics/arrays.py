@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import dense, is_tensor, plain_labels, to_numpy
+from memowidgets.checks import dense, is_tensor, plain_labels, real_numbers, to_numpy
 
 Array = Any  # a NumPy array or a torch tensor; the code of this room works on both
 Floats = NDArray[np.float64]
@@ -37,14 +37,21 @@ def like(array: Array, values: Any) -> Array:
 
 def checked_features(X: Any) -> Array:
     """Return `X` as an array or a torch tensor of shape (n, d), or raise; sparse ones get dense."""
-    array: Array = X.detach() if is_tensor(X) else np.asarray(dense(X, "X"))
+    array = checked_numbers(dense(X, "X"), "X")
     if array.ndim != 2:
         raise ValueError(f"X must be (n_samples, n_features), but has shape {tuple(array.shape)}")
     if 0 in array.shape:
         raise ValueError(f"X is empty: its shape is {tuple(array.shape)}")
-    if not _is_real(array):
-        raise TypeError(f"X must hold real numbers, but has dtype {array.dtype}")
     return array
+
+
+def checked_numbers(values: Any, what: str) -> Array:
+    """Return real numbers as an array, or as a tensor where they are; raise for anything else."""
+    if not is_tensor(values):
+        return real_numbers(values, what)
+    if values.is_complex():
+        raise TypeError(f"{what} must be real numbers, not values of type {values.dtype}")
+    return values.detach()
 
 
 def checked_labels(y: ArrayLike, n_samples: int) -> NDArray[Any]:
@@ -60,6 +67,35 @@ def checked_labels(y: ArrayLike, n_samples: int) -> NDArray[Any]:
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise ValueError(f"y is NaN in row {np.isnan(labels).argmax()}")
     return labels
+
+
+def refuse_rows(X: Array, scores: Floats | None = None) -> NoReturn:
+    """Raise for rows that led to a result that is not finite.
+
+    Parameters
+    ----------
+    X : (n, d) array or tensor
+        All rows.
+    scores : (n,) float64, optional
+        Scores of the rows, of which some are not finite.
+
+    Raises
+    ------
+    ValueError
+        With the first row and column that are NaN or infinite. If there is none, with the row that
+        is too far from the others: the first without a finite score, or the largest.
+    """
+    complain_if_not_finite(X)
+    if scores is None:
+        largest = [float(np.abs(to_numpy(row).astype(np.float64)).max()) for row in X]
+        row = int(np.argmax(largest))
+    else:
+        row = int((~np.isfinite(scores)).argmax())
+    value = float(np.abs(to_numpy(X[row]).astype(np.float64)).max())
+    raise ValueError(
+        f"row {row} of X, with values up to {value:.3g}, is too far from the fitted rows for a "
+        "finite score; scale it as the others are, or leave it out"
+    )
 
 
 def complain_if_not_finite(X: Array, what: str = "X") -> None:
@@ -137,9 +173,3 @@ def _as_float(chunk: Array, bits: int) -> Array:
         return chunk.to(torch.float32 if bits == 32 else torch.float64).contiguous()
     with np.errstate(over="ignore"):  # the caller reports overflow as infinite
         return np.ascontiguousarray(chunk, dtype=np.float32 if bits == 32 else np.float64)
-
-
-def _is_real(array: Array) -> bool:
-    if is_tensor(array):
-        return not array.is_complex()
-    return array.dtype.kind in "biuf"

@@ -64,7 +64,7 @@ class ClassSums:
 
     def finite(self) -> bool:
         """Return whether everything that was added is finite."""
-        return bool(np.isfinite(self._first).all())
+        return bool(np.isfinite(self._first).all() and np.isfinite(self._second).all())
 
     def mean(self) -> Floats:
         """Return the mean projection (C, width) of each class."""

@@ -14,9 +14,9 @@ from memowidgets.metrics.arrays import (
     Floats,
     Frame,
     Ints,
-    complain_if_not_finite,
     like,
     namespace,
+    refuse_rows,
     row_chunks,
 )
 from memowidgets.metrics.classes import ClassSums
@@ -91,8 +91,10 @@ class Fitted:
             rows = self.frame.rows(X, start, stop)
             found = self._score_rows(rows, like(rows, codes[start:stop]), start, stop)
             scores[start:stop], errors[start:stop] = map(to_numpy, found)
-        if not np.isfinite(scores).all():
-            complain_if_not_finite(X)
+        if not (np.isfinite(scores).all() and np.isfinite(errors).all()):
+            refuse_rows(X, scores + errors)
+        if X.shape[1] == 1:  # all directions are the same, up to rounding
+            errors[:] = 0
         return scores, errors
 
     def _score_rows(self, rows: Array, codes: Array, start: int, stop: int) -> tuple[Array, Array]:
@@ -176,7 +178,7 @@ def _summed(
         if kept is not None:
             kept.probed[start:stop] = _probe(rows)
     if not sums.finite():
-        complain_if_not_finite(X)
+        refuse_rows(X)
     return sums, kept
 
 
@@ -222,7 +224,7 @@ def _sampled(X: Array, picked: Ints) -> tuple[Frame, Float32s]:
     raw = X[picked]
     sample = to_numpy(raw).astype(np.float64)
     if not np.isfinite(sample).all():
-        complain_if_not_finite(X)
+        refuse_rows(X)
     frame = Frame.fitting(sample, X)
     return frame, to_numpy(frame.rows(raw, 0, len(picked)))
 

@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import is_tensor, to_numpy
-from memowidgets.metrics.arrays import Array, Floats, checked_labels, namespace, row_chunks
+from memowidgets.metrics.arrays import (
+    Array,
+    Floats,
+    checked_labels,
+    checked_numbers,
+    namespace,
+    row_chunks,
+)
 
 
 def loss(logits: Any, y: ArrayLike) -> Floats:
@@ -82,7 +89,7 @@ def logit_gap(logits: Any, y: ArrayLike) -> Floats:
 
 
 def _in_chunks(logits: Any, y: ArrayLike, score: Callable[[Array, Array], Array]) -> Floats:
-    array = logits.detach() if is_tensor(logits) else np.asarray(logits)
+    array = checked_numbers(logits, "logits")
     columns = _checked(array, y)
     result = np.empty(len(columns))
     for start, chunk, labels in _chunks(array, columns):

@@ -13,7 +13,7 @@ from memowidgets.metrics.arrays import (
     Floats,
     Frame,
     checked_features,
-    complain_if_not_finite,
+    refuse_rows,
     row_chunks,
 )
 
@@ -21,6 +21,7 @@ _EXACT_UP_TO = 4096  # features; with more, only leading components are computed
 _OVERSAMPLING = 16
 _BLOCKS = 6  # of a Krylov space, each half as wide as there are components to find
 _SINGULAR = 1e-10  # relative to the largest variance; float32 features resolve no less
+_REPORTED = np.errstate(over="ignore", invalid="ignore")  # an error names the row
 
 
 class Mahalanobis:
@@ -68,6 +69,7 @@ class Mahalanobis:
     def __init__(self, n_components: int = 500) -> None:
         self.n_components = whole_number("n_components", n_components, 1)
 
+    @_REPORTED
     def fit(self, X: Any, y: object = None) -> Mahalanobis:  # noqa: ARG002 - as in scikit-learn
         """Learn the distribution of the representations.
 
@@ -104,6 +106,7 @@ class Mahalanobis:
         self.mean_ = centre * self._frame.scale + shift
         return self
 
+    @_REPORTED
     def score_samples(self, X: Any) -> Floats:
         """Return minus the distance of each sample.
 
@@ -130,7 +133,7 @@ class Mahalanobis:
             white = solve_triangular(self._factor, rows.T, lower=True, check_finite=False)
             result[start:stop] = -np.sqrt(np.einsum("ij,ij->j", white, white))
         if not np.isfinite(result).all():
-            complain_if_not_finite(features)
+            refuse_rows(features, result)
         return result
 
     def _axes(self, X: Array, centre: Floats, kept: int) -> Floats:
@@ -148,7 +151,7 @@ def _frame(X: Array) -> Frame:
     rows = np.linspace(0, X.shape[0] - 1, min(X.shape[0], 1024)).astype(np.int64)
     sample = to_numpy(X[rows]).astype(np.float64)
     if not np.isfinite(sample).all():
-        complain_if_not_finite(X)
+        refuse_rows(X)
     return Frame.fitting(sample, X)
 
 
@@ -161,7 +164,7 @@ def _mean(X: Array, frame: Frame) -> Floats:
     for start, stop in row_chunks(X.shape[0], 8 * X.shape[1]):
         total += to_numpy(frame.rows(X, start, stop)).sum(axis=0, dtype=np.float64)
     if not np.isfinite(total).all():
-        complain_if_not_finite(X)
+        refuse_rows(X)
     return np.asarray(total / X.shape[0])
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memowidgets.checks import real_number, whole_number
 from memowidgets.metrics.arrays import (
     Array,
     Floats,
@@ -101,9 +102,12 @@ class PSMI:
         if method not in METHODS:
             known = ", ".join(repr(name) for name in METHODS)
             raise ValueError(f"unknown method {method!r}; valid are {known}")
-        _check_number(n_directions)
+        if n_directions != "auto":
+            whole_number('n_directions, unless it is "auto",', n_directions, 1)
+        whole_number("max_directions", max_directions, 1)
+        whole_number("random_state", random_state)
         adapts = n_directions == "auto" and method != "plain"
-        if tol is not None and not (adapts and tol > 0):
+        if tol is not None and not (adapts and real_number("tol", tol) > 0):
             raise ValueError(
                 'tol must be above 0, and goes with n_directions="auto" and '
                 'method="control-variates" only'
@@ -134,7 +138,8 @@ class PSMI:
         ------
         ValueError
             If X holds NaN or infinities, shapes differ, there is a single class, or a class has
-            fewer than two samples.
+            fewer than two samples, or a row is so far from the others that float32 can't hold its
+            square.
         """
         features = checked_features(X)
         labels = checked_labels(y, features.shape[0])
@@ -190,7 +195,10 @@ class PSMI:
         Raises
         ------
         ValueError
-            If PSMI is not fitted, X holds NaN or infinities, shapes differ, or a label is unknown.
+            If PSMI is not fitted, X holds NaN or infinities, shapes differ, a label is unknown, or
+            a row is so far from the fitted ones (about 1e9 of their deviations) that float32
+            can't hold its score. Also if errors are asked for and there is one direction for
+            several features.
         """
         if not hasattr(self, "_fitted"):
             raise ValueError("this PSMI is not fitted yet; call fit first")
@@ -198,6 +206,10 @@ class PSMI:
         width = self._fitted.onto.shape[1]
         if features.shape[1] != width:
             raise ValueError(f"X has {features.shape[1]} features, but the fitted one had {width}")
+        if return_std and self.n_directions_ == 1 and width > 1:
+            raise ValueError(
+                "a single direction leaves no standard error; fit with n_directions of 2 or more"
+            )
         codes = self._codes(checked_labels(y, features.shape[0]))
         scores, errors = self._fitted.score(features, codes)
         return (scores, errors) if return_std else scores
@@ -300,11 +312,3 @@ def _spread(scores: Floats, codes: Ints) -> float:
     """Return the robust deviation of scores from the median of their class."""
     medians = np.array([np.median(scores[codes == c]) for c in range(int(codes.max()) + 1)])
     return float(1.4826 * np.median(np.abs(scores - medians[codes])))
-
-
-def _check_number(n_directions: object) -> None:
-    whole = isinstance(n_directions, int | np.integer) and n_directions > 0
-    if not whole and n_directions != "auto":
-        raise ValueError(
-            f'n_directions must be a positive whole number or "auto", but is {n_directions!r}'
-        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from memowidgets.checks import to_numpy
+from memowidgets.checks import real_numbers
 from memowidgets.metrics.arrays import Floats, complain_if_not_finite
 
 __all__ = ["csl", "mean_over_checkpoints", "mean_rank"]
@@ -147,7 +147,7 @@ def checked_last(last: int) -> int:
 
 
 def _checked(values: ArrayLike, what: str, rows: str = "checkpoints") -> Floats:
-    table = np.asarray(to_numpy(values), dtype=np.float64)
+    table = real_numbers(values, what).astype(np.float64)
     if table.ndim != 2:
         raise ValueError(f"{what} must be (n_{rows}, n_samples), but has shape {table.shape}")
     if len(table) < FEWEST_CHECKPOINTS:

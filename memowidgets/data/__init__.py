@@ -1,15 +1,13 @@
 """Datasets: labelled samples with ids, such as images, questions, texts and rows of tables."""
 
-from memowidgets.data.base import Dataset
+from memowidgets.data.benchmarks import fetch_mcq
+from memowidgets.data.bundled import load_digits, make_mcqs
 from memowidgets.data.cifar import fetch_cifar10
-from memowidgets.data.digits import load_digits
-from memowidgets.data.fetch import fetch_mcq
-from memowidgets.data.generated import make_mcqs
+from memowidgets.data.dataset import Dataset, WithheldDataset, WithheldSample
 from memowidgets.data.images import ImageDataset, ImageSample
 from memowidgets.data.mcq import Duplicates, MCQDataset, MCQSample
 from memowidgets.data.tables import TableDataset, TableSample
 from memowidgets.data.texts import TextDataset
-from memowidgets.data.withheld import WithheldDataset, WithheldSample
 
 __all__ = [
     "Dataset",

@@ -1,17 +1,184 @@
-"""Published multiple-choice benchmarks: their files, and their authors' formats."""
+"""Published multiple-choice benchmarks, from the hub or from their authors' own files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memowidgets.data.mmlu_fields import MMLU_SUBJECTS
+from memowidgets.data.hub import check_pinned, hub_folder
+from memowidgets.data.mcq import MCQDataset
 from memowidgets.data.questions import described
-from memowidgets.data.rows import Row, read_csv_cells, read_jsonl, read_parquet
+from memowidgets.data.rows import Row, Rows, read_csv, read_jsonl, read_parquet
+from memowidgets.files import checked_path
 from memowidgets.visible import listed, quoted
+
+_SUBJECTS_BY_FIELD = {  # MMLU
+    "STEM": (
+        "abstract_algebra astronomy college_biology college_chemistry college_computer_science "
+        "college_mathematics college_physics computer_security conceptual_physics "
+        "electrical_engineering elementary_mathematics high_school_biology high_school_chemistry "
+        "high_school_computer_science high_school_mathematics high_school_physics "
+        "high_school_statistics machine_learning"
+    ),
+    "humanities": (
+        "formal_logic high_school_european_history high_school_us_history "
+        "high_school_world_history international_law jurisprudence logical_fallacies "
+        "moral_disputes moral_scenarios philosophy prehistory professional_law world_religions"
+    ),
+    "other": (
+        "anatomy business_ethics clinical_knowledge college_medicine global_facts human_aging "
+        "management marketing medical_genetics miscellaneous nutrition professional_accounting "
+        "professional_medicine virology"
+    ),
+    "social sciences": (
+        "econometrics high_school_geography high_school_government_and_politics "
+        "high_school_macroeconomics high_school_microeconomics high_school_psychology "
+        "human_sexuality professional_psychology public_relations security_studies sociology "
+        "us_foreign_policy"
+    ),
+}
+
+MMLU_FIELDS = tuple(_SUBJECTS_BY_FIELD)
+MMLU_SUBJECTS = {
+    subject: name for name, subjects in _SUBJECTS_BY_FIELD.items() for subject in subjects.split()
+}
+
+
+def fetch_mcq(
+    name: str,
+    split: str = "test",
+    source: str | Path = "hub",
+    template: str | Sequence[str] | None = None,
+    revision: str | None = None,
+) -> MCQDataset:
+    r"""Load a published set of multiple-choice questions.
+
+    Parameters
+    ----------
+    name : str
+        One of ``"mmlu"``; ``"mmlu-field"`` (MMLU's questions, with four fields of knowledge as
+        options); ``"arc-challenge"``; ``"arc-easy"``; ``"ethics"`` (its commonsense part, with
+        "not wrong" and "wrong" as options); ``"openbookqa"``; ``"commonsenseqa"``.
+    split : str
+        ``"train"``, ``"validation"`` or ``"test"``, if they exist. MMLU also has ``"dev"`` and
+        ``"auxiliary_train"``, and ETHICS has ``"test-hard"``. Several are joined by a plus, as in
+        ``"train+test"``, and then each id begins with its split.
+    source : str or Path
+        ``"hub"`` downloads through `huggingface_hub`, which keeps its own copies; no code of a
+        repository is ever run. A path is either a file, which is then the split, or a folder with
+        the files of the authors.
+    template : str or sequence of str, optional
+        As in `MCQDataset.from_records`.
+    revision : str, optional
+        Branch, tag or commit on the hub. By default the newest. Its commit is recorded, so that a
+        run loads the same questions again after the repository has changed.
+
+    Returns
+    -------
+    MCQDataset
+        Questions with the attributes that their authors give; for MMLU ``subject`` and ``field``.
+        Questions with two equal options are kept, and `MCQDataset.duplicates` lists them.
+
+    Raises
+    ------
+    ValueError
+        If name, split or revision is unknown, or a file is not what its authors publish. The
+        message names file and line.
+    FileNotFoundError
+        If there is no such path, or no file of the split in it.
+    ConnectionError
+        If the hub cannot be reached, or answers with something else.
+    PermissionError
+        If the hub's local copies cannot be written.
+    ImportError
+        If a library for the hub, or for its Parquet files, is missing.
+
+    Notes
+    -----
+    MMLU: Hendrycks et al., 2021. ARC: Clark et al., 2018. ETHICS: Hendrycks et al., 2021.
+    OpenBookQA: Mihaylov et al., 2018. CommonsenseQA: Talmor et al., 2019.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "astronomy_test.csv"
+    ...     _ = path.write_text("Which star?,a,b,c,d,B\nWhich moon?,a,b,c,d,D\n", encoding="utf-8")
+    ...     data = fetch_mcq("mmlu", source=folder)
+    >>> data
+    MCQDataset(2 questions, 4 options)
+    >>> data[0].attributes
+    {'subject': 'astronomy', 'field': 'STEM'}
+    """
+    if name not in BENCHMARKS:
+        raise ValueError(f"unknown benchmark {name!r}; valid: {', '.join(map(repr, BENCHMARKS))}")
+    benchmark = BENCHMARKS[name]
+    check_pinned(source, revision)
+    rows, commit = _rows(benchmark, name, split, source, revision)
+    data = MCQDataset.from_records(
+        [benchmark.question(row) for row in rows], answers="index", equal_options="keep"
+    )
+    if name == "mmlu-field":
+        data = data.relabel(by="field", options=MMLU_FIELDS)
+    arguments: dict[str, Any] = {"name": name, "split": split, "source": str(source)}
+    if commit is not None:
+        arguments["revision"] = commit
+    if template is not None:
+        data = data.with_template(template)
+        arguments["template"] = template
+    return data.with_source("fetch_mcq", **arguments)
+
+
+def _rows(
+    benchmark: Benchmark, name: str, split: str, source: str | Path, revision: str | None
+) -> tuple[list[Row], str | None]:
+    """Return the records of all requested splits, each with an id, and the hub's commit."""
+    parts = split.split("+")
+    if str(source) != "hub":
+        source = checked_path(source)
+    if str(source) != "hub" and Path(source).is_file():
+        if len(parts) > 1:
+            raise ValueError(f"{source} is one file, so it is one split; {split!r} names several")
+        return _with_ids(name, benchmark.read_file(Path(source)).rows, parts[0], joined=False), None
+    for part in parts:
+        known = benchmark.splits.get(part)
+        if known is None or (str(source) == "hub" and known.hub is None):
+            valid = [s for s, p in benchmark.splits.items() if str(source) != "hub" or p.hub]
+            raise ValueError(
+                f"unknown split {part!r} of {name!r}; valid: {', '.join(map(repr, valid))}"
+            )
+    commit = None
+    if str(source) == "hub":
+        patterns = [pattern for part in parts for pattern in benchmark.hub_files(part)]
+        revision = benchmark.revision if revision is None else revision
+        folder, commit = hub_folder(benchmark.repository, revision, patterns)
+    else:
+        folder = Path(source)
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder} is not a file or folder")
+    rows = []
+    for part in parts:
+        files = benchmark.files_in(folder, part)
+        found = [row for file in files for row in benchmark.read_file(file).rows]
+        rows += _with_ids(name, found, part, joined=len(parts) > 1)
+    return rows, commit
+
+
+def _with_ids(name: str, rows: Sequence[Row], split: str, *, joined: bool) -> list[Row]:
+    """Add an id to each record that has none, numbered by subject for MMLU, else by split."""
+    counter: Counter[str] = Counter()
+    named = []
+    for row in rows:
+        group = str(row.fields.get("subject") or split) if name.startswith("mmlu") else split
+        own = row.fields.get("id") or f"{group}/{counter[group]}"
+        counter[group] += 1
+        identity = f"{split}/{own}" if joined and not str(own).startswith(f"{split}/") else own
+        named.append(Row(row.where, {**row.fields, "id": identity}))
+    return named
 
 
 @dataclass(frozen=True)
@@ -62,7 +229,7 @@ class Benchmark:
     splits: Mapping[str, Split]
     question: Callable[[Row], Row]
     revision: str | None = None
-    csv: Callable[[Path], list[Row]] | None = None
+    csv: Callable[[Path], Rows] | None = None
     suffixes: tuple[str, ...] = (".jsonl", ".parquet")
 
     def hub_files(self, split: str) -> tuple[str, str]:
@@ -70,7 +237,7 @@ class Benchmark:
         name = self.splits[split].hub
         return f"{self.folder}/{name}-*.parquet", f"{self.folder}/{name}/*.parquet"
 
-    def read_file(self, path: Path) -> list[Row]:
+    def read_file(self, path: Path) -> Rows:
         """Return the records of a file, in the format of its suffix."""
         suffix = path.suffix.lower()
         if suffix not in self.suffixes:
@@ -87,22 +254,19 @@ class Benchmark:
         part = self.splits[split]
         in_hub_layout = rf"(^|/){re.escape(self.folder)}/{part.hub}[-/][^/]*\.parquet$"
         for pattern in (*part.files, in_hub_layout):
-            if files := _matching(folder, re.compile(pattern, re.IGNORECASE)):
+            wanted = re.compile(pattern, re.IGNORECASE)
+            files = [
+                path
+                for path in sorted(folder.rglob("*"))
+                if not path.name.startswith(".")
+                and wanted.search(path.relative_to(folder).as_posix())
+                and path.is_file()
+            ]
+            if files:
                 return files
         raise FileNotFoundError(
             f"{folder} has no file of the split {split!r}, such as {part.example}"
         )
-
-
-def _matching(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
-    found = (
-        path
-        for path in folder.rglob("*")
-        if not path.name.startswith(".")
-        and pattern.search(path.relative_to(folder).as_posix())
-        and path.is_file()
-    )
-    return sorted(found)
 
 
 def _lettered_question(row: Row) -> Row:
@@ -113,7 +277,17 @@ def _lettered_question(row: Row) -> Row:
     question = next(
         (inner[name] for name in ("stem", "question_stem", "question") if name in inner), None
     )
-    labels, texts = _labels_and_texts(inner.get("choices"), row.where)
+    choices = inner.get("choices")
+    given: Sequence[Any]
+    texts: Sequence[Any]
+    try:
+        if isinstance(choices, Mapping):
+            given, texts = list(choices["label"]), list(choices["text"])
+        else:
+            given, texts = zip(*((c["label"], c["text"]) for c in choices or ()), strict=True)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{row.where}: choices must each have a 'label' and a 'text'") from error
+    labels = [str(label).strip() for label in given]
     key = str(fields.get("answerKey") or "").strip()
     if not key:
         raise ValueError(
@@ -134,48 +308,30 @@ def _lettered_question(row: Row) -> Row:
     return Row(row.where, extra | own | {"choices": texts, "answer": labels.index(key)})
 
 
-def _labels_and_texts(choices: Any, where: str) -> tuple[list[str], list[Any]]:
-    try:
-        if isinstance(choices, Mapping):
-            labels, texts = list(choices["label"]), list(choices["text"])
-        else:
-            labels, texts = [c["label"] for c in choices], [c["text"] for c in choices]
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{where}: choices must each have a 'label' and a 'text'") from error
-    return [str(label).strip() for label in labels], texts
-
-
 def _mmlu_question(row: Row) -> Row:
     subject = str(row.fields.get("subject") or "").replace(" ", "_")
     known = {"subject": subject, "field": MMLU_SUBJECTS.get(subject) or row.fields.get("field")}
     return Row(row.where, {**row.fields, **known})
 
 
-def _mmlu_csv(path: Path) -> list[Row]:
-    """Read a file of one subject, without a header: question, four options, letter."""
-    subject = re.sub(r"_(test|val|dev)$", "", path.stem)
-    rows = []
-    for line in read_csv_cells(path):
-        if len(line.cells) != 6:
+def _mmlu_csv(path: Path) -> Rows:
+    """Read a file of one subject, without a header; an answer is always a letter."""
+    found, rows = read_csv(path, ("question", *"ABCD", "answer")), []
+    for row in found.rows:
+        letter = row.fields["answer"].strip()
+        if letter not in ("A", "B", "C", "D"):
             raise ValueError(
-                f"{line.where}: {len(line.cells)} cells, but a line of MMLU has 6: question, four "
-                "options, letter"
+                f"{row.where}: the answer must be a letter from A to D, not "
+                f"{described(row.fields['answer'])}"
             )
-        question, *choices, letter = line.cells
-        fields = {"question": question, "choices": choices, "answer": _letter(letter, line.where)}
-        rows.append(Row(line.where, {**fields, "subject": subject}))
-    return rows
-
-
-def _letter(cell: str, where: str) -> int:
-    """Return the position of a letter; here an answer is never the text of an option."""
-    letter = cell.strip()
-    if letter not in ("A", "B", "C", "D"):
-        raise ValueError(f"{where}: the answer must be a letter from A to D, not {described(cell)}")
-    return "ABCD".index(letter)
-
-
-_MORAL = ("not wrong", "wrong")
+        fields = {
+            "question": row.fields["question"],
+            "choices": [row.fields[option] for option in "ABCD"],
+            "answer": "ABCD".index(letter),
+            "subject": re.sub(r"_(test|val|dev)$", "", path.stem),
+        }
+        rows.append(Row(row.where, fields))
+    return Rows(found.where, found.columns, rows)
 
 
 def _ethics_question(row: Row) -> Row:
@@ -185,26 +341,22 @@ def _ethics_question(row: Row) -> Row:
             f"{row.where}: the label must be 0 (not wrong) or 1 (wrong), not {described(label)}"
         )
     extra = {name: value for name, value in row.fields.items() if name not in ("label", "input")}
-    own = {"question": row.fields.get("input"), "choices": _MORAL, "answer": int(label)}
+    own = {
+        "question": row.fields.get("input"),
+        "choices": ("not wrong", "wrong"),
+        "answer": int(label),
+    }
     return Row(row.where, extra | own)
 
 
-def _ethics_csv(path: Path) -> list[Row]:
-    lines = read_csv_cells(path)
-    names = [name.strip() for name in lines[0].cells] if lines else []
-    if not {"label", "input"} <= set(names):
+def _ethics_csv(path: Path) -> Rows:
+    found = read_csv(path)
+    if not {"label", "input"} <= set(found.columns):
         raise ValueError(
             f"{path}: the first line must name the columns label, input, is_short and edited, as "
             "ETHICS' commonsense files do"
         )
-    rows = []
-    for line in lines[1:]:
-        if len(line.cells) != len(names):
-            raise ValueError(
-                f"{line.where}: {len(line.cells)} cells, but the first line has {len(names)}"
-            )
-        rows.append(Row(line.where, dict(zip(names, line.cells, strict=True))))
-    return rows
+    return found
 
 
 def _splits(parts: Iterable[tuple[str, str | None, str]]) -> dict[str, Split]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import tarfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.data.base import checked_ids
-from memowidgets.data.folders import (
+from memowidgets.data.dataset import checked_ids
+from memowidgets.data.hub import check_pinned, hub_folder
+from memowidgets.data.images import ImageDataset
+from memowidgets.data.pictures import (
     MOST_BYTES,
     PictureFile,
     Pictures,
@@ -21,8 +23,7 @@ from memowidgets.data.folders import (
     open_tree,
     read_classes,
 )
-from memowidgets.data.hub import check_pinned, hub_folder
-from memowidgets.data.images import ImageDataset
+from memowidgets.data.rows import read_parquet
 from memowidgets.files import checked_path
 from memowidgets.visible import quoted, visible
 
@@ -104,23 +105,14 @@ def fetch_cifar10(
         found, arguments["revision"] = _from_hub(parts, revision)
     else:
         found = [_part(checked_path(source), part) for part in parts]
-    pictures = _joined(found)
-    ids = checked_ids(pictures.ids, len(pictures.labels))
-    data = ImageDataset(
-        pictures.images, ids, pictures.labels, CLASSES
-    )  # some classes may be absent
-    return replace(data, source={"loader": "fetch_cifar10", "arguments": arguments})
-
-
-def _joined(parts: Sequence[Pictures]) -> Pictures:
-    if len(parts) == 1:
-        return parts[0]
-    return Pictures(
-        np.concatenate([part.images for part in parts]),
-        np.concatenate([part.labels for part in parts]),
+    names = [name for part in found for name in part.ids]
+    data = ImageDataset(  # some classes may be absent
+        np.concatenate([part.images for part in found]),
+        checked_ids(names, len(names)),
+        np.concatenate([part.labels for part in found]),
         CLASSES,
-        [name for part in parts for name in part.ids],
     )
+    return data.with_source("fetch_cifar10", **arguments)
 
 
 def _part(path: Path, split: str) -> Pictures:
@@ -128,30 +120,35 @@ def _part(path: Path, split: str) -> Pictures:
         batches = sorted(p for p in path.rglob("*.bin") if re.fullmatch(_SPLITS[split], p.name))
         if batches or any(path.rglob("*_batch*.bin")):
             return _from_batches([(str(p), p.read_bytes()) for p in batches], split, path)
-        _refuse_pickles(path)
+        pickles = [found for found in path.rglob("data_batch_1") if found.is_file()]
+        if pickles:
+            raise ValueError(
+                f"{pickles[0]} is a pickle file, which could run any code; download the authors' "
+                "binary version, cifar-10-binary.tar.gz"
+            )
     elif path.name.endswith(_TAR):
         return _from_batches(_batches_in(path, split), split, path)
     elif path.suffix == ".bin" and path.is_file():
-        _refuse_other_split(path, split)
+        named = [name for name, pattern in _SPLITS.items() if re.fullmatch(pattern, path.name)]
+        if named and split not in named:  # other names are accepted
+            raise ValueError(f"{path} is a batch of the {named[0]} images, not of the {split} ones")
         return _from_batches([(str(path), path.read_bytes())], split, path)
     return _from_tree(path, split)
 
 
-def _refuse_other_split(path: Path, split: str) -> None:
-    """Raise for a batch of another split, as named by its authors; other names are accepted."""
-    named = [name for name, pattern in _SPLITS.items() if re.fullmatch(pattern, path.name)]
-    if named and split not in named:
-        raise ValueError(f"{path} is a batch of the {named[0]} images, not of the {split} ones")
-
-
 def _from_tree(path: Path, split: str) -> Pictures:
     with open_tree(path) as files:
-        depth = _depth_of(split, files)
-        if depth is None:
+        depths = [  # of the split's folder
+            file.parts.index(split)
+            for file in files
+            if split in file.parts[:-2] and file.parts[-2] in CLASSES
+        ]
+        if not depths:
             raise FileNotFoundError(
                 f"{path} has no CIFAR-10 {split} images: neither {split}/<class>/… nor binary "
                 f"batches ({'test_batch' if split == 'test' else 'data_batch_1'}.bin)"
             )
+        depth = min(depths)
         chosen = [
             PictureFile("/".join(file.parts[depth:]), file.read)
             for file in files
@@ -162,24 +159,13 @@ def _from_tree(path: Path, split: str) -> Pictures:
     if strange:
         raise ValueError(
             f"{path} is not CIFAR-10: it has a class folder {quoted(strange[0])}; for other "
-            "pictures "
-            "use ImageDataset.from_folder"
+            "pictures use ImageDataset.from_folder"
         )
     if pictures.images.shape[1:3] != (_SIDE, _SIDE):
         height, width = pictures.images.shape[1:3]
         raise ValueError(f"{path} is not CIFAR-10: its images are {height}×{width}, not 32×32")
     number = np.array([CLASSES.index(name) for name in pictures.class_names])
     return replace(pictures, labels=number[pictures.labels], class_names=CLASSES)
-
-
-def _depth_of(split: str, files: Iterable[PictureFile]) -> int | None:
-    """Return the depth of the split's folder, the highest if there are several."""
-    depths = [
-        file.parts.index(split)
-        for file in files
-        if split in file.parts[:-2] and file.parts[-2] in CLASSES
-    ]
-    return min(depths, default=None)
 
 
 def _from_batches(batches: Sequence[tuple[str, bytes]], split: str, path: Path) -> Pictures:
@@ -196,8 +182,7 @@ def _records(name: str, raw: bytes) -> NDArray[np.uint8]:
     if not raw or len(raw) % _RECORD:
         raise ValueError(
             f"{visible(name)} is not a binary batch of CIFAR-10: its {len(raw)} bytes are not "
-            "records of "
-            f"{_RECORD}, a label and 32×32 pixels in three colours"
+            f"records of {_RECORD}, a label and 32×32 pixels in three colours"
         )
     records = np.frombuffer(raw, dtype=np.uint8).reshape(-1, _RECORD)
     wrong = records[:, 0] >= len(CLASSES)
@@ -224,16 +209,6 @@ def _batches_in(path: Path, split: str) -> list[tuple[str, bytes]]:
     return found
 
 
-def _refuse_pickles(path: Path) -> None:
-    pickles = [p for p in path.rglob("data_batch_1") if p.is_file()]
-    if pickles:
-        raise ValueError(
-            f"{pickles[0]} is a pickle file, which could run any code; download the authors' "
-            "binary "
-            "version, cifar-10-binary.tar.gz"
-        )
-
-
 def _from_hub(splits: Sequence[str], revision: str | None) -> tuple[list[Pictures], str]:
     """Return the images of each split, all of one commit, and the commit."""
     patterns = {split: f"plain_text/{split}-*.parquet" for split in splits}
@@ -242,9 +217,8 @@ def _from_hub(splits: Sequence[str], revision: str | None) -> tuple[list[Picture
 
 
 def _from_tables(folder: Path, pattern: str, split: str) -> Pictures:
-    from memowidgets.data.rows import read_parquet
-
-    rows = [row.fields for file in sorted(folder.glob(pattern)) for row in read_parquet(file)]
+    files = sorted(folder.glob(pattern))
+    rows = [row.fields for file in files for row in read_parquet(file).rows]
     if not rows:
         raise FileNotFoundError(f"{_REPOSITORY} on the hub has no {pattern}")
     images = np.stack([decoded(row["img"]["bytes"])[0] for row in rows])

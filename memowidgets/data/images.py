@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import warnings
-import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_finite
-from memowidgets.data.base import (
+from memowidgets.data.dataset import (
     BoolArray,
     Dataset,
     IntArray,
     checked_classes,
     checked_ids,
-    chosen_positions,
-    one_position,
 )
-from memowidgets.data.folders import Resize, common_root, open_tree, read_classes, stacked
-from memowidgets.data.labelled import check_hf, labelled_of_hf
-from memowidgets.data.ood import KINDS, digit_collages, fitted
-from memowidgets.data.planted import unplanted, with_wrong_labels
+from memowidgets.data.pictures import Resize, read_folder, stacked
+from memowidgets.data.rows import ID, labelled, rows_of_hf
 
+_KINDS = ("mislabelled", "ood")
+_MOST_DIGITS = 5
 _LAYOUTS = ("NHWC", "NCHW")
 
 
@@ -81,6 +77,9 @@ class ImageDataset(Dataset):
     class_names: tuple[str, ...]
     canaries: BoolArray | None = None
     source: dict[str, Any] | None = None
+
+    _fields: ClassVar[tuple[str, ...]] = ("images",)
+    _noun: ClassVar[str] = "images"
 
     @classmethod
     def from_arrays(
@@ -165,12 +164,9 @@ class ImageDataset(Dataset):
             are changed (animated ones, of which the first image is used, 16-bit and transparent
             ones).
         """
-        with open_tree(path) as files:
-            depth = common_root(files) if zipfile.is_zipfile(path) else 0
-            found = read_classes(files, depth, resize, str(path))
+        found = read_folder(path, resize)
         data = cls.from_arrays(found.images, found.labels, found.class_names, found.ids, "NHWC")
-        arguments = {"path": str(Path(path).expanduser().absolute()), "resize": resize}
-        return replace(data, source={"loader": "from_folder", "arguments": arguments})
+        return data.with_source("from_folder", path=path, resize=resize)
 
     @classmethod
     def from_hf(
@@ -219,47 +215,23 @@ class ImageDataset(Dataset):
         UserWarning
             If a class never occurs, or pictures are changed as in `from_folder`.
         """
-        check_hf(dataset, image=image)
-        found = labelled_of_hf(dataset, label, class_names, ids)
-        integers, names = checked_classes(found.labels, found.class_names, found.where)
+        rows = rows_of_hf(dataset, {label, ID if ids is None else ids})
+        found = labelled(rows, label, class_names, ids, image=image)
         pictures = dataset.with_format(None).select_columns([image])  # decoded one after another
         pixels = stacked((row[image] for row in pictures), resize, "the dataset")
-        return cls(pixels, checked_ids(found.ids, len(pixels)), integers, names)
+        return cls(pixels, checked_ids(found.ids, len(pixels)), found.labels, found.class_names)
 
-    def __repr__(self) -> str:
-        height, width, channels = self.images.shape[1:]
-        planted = "" if self.canaries is None else f", {int(self.canaries.sum())} canaries"
-        return (
-            f"ImageDataset({len(self)} images of {height}×{width}×{channels}, "
-            f"{len(self.class_names)} classes{planted})"
-        )
+    def _summary(self) -> Iterable[str]:
+        shape = "×".join(map(str, self.images.shape[1:]))
+        return [f"{len(self)} images of {shape}", f"{len(self.class_names)} classes"]
 
-    def __getitem__(self, index: int) -> ImageSample:
-        index = one_position(index, len(self))
-        canary = self.canaries is not None and bool(self.canaries[index])
-        return ImageSample(
-            str(self.ids[index]), self.images[index], int(self.labels[index]), canary
-        )
+    def _sample(self, index: int) -> ImageSample:
+        name, label = str(self.ids[index]), int(self.labels[index])
+        return ImageSample(name, self.images[index], label, self.is_canary(index))
 
-    def take(self, indices: ArrayLike) -> Self:
-        """Return the images at these positions, in this order, as a dataset."""
-        chosen = chosen_positions(indices, len(self))
-        return replace(
-            self,
-            images=self.images[chosen],
-            ids=self.ids[chosen],
-            labels=self.labels[chosen],
-            canaries=None if self.canaries is None else self.canaries[chosen],
-            source=None,
-        )
-
-    def content_hashes(self) -> list[str]:
-        """Return the SHA-256 of each image's pixels and shape, 16 hexadecimal digits."""
+    def _contents(self) -> Iterable[bytes]:
         shape = str(self.images.shape[1:]).encode()
-        return [
-            hashlib.sha256(shape + np.ascontiguousarray(image).tobytes()).hexdigest()[:16]
-            for image in self.images
-        ]
+        return (shape + np.ascontiguousarray(image).tobytes() for image in self.images)
 
     def with_canaries(
         self, n: int, kind: str | ImageDataset = "mislabelled", seed: int = 0
@@ -289,29 +261,30 @@ class ImageDataset(Dataset):
         ValueError
             If there are more canaries than images, or the kind is unknown.
         """
-        if not isinstance(kind, ImageDataset) and kind not in KINDS:
-            valid = ", ".join(map(repr, KINDS))
+        if not isinstance(kind, ImageDataset) and kind not in _KINDS:
+            valid = ", ".join(map(repr, _KINDS))
             raise ValueError(f"unknown kind of canaries {kind!r}; valid: {valid}, or a dataset")
         if kind == "mislabelled":
-            return with_wrong_labels(self, n, kind, seed, "images")
-        mask, free = unplanted(self, n, "images")
+            return super().with_canaries(n, kind, seed)
         rng = np.random.default_rng(seed)
-        chosen = rng.choice(free, size=n, replace=False)
-        mask[chosen] = True
-        labels = self.labels.copy()
-        labels[chosen] = rng.integers(len(self.class_names), size=n)
+        mask, chosen = self._planted(n, rng)
+        labels, images = self.labels.copy(), np.array(self.images)
+        labels[chosen] = rng.integers(len(self.class_names), size=len(chosen))
         shape = self.images.shape[1:]
-        if isinstance(kind, ImageDataset):
-            odd = _drawn_from(kind, n, shape, rng)
+        if not isinstance(kind, ImageDataset):
+            images[chosen] = digit_collages(len(chosen), shape, rng)
+        elif len(chosen) > len(kind):
+            raise ValueError(
+                f"{len(chosen)} canaries were requested, but their dataset has {len(kind)} images"
+            )
         else:
-            odd = digit_collages(n, shape, rng)
-        images = np.array(self.images)
-        images[chosen] = odd
+            drawn = rng.choice(len(kind), size=len(chosen), replace=False)
+            for position, image in zip(chosen, kind.images[drawn], strict=True):
+                images[position] = fitted(image, shape)
         ids = self.ids.tolist()
         for position in chosen:
             ids[position] = f"canary/{ids[position]}"
-        names = checked_ids(ids, len(ids))
-        return replace(self, images=images, labels=labels, ids=names, canaries=mask, source=None)
+        return self._replaced(images=images, labels=labels, ids=ids, canaries=mask)
 
     def shared(self, folder: str | os.PathLike[str]) -> Self:
         """Return the same dataset with its pixels in a file that local processes map.
@@ -367,16 +340,6 @@ def channels_last(images: NDArray[Any], layout: str | None) -> NDArray[Any]:
     return np.moveaxis(images, 1, -1) if layout == "NCHW" else images
 
 
-def _drawn_from(
-    data: ImageDataset, n: int, shape: tuple[int, ...], rng: np.random.Generator
-) -> NDArray[np.uint8]:
-    """Draw different images of a dataset, scaled to another's shape, (n, *shape)."""
-    if n > len(data):
-        raise ValueError(f"{n} canaries were requested, but their dataset has {len(data)} images")
-    chosen = data.images[rng.choice(len(data), size=n, replace=False)]
-    return np.stack([fitted(image, shape) for image in chosen]) if n else chosen
-
-
 def _mapped(file: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     return np.memmap(file, dtype=np.uint8, mode="r", shape=shape)
 
@@ -405,3 +368,73 @@ def _checked_pixels(images: NDArray[Any]) -> NDArray[np.uint8]:
             f"ranges from {rows[row].min():g} to {rows[row].max():g}"
         )
     return np.rint(images * 255.0).astype(np.uint8)
+
+
+def digit_collages(n: int, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Draw scikit-learn's digits, enlarged and coloured, on a coloured ground, (n, *shape).
+
+    Each image has its own colours and background, and one to five digits with their own size,
+    place, rotation and transparency. Canaries that look alike under random labels are never fitted
+    and so never memorised, which is why these differ clearly.
+    """
+    from sklearn.datasets import load_digits
+
+    scans = load_digits().images / 16.0
+    return np.array([_collage(scans, shape, rng) for _ in range(n)], dtype=np.uint8).reshape(
+        n, *shape
+    )
+
+
+def fitted(image: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Return an image at another height, width and number of channels, averaged bilinearly."""
+    height, width, channels = shape
+    values = image.astype(np.float64)
+    if channels == 1 and image.shape[2] == 3:
+        values = values @ np.array([[0.299], [0.587], [0.114]])
+    if values.shape[:2] != (height, width):
+        down, across = _mixing(values.shape[0], height), _mixing(values.shape[1], width)
+        values = np.einsum("ab,bcd->acd", down, values)
+        values = np.einsum("ab,cbd->cad", across, values)
+    return np.rint(np.broadcast_to(values, shape)).astype(np.uint8)
+
+
+def _collage(
+    scans: NDArray[np.float64], shape: tuple[int, ...], rng: np.random.Generator
+) -> NDArray[np.uint8]:
+    height, width, channels = shape
+    canvas = _ground(shape, rng)
+    for _ in range(rng.integers(1, _MOST_DIGITS + 1)):
+        scan = np.rot90(scans[rng.integers(len(scans))], int(rng.integers(4)))
+        tall = round(rng.uniform(0.4, 1.0) * height)
+        wide = round(rng.uniform(0.4, 1.0) * width)
+        ink = _mixing(8, max(1, tall)) @ scan @ _mixing(8, max(1, wide)).T
+        top = rng.integers(height - len(ink) + 1)
+        left = rng.integers(width - ink.shape[1] + 1)
+        cover = (rng.uniform(0.6, 1.0) * ink)[..., np.newaxis]
+        part = canvas[top : top + len(ink), left : left + ink.shape[1]]
+        part[...] = part * (1 - cover) + rng.uniform(0, 255, channels) * cover
+    pixels: NDArray[np.uint8] = np.rint(canvas).astype(np.uint8)
+    return pixels
+
+
+def _ground(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return a gradient from one colour to another, at a random angle."""
+    height, width, channels = shape
+    angle = rng.uniform(0, 2 * np.pi)
+    y, x = np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
+    share = 0.5 + 0.35 * (np.cos(angle) * x + np.sin(angle) * y)
+    mix = np.clip(share, 0, 1)[..., np.newaxis]
+    one, other = rng.uniform(0, 255, (2, channels))
+    ground: NDArray[np.float64] = one * mix + other * (1 - mix)
+    return ground
+
+
+def _mixing(size: int, wanted: int) -> NDArray[np.float64]:
+    """Return weights that map `size` pixels to `wanted`, (wanted, size): a tent for each."""
+    scale = size / wanted
+    centres = (np.arange(wanted) + 0.5) * scale - 0.5
+    distance = np.abs(centres[:, np.newaxis] - np.arange(size)) / max(1.0, scale)
+    weights = np.maximum(0.0, 1.0 - distance)
+    edge = weights.sum(axis=1, keepdims=True)
+    mixed: NDArray[np.float64] = weights / edge
+    return mixed

@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from memowidgets.data.base import (
+from memowidgets.data.dataset import (
     BoolArray,
     Dataset,
     IntArray,
     checked_class_names,
     checked_ids,
     checked_labels,
-    chosen_positions,
-    one_position,
 )
-from memowidgets.data.columns import read_csv_rows, rows_of_records
-from memowidgets.data.labelled import check_hf, file_source, rows_of_hf
-from memowidgets.data.planted import with_wrong_labels
-from memowidgets.data.prompts import (
+from memowidgets.data.questions import (
+    LETTERS,
     TEMPLATES,
     check_fit,
+    checked_columns,
+    checked_questions,
     checked_templates,
+    checked_texts,
     drawn,
     label_gap,
     render,
+    rows_of_columns,
 )
-from memowidgets.data.questions import LETTERS, Question, checked_questions, checked_texts
-from memowidgets.data.rows import Row, read_jsonl, rows_of_table
-from memowidgets.files import checked_path
+from memowidgets.data.rows import (
+    Row,
+    read_csv,
+    read_jsonl,
+    rows_of_hf,
+    rows_of_records,
+)
 from memowidgets.visible import quoted
 
 TextArray = NDArray[np.object_]
@@ -149,6 +152,9 @@ class MCQDataset(Dataset):
     canaries: BoolArray | None = None
     source: dict[str, Any] | None = None
 
+    _fields: ClassVar[tuple[str, ...]] = ("questions", "choices", "attributes")
+    _noun: ClassVar[str] = "questions"
+
     @classmethod
     def from_records(
         cls,
@@ -203,7 +209,9 @@ class MCQDataset(Dataset):
         ('geology', 'physics')
         """
         records = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
-        return cls._from_rows(rows_of_table(records), template, prompt_seed, answers, equal_options)
+        return cls._from_rows(
+            rows_of_records(records), template, prompt_seed, answers, equal_options
+        )
 
     @classmethod
     def from_jsonl(
@@ -250,15 +258,15 @@ class MCQDataset(Dataset):
         ...     MCQDataset.from_jsonl(path)
         MCQDataset(2 questions, 2 options)
         """
-        rows = read_jsonl(checked_path(path))
-        how: dict[str, Any] = {
-            "template": template,
-            "prompt_seed": prompt_seed,
-            "answers": answers,
-            "equal_options": equal_options,
-        }
-        source = file_source("MCQDataset.from_jsonl", path, how)
-        return replace(cls._from_rows(rows, **how), source=source)
+        data = cls._from_rows(read_jsonl(path).rows, template, prompt_seed, answers, equal_options)
+        return data.with_source(
+            "MCQDataset.from_jsonl",
+            path=path,
+            template=template,
+            prompt_seed=prompt_seed,
+            answers=answers,
+            equal_options=equal_options,
+        )
 
     @classmethod
     def from_csv(
@@ -313,16 +321,19 @@ class MCQDataset(Dataset):
         ...     MCQDataset.from_csv(path, columns={"answer": "key"}).attributes["year"].tolist()
         ['2024', '2025']
         """
-        rows = read_csv_rows(checked_path(path), columns, choices)
-        how: dict[str, Any] = {
-            "template": template,
-            "prompt_seed": prompt_seed,
-            "answers": answers,
-            "equal_options": equal_options,
-        }
-        from_file = {"columns": columns, "choices": choices, **how}
-        source = file_source("MCQDataset.from_csv", path, from_file)
-        return replace(cls._from_rows(rows, **how), source=source)
+        _, by_number = checked_columns(columns, choices)
+        rows = rows_of_columns(read_csv(path, header=not by_number), columns, choices)
+        data = cls._from_rows(rows, template, prompt_seed, answers, equal_options)
+        return data.with_source(
+            "MCQDataset.from_csv",
+            path=path,
+            columns=columns,
+            choices=choices,
+            template=template,
+            prompt_seed=prompt_seed,
+            answers=answers,
+            equal_options=equal_options,
+        )
 
     @classmethod
     def from_hf(
@@ -362,9 +373,7 @@ class MCQDataset(Dataset):
         TypeError
             If `dataset` has several splits, is streamed, or is something else.
         """
-        check_hf(dataset)
-        known = list(dataset.column_names)
-        rows = rows_of_records(rows_of_hf(dataset), columns, choices, known)
+        rows = rows_of_columns(rows_of_hf(dataset), columns, choices)
         return cls._from_rows(rows, template, prompt_seed, answers, equal_options)
 
     @classmethod
@@ -373,42 +382,45 @@ class MCQDataset(Dataset):
         rows: Sequence[Row],
         template: str | Sequence[str] | None,
         prompt_seed: int,
-        answers: str = "auto",
-        equal_options: str = "error",
+        answers: str,
+        equal_options: str,
     ) -> Self:
         questions = checked_questions(rows, answers, equal_options)
         letters = LETTERS[: max(len(q.choices) for q in questions)]
         labels = checked_labels([q.label for q in questions], letters)
         numbered = questions[0].id is None
+        names = dict.fromkeys(name for q in questions for name in q.attributes)
         data = cls(
             questions=tuple(q.question for q in questions),
             choices=tuple(q.choices for q in questions),
             ids=checked_ids(None if numbered else [str(q.id) for q in questions], len(questions)),
             labels=labels,
             class_names=checked_class_names(letters, labels),
-            attributes=_columns_of_attributes(questions),
+            attributes={
+                name: np.array([q.attributes.get(name, "") for q in questions], dtype=object)
+                for name in names
+            },
         )
         return data.with_template(template, prompt_seed)
 
-    def __repr__(self) -> str:
+    def _summary(self) -> Iterable[str]:
         fewest, most = min(self.n_choices, default=0), max(self.n_choices, default=0)
         options = f"{most} options" if fewest == most else f"{fewest} to {most} options"
-        repeated = self.duplicates().count
-        twice = f", {repeated} duplicate{'s' if repeated > 1 else ''}" if repeated else ""
-        planted = "" if self.canaries is None else f", {int(self.canaries.sum())} canaries"
-        return f"MCQDataset({len(self)} questions, {options}{twice}{planted})"
+        return [f"{len(self)} questions", options, *self._repeats()]
 
-    def __getitem__(self, index: int) -> MCQSample:
-        index = one_position(index, len(self))
+    def _sample(self, index: int) -> MCQSample:
         return MCQSample(
             id=str(self.ids[index]),
             question=self.questions[index],
             choices=self.choices[index],
             label=int(self.labels[index]),
             prompt=self.prompt(index),
-            attributes={name: str(column[index]) for name, column in self.attributes.items()},
-            canary=self.canaries is not None and bool(self.canaries[index]),
+            attributes=self._attributes_of(index),
+            canary=self.is_canary(index),
         )
+
+    def _attributes_of(self, index: int) -> dict[str, str]:
+        return {name: str(column[index]) for name, column in self.attributes.items()}
 
     @cached_property
     def n_choices(self) -> IntArray:
@@ -437,7 +449,7 @@ class MCQDataset(Dataset):
             self.templates[which],
             self.questions[index],
             self.choices[index],
-            {name: str(column[index]) for name, column in self.attributes.items()},
+            self._attributes_of(index),
         )
 
     def prompts(self) -> list[str]:
@@ -479,21 +491,7 @@ class MCQDataset(Dataset):
         """
         templates = checked_templates(template)
         check_fit(templates, self.attributes, int(self.n_choices.min()), self.ids)
-        return replace(self, templates=templates, prompt_seed=prompt_seed, source=None)
-
-    def take(self, indices: ArrayLike) -> Self:
-        """Return the questions at these positions, in this order, as a dataset."""
-        chosen = chosen_positions(indices, len(self))
-        return replace(
-            self,
-            questions=tuple(self.questions[i] for i in chosen),
-            choices=tuple(self.choices[i] for i in chosen),
-            ids=self.ids[chosen],
-            labels=self.labels[chosen],
-            attributes={name: column[chosen] for name, column in self.attributes.items()},
-            canaries=None if self.canaries is None else self.canaries[chosen],
-            source=None,
-        )
+        return self._replaced(templates=templates, prompt_seed=prompt_seed)
 
     def with_texts(self, texts: Mapping[str, tuple[str, Sequence[str]]]) -> Self:
         """Return the same questions with new texts for some of them.
@@ -521,26 +519,28 @@ class MCQDataset(Dataset):
         >>> data[1].question, data[1].choices, data[1].label
         ('One?', ('x', 'z'), 1)
         """
-        position = {str(name): i for i, name in enumerate(self.ids)}
-        unknown = [name for name in texts if name not in position]
-        if unknown:
-            raise ValueError(f"no question has the id {quoted(unknown[0])}; use ids from .ids")
         questions, choices = list(self.questions), list(self.choices)
-        for name, words in texts.items():
-            row = position[name]
-            questions[row], choices[row] = _reworded(name, words, self.choices[row])
-        return replace(self, questions=tuple(questions), choices=tuple(choices), source=None)
+        for row, (name, words) in zip(self._positions(texts), texts.items(), strict=True):
+            where, before = f"the question {quoted(name)}", self.choices[row]
+            equal = "keep" if len(set(before)) < len(before) else "error"  # as they were before
+            questions[row], choices[row] = checked_texts(*words, where, equal)
+            if len(choices[row]) != len(before):
+                raise ValueError(
+                    f"{where} has {len(before)} options, but the new texts have {len(choices[row])}"
+                )
+        return self._replaced(questions=tuple(questions), choices=tuple(choices))
+
+    def _contents(self) -> Iterable[bytes]:
+        pairs = zip(self.questions, self.choices, strict=True)
+        return (json.dumps([question, *options]).encode() for question, options in pairs)
 
     def content_hashes(self) -> list[str]:
         """Return the SHA-256 of each question and its options in order, 16 hexadecimal digits."""
         return list(self._hashes)
 
     @cached_property
-    def _hashes(self) -> tuple[str, ...]:
-        return tuple(
-            hashlib.sha256(json.dumps([question, *options]).encode()).hexdigest()[:16]
-            for question, options in zip(self.questions, self.choices, strict=True)
-        )
+    def _hashes(self) -> tuple[str, ...]:  # each prompt asks for one
+        return tuple(super().content_hashes())
 
     def duplicates(self) -> Duplicates:
         """Find questions that occur more than once; an audit keeps them on one side of each split.
@@ -605,94 +605,33 @@ class MCQDataset(Dataset):
         >>> data[0].choices, data[0].label
         (('ethics', 'history'), 1)
         """
-        values = self._values_of(by)
+        if by not in self.attributes:
+            known = ", ".join(map(quoted, self.attributes)) or "none"
+            raise ValueError(f"unknown attribute {by!r}; valid: {known}")
+        values = [str(value) for value in self.attributes[by]]
+        if "" in values:
+            raise ValueError(
+                f"the question {quoted(self.ids[values.index('')])} has no {quoted(by)}: give it "
+                "a value, or leave it out"
+            )
         names = tuple(sorted(set(values)) if options is None else map(str, options))
         if not 2 <= len(names) <= len(LETTERS) or len(set(names)) < len(names):
             raise ValueError(
                 f"the attribute {quoted(by)} gives {len(set(names))} different options; a "
-                "question must "
-                f"have 2 to {len(LETTERS)}"
+                f"question must have 2 to {len(LETTERS)}"
             )
         position = {name: i for i, name in enumerate(names)}
         for i, value in enumerate(values):
             if value not in position:
                 raise ValueError(
                     f"the value of {quoted(by)} of the question {quoted(self.ids[i])} is not one "
-                    "of "
-                    f"the {len(names)} options"
+                    f"of the {len(names)} options"
                 )
         labels = np.array([position[value] for value in values], dtype=np.int64)
-        data = replace(
-            self,
+        data = self._replaced(
             choices=(names,) * len(self),
             labels=labels,
             class_names=checked_class_names(LETTERS[: len(names)], labels),
             canaries=None,
         )
         return data.with_template(self.templates, self.prompt_seed)
-
-    def _values_of(self, attribute: str) -> list[str]:
-        if attribute not in self.attributes:
-            known = ", ".join(map(quoted, self.attributes)) or "none"
-            raise ValueError(f"unknown attribute {attribute!r}; valid: {known}")
-        values = [str(value) for value in self.attributes[attribute]]
-        if "" in values:
-            raise ValueError(
-                f"the question {quoted(self.ids[values.index('')])} has no {quoted(attribute)}: "
-                "give it a "
-                "value, or leave it out"
-            )
-        return values
-
-    def with_canaries(self, n: int, kind: str = "mislabelled", seed: int = 0) -> Self:
-        """Plant canaries: questions that a model can only answer by memorising them.
-
-        Parameters
-        ----------
-        n : int
-            Number of canaries.
-        kind : {"mislabelled"}
-            ``"mislabelled"`` gives `n` questions another of their own options as the label, drawn
-            evenly.
-        seed : int
-            Seed for the choice of questions and labels.
-
-        Returns
-        -------
-        MCQDataset
-            The same questions, ids and order. `canaries` marks the planted ones.
-
-        Raises
-        ------
-        ValueError
-            If there are more canaries than questions, or the kind is unknown.
-
-        Examples
-        --------
-        >>> rows = [{"question": f"{n}?", "choices": ["x", "y"], "answer": n} for n in (0, 1)]
-        >>> MCQDataset.from_records(rows).with_canaries(1)
-        MCQDataset(2 questions, 2 options, 1 canaries)
-        """
-        return with_wrong_labels(self, n, kind, seed, "questions", self.n_choices)
-
-
-def _reworded(
-    name: str, words: tuple[str, Sequence[str]], before: tuple[str, ...]
-) -> tuple[str, tuple[str, ...]]:
-    """Return a question with new texts; options that were equal before may stay equal."""
-    where = f"the question {quoted(name)}"
-    equal = "keep" if len(set(before)) < len(before) else "error"
-    question, choices = checked_texts(*words, where, equal)
-    if len(choices) != len(before):
-        raise ValueError(
-            f"{where} has {len(before)} options, but the new texts have {len(choices)}"
-        )
-    return question, choices
-
-
-def _columns_of_attributes(questions: Sequence[Question]) -> dict[str, TextArray]:
-    names = list(dict.fromkeys(name for q in questions for name in q.attributes))
-    return {
-        name: np.array([q.attributes.get(name, "") for q in questions], dtype=object)
-        for name in names
-    }

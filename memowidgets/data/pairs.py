@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.data.base import (
+from memowidgets.data.dataset import (
     BoolArray,
     Dataset,
     IntArray,
+    WithheldSample,
     checked_classes,
     checked_ids,
-    chosen_positions,
-    one_position,
 )
 from memowidgets.data.images import ImageSample
-from memowidgets.data.withheld import WithheldSample
 from memowidgets.visible import listed, quoted
 
 __all__ = ["PairDataset", "split_pair"]
@@ -67,6 +65,9 @@ class PairDataset(Dataset):
     are_images: bool = False
     canaries: BoolArray | None = None
     source: dict[str, Any] | None = None
+
+    _fields: ClassVar[tuple[str, ...]] = ("rows", "hashes")
+    _noun: ClassVar[str] = "pairs"
 
     @classmethod
     def from_pairs(
@@ -125,27 +126,21 @@ class PairDataset(Dataset):
             images,
         )
 
-    def __repr__(self) -> str:
-        return f"PairDataset({len(self)} pairs, {len(self.class_names)} classes)"
+    def _summary(self) -> Iterable[str]:
+        return [f"{len(self)} pairs", f"{len(self.class_names)} classes"]
 
-    def __getitem__(self, index: int) -> ImageSample | WithheldSample:
-        index = one_position(index, len(self))
+    def _sample(self, index: int) -> ImageSample | WithheldSample:
         name, label = str(self.ids[index]), int(self.labels[index])
         if not self.are_images:
             return WithheldSample(name, label)
         inputs, _ = split_pair(self.pairs[int(self.rows[index])], name)
         return ImageSample(name, _pixels(inputs), label)
 
-    def take(self, indices: ArrayLike) -> Self:
-        """Return the samples at these positions, in this order, as a dataset."""
-        chosen = chosen_positions(indices, len(self))
-        return replace(
-            self,
-            rows=self.rows[chosen],
-            ids=self.ids[chosen],
-            labels=self.labels[chosen],
-            hashes=tuple(self.hashes[i] for i in chosen),
-            canaries=None if self.canaries is None else self.canaries[chosen],
+    def with_canaries(self, *_given: Any, **_named: Any) -> Self:
+        """Raise, because the labels that are trained on are those of the pairs."""
+        raise TypeError(
+            "the labels of pairs are those of your torch dataset; plant canaries there, or make an "
+            "ImageDataset or a TextDataset of the samples"
         )
 
     def as_pairs(self) -> Any:

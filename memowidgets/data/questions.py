@@ -1,27 +1,36 @@
-"""Checks of one multiple-choice question: texts, options and answer."""
+"""One multiple-choice question: its columns, its texts, options and answer, and its prompt."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from string import Formatter
 from typing import Any
 
 import numpy as np
 
 from memowidgets.checks import is_missing
-from memowidgets.data.rows import Row
-from memowidgets.visible import quoted, visible
+from memowidgets.data.dataset import HALF_CHARACTERS
+from memowidgets.data.rows import Row, Rows, listed_columns
+from memowidgets.visible import listed, quoted, visible
 
 LETTERS = "ABCDEFGHIJ"
 MOST_CHARACTERS = 20_000
+TEMPLATES = (
+    "{question}\n\n{options}\n\nAnswer:",
+    "Question: {question}\nPossible answers:\n{options}\nThe right letter is",
+    "One of the options below is right.\n{question}\n{options}\nRight option:",
+    "{question}\nChoose from:\n{options}\nLetter:",
+    "Read the question and pick a letter.\n\n{question}\n\n{options}\n\nI pick",
+)
 _A_LETTER, _A_NUMBER = 2, 40  # characters that an error quotes of an answer
 _ANSWERS = ("auto", "index", "letter", "text")
 _EQUAL_OPTIONS = ("error", "keep")
-_OWN_FIELDS = ("id", "question", "choices", "answer")
-_HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
+_COLUMNS = ("question", "choices", "answer", "id", "attributes")
+_OPENING = "([{<\"'«“‘"
 
 
 @dataclass(frozen=True)
@@ -36,67 +45,152 @@ class Question:
     attributes: dict[str, str]
 
 
+# Columns
+
+
+def checked_columns(
+    columns: Mapping[str, Any] | None, choices: Sequence[str] | None
+) -> tuple[dict[str, Any], bool]:
+    """Return the columns that a user assigned, and whether by number instead of by name."""
+    mapping = dict(columns or {})
+    unknown = [key for key in mapping if key not in _COLUMNS]
+    if unknown:
+        raise ValueError(f"unknown key {unknown[0]!r} in columns; valid: {', '.join(_COLUMNS)}")
+    if choices is not None and (isinstance(choices, str) or len(choices) < 2):
+        raise ValueError(f"choices must be two or more options, not {choices!r}")
+    if choices is not None and "choices" in mapping:
+        raise ValueError("choices and columns['choices'] cannot be combined; pass one of them")
+    kinds = {type(one) for value in mapping.values() for one in _as_list(value)}
+    if not kinds <= {str} and not kinds <= {int}:
+        raise TypeError("columns must be all names or all numbers")
+    return mapping, kinds == {int}
+
+
+def rows_of_columns(
+    found: Rows, columns: Mapping[str, Any] | None, choices: Sequence[str] | None
+) -> list[Row]:
+    """Return rows of any columns as records of questions.
+
+    Parameters
+    ----------
+    found : Rows
+        Cells of a CSV file, or values of a `datasets.Dataset`.
+    columns, choices
+        As in `MCQDataset.from_csv`.
+    """
+    mapping, by_number = checked_columns(columns, choices)
+    if by_number and not found.are_cells:
+        raise TypeError("columns of a dataset are named, not numbered")
+    question = _column(found, "question", mapping.get("question", "question"))
+    answer = _column(found, "answer", mapping.get("answer", "answer"))
+    options: list[str] = []
+    if choices is None:
+        given = _as_list(mapping.get("choices", _default_choices(found.columns)))
+        options = [_column(found, "choices", one) for one in given]
+    own = mapping.get("id", "id" if "id" in found.columns else None)
+    name = None if own is None else _column(found, "id", own)
+    used = {question, answer, name, *options}
+    others = [] if by_number else [one for one in found.columns if one not in used]
+    attributes = {
+        str(one): _column(found, "attributes", one)
+        for one in _as_list(mapping.get("attributes", others))
+    }
+    rows = []
+    for row in found.rows:
+        value = row.fields
+        key, texts = value[answer], _options(row, options, found.are_cells)
+        if choices is not None:
+            texts = list(choices)
+        elif isinstance(texts, Mapping) and {"text", "label"} <= texts.keys():  # as in ARC
+            letters, texts = list(texts["label"]), list(texts["text"])
+            key = letters.index(key) if key in letters else key
+        fields = {one: value[column] for one, column in attributes.items()}
+        fields |= {"question": value[question], "choices": texts, "answer": key}
+        rows.append(Row(row.where, fields | {"id": None if name is None else value[name]}))
+    return rows
+
+
+def _options(row: Row, columns: Sequence[str], are_cells: bool) -> Any:
+    """Return the options of a row: one column has a list of them, in a cell as JSON."""
+    if len(columns) != 1:
+        options = [row.fields[column] for column in columns]
+        while are_cells and options and not options[-1].strip():
+            options.pop()
+        return options
+    value = row.fields[columns[0]]
+    if not are_cells:
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{row.where}: the choices are in one column, so they must be a JSON list ({error})"
+        ) from error
+
+
+def _default_choices(header: Sequence[str]) -> list[str]:
+    if "choices" in header:
+        return ["choices"]
+    upper = [letter for letter in LETTERS if letter in header]
+    lower = [letter for letter in LETTERS.lower() if letter in header]
+    return upper or lower or ["choices"]
+
+
+def _column(found: Rows, what: str, column: str | int) -> str:
+    known = found.columns
+    if isinstance(column, int):
+        if not 0 <= column < len(known):
+            raise ValueError(
+                f"{found.where} has the columns 0 to {len(known) - 1}, but not the column "
+                f"{column} for {what!r}"
+            )
+        return known[column]
+    if column not in known:
+        raise ValueError(
+            f"{found.where} has no column {quoted(column)} for {what!r}; its columns: "
+            f"{listed_columns(known)}. Assign them with columns={{{what!r}: …}}, by number if "
+            "the first line is not a header"
+        )
+    return column
+
+
+def _as_list(value: Any) -> list[Any]:
+    return [value] if isinstance(value, str | int) else list(value)
+
+
+# Texts, options and answer
+
+
 def checked_questions(
     rows: Sequence[Row], answers: str = "auto", equal_options: str = "error"
 ) -> list[Question]:
     """Return questions from rows, or raise an error that names the first bad one."""
-    if answers not in _ANSWERS:
-        raise ValueError(f"unknown answers {answers!r}; valid: {', '.join(map(repr, _ANSWERS))}")
-    if equal_options not in _EQUAL_OPTIONS:
-        raise ValueError(
-            f"unknown equal_options {equal_options!r}; valid: "
-            f"{', '.join(map(repr, _EQUAL_OPTIONS))}"
-        )
+    for name, value, valid in (
+        ("answers", answers, _ANSWERS),
+        ("equal_options", equal_options, _EQUAL_OPTIONS),
+    ):
+        if value not in valid:
+            raise ValueError(f"unknown {name} {value!r}; valid: {', '.join(map(repr, valid))}")
     if not rows:
         raise ValueError("the dataset is empty: it has no question")
-    questions = [_checked(row, answers, equal_options) for row in rows]
+    questions = []
+    for row in rows:
+        where, fields = row.where, dict(row.fields)
+        texts = fields.pop("question", None), fields.pop("choices", None)
+        question, choices = checked_texts(*texts, where, equal_options)
+        label = _label(fields.pop("answer", None), choices, answers, where)
+        name = fields.pop("id", None)
+        attributes = {str(key): attribute_text(value) for key, value in fields.items()}
+        own = None if _missing(name) else str(name)
+        questions.append(Question(where, own, question, choices, label, attributes))
     _check_ids(questions)
     return questions
 
 
-def checked_texts(
-    question: Any, choices: Any, where: str, equal_options: str = "error"
-) -> tuple[str, tuple[str, ...]]:
-    """Return a checked question and its options, or raise."""
-    options = _choices(choices, where)
-    if equal_options == "error":
-        _check_distinct(options, where)
-    return checked_text(question, "question", where), options
-
-
-def described(value: object) -> str:
-    """Describe a wrong value in an error: a number or letter as it is, a text by its length.
-
-    A notebook keeps its errors, so they must not quote what could be part of a sample.
-    """
-    if isinstance(value, str):
-        return quoted(value) if len(value) <= _A_LETTER else f"a text of {len(value)} characters"
-    if isinstance(value, int | float | np.number):
-        return visible(str(value), _A_NUMBER)
-    return f"of type {type(value).__name__}"
-
-
-def _checked(row: Row, answers: str, equal_options: str) -> Question:
-    where, fields = row.where, row.fields
-    question, choices = checked_texts(
-        fields.get("question"), fields.get("choices"), where, equal_options
-    )
-    label = _label(fields.get("answer"), choices, answers, where)
-    attributes = {
-        str(name): attribute_text(value)
-        for name, value in fields.items()
-        if name not in _OWN_FIELDS
-    }
-    name = fields.get("id")
-    return Question(
-        where, None if _missing(name) else str(name), question, choices, label, attributes
-    )
-
-
 def _check_ids(questions: Sequence[Question]) -> None:
-    given = [q for q in questions if q.id is not None]
+    given = [question for question in questions if question.id is not None]
     if given and len(given) < len(questions):
-        without = next(q for q in questions if q.id is None)
+        without = next(question for question in questions if question.id is None)
         raise ValueError(
             f"{without.where}: the id is missing, but {len(given)} other questions have one; give "
             "an id to each or to none"
@@ -111,8 +205,32 @@ def _check_ids(questions: Sequence[Question]) -> None:
         seen[question.id] = question.where
 
 
-def _missing(value: Any) -> bool:
-    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+def checked_texts(
+    question: Any, choices: Any, where: str, equal_options: str = "error"
+) -> tuple[str, tuple[str, ...]]:
+    """Return a checked question and its options, or raise."""
+    if choices is None or (isinstance(choices, str | float) and _missing(choices)):
+        raise ValueError(f"{where}: the choices are missing")
+    if isinstance(choices, str | bytes | Mapping) or not isinstance(choices, Iterable):
+        raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
+            f"{where}: choices must be a list of texts, not {described(choices)}"
+        )
+    options = list(choices)
+    if not 2 <= len(options) <= len(LETTERS):
+        raise ValueError(
+            f"{where}: a question must have 2 to {len(LETTERS)} options, not {len(options)}"
+        )
+    for i, (letter, option) in enumerate(zip(LETTERS, options, strict=False)):
+        is_number = isinstance(option, int | float | np.number) and not isinstance(option, bool)
+        text = str(option) if is_number and math.isfinite(option) else option
+        options[i] = checked_text(text, f"option {letter}", where)
+        first = options.index(options[i])
+        if equal_options == "error" and first < i:
+            raise ValueError(
+                f"{where}: options {LETTERS[first]} and {letter} are equal; correct the question, "
+                "or pass equal_options='keep'"
+            )
+    return checked_text(question, "question", where), tuple(options)
 
 
 def checked_text(value: Any, what: str, where: str, most: int | None = MOST_CHARACTERS) -> str:
@@ -130,7 +248,7 @@ def checked_text(value: Any, what: str, where: str, most: int | None = MOST_CHAR
             f"{where}: the {what} has {len(value)} characters, the limit is {most}; "
             "shorten it or leave it out (no text is cut)"
         )
-    if _HALF_CHARACTERS.search(value):
+    if HALF_CHARACTERS.search(value):
         raise ValueError(
             f"{where}: the {what} has half a character (a lone surrogate), which no tokenizer "
             "can read; correct the text's encoding"
@@ -138,44 +256,33 @@ def checked_text(value: Any, what: str, where: str, most: int | None = MOST_CHAR
     return value
 
 
-def _choices(value: Any, where: str) -> tuple[str, ...]:
-    if _is_missing_list(value):
-        raise ValueError(f"{where}: the choices are missing")
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise ValueError(  # noqa: TRY004  # the content is wrong, not an argument's type
-            f"{where}: choices must be a list of texts, not {described(value)}"
-        )
-    options = list(value)
-    if not 2 <= len(options) <= len(LETTERS):
-        raise ValueError(
-            f"{where}: a question must have 2 to {len(LETTERS)} options, not {len(options)}"
-        )
-    return tuple(
-        checked_text(_number_as_text(option), f"option {letter}", where)
-        for letter, option in zip(LETTERS, options, strict=False)
-    )
+def described(value: object) -> str:
+    """Describe a wrong value in an error: a number or letter as it is, a text by its length.
+
+    A notebook keeps its errors, so they must not quote what could be part of a sample.
+    """
+    if isinstance(value, str):
+        return quoted(value) if len(value) <= _A_LETTER else f"a text of {len(value)} characters"
+    if isinstance(value, int | float | np.number):
+        return visible(str(value), _A_NUMBER)
+    return f"of type {type(value).__name__}"
 
 
-def _is_missing_list(value: Any) -> bool:
-    return value is None or (isinstance(value, str | float) and _missing(value))
+def attribute_text(value: Any) -> str:
+    """Return an attribute as text, empty if there is none."""
+    if value is None or (isinstance(value, str | float) and _missing(value)):
+        return ""
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
 
 
-def _number_as_text(option: Any) -> Any:
-    is_number = isinstance(option, int | float | np.number) and not isinstance(option, bool)
-    return str(option) if is_number and math.isfinite(option) else option
-
-
-def _check_distinct(choices: tuple[str, ...], where: str) -> None:
-    for position, choice in enumerate(choices):
-        first = choices.index(choice)
-        if first < position:
-            raise ValueError(
-                f"{where}: options {LETTERS[first]} and {LETTERS[position]} are equal; "
-                "correct the question, or pass equal_options='keep'"
-            )
+def _missing(value: Any) -> bool:
+    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
 
 
 def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> int:
+    """Return the position of the option that an answer means: by position, letter or text."""
     if _missing(answer):
         raise ValueError(f"{where}: the answer is missing")
     if isinstance(answer, bool | np.bool_) or not isinstance(answer, str | int | float | np.number):
@@ -183,75 +290,131 @@ def _label(answer: Any, choices: tuple[str, ...], answers: str, where: str) -> i
             f"{where}: the answer must be an option's position from 0, its letter or its text, not "
             f"{described(answer)}"
         )
-    readings = _readings(answer, choices, answers)
-    positions = sorted({position for _, position in readings})
-    if len(positions) > 1:
-        raise ValueError(f"{where}: {_ambiguous(answer, readings)}")
-    if not positions:
-        raise ValueError(f"{where}: {_outside(answer, choices, answers)}")
-    return positions[0]
-
-
-def _readings(answer: Any, choices: tuple[str, ...], answers: str) -> list[tuple[str, int]]:
-    """Return each possible reading of an answer, with the option it means."""
-    index, letter = _as_index(answer), _as_letter(answer)
-    found = [
-        (kind, position)
-        for kind, position in (("index", index), ("letter", letter))
-        if position is not None and 0 <= position < len(choices)
-    ]
+    found: list[tuple[str, int]] = []  # each possible reading, with the option it means
     if isinstance(answer, str):
+        digits, letter = answer.strip(), answer.strip().upper()
+        if digits.isascii() and digits.isdecimal() and len(digits) < 5:
+            found.append(("index", int(digits)))
+        if len(letter) == 1 and letter in LETTERS:
+            found.append(("letter", LETTERS.index(letter)))
         found += [("text", i) for i, choice in enumerate(choices) if choice == answer]
-    return [reading for reading in found if answers in ("auto", reading[0])]
-
-
-def _as_index(answer: Any) -> int | None:
-    if isinstance(answer, str):
-        digits = answer.strip()
-        return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 5 else None
-    is_whole = not isinstance(answer, float | np.floating) or float(answer).is_integer()
-    return int(answer) if is_whole else None
-
-
-def _as_letter(answer: Any) -> int | None:
-    letter = answer.strip().upper() if isinstance(answer, str) else ""
-    return LETTERS.index(letter) if len(letter) == 1 and letter in LETTERS else None
-
-
-def _ambiguous(answer: Any, readings: list[tuple[str, int]]) -> str:
-    kinds = list(dict(readings))
-    meanings = " and ".join(f"as {kind} option {LETTERS[position]}" for kind, position in readings)
-    advice = (
-        f"pass answers={' or answers='.join(map(repr, kinds))}"
-        if len(kinds) > 1
-        else "give its position or letter"
-    )
-    return f"the answer {_named(answer)}is ambiguous, it means {meanings}; {advice}"
-
-
-def _outside(answer: Any, choices: tuple[str, ...], answers: str) -> str:
-    last = len(choices) - 1
+    elif not isinstance(answer, float | np.floating) or float(answer).is_integer():
+        found.append(("index", int(answer)))
+    readings = [
+        (kind, position)
+        for kind, position in found
+        if answers in ("auto", kind) and 0 <= position < len(choices)
+    ]
+    positions = sorted({position for _, position in readings})
+    if len(positions) == 1:
+        return positions[0]
+    is_text = isinstance(answer, str) and len(answer) > _A_LETTER
+    shown = "" if is_text else f"{described(answer)} "
+    if positions:
+        kinds = list(dict(readings))
+        meanings = " and ".join(f"as {kind} option {LETTERS[i]}" for kind, i in readings)
+        advice = f"pass answers={' or answers='.join(map(repr, kinds))}"
+        advice = advice if len(kinds) > 1 else "give its position or letter"
+        raise ValueError(f"{where}: the answer {shown}is ambiguous, it means {meanings}; {advice}")
     meant = {
-        "index": f"a position from 0 to {last}",
-        "letter": f"a letter from A to {LETTERS[last]}",
+        "index": f"a position from 0 to {len(choices) - 1}",
+        "letter": f"a letter from A to {LETTERS[len(choices) - 1]}",
         "text": "the text of an option",
     }
     valid = " or ".join(meant.values()) if answers == "auto" else meant[answers]
-    return (
-        f"the answer {_named(answer)}is not one of the {len(choices)} options; it must be {valid}"
+    raise ValueError(
+        f"{where}: the answer {shown}is not one of the {len(choices)} options; it must be {valid}"
     )
 
 
-def _named(answer: Any) -> str:
-    """Return an answer that is a number or a letter; nothing for a text."""
-    is_text = isinstance(answer, str) and len(answer) > _A_LETTER
-    return "" if is_text else f"{described(answer)} "
+# Prompts
 
 
-def attribute_text(value: Any) -> str:
-    """Return an attribute as text, empty if there is none."""
-    if _is_missing_list(value):
-        return ""
-    if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return str(value)
+def checked_templates(template: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return checked templates as a tuple; by default our own."""
+    if template is None:
+        return TEMPLATES
+    templates = (template,) if isinstance(template, str) else tuple(template)
+    if not templates or not all(isinstance(one, str) for one in templates):
+        raise TypeError("template must be a text or several texts")
+    for one in templates:
+        if "question" not in _fields(one):
+            raise ValueError(f"the template {one!r} lacks {{question}}")
+    if len({label_gap(one) for one in templates}) > 1:
+        raise ValueError(
+            "some templates end with a space or an opening bracket and others do not; the label "
+            "must follow in the same way in all of them"
+        )
+    return templates
+
+
+def check_fit(
+    templates: Sequence[str], attributes: Mapping[str, Iterable[str]], fewest: int, ids: Any
+) -> None:
+    """Raise if a template has a field that some question lacks."""
+    letters = [letter.lower() for letter in LETTERS[:fewest]]
+    for name in sorted({name for template in templates for name in _fields(template)}):
+        if name in ("question", "options", *letters):
+            continue
+        if name not in attributes:
+            known = [f"{{{field}}}" for field in ("question", "options", *letters, *attributes)]
+            raise ValueError(
+                f"the template asks for {{{name}}}, which not every question has; it can use "
+                f"{listed(known)}"
+            )
+        for position, value in enumerate(attributes[name]):
+            if not value:
+                raise ValueError(
+                    f"the template asks for {{{name}}}, but the question "
+                    f"{quoted(ids[position])} has none"
+                )
+
+
+def render(
+    template: str, question: str, choices: Sequence[str], attributes: Mapping[str, str]
+) -> str:
+    """Return the prompt, up to where the label follows."""
+    lettered = list(zip(LETTERS, choices, strict=False))
+    values = dict(attributes)
+    values.update({letter.lower(): text for letter, text in lettered})
+    values["options"] = "\n".join(f"{letter}. {text}" for letter, text in lettered)
+    values["question"] = question
+    return template.format_map(values)
+
+
+def drawn(n_templates: int, seed: int, content_hash: str) -> int:
+    """Return the template of a sample, chosen by its content, so equal in all models."""
+    digest = hashlib.sha256(f"{seed}:{content_hash}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") % n_templates
+
+
+def label_gap(template: str) -> str:
+    """Return the text between prompt and label: a space, or nothing after space or bracket."""
+    last = template[-1:]
+    return "" if last.isspace() or (last and last in _OPENING) else " "
+
+
+def _fields(template: str) -> set[str]:
+    if len(template) > MOST_CHARACTERS:
+        raise ValueError(
+            f"the template has {len(template)} characters, the limit is {MOST_CHARACTERS}"
+        )
+    try:
+        parts = list(Formatter().parse(template))
+    except ValueError as error:
+        raise ValueError(
+            f"the template {template!r} is not a format string ({error}); write {{{{ and }}}} for "
+            "literal braces"
+        ) from error
+    names = set()
+    for _, name, spec, conversion in parts:
+        if name is None:
+            continue
+        if spec or conversion or not name.isidentifier():
+            raise ValueError(
+                f"the template has {{{name}{'!' + conversion if conversion else ''}"
+                f"{':' + spec if spec else ''}}}; only plain names are allowed in braces, such as "
+                "{question}"
+            )
+        names.add(name)
+    return names

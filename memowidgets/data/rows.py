@@ -1,16 +1,22 @@
-"""Reading of rows from files, each with its place for error messages."""
+"""Rows from files, from memory and from a `datasets.Dataset`, each with its place for messages."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from memowidgets.checks import is_missing, warn_user
+from memowidgets.data.dataset import IntArray, checked_classes
+from memowidgets.files import checked_path
 from memowidgets.visible import first_line, quoted
+
+ID = "id"
+_A_NAME, _MOST_COLUMNS = 40, 12  # limits in messages: characters of a name, and columns
 
 
 @dataclass(frozen=True)
@@ -30,31 +36,194 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Cells:
-    """One line of a CSV file and its place."""
+class Rows:
+    """All rows of one source.
+
+    Attributes
+    ----------
+    where : str
+        Name of the source in messages.
+    columns : sequence of str
+        Names of the columns, of which `rows` may have only those that were asked for.
+    rows : list of Row
+        The rows in their order.
+    are_cells : bool
+        Whether each value is the text of a cell, as in a CSV file.
+    class_names : dict of str to sequence of str
+        Names of the classes of those columns that are numbers of classes.
+    """
 
     where: str
-    cells: list[str]
+    columns: Sequence[str]
+    rows: list[Row]
+    are_cells: bool = False
+    class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def rows_of_table(records: Iterable[Any]) -> list[Row]:
+class Labelled(NamedTuple):
+    """Rows with a label each: the rows, the labels, the names of the classes, and ids or None."""
+
+    rows: list[Row]
+    labels: IntArray
+    class_names: tuple[str, ...]
+    ids: list[str] | None
+
+
+def labelled(
+    found: Rows, label: str, class_names: Sequence[str] | None, ids: str | None, **needed: str
+) -> Labelled:
+    """Return rows with their labels as numbers, after checking that all columns are there.
+
+    An empty cell is None, and labels in cells that are all whole numbers are numbers. If the
+    column of labels has names of classes of its own and `class_names` has these names, in any
+    order, they number the classes. Otherwise `class_names` replace the names, one by one.
+
+    Parameters
+    ----------
+    found : Rows
+        The rows.
+    label, ids : str
+        Columns of the labels and of the ids. By default the ids are ``id`` if there is such a
+        column.
+    class_names : sequence of str, optional
+        Names of the classes.
+    **needed : str
+        Other columns that must be there, by the name of the argument that names them.
+
+    Raises
+    ------
+    ValueError
+        If there is no row, a column, label or id is missing, or a label is not a class.
+    """
+    rows, own = found.rows, found.class_names.get(label)
+    if not rows:
+        below = " below its header" if found.are_cells else ""
+        raise ValueError(f"{found.where} is empty: it has no row{below}")
+    check_columns(found.columns, found.where, label=label, ids=ids, **needed)
+    if found.are_cells:
+        rows = [
+            Row(row.where, {k: cell if cell.strip() else None for k, cell in row.fields.items()})
+            for row in rows
+        ]
+    labels: Any = [row.fields.get(label) for row in rows]
+    if found.are_cells:
+        labels = _as_numbers(labels, class_names)
+    if own is not None and class_names is not None and set(own) <= set(class_names):
+        labels = [_by_name(number, own) for number in labels]  # the order may be another
+    integers, names = checked_classes(
+        labels, own if class_names is None else class_names, lambda row: rows[row].where
+    )
+    column = ID if ids is None and ID in found.columns and label != ID else ids
+    if column is None:
+        return Labelled(rows, integers, names, None)
+    values = [row.fields.get(column) for row in rows]
+    return Labelled(rows, integers, names, named(values, column, [row.where for row in rows]))
+
+
+def named(values: Sequence[Any], column: str, where: Sequence[str]) -> list[str]:
+    """Return ids as texts, or raise for a missing one."""
+    for value, place in zip(values, where, strict=True):
+        if is_missing(value):
+            raise ValueError(
+                f"{place}: the id is missing; give each row one, or rename the column "
+                f"{quoted(column)}"
+            )
+    return list(map(str, values))
+
+
+def check_columns(
+    known: Sequence[str], where: str, **needed: str | Sequence[str | None] | None
+) -> None:
+    """Raise if a column that an argument names is not there, or two columns have one name."""
+    check_once(known, where)
+    for argument, columns in needed.items():
+        for column in [columns] if isinstance(columns, str | None) else columns:
+            if column is not None and column not in known:
+                raise ValueError(
+                    f"{where} has no column {shown_column(column)}; its columns: "
+                    f"{listed_columns(known)}. Name another one with {argument}="
+                )
+
+
+def check_once(columns: Sequence[str], where: str) -> None:
+    """Raise if two columns have the same name."""
+    twice = [name for name in columns if columns.count(name) > 1]
+    if twice:
+        raise ValueError(
+            f"{where}: two columns have the name {shown_column(twice[0])}; rename one of them"
+        )
+
+
+def listed_columns(columns: Sequence[str]) -> str:
+    """Return the first columns for a message."""
+    more = len(columns) - _MOST_COLUMNS
+    names = ", ".join(map(shown_column, columns[:_MOST_COLUMNS]))
+    return f"{names} and {more} more" if more > 0 else names
+
+
+def shown_column(name: object) -> str:
+    """Return a column's name; of a long one its length, for without a header it is a sample."""
+    text = str(name)
+    return quoted(text) if len(text) <= _A_NAME else f"a text of {len(text)} characters"
+
+
+def rows_of_records(records: Iterable[Any]) -> list[Row]:
     """Return records from memory, numbered from 0; a `Row` keeps its place."""
     rows = []
     for number, record in enumerate(records):
-        if isinstance(record, Row):
-            rows.append(record)
-            continue
-        if not isinstance(record, Mapping):
+        if not isinstance(record, Row | Mapping):
             raise TypeError(
                 f"row {number} is of type {type(record).__name__}; each row must be a mapping with "
                 "'question', 'choices' and 'answer'"
             )
-        rows.append(Row(f"row {number}", record))
+        rows.append(record if isinstance(record, Row) else Row(f"row {number}", record))
     return rows
 
 
-def read_jsonl(path: Path) -> list[Row]:
+def rows_of_hf(dataset: Any, only: Iterable[str] | None = None) -> Rows:
+    """Return the rows of a `datasets.Dataset` in memory, without its transform.
+
+    Parameters
+    ----------
+    dataset : datasets.Dataset
+        One split.
+    only : iterable of str, optional
+        Columns to read. By default all.
+
+    Raises
+    ------
+    TypeError
+        If this is not such a dataset. The message says what to pass.
+    """
+    if hasattr(dataset, "keys") and hasattr(dataset, "column_names"):
+        splits = ", ".join(map(repr, dataset.keys()))
+        raise TypeError(
+            f"dataset has several splits ({splits}); pass one of them, as in dataset['train']"
+        )
+    if not hasattr(dataset, "features") or not hasattr(dataset, "__len__"):
+        raise TypeError(
+            f"dataset must be a datasets.Dataset in memory, not {type(dataset).__name__}; make a "
+            "streamed one with datasets.Dataset.from_list(list(dataset))"
+        )
+    if getattr(dataset, "format", {}).get("type") == "custom":
+        warn_user(
+            "the transform of the dataset is not applied: the samples are those of "
+            "dataset.with_format(None)"
+        )
+    known = list(dataset.column_names)
+    plain = dataset.with_format(None)
+    if only is not None:
+        wanted = set(only)
+        plain = plain.select_columns([name for name in known if name in wanted])
+    rows = [Row(f"row {number}", record) for number, record in enumerate(plain)]
+    classes = {name: getattr(kind, "names", None) for name, kind in dataset.features.items()}
+    named_classes = {name: names for name, names in classes.items() if names is not None}
+    return Rows("the dataset", known, rows, class_names=named_classes)
+
+
+def read_jsonl(path: str | Path) -> Rows:
     """Read the objects of a JSON Lines file, ignoring empty lines."""
+    path = checked_path(path)
     rows = []
     # split at \n only: str.splitlines would also split texts at U+2028
     for number, line in enumerate(_text_of(path).split("\n"), start=1):
@@ -71,47 +240,55 @@ def read_jsonl(path: Path) -> list[Row]:
                 f"{where}: a line must be a JSON object, not a {type(record).__name__}"
             )
         rows.append(Row(where, record))
-    return rows
+    columns = list(dict.fromkeys(key for row in rows for key in row.fields))
+    return Rows(str(path), columns, rows)
 
 
-def read_csv_cells(path: Path) -> list[Cells]:
-    """Read the lines of a CSV file, with quoted line breaks, ignoring empty lines."""
+def read_csv(path: str | Path, header: Sequence[str] | bool = True) -> Rows:
+    """Read a CSV file in UTF-8 with commas and quoted line breaks, ignoring empty lines.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    header : bool or sequence of str
+        True if the first line names the columns. Without such a line False, which numbers the
+        columns from ``"0"``, or their names.
+
+    Raises
+    ------
+    ValueError
+        If it is empty or broken, a line has another number of cells than the first, or two columns
+        have the same name. The message names file and line.
+    """
+    path = checked_path(path)
     reader = csv.reader(io.StringIO(_text_of(path), newline="\n"), strict=True)
-    lines, first = [], 1
+    lines, start = [], 1
     try:
         for cells in reader:
             if cells:
-                lines.append(Cells(f"{path}, line {first}", cells))
-            first = reader.line_num + 1
+                lines.append((f"{path}, line {start}", cells))
+            start = reader.line_num + 1
     except csv.Error as error:
-        raise ValueError(f"{path}, line {first}: broken CSV ({error})") from error
-    return lines
+        raise ValueError(f"{path}, line {start}: broken CSV ({error})") from error
+    if not lines:
+        raise ValueError(f"{path} is empty: it has no row")
+    expected = "the first line has {}".format
+    if header is True:
+        columns = [name.strip() for name in lines.pop(0)[1]]
+    elif header is False:
+        columns = [str(number) for number in range(len(lines[0][1]))]
+    else:
+        columns, expected = list(header), f"a line has {{}}: {', '.join(header)}".format
+    check_once(columns, str(path))
+    for where, cells in lines:
+        if len(cells) != len(columns):
+            raise ValueError(f"{where}: {len(cells)} cells, but {expected(len(columns))}")
+    rows = [Row(where, dict(zip(columns, cells, strict=True))) for where, cells in lines]
+    return Rows(str(path), columns, rows, are_cells=True)
 
 
-def read_csv_table(path: Path) -> list[Row]:
-    """Read a CSV file with a header as rows of text; an empty cell is None."""
-    lines = read_csv_cells(path)
-    if len(lines) < 2:
-        raise ValueError(f"{path} is empty: it has no row below its header")
-    header = [name.strip() for name in lines[0].cells]
-    twice = [name for name in header if header.count(name) > 1]
-    if twice:
-        raise ValueError(f"{path}: two columns of the header have the name {quoted(twice[0])}")
-    for line in lines[1:]:
-        if len(line.cells) != len(header):
-            raise ValueError(
-                f"{line.where}: {len(line.cells)} cells, but the header has {len(header)}"
-            )
-    return [
-        Row(
-            line.where,
-            {k: v if v.strip() else None for k, v in zip(header, line.cells, strict=True)},
-        )
-        for line in lines[1:]
-    ]
-
-
-def read_parquet(path: Path) -> list[Row]:
+def read_parquet(path: Path) -> Rows:
     """Read the records of a Parquet file; this needs pyarrow."""
     import pandas as pd
 
@@ -126,10 +303,11 @@ def read_parquet(path: Path) -> list[Row]:
         raise ValueError(
             f"{path} is not a whole Parquet file ({reason}); delete it and get it again"
         ) from error
-    return [
+    rows = [
         Row(f"{path}, row {number}", {str(name): value for name, value in record.items()})
         for number, record in enumerate(frame.to_dict("records"))
     ]
+    return Rows(str(path), list(map(str, frame.columns)), rows)
 
 
 def _text_of(path: Path) -> str:
@@ -147,3 +325,19 @@ def _text_of(path: Path) -> str:
             f"{path}, line {len(before)}: byte 0x{content[error.start]:02x} at position "
             f"{len(before[-1])} is not UTF-8; save the whole file as UTF-8"
         ) from error
+
+
+def _by_name(number: Any, names: Sequence[str]) -> Any:
+    if isinstance(number, int) and not isinstance(number, bool):
+        return names[number] if 0 <= number < len(names) else str(number)
+    return number
+
+
+def _as_numbers(labels: list[Any], class_names: Sequence[str] | None) -> list[Any]:
+    """Return labels that are all written as whole numbers as numbers, unless classes have them."""
+    written = {label for label in labels if label is not None}
+    if isinstance(class_names, Iterable) and written <= set(class_names):
+        return labels
+    if not all(text.isdecimal() and len(text) < 10 and str(int(text)) == text for text in written):
+        return labels  # 01 and 1 can be different classes
+    return [None if label is None else int(label) for label in labels]

@@ -6,36 +6,29 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import is_missing, several, warn_user
-from memowidgets.data.base import (
+from memowidgets.data.dataset import (
     BoolArray,
     Dataset,
     IntArray,
     check_whole_characters,
     checked_classes,
     checked_ids,
-    chosen_positions,
-    one_position,
-    warn_of_contradictions,
 )
-from memowidgets.data.columns import known_columns
-from memowidgets.data.encoding import check_encoding, encoded, fitted_encoding
-from memowidgets.data.labelled import file_source, read_csv_labelled
-from memowidgets.data.planted import with_wrong_labels
+from memowidgets.data.rows import ID, check_columns, labelled, named, read_csv
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_ID = "id"
 _MOST_CATEGORIES = 1000
 _FEW_ROWS = 20
 _DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})\b")
@@ -44,6 +37,8 @@ _ROW_NAME = re.compile(
     r"((^|[^a-zA-Z])([iI][dD]|ID|uuid|index|key)|[a-z]I[dD]|^[uU]nnamed: \d+)$|^$", re.ASCII
 )
 _LARGEST = 1e100  # the variance of larger numbers is beyond float64
+_PARTS = {"medians": "f", "means": "f", "scales": "f", "marked": "b", "hashes": "i", "counts": "i"}
+_TINY = 10 * np.finfo(np.float64).eps  # relative spread below which a column counts as constant
 _NO_NUMBER = (None, "NA", "N/A", "null", "NULL", "None")  # in a column of numbers
 
 
@@ -116,6 +111,9 @@ class TableDataset(Dataset):
     source: dict[str, Any] | None = None
     encoding: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
+    _fields: ClassVar[tuple[str, ...]] = ("columns",)
+    _noun: ClassVar[str] = "rows"
+
     @classmethod
     def from_frame(
         cls,
@@ -169,23 +167,25 @@ class TableDataset(Dataset):
         if not hasattr(frame, "to_dict") or not hasattr(frame, "columns"):
             raise TypeError(f"frame must be a pandas DataFrame, not {type(frame).__name__}")
         names = [str(name) for name in frame.columns]
-        _check_names(names, label=label, ids=ids, categorical=categorical, drop=drop)
+        dropped, codes = several("drop", drop), several("categorical", categorical)
+        needed: dict[str, Any] = {"label": label, "ids": ids, "categorical": codes, "drop": dropped}
+        check_columns(names, "the table", **needed)
         if not len(frame):
             raise ValueError("the table is empty: it has no row")
         found = dict(zip(names, (frame.iloc[:, i] for i in range(len(names))), strict=True))
-        name = _ID if ids is None and _ID in found and label != _ID else ids
+        name = ID if ids is None and ID in found and label != ID else ids
         classes = checked_classes(found.pop(label).to_numpy(dtype=object), class_names)
-        named = None if name is None else _names(found.pop(name).tolist(), name)
-        dropped = several("drop", drop)
+        keys = None
+        if name is not None:
+            values = [v if is_missing(v) else _as_text(v) for v in found.pop(name).tolist()]
+            keys = named(values, name, [f"row {row}" for row in range(len(values))])
         columns = _all_columns(
             [key for key in found if key not in dropped],
             lambda key: _column(
-                key,
-                found[key].tolist(),
-                key in categorical or found[key].dtype == "category",
+                key, found[key].tolist(), key in codes or found[key].dtype == "category"
             ),
         )
-        return cls._made(columns, *classes, named)
+        return cls._made(columns, *classes, keys)
 
     @classmethod
     def from_csv(
@@ -234,26 +234,25 @@ class TableDataset(Dataset):
         ...     TableDataset.from_csv(path, label="outcome")
         TableDataset(3 rows of 1 number and 1 category, 2 classes)
         """
-        found = read_csv_labelled(path, label, class_names, ids)
-        names = list(found.rows[0].fields)
-        _check_names(names, label=label, ids=ids, categorical=categorical, drop=drop)
-        used = _ID if ids is None and found.ids is not None else ids
+        dropped, codes = several("drop", drop), several("categorical", categorical)
+        needed: dict[str, Any] = {"categorical": codes, "drop": dropped}
+        read = read_csv(path)
+        found = labelled(read, label, class_names, ids, **needed)
+        used = {label, ids or ID, *dropped}
         columns = _all_columns(
-            [name for name in names if name not in (label, used, *several("drop", drop))],
-            lambda name: _csv_column(
-                name, [row.fields[name] for row in found.rows], name in categorical
-            ),
+            [name for name in read.columns if name not in used],
+            lambda name: _csv_column(name, [row.fields[name] for row in found.rows], name in codes),
         )
-        classes = checked_classes(found.labels, class_names, found.where)
-        how = {
-            "label": label,
-            "class_names": class_names,
-            "ids": ids,
-            "categorical": list(categorical),
-            "drop": list(drop),
-        }
-        source = file_source("TableDataset.from_csv", path, how)
-        return replace(cls._made(columns, *classes, found.ids), source=source)
+        data = cls._made(columns, found.labels, found.class_names, found.ids)
+        return data.with_source(
+            "TableDataset.from_csv",
+            path=path,
+            label=label,
+            class_names=class_names,
+            ids=ids,
+            categorical=codes,
+            drop=dropped,
+        )
 
     @classmethod
     def _made(
@@ -267,7 +266,7 @@ class TableDataset(Dataset):
             raise ValueError(
                 "the table has no column besides the label; a model has nothing to read"
             )
-        single = [name for name, values in columns.items() if _n_values(values) < 2]
+        single = [name for name, values in columns.items() if len(set(map(_value, values))) < 2]
         if len(single) == len(columns):
             raise ValueError(
                 f"every column of the table holds one value ({listed(single, 5)}), so all rows are "
@@ -279,7 +278,7 @@ class TableDataset(Dataset):
                 f"nothing can be learned: {listed(map(quoted, single), 5)}; leave them out"
             )
         data = cls(columns, checked_ids(ids, len(labels)), labels, class_names)
-        warn_of_contradictions("rows", data.content_hashes(), labels, data.ids)
+        data._warn_of_contradictions()
         gaps = data.missing()
         if gaps:
             shown = (f"{quoted(name)} ({count})" for name, count in gaps.items())
@@ -291,32 +290,32 @@ class TableDataset(Dataset):
             )
         return data
 
-    def __repr__(self) -> str:
+    def _summary(self) -> Iterable[str]:
         numbers = sum(_is_numeric(values) for values in self.columns.values())
-        kinds = " and ".join(
-            _several(count, one, more)
-            for count, one, more in (
-                (numbers, "number", "numbers"),
-                (len(self.columns) - numbers, "category", "categories"),
-            )
-            if count
+        counts = (
+            (numbers, "number", "numbers"),
+            (len(self.columns) - numbers, "category", "categories"),
         )
+        kinds = " and ".join(_several(*count) for count in counts if count[0])
+        yield f"{len(self)} rows of {kinds}"
+        yield f"{len(self.class_names)} classes"
         gaps = sum(self.missing().values())
-        holes = f", {_several(gaps, 'missing value', 'missing values')}" if gaps else ""
-        repeated = len(self) - len(set(self.content_hashes()))
-        twice = f", {repeated} duplicate{'s' if repeated > 1 else ''}" if repeated else ""
-        planted = "" if self.canaries is None else f", {int(self.canaries.sum())} canaries"
-        classes = f"{len(self.class_names)} classes"
-        return f"TableDataset({len(self)} rows of {kinds}, {classes}{holes}{twice}{planted})"
+        if gaps:
+            yield _several(gaps, "missing value", "missing values")
+        yield from self._repeats()
 
-    def __getitem__(self, index: int) -> TableSample:
-        index = one_position(index, len(self))
+    def _sample(self, index: int) -> TableSample:
         return TableSample(
             str(self.ids[index]),
             {name: _value(values[index]) for name, values in self.columns.items()},
             int(self.labels[index]),
-            self.canaries is not None and bool(self.canaries[index]),
+            self.is_canary(index),
         )
+
+    def _contents(self) -> Iterable[bytes]:
+        names = json.dumps(list(self.columns)).encode()
+        rows = zip(*(map(_value, values) for values in self.columns.values()), strict=True)
+        return (names + json.dumps(row).encode() for row in rows)
 
     def missing(self) -> dict[str, int]:
         """Return the number of missing values of each column that has some.
@@ -328,51 +327,11 @@ class TableDataset(Dataset):
         >>> TableDataset.from_frame(frame).missing()
         {}
         """
-        counts = {name: int(_lacking(values).sum()) for name, values in self.columns.items()}
+        counts = {
+            name: sum(value is None for value in map(_value, values))
+            for name, values in self.columns.items()
+        }
         return {name: count for name, count in counts.items() if count}
-
-    def take(self, indices: ArrayLike) -> Self:
-        """Return the rows at these positions, in this order, as a dataset."""
-        chosen = chosen_positions(indices, len(self))
-        return replace(
-            self,
-            columns={name: values[chosen] for name, values in self.columns.items()},
-            ids=self.ids[chosen],
-            labels=self.labels[chosen],
-            canaries=None if self.canaries is None else self.canaries[chosen],
-            source=None,
-        )
-
-    def with_canaries(self, n: int, kind: str = "mislabelled", seed: int = 0) -> Self:
-        """Plant canaries: rows that teach nothing about the others.
-
-        Parameters
-        ----------
-        n : int
-            Number of canaries.
-        kind : {"mislabelled"}
-            ``"mislabelled"`` gives `n` rows a wrong label, drawn evenly.
-        seed : int
-            Seed for the choice of rows and labels.
-
-        Returns
-        -------
-        TableDataset
-            The same rows, ids and order. `canaries` marks the planted ones. A row that is a canary
-            already is not chosen again.
-
-        Raises
-        ------
-        ValueError
-            If there are more canaries than rows, or the kind is unknown.
-        """
-        return with_wrong_labels(self, n, kind, seed, "rows")
-
-    def content_hashes(self) -> list[str]:
-        """Return the SHA-256 of each row's values and their columns, 16 hexadecimal digits."""
-        names = json.dumps(list(self.columns)).encode()
-        rows = zip(*(map(_value, values) for values in self.columns.values()), strict=True)
-        return [hashlib.sha256(names + json.dumps(row).encode()).hexdigest()[:16] for row in rows]
 
     def fitted(self, rows: ArrayLike) -> Self:
         """Return the same rows with an encoding that is fitted on some of them.
@@ -386,8 +345,27 @@ class TableDataset(Dataset):
         -------
         TableDataset
         """
-        chosen = np.asarray(rows, dtype=np.int64)
-        return replace(self, encoding=fitted_encoding(self.take(chosen).columns))
+        columns = self.take(np.asarray(rows, dtype=np.int64)).columns
+        numbers = _numbers(columns)
+        gaps = np.isnan(numbers)
+        medians = np.array(
+            [
+                np.median(column[~gap]) if not gap.all() else 0.0
+                for column, gap in zip(numbers, gaps, strict=True)
+            ]
+        )
+        filled = np.where(gaps, medians.reshape(-1, 1), numbers)
+        means, spread = filled.mean(axis=1), filled.std(axis=1)
+        found = [np.unique(hashes) for hashes in _categories(columns)]
+        encoding = {
+            "medians": medians,
+            "means": means,
+            "scales": np.where(spread <= _TINY * np.abs(means), 1.0, spread),
+            "marked": gaps.any(axis=1),
+            "hashes": np.concatenate([np.empty(0, dtype=np.int64), *found]),
+            "counts": np.array([len(hashes) for hashes in found], dtype=np.int64),
+        }
+        return replace(self, encoding=encoding)
 
     def with_encoding(self, encoding: Mapping[str, NDArray[Any]]) -> Self:
         """Return the same rows with the encoding of another dataset with the same columns.
@@ -395,9 +373,24 @@ class TableDataset(Dataset):
         Raises
         ------
         ValueError
-            If the encoding has another number of numeric or categorical columns.
+            If a part of the encoding is missing or of another kind, or it is for another number of
+            numeric or categorical columns.
         """
-        check_encoding(encoding, self.columns)
+        for name, kind in _PARTS.items():
+            part = encoding.get(name)
+            if part is None or part.ndim != 1 or part.dtype.kind != kind:
+                raise ValueError(f"the encoding of the table lacks a good {name!r}")
+        numbers = sum(map(_is_numeric, self.columns.values()))
+        texts = len(self.columns) - numbers
+        counts = encoding["counts"]
+        sizes = {len(encoding[name]) for name in ("medians", "means", "scales", "marked")}
+        if sizes != {numbers} or len(counts) != texts:
+            raise ValueError(
+                f"the encoding is for {len(encoding['medians'])} numeric and {len(counts)} "
+                f"categorical columns, but the table has {numbers} and {texts}"
+            )
+        if (counts < 0).any() or counts.sum() != len(encoding["hashes"]):
+            raise ValueError("the encoding of the table has other categories than it counts")
         return replace(self, encoding=dict(encoding))
 
     def encoded(self) -> NDArray[np.float32]:
@@ -413,7 +406,17 @@ class TableDataset(Dataset):
                 "this table has no encoding yet: an Audit fits it on its pool; to fit one yourself "
                 "call data.fitted(rows) with the training rows"
             )
-        return encoded(self.columns, self.encoding)
+        numbers, code = _numbers(self.columns), self.encoding
+        gaps = np.isnan(numbers)
+        filled = np.where(gaps, code["medians"].reshape(-1, 1), numbers)
+        scaled = (filled - code["means"].reshape(-1, 1)) / code["scales"].reshape(-1, 1)
+        known = np.split(code["hashes"], np.cumsum(code["counts"])[:-1])
+        categories = [
+            found[:, np.newaxis] == hashes
+            for found, hashes in zip(_categories(self.columns), known, strict=False)
+        ]
+        parts = [scaled.T, gaps[code["marked"]].T, *categories]
+        return np.concatenate([part.astype(np.float32) for part in parts], axis=1)
 
 
 def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
@@ -422,7 +425,7 @@ def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
     Columns ``id`` and ``label`` are left out, because a sample has them anyway.
     """
     found = {}
-    frame = frame.drop(columns=[_ID, "label"], errors="ignore")
+    frame = frame.drop(columns=[ID, "label"], errors="ignore")
     for i, name in enumerate(map(str, frame.columns)):
         values = frame.iloc[:, i]
         if values.dtype.kind in "biuf":
@@ -431,43 +434,6 @@ def columns_to_show(frame: pd.DataFrame) -> dict[str, NDArray[Any]]:
             words = [None if is_missing(value) else str(value) for value in values.tolist()]
             found[name] = np.array(words, dtype=object)
     return found
-
-
-def _check_names(
-    names: Sequence[str],
-    *,
-    label: str,
-    ids: str | None,
-    categorical: Sequence[str],
-    drop: Sequence[str],
-) -> None:
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise ValueError(f"two columns have the name {quoted(twice[0])}; rename one of them")
-    columns_of = several("categorical", categorical)
-    wanted = {
-        "label": [label],
-        "ids": [] if ids is None else [ids],
-        "categorical": columns_of,
-        "drop": several("drop", drop),
-    }
-    for argument, columns in wanted.items():
-        for name in columns:
-            if name not in names:
-                raise ValueError(
-                    f"the table has no column {quoted(name)}; its columns: {known_columns(names)}. "
-                    f"Name another one with {argument}="
-                )
-
-
-def _names(values: list[Any], column: str) -> list[str]:
-    for row, value in enumerate(values):
-        if is_missing(value):
-            raise ValueError(
-                f"row {row}: the id is missing; give each row one, or rename the column "
-                f"{quoted(column)}"
-            )
-    return list(map(_as_text, values))
 
 
 def _all_columns(
@@ -605,21 +571,36 @@ def _is_numeric(values: NDArray[Any]) -> bool:
     return values.dtype.kind == "f"
 
 
-def _lacking(values: NDArray[Any]) -> NDArray[np.bool_]:
-    if _is_numeric(values):
-        gaps: NDArray[np.bool_] = np.isnan(values)
-        return gaps
-    return np.array([value is None for value in values], dtype=np.bool_)
-
-
-def _n_values(values: NDArray[Any]) -> int:
-    return len({_value(value) for value in values})
-
-
 def _value(value: Any) -> float | str | None:
     if value is None or isinstance(value, str):
         return value
     return None if np.isnan(value) else float(value) + 0.0  # −0.0 is 0.0
+
+
+def _numbers(columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+    """Return the numeric columns, (n_numeric, n)."""
+    found = [values for values in columns.values() if _is_numeric(values)]
+    n = len(next(iter(columns.values())))
+    return np.array(found, dtype=np.float64).reshape(len(found), n)
+
+
+def _categories(columns: Mapping[str, NDArray[Any]]) -> list[NDArray[np.int64]]:
+    """Return a hash of each value of each other column.
+
+    An encoding keeps hashes and not scikit-learn's categories, so that a run directory has no text
+    of a sample.
+    """
+    found = []
+    for values in columns.values():
+        if not _is_numeric(values):
+            number = {value: _hash(value) for value in set(values.tolist())}
+            found.append(np.array([number[v] for v in values.tolist()], dtype=np.int64))
+    return found
+
+
+def _hash(value: str | None) -> int:
+    content = b"\0missing" if value is None else b"\1" + value.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.sha256(content).digest()[:8], "big", signed=True)
 
 
 def _several(count: int, one: str, more: str) -> str:

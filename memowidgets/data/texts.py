@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import is_missing
-from memowidgets.data.base import (
+from memowidgets.data.dataset import (
     BoolArray,
     Dataset,
     IntArray,
     checked_classes,
     checked_ids,
-    chosen_positions,
-    one_position,
-    warn_of_contradictions,
 )
-from memowidgets.data.labelled import (
-    Labelled,
-    file_source,
-    labelled_of_hf,
-    read_csv_labelled,
-    read_jsonl_labelled,
-)
-from memowidgets.data.planted import with_wrong_labels
 from memowidgets.data.questions import checked_text
+from memowidgets.data.rows import ID, Rows, labelled, read_csv, read_jsonl, rows_of_hf
 from memowidgets.visible import quoted
 
 
@@ -62,6 +51,9 @@ class TextDataset(Dataset):
     class_names: tuple[str, ...]
     canaries: BoolArray | None = None
     source: dict[str, Any] | None = None
+
+    _fields: ClassVar[tuple[str, ...]] = ("texts",)
+    _noun: ClassVar[str] = "texts"
 
     @classmethod
     def from_texts(
@@ -161,10 +153,14 @@ class TextDataset(Dataset):
         ...     TextDataset.from_csv(path, label="category").class_names
         ('card', 'cash')
         """
-        rows = read_csv_labelled(path, label, class_names, ids, text=text)
-        how = {"text": text, "label": label, "class_names": class_names, "ids": ids}
-        source = file_source("TextDataset.from_csv", path, how)
-        return replace(cls._from_rows(rows, text), source=source)
+        how: dict[str, Any] = {
+            "text": text,
+            "label": label,
+            "class_names": class_names,
+            "ids": ids,
+        }
+        data = cls._from_rows(read_csv(path), **how)
+        return data.with_source("TextDataset.from_csv", path=path, **how)
 
     @classmethod
     def from_jsonl(
@@ -212,10 +208,14 @@ class TextDataset(Dataset):
         ...     TextDataset.from_jsonl(path)
         TextDataset(2 texts, 2 classes)
         """
-        rows = read_jsonl_labelled(path, label, class_names, ids, text=text)
-        how = {"text": text, "label": label, "class_names": class_names, "ids": ids}
-        source = file_source("TextDataset.from_jsonl", path, how)
-        return replace(cls._from_rows(rows, text), source=source)
+        how: dict[str, Any] = {
+            "text": text,
+            "label": label,
+            "class_names": class_names,
+            "ids": ids,
+        }
+        data = cls._from_rows(read_jsonl(path), **how)
+        return data.with_source("TextDataset.from_jsonl", path=path, **how)
 
     @classmethod
     def from_hf(
@@ -259,13 +259,16 @@ class TextDataset(Dataset):
         UserWarning
             If a class never occurs, or equal texts have different labels.
         """
-        return cls._from_rows(labelled_of_hf(dataset, label, class_names, ids, text=text), text)
+        rows = rows_of_hf(dataset, {text, label, ID if ids is None else ids})
+        return cls._from_rows(rows, text, label, class_names, ids)
 
     @classmethod
-    def _from_rows(cls, found: Labelled, text: str) -> Self:
+    def _from_rows(
+        cls, rows: Rows, text: str, label: str, class_names: Sequence[str] | None, ids: str | None
+    ) -> Self:
+        found = labelled(rows, label, class_names, ids, text=text)
         words = tuple(_checked_text(row.fields.get(text), row.where) for row in found.rows)
-        integers, names = checked_classes(found.labels, found.class_names, found.where)
-        return cls._made(words, integers, names, found.ids)
+        return cls._made(words, found.labels, found.class_names, found.ids)
 
     @classmethod
     def _made(
@@ -278,30 +281,17 @@ class TextDataset(Dataset):
         if len(set(words)) == 1:
             raise ValueError(f"all {len(words)} texts are equal; pass different ones")
         data = cls(words, checked_ids(ids, len(words)), labels, class_names)
-        warn_of_contradictions("texts", words, labels, data.ids)
+        data._warn_of_contradictions()
         return data
 
-    def __repr__(self) -> str:
-        repeated = len(self) - len(set(self.texts))
-        twice = f", {repeated} duplicate{'s' if repeated > 1 else ''}" if repeated else ""
-        planted = "" if self.canaries is None else f", {int(self.canaries.sum())} canaries"
-        return f"TextDataset({len(self)} texts, {len(self.class_names)} classes{twice}{planted})"
+    def _summary(self) -> Iterable[str]:
+        return [f"{len(self)} texts", f"{len(self.class_names)} classes", *self._repeats()]
 
-    def __getitem__(self, index: int) -> str:
-        index = one_position(index, len(self))
+    def _sample(self, index: int) -> str:
         return self.texts[index]
 
-    def take(self, indices: ArrayLike) -> Self:
-        """Return the texts at these positions, in this order, as a dataset."""
-        chosen = chosen_positions(indices, len(self))
-        return replace(
-            self,
-            texts=tuple(self.texts[i] for i in chosen),
-            ids=self.ids[chosen],
-            labels=self.labels[chosen],
-            canaries=None if self.canaries is None else self.canaries[chosen],
-            source=None,
-        )
+    def _contents(self) -> Iterable[bytes]:
+        return (text.encode("utf-8", "surrogatepass") for text in self.texts)
 
     def with_texts(self, texts: Mapping[str, tuple[str, Sequence[str]]]) -> Self:
         """Return the same samples with new texts for some of them.
@@ -320,55 +310,14 @@ class TextDataset(Dataset):
         ValueError
             If an id is unknown or a text is empty. The message names the id.
         """
-        unknown = [name for name in texts if name not in set(self.ids.tolist())]
-        if unknown:
-            raise ValueError(f"no text has the id {quoted(unknown[0])}; use ids from .ids")
-        empty = [name for name, (text, _) in texts.items() if not text.strip()]
-        if empty:
-            raise ValueError(
-                f"the new text of {quoted(empty[0])} is empty; write one, or remove the sample"
-            )
-        pairs = zip(self.ids.tolist(), self.texts, strict=True)
-        words = tuple(texts[name][0] if name in texts else text for name, text in pairs)
-        return replace(self, texts=words, source=None)
-
-    def with_canaries(self, n: int, kind: str = "mislabelled", seed: int = 0) -> Self:
-        """Plant canaries: texts that teach nothing about the others.
-
-        Parameters
-        ----------
-        n : int
-            Number of canaries.
-        kind : {"mislabelled"}
-            ``"mislabelled"`` gives `n` texts a wrong label, drawn evenly.
-        seed : int
-            Seed for the choice of texts and labels.
-
-        Returns
-        -------
-        TextDataset
-            The same texts, ids and order. `canaries` marks the planted ones. A text that is a
-            canary already is not chosen again.
-
-        Raises
-        ------
-        ValueError
-            If there are more canaries than texts, or the kind is unknown.
-
-        Examples
-        --------
-        >>> data = TextDataset.from_texts(["a fine day", "a poor day"], ["good", "bad"])
-        >>> data.with_canaries(1)
-        TextDataset(2 texts, 2 classes, 1 canaries)
-        """
-        return with_wrong_labels(self, n, kind, seed, "texts")
-
-    def content_hashes(self) -> list[str]:
-        """Return the SHA-256 of each text, 16 hexadecimal digits."""
-        return [
-            hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-            for text in self.texts
-        ]
+        words = list(self.texts)
+        for row, (name, (text, _)) in zip(self._positions(texts), texts.items(), strict=True):
+            if not text.strip():
+                raise ValueError(
+                    f"the new text of {quoted(name)} is empty; write one, or remove the sample"
+                )
+            words[row] = text
+        return self._replaced(texts=tuple(words))
 
 
 def _checked_text(value: Any, where: str) -> str:

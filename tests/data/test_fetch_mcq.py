@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 
 from memowidgets.data import MCQDataset, fetch_mcq, hub
-from memowidgets.data.benchmarks import BENCHMARKS
-from memowidgets.data.mmlu_fields import MMLU_FIELDS, MMLU_SUBJECTS
+from memowidgets.data.benchmarks import BENCHMARKS, MMLU_FIELDS, MMLU_SUBJECTS
 
 HAS_PYARROW = importlib.util.find_spec("pyarrow") is not None
 
@@ -129,7 +128,7 @@ def test_an_mmlu_answer_is_never_read_as_a_text(mmlu, tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("What?,a,b,c,A", "line 2: 5 cells, but a line of MMLU has 6"),
+        ("What?,a,b,c,A", "line 2: 5 cells, but a line has 6: question"),
         ("What?,a,b,c,d,E", "line 2: the answer must be a letter from A to D, not 'E'"),
         ("What?,a,b,c,d,", "line 2: the answer must be a letter from A to D, not ''"),
         ("What?,a,b,c,d,AB", "line 2: the answer must be a letter from A to D, not 'AB'"),
@@ -242,7 +241,7 @@ def test_ethics_from_the_authors_folder(tmp_path):
         ("label,input\n1,I lied.\n,I ran.\n", "line 3: the label must be 0"),
         ("label,input\n1,I lied, twice.\n", "line 2: 3 cells, but the first line has 2"),
         ("1,I lied.\n", "the first line must name the columns"),
-        ("", "the first line must name the columns"),
+        ("", "is empty"),
     ],
 )
 def test_a_bad_ethics_file_is_named(tmp_path, text, message):

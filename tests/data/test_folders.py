@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from memowidgets.data import ImageDataset
-from memowidgets.data.folders import UnreadableError, decoded
-from memowidgets.data.ood import digit_collages, fitted
+from memowidgets.data.images import digit_collages, fitted
+from memowidgets.data.pictures import UnreadableError, decoded
 
 pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
@@ -300,7 +300,7 @@ def test_whatever_a_decoder_stumbles_over_is_a_broken_picture(monkeypatch):
     def stumbles(_):
         raise TypeError("'IFDRational' object cannot be interpreted as an integer")
 
-    monkeypatch.setattr("memowidgets.data.folders._pixels", stumbles)
+    monkeypatch.setattr("memowidgets.data.pictures._pixels", stumbles)
     with pytest.raises(UnreadableError, match="broken"):
         decoded(file.getvalue())
 

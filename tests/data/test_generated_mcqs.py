@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memowidgets.data import make_mcqs
-from memowidgets.data.generated import _COMPLAINTS
+from memowidgets.data.bundled import _COMPLAINTS
 
 
 def test_the_wards_are_the_options_in_one_fixed_order():

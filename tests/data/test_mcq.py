@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import memowidgets as mw
 from memowidgets.data import MCQDataset
-from memowidgets.data.prompts import TEMPLATES
+from memowidgets.data.questions import TEMPLATES
 
 OPTIONS = ["red", "green", "blue"]
 
@@ -435,7 +435,7 @@ def test_csv_without_a_header_is_mapped_by_numbers(tmp_path):
         (["question,A,B,answer", "?,x,y,A", '"?,x,y,A'], None, "line 3: broken CSV"),
         (["question,A,B,answer", '"a\nb",x,y,A', "?,,y,A"], None, "line 4: the option A is empty"),
         (["question,choices,answer", "?,x;y,A"], None, "line 2: .*must be a JSON list"),
-        (["question,A,A,answer", "?,x,y,A"], None, "'A' occurs twice"),
+        (["question,A,A,answer", "?,x,y,A"], None, "two columns have the name 'A'"),
         (["question,A,B,answer", "?,x,y,A"], {"questions": "x"}, "unknown key 'questions'"),
         (["a,b"], {"question": 7, "choices": [0, 1], "answer": 1}, "but not the column 7"),
     ],

@@ -136,8 +136,8 @@ def test_numbers_in_a_csv_file_are_numbers_unless_they_are_names(tmp_path):
         (["text,label", "a,x", "b,y"], {"class_names": ["x", "z"]}, "line 3 is 'y', which is not"),
         (["text,label", "a,x", "b,y"], {"ids": "key"}, "no column 'key'.*ids="),
         (["text,label,id", "a,x,1", "b,y,"], {}, "line 3: the id is missing"),
-        (["text,label", "a,x", "b,y,z"], {}, "line 3: 3 cells, but the header has 2"),
-        (["text,text", "a,x"], {}, "two columns of the header have the name 'text'"),
+        (["text,label", "a,x", "b,y,z"], {}, "line 3: 3 cells, but the first line has 2"),
+        (["text,text", "a,x"], {}, "two columns have the name 'text'"),
         (["text,label"], {}, "no row below its header"),
     ],
 )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.data.folders import readable
+from memowidgets.data.pictures import readable
 from memowidgets.progress import Step
 from memowidgets.store import StoreError
 from memowidgets.visible import listed, quoted

@@ -22,7 +22,12 @@ from memowidgets.checks import (
     warn_user,
 )
 from memowidgets.data import Dataset, MCQDataset
-from memowidgets.data.base import checked_class_names, checked_ids, checked_labels, warn_of_absent
+from memowidgets.data.dataset import (
+    checked_class_names,
+    checked_ids,
+    checked_labels,
+    warn_of_absent,
+)
 from memowidgets.memorization.gaps import checked_mask
 from memowidgets.metrics import logit_gap, loss
 from memowidgets.visible import listed, quoted

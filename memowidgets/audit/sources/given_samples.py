@@ -20,7 +20,7 @@ from memowidgets.data import (
     TextDataset,
     WithheldDataset,
 )
-from memowidgets.data.base import checked_class_names, checked_ids
+from memowidgets.data.dataset import checked_class_names, checked_ids
 from memowidgets.data.kinds import kind_of, kind_of_sample, value_of
 from memowidgets.data.tables import columns_to_show
 

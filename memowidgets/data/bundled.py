@@ -1,15 +1,13 @@
-"""Generated multiple-choice data: fictional patients and their wards, without a download."""
+"""Datasets without a download: scanned digits, and questions about fictional patients."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memowidgets.checks import real_number, whole_number
+from memowidgets.data.images import ImageDataset
 from memowidgets.data.mcq import MCQDataset
 
 _COMPLAINTS = {
@@ -85,17 +83,49 @@ _UNITS = ("days", "weeks", "months")
 _TEMPLATE = "{question}\nWard:"  # all questions have the same options, which would only cost tokens
 
 
-@dataclass(frozen=True)
-class _Patient:
-    name: str
-    age: int
-    complaints: str
-    duration: str
+def load_digits(canaries: float = 0.0, seed: int = 0) -> ImageDataset:
+    """Load the 1797 handwritten digits of 8×8 pixels that come with scikit-learn.
 
-    def question(self, wording: str) -> str:
-        return wording.format(
-            name=self.name, age=self.age, complaints=self.complaints, duration=self.duration
-        )
+    Parameters
+    ----------
+    canaries : float
+        Share of the images, from 0 to 1, that get a wrong label (`ImageDataset.with_canaries`).
+    seed : int
+        Seed for the choice of images and labels.
+
+    Returns
+    -------
+    ImageDataset
+        Images with the classes ``"0"`` to ``"9"`` and the ids ``"digit-0000"`` to ``"digit-1796"``.
+
+    Raises
+    ------
+    ValueError
+        If `canaries` is not between 0 and 1.
+
+    Notes
+    -----
+    Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998.
+
+    Examples
+    --------
+    >>> data = load_digits(canaries=0.05)
+    >>> data
+    ImageDataset(1797 images of 8×8×1, 10 classes, 90 canaries)
+    """
+    from sklearn.datasets import load_digits as scanned
+
+    real_number("canaries, a share,", canaries, 0, 1)
+    images, labels = scanned(return_X_y=True)
+    data = ImageDataset.from_arrays(
+        images.reshape(-1, 8, 8) / 16.0,
+        labels,
+        [str(digit) for digit in range(10)],
+        ids=[f"digit-{i:04d}" for i in range(len(images))],
+    )
+    if canaries:
+        data = data.with_canaries(round(canaries * len(data)), seed=seed)
+    return data.with_source("load_digits", canaries=float(canaries), seed=int(seed))
 
 
 def make_mcqs(n: int = 1200, atypical: float = 0.05, seed: int = 0) -> MCQDataset:
@@ -138,52 +168,38 @@ def make_mcqs(n: int = 1200, atypical: float = 0.05, seed: int = 0) -> MCQDatase
     n = whole_number("n, the number of patients,", n, 12, 100_000)
     real_number("atypical, a share,", atypical, 0, 1)
     rng = np.random.default_rng(seed)
-    wards = rng.permutation(np.arange(int(n)) % len(_WARDS))
-    data = MCQDataset.from_records(_rows(wards, rng), template=_TEMPLATE, answers="index")
-    if atypical:
-        data = data.with_canaries(round(atypical * n), seed=seed)
-    arguments = {"n": int(n), "atypical": float(atypical), "seed": int(seed)}
-    return replace(data, source={"loader": "make_mcqs", "arguments": arguments})
-
-
-def _rows(wards: NDArray[np.int64], rng: np.random.Generator) -> list[Any]:
-    width = max(4, len(str(len(wards) - 1)))
+    wards = rng.permutation(np.arange(n) % len(_WARDS))
+    width = max(4, len(str(n - 1)))
     seen: set[str] = set()
     rows = []
     for number, ward in enumerate(wards):
-        patient, question = _new_question(_WARDS[ward], seen, rng)
+        question = None
+        while question is None or question in seen:
+            typical = _COMPLAINTS[_WARDS[ward]]
+            complaints = rng.choice(typical, size=int(rng.integers(1, 3)), replace=False)
+            patient = {
+                "name": f"{_one(_FIRST_NAMES.split(), rng)} {_one(_LAST_NAMES.split(), rng)}",
+                "age": int(rng.integers(18, 90)),
+                "complaints": " and ".join(complaints),
+                "duration": f"{_one(_COUNTS, rng)} {_one(_UNITS, rng)}",
+            }
+            question = _one(_WORDINGS, rng).format(**patient)
+        seen.add(question)
         rows.append(
             {
                 "id": f"patient-{number:0{width}d}",
                 "question": question,
                 "choices": _WARDS,
                 "answer": int(ward),
-                "name": patient.name,
-                "age": patient.age,
+                "name": patient["name"],
+                "age": patient["age"],
                 "ward": _WARDS[ward],
             }
         )
-    return rows
-
-
-def _new_question(ward: str, seen: set[str], rng: np.random.Generator) -> tuple[_Patient, str]:
-    """Return a patient and a question that has not occurred yet."""
-    while True:
-        patient = _patient(ward, rng)
-        question = patient.question(_one(_WORDINGS, rng))
-        if question not in seen:
-            seen.add(question)
-            return patient, question
-
-
-def _patient(ward: str, rng: np.random.Generator) -> _Patient:
-    complaints = rng.choice(_COMPLAINTS[ward], size=int(rng.integers(1, 3)), replace=False)
-    return _Patient(
-        name=f"{_one(_FIRST_NAMES.split(), rng)} {_one(_LAST_NAMES.split(), rng)}",
-        age=int(rng.integers(18, 90)),
-        complaints=" and ".join(complaints),
-        duration=f"{_one(_COUNTS, rng)} {_one(_UNITS, rng)}",
-    )
+    data = MCQDataset.from_records(rows, template=_TEMPLATE, answers="index")
+    if atypical:
+        data = data.with_canaries(round(atypical * n), seed=seed)
+    return data.with_source("make_mcqs", n=n, atypical=float(atypical), seed=int(seed))
 
 
 def _one(options: Sequence[str], rng: np.random.Generator) -> str:

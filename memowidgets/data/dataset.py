@@ -1,18 +1,28 @@
-"""Base class of datasets: ids, labels, class names, canaries, and a hash of each sample."""
+"""Dataset: samples of any kind with ids, labels, canaries and a hash of each sample's content."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
+import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import as_code, numbered_labels, several, to_numpy, warn_user
+from memowidgets.checks import (
+    as_code,
+    numbered_labels,
+    several,
+    to_numpy,
+    warn_user,
+    whole_number,
+)
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
@@ -20,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _MANY, _NAMED = 1000, 3
-_HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
+HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -28,6 +38,10 @@ IntArray = NDArray[np.int64]
 
 class Dataset(abc.ABC):
     """Labelled samples with unique ids.
+
+    A kind of data is a frozen dataclass that adds fields with one value for each sample. It names
+    them in `_fields`, and says what a sample is (`_sample`), what its content is (`_contents`) and
+    what ``repr`` shows (`_summary`). Everything else is the same for all kinds and is here.
 
     Attributes
     ----------
@@ -52,17 +66,64 @@ class Dataset(abc.ABC):
     source: dict[str, Any] | None
     encoding: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
+    _fields: ClassVar[tuple[str, ...]] = ()  # with one value for each sample
+    _noun: ClassVar[str] = "samples"  # in messages
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", checked_ids(self.ids, len(self.labels)))  # it is frozen
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    @abc.abstractmethod
+    def __repr__(self) -> str:
+        parts = list(self._summary())
+        if self.canaries is not None:
+            parts.append(f"{int(self.canaries.sum())} canaries")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
     def __getitem__(self, index: int) -> Any:
-        """Return one sample."""
+        """Return one sample.
+
+        Raises
+        ------
+        IndexError
+            If there is no sample at this position.
+        TypeError
+            If it is not one position, but a slice or several of them.
+        """
+        if isinstance(index, bool | np.bool_) or not isinstance(index, int | np.integer):
+            raise TypeError(
+                f"data[i] is one sample, and i is its position, not {as_code(index)}; for several, "
+                "use take(), such as data.take(range(3))"
+            )
+        n = len(self)
+        if not -n <= index < n:
+            raise IndexError(f"there is no sample at {index}: the data have {n}")
+        return self._sample(int(index) % n)
 
     @abc.abstractmethod
+    def _sample(self, index: int) -> Any:
+        """Return the sample at a position from 0."""
+
+    @abc.abstractmethod
+    def _summary(self) -> Iterable[str]:
+        """Return what ``repr`` shows, besides the canaries."""
+
+    def _contents(self) -> Iterable[bytes]:
+        """Return the content of each sample, without its label."""
+        raise NotImplementedError
+
+    def content_hashes(self) -> list[str]:
+        """Return a hash of each sample's content without its label, equal for duplicates.
+
+        A hash is the first 16 hexadecimal digits of a SHA-256.
+        """
+        return [hashlib.sha256(content).hexdigest()[:16] for content in self._contents()]
+
+    def is_canary(self, index: int) -> bool:
+        """Return whether the sample at this position is known to be a canary."""
+        return self.canaries is not None and bool(self.canaries[index])
+
     def take(self, indices: ArrayLike) -> Self:
         """Return the samples at these positions, in this order, or of a mask, as a dataset.
 
@@ -73,6 +134,9 @@ class Dataset(abc.ABC):
         TypeError, ValueError
             If these are neither positions nor a mask over the samples.
         """
+        chosen = chosen_positions(indices, len(self))
+        fields = (*self._fields, "ids", "labels", "canaries")
+        return self._replaced(**{name: _at(getattr(self, name), chosen) for name in fields})
 
     def with_labels(self, labels: ArrayLike) -> Self:
         """Return the same samples with other labels, (n,), as numbers or names of classes.
@@ -86,7 +150,61 @@ class Dataset(abc.ABC):
         changed = checked_labels(numbers, self.class_names)
         if len(changed) != len(self):
             raise ValueError(f"{len(changed)} labels for {len(self)} samples; pass one for each")
-        return cast("Self", dataclasses.replace(cast("Any", self), labels=changed, source=None))
+        return self._replaced(labels=changed)
+
+    def with_canaries(self, n: int, kind: Any = "mislabelled", seed: int = 0) -> Self:
+        """Plant canaries: samples that a model can only get right by memorising them.
+
+        Parameters
+        ----------
+        n : int
+            Number of canaries.
+        kind : {"mislabelled"}
+            ``"mislabelled"`` gives `n` samples a wrong label, drawn evenly; a question gets another
+            of its own options.
+        seed : int
+            Seed for the choice of samples and labels.
+
+        Returns
+        -------
+        Dataset
+            The same samples, ids and order. `canaries` marks the planted ones. A sample that is a
+            canary already is not chosen again, because its label could become right.
+
+        Raises
+        ------
+        ValueError
+            If there are more canaries than samples, or the kind is unknown.
+
+        Examples
+        --------
+        >>> from memowidgets.data import TextDataset
+        >>> data = TextDataset.from_texts(["a fine day", "a poor day"], ["good", "bad"])
+        >>> data.with_canaries(1)
+        TextDataset(2 texts, 2 classes, 1 canaries)
+        """
+        if kind != "mislabelled":
+            raise ValueError(f"unknown kind of canaries {kind!r}; valid: 'mislabelled'")
+        rng = np.random.default_rng(seed)
+        mask, chosen = self._planted(n, rng)
+        labels = self.labels.copy()
+        n_labels: Any = getattr(self, "n_choices", None)  # of each sample, where it has its own
+        n_labels = len(self.class_names) if n_labels is None else n_labels[chosen]
+        labels[chosen] = (labels[chosen] + rng.integers(1, n_labels, size=len(chosen))) % n_labels
+        return self._replaced(labels=labels, canaries=mask)
+
+    def _planted(self, n: int, rng: np.random.Generator) -> tuple[BoolArray, IntArray]:
+        """Draw samples that are not canaries yet; return the mask of all canaries, and these."""
+        n = whole_number("n, the number of canaries,", n)
+        mask = np.zeros(len(self), np.bool_) if self.canaries is None else self.canaries.copy()
+        free = np.flatnonzero(~mask)
+        if n > len(free):
+            raise ValueError(
+                f"{n} canaries do not fit into {len(free)} {self._noun} that are not canaries yet"
+            )
+        chosen = rng.choice(free, size=n, replace=False)
+        mask[chosen] = True
+        return mask, chosen
 
     def fitted(self, rows: ArrayLike) -> Self:  # noqa: ARG002 - for tables
         """Return the same samples with an encoding that is fitted on the rows at these positions.
@@ -103,29 +221,117 @@ class Dataset(abc.ABC):
         """Return the same samples in the form that uses the least memory in many processes."""
         return self
 
-    @abc.abstractmethod
-    def content_hashes(self) -> list[str]:
-        """Return a hash of each sample's content without its label, equal for duplicates."""
+    def with_source(self, loader: str, **arguments: Any) -> Self:
+        """Return the same dataset, with the loader and the arguments that give it again.
+
+        A ``path`` becomes absolute. Arguments are kept as JSON can hold them.
+        """
+        if "path" in arguments:
+            arguments["path"] = str(Path(arguments["path"]).expanduser().absolute())
+        plain = json.loads(json.dumps(arguments, default=list))
+        return self._replaced(source={"loader": loader, "arguments": plain})
+
+    def _replaced(self, **changes: Any) -> Self:
+        """Return a copy with changes, which no loader gives: it has a `source` only if given."""
+        return cast("Self", dataclasses.replace(cast("Any", self), **{"source": None} | changes))
+
+    def _positions(self, names: Iterable[str]) -> list[int]:
+        """Return the positions of ids, or raise for one that no sample has."""
+        known = {name: position for position, name in enumerate(self.ids.tolist())}
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise ValueError(
+                f"none of the {self._noun} has the id {quoted(unknown[0])}; use ids from .ids"
+            )
+        return [known[name] for name in names]
+
+    def _repeats(self) -> list[str]:
+        """Return how many samples repeat the content of another, for `_summary`."""
+        count = len(self) - len(set(self.content_hashes()))
+        return [f"{count} duplicate{'s' if count > 1 else ''}"] if count else []
+
+    def _warn_of_contradictions(self) -> None:
+        """Warn of equal samples with different labels, and list their ids."""
+        groups: dict[str, list[int]] = {}
+        for row, content in enumerate(self.content_hashes()):
+            groups.setdefault(content, []).append(row)
+        found = [rows for rows in groups.values() if len(set(self.labels[rows].tolist())) > 1]
+        if found:
+            shown = [" = ".join(self.ids[rows[:_NAMED]].tolist()) for rows in found]
+            warn_user(
+                f"{sum(map(len, found))} {self._noun} are equal to others and have another label, "
+                "so they are label errors or ambiguous; correct or remove them: "
+                f"{listed(shown, most=10)}"
+            )
 
 
-def one_position(index: Any, n: int) -> int:
-    """Return a position from 0 to n - 1; a negative one counts from the end.
+@dataclasses.dataclass(frozen=True)
+class WithheldSample:
+    """Known values of a sample that is not available.
 
-    Raises
-    ------
-    IndexError
-        If it is out of range.
-    TypeError
-        If it is not one position, but a slice or several of them.
+    Attributes
+    ----------
+    id : str
+        Id of the sample.
+    label : int
+        Label that it is trained on.
+    canary : bool
+        Whether it is a canary.
+    hint : str
+        How to make the sample available.
     """
-    if isinstance(index, bool | np.bool_) or not isinstance(index, int | np.integer):
-        raise TypeError(
-            f"data[i] is one sample, and i is its position, not {as_code(index)}; for several, "
-            "use take(), such as data.take(range(3))"
-        )
-    if not -n <= index < n:
-        raise IndexError(f"there is no sample at {index}: the data have {n}")
-    return int(index) % n
+
+    id: str
+    label: int
+    canary: bool = False
+    hint: str = ""
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class WithheldDataset(Dataset):
+    """Ids, labels and content hashes, as stored in a run directory.
+
+    Attributes
+    ----------
+    ids, labels, class_names, canaries, source
+        As in `Dataset`.
+    hashes : tuple of str
+        Content hash of each sample.
+    hint : str
+        Argument for opening the run that makes the samples available.
+    """
+
+    ids: NDArray[np.str_]
+    labels: IntArray
+    class_names: tuple[str, ...]
+    hashes: tuple[str, ...]
+    canaries: BoolArray | None = None
+    source: dict[str, Any] | None = None
+    hint: str = "data=…"
+
+    _fields: ClassVar[tuple[str, ...]] = ("hashes",)
+
+    def _summary(self) -> Iterable[str]:
+        return [f"{len(self)} samples", "not at hand"]
+
+    def _sample(self, index: int) -> WithheldSample:
+        name, label = str(self.ids[index]), int(self.labels[index])
+        return WithheldSample(name, label, self.is_canary(index), self.hint)
+
+    def content_hashes(self) -> list[str]:
+        """Return the recorded hashes."""
+        return list(self.hashes)
+
+
+def _at(values: Any, positions: IntArray) -> Any:
+    """Return the values of some samples, from an array, a tuple, or columns of arrays."""
+    if values is None:
+        return None
+    if isinstance(values, Mapping):
+        return {name: column[positions] for name, column in values.items()}
+    if isinstance(values, tuple):
+        return tuple(values[i] for i in positions)
+    return values[positions]
 
 
 def chosen_positions(indices: ArrayLike, n: int) -> NDArray[np.int64]:
@@ -255,7 +461,7 @@ def checked_ids(ids: Sequence[str] | NDArray[Any] | None, n: int) -> NDArray[np.
             raise ValueError(
                 f"the id {quoted(name)} of row {row} has a NUL character; give the sample another"
             )
-        if _HALF_CHARACTERS.search(name):
+        if HALF_CHARACTERS.search(name):
             raise ValueError(
                 f"the id {quoted(name)} of row {row} has half a character (a lone surrogate), "
                 "which cannot be written; give the sample another"
@@ -285,27 +491,11 @@ def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> 
 def check_whole_characters(texts: Iterable[str], what: str) -> None:
     """Raise for a text with a lone surrogate, which can be neither written nor tokenized."""
     for text in texts:
-        if _HALF_CHARACTERS.search(text):
+        if HALF_CHARACTERS.search(text):
             raise ValueError(
                 f"{what} {quoted(text)} has half a character (a lone surrogate), which cannot be "
                 "written; correct the text's encoding"
             )
-
-
-def warn_of_contradictions(
-    what: str, contents: Iterable[object], labels: IntArray, ids: NDArray[np.str_]
-) -> None:
-    """Warn of equal samples with different labels, and list their ids."""
-    groups: dict[object, list[int]] = {}
-    for row, content in enumerate(contents):
-        groups.setdefault(content, []).append(row)
-    found = [rows for rows in groups.values() if len({int(labels[row]) for row in rows}) > 1]
-    if found:
-        shown = [" = ".join(str(ids[row]) for row in rows[:_NAMED]) for rows in found]
-        warn_user(
-            f"{sum(map(len, found))} {what} are equal to others and have another label, so they "
-            f"are label errors or ambiguous; correct or remove them: {listed(shown, most=10)}"
-        )
 
 
 def _whole_numbers(array: NDArray[Any]) -> bool:

@@ -6,7 +6,6 @@ import io
 import os
 import warnings
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.checks import warn_user
 from memowidgets.files import checked_path
 from memowidgets.visible import listed, quoted, visible
 
@@ -31,6 +31,7 @@ MOST_BYTES = 100_000_000
 _MOST_RATIO = 200
 _NAMED = 3
 _ORIENTATION = 0x0112  # tag of EXIF
+_TOO_MANY = f"more than {MOST_PIXELS // 1_000_000} million pixels"
 _WIDEST_GREY = 65535
 _SHORT_GREY = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 
@@ -108,6 +109,18 @@ def open_tree(path: str | os.PathLike[str]) -> Iterator[list[PictureFile]]:
         yield _files_inside(archive, place)
 
 
+def read_folder(path: str | os.PathLike[str], resize: Resize | None) -> Pictures:
+    """Decode the pictures in the class folders of a folder or zip, as `read_classes` does.
+
+    In a zip everything may lie below one more folder, which is how most programs pack it.
+    """
+    with open_tree(path) as files:
+        tops = {file.parts[0] for file in files}
+        below_one = len(tops) == 1 and all(len(file.parts) > 2 for file in files)
+        depth = 1 if below_one and zipfile.is_zipfile(path) else 0
+        return read_classes(files, depth, resize, str(path))
+
+
 def read_classes(
     files: Sequence[PictureFile], depth: int, resize: Resize | None, where: str
 ) -> Pictures:
@@ -130,17 +143,36 @@ def read_classes(
         If files are left out or pictures changed. The message has the number, the reason and
         names.
     """
-    resizing(resize)
     _check_classes(files, depth, where)
-    reader = _Reader(where, resize)
+    pictures, classes = _Stack(where, resize), []
+    left_out: dict[str, list[str]] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's warnings; this module checks and reports itself
         for file in files:
-            if len(file.parts) > depth + 1:
-                reader.take(file, file.parts[depth])
-            else:
-                reader.leave_out(file.name, "outside the class folders")
-    return reader.pictures()
+            if len(file.parts) <= depth + 1:
+                left_out.setdefault("outside the class folders", []).append(file.name)
+                continue
+            try:
+                image, notes = decoded(file.read())
+            except UnreadableError as error:
+                left_out.setdefault(str(error), []).append(file.name)
+                continue
+            pictures.add(image, notes, file.name)
+            classes.append(file.parts[depth])
+    if left_out:
+        reasons = [f"{len(some)} {reason} ({_some(some)})" for reason, some in left_out.items()]
+        count = sum(map(len, left_out.values()))
+        warn_user(f"{count} files of {where} are left out: {'; '.join(reasons)}")
+    names = sorted(set(classes))
+    if len(names) < 2:
+        found = f"one class folder with pictures, {quoted(names[0])}" if names else "no picture"
+        raise ValueError(
+            f"{where} has {found}; a classifier needs at least two class folders, as in "
+            "cats/1.png and dogs/2.png"
+        )
+    number = {name: i for i, name in enumerate(names)}
+    labels = np.array([number[name] for name in classes], dtype=np.int64)
+    return Pictures(pictures.stacked(), labels, tuple(map(readable, names)), pictures.names)
 
 
 def stacked(pictures: Iterable[Any], resize: Resize | None, where: str) -> NDArray[np.uint8]:
@@ -151,15 +183,14 @@ def stacked(pictures: Iterable[Any], resize: Resize | None, where: str) -> NDArr
     ValueError
         If one is missing or is not a picture, or their sizes differ and `resize` is None.
     """
-    resizing(resize)
-    reader = _Reader(where, resize)
+    found = _Stack(where, resize)
     for row, picture in enumerate(pictures):
         try:
             pixels, notes = _pixels(_as_picture(picture))
         except UnreadableError as error:
             raise ValueError(f"row {row} of {where} is not a picture: {error}") from None
-        reader.add(pixels, notes, f"row {row}")
-    return reader.images()
+        found.add(pixels, notes, f"row {row}")
+    return found.stacked()
 
 
 def decoded(raw: bytes) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
@@ -177,21 +208,17 @@ def decoded(raw: bytes) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
         raise UnreadableError("empty")
     try:
         with module.open(io.BytesIO(raw), formats=FORMATS) as picture:
-            _refuse_enormous(*picture.size)
-            return _pixels(picture)
+            if picture.size[0] * picture.size[1] <= MOST_PIXELS:
+                return _pixels(picture)
     except module.UnidentifiedImageError:
         raise UnreadableError("not a picture") from None
     except module.DecompressionBombError:
-        raise UnreadableError(f"more than {MOST_PIXELS // 1_000_000} million pixels") from None
+        raise UnreadableError(_TOO_MANY) from None
     except (UnreadableError, MemoryError):
         raise
     except Exception:  # noqa: BLE001 - decoders stumble over broken files in any way
         raise UnreadableError("broken") from None
-
-
-def _refuse_enormous(width: int, height: int) -> None:
-    if width * height > MOST_PIXELS:
-        raise UnreadableError(f"more than {MOST_PIXELS // 1_000_000} million pixels")
+    raise UnreadableError(_TOO_MANY)
 
 
 def resized(image: NDArray[np.uint8], size: Resize) -> NDArray[np.uint8]:
@@ -213,97 +240,52 @@ def resized(image: NDArray[np.uint8], size: Resize) -> NDArray[np.uint8]:
     return np.asarray(small, dtype=np.uint8).reshape(*wanted, image.shape[2])
 
 
-def resizing(size: Any) -> None:
-    """Raise if this is not a valid size."""
-    sides = (size,) if isinstance(size, int) else size
-    if size is None:
-        return
-    whole = isinstance(sides, tuple | list) and all(
-        isinstance(s, int) and not isinstance(s, bool) and s > 0 for s in sides
-    )
-    if not whole or not (isinstance(size, int) or len(sides) == 2):
-        raise ValueError(f"resize must be a number of pixels or (height, width), not {size!r}")
-
-
-class _Reader:
-    """Decoder of one file after another, which collects notes on them."""
+class _Stack:
+    """Pictures of one size, added one after another, with notes on those that were changed."""
 
     def __init__(self, where: str, resize: Resize | None) -> None:
+        sides: Any = (resize, resize) if isinstance(resize, int) else resize
+        good = isinstance(sides, tuple | list) and len(sides) == 2
+        good = good and all(type(side) is int and side > 0 for side in sides)
+        if resize is not None and not good:
+            raise ValueError(
+                f"resize must be a number of pixels or (height, width), not {resize!r}"
+            )
+        self.names: list[str] = []
         self._where, self._resize = where, resize
         self._images: list[NDArray[np.uint8]] = []
-        self._classes: list[str] = []
-        self._ids: list[str] = []
-        self._left_out: dict[str, list[str]] = {}
         self._changed: dict[str, list[str]] = {}
 
-    def take(self, file: PictureFile, class_name: str) -> None:
-        try:
-            image, notes = decoded(file.read())
-        except UnreadableError as error:
-            self.leave_out(file.name, str(error))
-            return
-        self.add(image, notes, file.name)
-        self._classes.append(class_name)
-
     def add(self, image: NDArray[np.uint8], notes: Sequence[str], name: str) -> None:
+        name = readable(name)
         for note in notes:
             self._changed.setdefault(note, []).append(name)
         if self._resize is not None:
             image = resized(image, self._resize)
-        self._check_size(name, image)
-        self._images.append(image)
-        self._ids.append(readable(name))
-
-    def leave_out(self, name: str, reason: str) -> None:
-        self._left_out.setdefault(reason, []).append(name)
-
-    def images(self) -> NDArray[np.uint8]:
-        """Return all pictures that were read as one array, and warn of changed ones."""
-        self._say()
-        return self._stacked()
-
-    def pictures(self) -> Pictures:
-        """Return all pictures that were read, and warn of those that were left out."""
-        self._say()
-        names = sorted(set(self._classes))
-        if len(names) < 2:
-            found = f"one class folder with pictures, {quoted(names[0])}" if names else "no picture"
+        first = self._images[0] if self._images else image
+        if image.shape[:2] != first.shape[:2]:
+            sizes = [f"{one.shape[0]}×{one.shape[1]}" for one in (first, image)]
             raise ValueError(
-                f"{self._where} has {found}; a classifier needs at least two class folders, as "
-                "in cats/1.png and dogs/2.png"
+                f"the pictures of {self._where} have different sizes (height×width): "
+                f"{quoted(self.names[0])} is {sizes[0]}, {quoted(name)} is {sizes[1]}. Pass "
+                "resize=64, or resize=(height, width)"
             )
-        number = {name: i for i, name in enumerate(names)}
-        labels = np.array([number[name] for name in self._classes], dtype=np.int64)
-        return Pictures(self._stacked(), labels, tuple(map(readable, names)), self._ids)
+        self._images.append(image)
+        self.names.append(name)
 
-    def _stacked(self) -> NDArray[np.uint8]:
+    def stacked(self) -> NDArray[np.uint8]:
+        """Return all pictures as one array, and warn of changed ones."""
+        for note, names in self._changed.items():
+            warn_user(f"{len(names)} pictures of {self._where}: {note} ({_some(names)})")
         channels = max(image.shape[2] for image in self._images)
-        height, width = self._images[0].shape[:2]
         grey = sum(image.shape[2] == 1 for image in self._images)
         if channels == 3 and grey:
-            _warn(f"{grey} grey pictures of {self._where} were turned into colour pictures")
+            warn_user(f"{grey} grey pictures of {self._where} were turned into colour pictures")
+        height, width = self._images[0].shape[:2]
         stacked = np.empty((len(self._images), height, width, channels), dtype=np.uint8)
         for i, image in enumerate(self._images):
             stacked[i] = image  # a grey picture is repeated in all channels
         return stacked
-
-    def _check_size(self, name: str, image: NDArray[np.uint8]) -> None:
-        if not self._images or image.shape[:2] == self._images[0].shape[:2]:
-            return
-        sizes = [f"{i.shape[0]}×{i.shape[1]}" for i in (self._images[0], image)]
-        raise ValueError(
-            f"the pictures of {self._where} have different sizes (height×width): "
-            f"{quoted(self._ids[0])} is {sizes[0]}, "
-            f"{quoted(readable(name))} is {sizes[1]}. Pass resize=64, or "
-            "resize=(height, width)"
-        )
-
-    def _say(self) -> None:
-        if self._left_out:
-            count = sum(map(len, self._left_out.values()))
-            _warn(f"{count} files of {self._where} are left out: {_listed(self._left_out)}")
-        for note, names in self._changed.items():
-            _warn(f"{len(names)} pictures of {self._where}: {note} ({_some(names)})")
 
 
 def readable(name: str) -> str:
@@ -323,10 +305,8 @@ def _check_classes(files: Sequence[PictureFile], depth: int, where: str) -> None
     if len(inner) > 1 and len(set(map(frozenset, inner.values()))) == 1:
         names = sorted(inner)
         raise ValueError(
-            f"{where} has {visible(names[0], 40)} and {visible(names[1], 40)}, with the "
-            "same "
-            "folders in each; pass one "
-            f"of them, as in {visible(str(Path(where) / names[0]))}"
+            f"{where} has {visible(names[0], 40)} and {visible(names[1], 40)}, with the same "
+            f"folders in each; pass one of them, as in {visible(str(Path(where) / names[0]))}"
         )
 
 
@@ -339,7 +319,7 @@ def _files_below(folder: Path) -> list[PictureFile]:
         found, deeper = _walked(folder / name, f"{name}/")
         files, skipped = [*files, *found], [*skipped, *deeper]
     if skipped:
-        _warn(
+        warn_user(
             f"{len(skipped)} links in {folder} are not followed ({_some(sorted(skipped))}); put "
             "the folders themselves there"
         )
@@ -440,51 +420,33 @@ def _as_picture(picture: Any) -> Image.Image:
 
 
 def _pixels(picture: Image.Image) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
+    """Return 8-bit pixels, (height, width, 1 or 3), and notes on what was changed for that."""
+    from PIL import ImageOps
+
     notes = []
     if picture.getexif().get(_ORIENTATION, 1) != 1:
-        picture = _turned(picture)
+        picture = ImageOps.exif_transpose(picture)  # as it is to be looked at
     if getattr(picture, "is_animated", False):
         notes.append("animated, only the first image is used")
     if picture.mode in _SHORT_GREY:
-        notes.append("16 bits reduced to 8")
-        return _shortened(picture), tuple(notes)
+        values = np.asarray(picture).astype(np.int64)
+        if values.min() < 0 or values.max() > _WIDEST_GREY:
+            raise UnreadableError("grey levels beyond 16 bits")
+        pixels = np.rint(values / 257).astype(np.uint8)[..., np.newaxis]
+        return pixels, (*notes, "16 bits reduced to 8")
     if picture.mode == "F":
         raise UnreadableError("real numbers of unknown range")
-    if _transparent(picture):
-        notes.append("transparent parts became white")
-        picture = _on_white(picture)
+    if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
+        colours = np.asarray(picture.convert("RGBA"), dtype=np.float64)
+        if colours[..., 3].min() < 255:
+            notes.append("transparent parts became white")
+            alpha = colours[..., 3:] / 255
+            flat = np.rint(colours[..., :3] * alpha + 255 * (1 - alpha)).astype(np.uint8)
+            on_white: Image.Image = _pillow().fromarray(flat)
+            picture = on_white.convert("L") if picture.mode == "LA" else on_white
     grey = picture.mode in ("1", "L")
     array = np.asarray(picture.convert("L" if grey else "RGB"), dtype=np.uint8)
     return array[..., np.newaxis] if grey else array, tuple(notes)
-
-
-def _turned(picture: Image.Image) -> Image.Image:
-    """Return a picture as its EXIF orientation says that it is to be looked at."""
-    from PIL import ImageOps
-
-    return ImageOps.exif_transpose(picture)
-
-
-def _shortened(picture: Image.Image) -> NDArray[np.uint8]:
-    values = np.asarray(picture).astype(np.int64)
-    if values.min() < 0 or values.max() > _WIDEST_GREY:
-        raise UnreadableError("grey levels beyond 16 bits")
-    return np.rint(values / 257).astype(np.uint8)[..., np.newaxis]
-
-
-def _transparent(picture: Image.Image) -> bool:
-    if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
-        alpha = picture.convert("RGBA").getchannel("A")
-        return bool(np.asarray(alpha).min() < 255)
-    return False
-
-
-def _on_white(picture: Image.Image) -> Image.Image:
-    pixels = np.asarray(picture.convert("RGBA"), dtype=np.float64)
-    alpha = pixels[..., 3:] / 255
-    flat = np.rint(pixels[..., :3] * alpha + 255 * (1 - alpha)).astype(np.uint8)
-    merged: Image.Image = _pillow().fromarray(flat)
-    return merged.convert("L") if picture.mode == "LA" else merged
 
 
 def _pillow() -> Any:
@@ -495,20 +457,5 @@ def _pillow() -> Any:
     return Image
 
 
-def _listed(reasons: dict[str, list[str]]) -> str:
-    return "; ".join(f"{len(names)} {reason} ({_some(names)})" for reason, names in reasons.items())
-
-
 def _some(names: Sequence[str]) -> str:
     return listed(map(readable, names), _NAMED)
-
-
-def _warn(text: str) -> None:
-    warnings.warn(visible(text), UserWarning, stacklevel=2)
-
-
-def common_root(files: Sequence[PictureFile]) -> int:
-    """Return the depth of the class folders in a zip: 1 if all lies in one folder, else 0."""
-    tops = Counter(file.parts[0] for file in files)
-    deep = all(len(file.parts) > 2 for file in files)
-    return 1 if files and len(tops) == 1 and deep else 0

@@ -28,7 +28,7 @@ TARGETS, POOLS = (2, 3, 5, 8), 20
 SHADOWS, WORLDS = (4, 8, 16, 32), 3
 COMPARED, COMPARISONS = (32, 64), 25  # shadow models of a disattenuated ρ
 _SAME = 0.9  # correlation of the noise of two scores
-_FAR = 6.0  # of an obvious positive
+_FAR = 6.0  # of an obvious positive, and of a hidden one on the other side
 
 
 def rows(_: Namespace) -> list[Row]:
@@ -56,37 +56,42 @@ def rows(_: Namespace) -> list[Row]:
 # ---------------------------------------------------------------- AUC
 
 
-# the positives' deviation, the share of them that is obvious, and the AUCs of two scores
-CASES: dict[str, tuple[float, float, tuple[float, float]]] = {
-    "of one kind, .98 and .96": (1.0, 0.0, (0.98, 0.96)),
-    "of one kind, .85 and .80": (1.0, 0.0, (0.85, 0.80)),
-    "half obvious, .75 and .75": (1.0, 0.5, (0.75, 0.75)),
-    "half obvious, .85 and .75": (1.0, 0.5, (0.85, 0.75)),
-    "spread twice, .85 and .75": (2.0, 0.0, (0.85, 0.75)),
-    "spread twice, .95 and .95": (2.0, 0.0, (0.95, 0.95)),
+# the positives' deviation, the shares of them that are obvious and hidden, the AUCs of two scores
+CASES: dict[str, tuple[float, float, float, tuple[float, float]]] = {
+    "of one kind, .98 and .96": (1.0, 0.0, 0.0, (0.98, 0.96)),
+    "of one kind, .85 and .80": (1.0, 0.0, 0.0, (0.85, 0.80)),
+    "half obvious, .75 and .75": (1.0, 0.5, 0.0, (0.75, 0.75)),
+    "half obvious, .85 and .75": (1.0, 0.5, 0.0, (0.85, 0.75)),
+    "spread twice, .85 and .75": (2.0, 0.0, 0.0, (0.85, 0.75)),
+    "spread twice, .95 and .95": (2.0, 0.0, 0.0, (0.95, 0.95)),
+    "a fifth hidden, .79 and .76": (1.0, 0.0, 0.2, (0.79, 0.76)),
+    "a tenth hidden, .89 and .85": (1.0, 0.0, 0.1, (0.89, 0.85)),
 }
 
 
 def drawn(seed: int, case: str, positives: int, same: float) -> Drawn:
     """Return two scores of the same samples, and which samples are positive."""
-    deviation, share, aucs = CASES[case]
+    deviation, share, hidden, aucs = CASES[case]
     rng = np.random.default_rng(seed)
     truth = np.arange(positives + OTHERS) < positives
-    obvious = rng.random(positives) < share  # to both scores
+    place = rng.random(positives)  # the same in both scores
+    obvious, unseen = place < share, place >= 1 - hidden
     common = rng.normal(size=len(truth))
     scores = []
     for auc in aucs:
         noise = np.sqrt(same) * common + np.sqrt(1 - same) * rng.normal(size=len(truth))
         seen = norm.cdf(_FAR / np.sqrt(2))  # AUC of the obvious ones
-        shift = np.sqrt(1 + deviation**2) * norm.ppf((auc - share * seen) / (1 - share))
-        noise[truth] = deviation * noise[truth] - np.where(obvious, _FAR, shift)
+        found = (auc - share * seen - hidden * (1 - seen)) / (1 - share - hidden)
+        shift = np.sqrt(1 + deviation**2) * norm.ppf(found)
+        away = np.where(obvious, _FAR, np.where(unseen, -_FAR, shift))
+        noise[truth] = deviation * noise[truth] - away
         scores.append(noise)
     return scores[0], scores[1], truth
 
 
 def _areas() -> list[list[str]]:
     table = []
-    for name, (_, _, aucs) in CASES.items():
+    for name, (*_, aucs) in CASES.items():
         one, by_correlation = [], {same: [] for same in (0.3, _SAME)}
         for positives in POSITIVES:
             found: dict[float, list[Any]] = {same: [] for same in by_correlation}

@@ -470,8 +470,9 @@ def roc(
     The AUC's interval is the wider of two. Method 5 of Newcombe (2006), Statistics in Medicine
     25:559-573, is the score interval with the variance of Hanley and McNeil; it keeps its level if
     positives are few or the AUC is close to 1. The variance of DeLong et al. (1988) on the logit
-    scale keeps it if the positives are of several kinds. The width is never 0. ``python -m
-    benchmarks intervals`` measures what these intervals cover.
+    scale keeps it if the positives are of several kinds. The width is never 0. Below 35 positives,
+    it does not allow for a kind that is not among them. ``python -m benchmarks intervals`` measures
+    what these intervals cover.
 
     For rows in groups, the interval is that of the bootstrap. With `models`, it is never narrower
     than a jackknife over the models with Student's t, because a bootstrap of few models is too

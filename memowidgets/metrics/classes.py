@@ -9,6 +9,8 @@ from memowidgets.checks import is_tensor, to_numpy
 from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace
 
 _BLOCK = 256  # directions per step: with a few rows they fit in a core's cache
+_RESOLVED = 1e-10  # least variance of a class, relative to squared distances between classes
+_LEAST_SIZE = 1e-9  # least variance of a class in the controls, relative to the largest one
 _PRODUCT = 2**18  # BLAS splits larger products over threads, which is slower here
 
 
@@ -78,6 +80,16 @@ class ClassSums:
     def centres(self) -> Floats:
         """Return the mean row (C, d) of each class."""
         return np.asarray(self._rows / self.counts[:, None])
+
+    def resolved(self) -> bool:
+        """Return whether float32 resolves each class's variance at its distance from the others.
+
+        If not, distances to the other classes are mostly rounding errors. Controls are made of
+        such distances, and these errors are far above the standard errors that they give.
+        """
+        away = self.centres() - self.counts @ self.centres() / self.counts.sum()
+        traces = np.maximum(self.traces(), _LEAST_SIZE * self.traces().max())
+        return bool(traces.min() >= _RESOLVED * (away**2).sum(axis=1).max())
 
     def dominant(self, fewest: int) -> Ints:
         """Return the rows that are longer, squared, than all others of their class together.

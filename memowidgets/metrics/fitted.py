@@ -127,7 +127,7 @@ def fit(X: Array, codes: Ints, n_directions: int, seed: int, *, use_controls: bo
     onto, near = like(beside, onto), like(beside, centres)
     sums, kept = _summed(X, codes, frame, onto, near, with_rows=use_controls)
     tables, controls = _tables(sums, n_directions), None
-    if use_controls and tables.sharpness.any():
+    if use_controls and tables.sharpness.any() and sums.resolved():
         tables, controls = _with_controls(tables, sums, to_numpy(onto), n_directions)
     tables = Tables(*(like(beside, values) for values in vars(tables).values()))
     controls = controls and Controls(*(like(beside, v) for v in vars(controls).values()))

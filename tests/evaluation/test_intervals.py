@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -50,11 +52,17 @@ def test_95_percent_intervals_cover_95_percent(area, positives, negatives):
     assert 0.945 <= covered <= 0.995
 
 
-@pytest.mark.parametrize("positives", [5, 15, 35, 300])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "positives"),
+    [
+        (case, positives)
+        for case, positives in product(CASES, (5, 15, 35, 300))
+        if positives >= 35 or "hidden" not in case  # docs/limits.md: what nobody saw is not covered
+    ],
+)
 def test_intervals_cover_easy_and_hard_positives(case, positives):
     """Newcombe's alone covers .84 to .92 of the mixtures, DeLong's difference .66 to .95."""
-    aucs, studies = CASES[case][2], 200
+    aucs, studies = CASES[case][-1], 200
     covered = np.zeros((2, 2))
     for turn, same in enumerate((0.3, 0.9)):
         for seed in range(studies):

@@ -464,6 +464,14 @@ def test_bad_shapes_and_labels():
         PSMI("many")
 
 
+@pytest.mark.parametrize("apart", [1e6, 1e8])
+def test_classes_that_are_far_apart(apart):
+    """Controls are distances to other classes, which float32 rounds by more than a deviation."""
+    y = np.arange(300) % 3
+    X = np.random.default_rng(0).normal(size=(300, 16)) + apart * y[:, np.newaxis]
+    np.testing.assert_allclose(score(X, y), np.log(3), atol=1e-3)
+
+
 def test_one_feature_has_one_direction_and_an_exact_score():
     rng = np.random.default_rng(0)
     y = np.arange(2000) % 2

@@ -14,10 +14,10 @@ from scipy.stats import spearmanr
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row, interleaved
 from memowidgets.memorization import hierarchical_probability, log_lira
-from memowidgets.memorization.density import Densities
+from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import Side, moments
-from memowidgets.memorization.joint import Joint, correlation
 from memowidgets.memorization.lira import Evidence
+from memowidgets.memorization.posterior import Joint, correlation
 
 RECORDINGS = {"MMLU": "mmlu-field-smollm2", "CIFAR": "cifar10-wrn"}
 TARGETS, TRUTH, CALIBRATED_BY, ETA, LIMIT = 8, 23, 16, 4.0, 20.0

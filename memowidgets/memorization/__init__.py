@@ -5,11 +5,9 @@ This room is pure: it takes and returns arrays, and imports no other room.
 
 from __future__ import annotations
 
-from memowidgets.memorization.counterfactual import counterfactual
-from memowidgets.memorization.global_lira import attack_success_rate
 from memowidgets.memorization.lira import log_lira
 from memowidgets.memorization.posterior import hierarchical_probability, probability_memorized
-from memowidgets.memorization.robust import rmia
+from memowidgets.memorization.relatives import attack_success_rate, counterfactual, rmia
 from memowidgets.memorization.saved import SavedGaps, load_gaps
 
 __all__ = [

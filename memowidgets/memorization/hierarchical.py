@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import digamma, gammaln, log_ndtr
+from scipy.special import digamma, gammaln
 
-from memowidgets.memorization.density import Densities, Known, distance, log_density
+from memowidgets.memorization.densities import Densities, Fits, Known, floor, libraries
 from memowidgets.memorization.gaps import Floats, Mask, Models, Side
-from memowidgets.memorization.variance import floor, libraries
 
 FOLDS = 5
 FEWEST_SAMPLES = 50  # with fewer, the prior's mean and scale are the same for all samples
@@ -249,8 +248,8 @@ class Covariates:
 
 
 @dataclass(frozen=True)
-class Hierarchical:
-    """Fitted priors of both sides; has the methods of `Densities`.
+class Hierarchical(Fits):
+    """Fitted priors of both sides.
 
     Each side is fitted twice. The second time, the prior's mean also depends on how far the
     sample's other side was from its own prior, because both sides share what is unusual about the
@@ -266,6 +265,8 @@ class Hierarchical:
     together: tuple[Prior, Prior] | None
     least: float
     offline: bool = False
+    fewest: int = 1
+    pulls: ClassVar[bool] = True
 
     @classmethod
     def fit(
@@ -330,15 +331,22 @@ class Hierarchical:
         inside, outside = self.inside.without(gaps, members), self.outside.without(gaps, ~members)
         return replace(self, inside=inside, outside=outside, early=looks)
 
-    @property
-    def defined(self) -> Mask:
-        """Samples that have a model on each side that the mode needs."""
-        enough = self.outside.count > 0
-        return enough if self.offline else enough & (self.inside.count > 0)
-
     def posteriors(self) -> tuple[Posterior, Posterior]:
         """Return what is known of each sample, inside and outside."""
-        return self._posteriors(self.inside, self.outside, self.early, self.fold)
+        sides, features = (self.inside, self.outside), self._features()
+        alone = [
+            prior.posterior(one, features, self.fold)
+            for prior, one in zip(self.alone, sides, strict=True)
+        ]
+        if self.together is None:
+            return alone[0], alone[1]
+        inside, outside = (
+            prior.posterior(
+                one, np.concatenate([features, other.surprise[..., None]], axis=-1), self.fold
+            )
+            for prior, one, other in zip(self.together, sides, alone[::-1], strict=True)
+        )
+        return inside, outside
 
     def gaussians(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
         """Return the mean and variance of each sample, inside and outside."""
@@ -347,66 +355,22 @@ class Hierarchical:
         )
         return inside, outside
 
-    def ratio(self, gaps: Floats) -> Floats:
-        """Return the log-LiRA of each sample's gap, NaN where it is not defined."""
-        return np.where(self.defined, self._ratio(gaps, *self.posteriors()), np.nan)
+    def known(self) -> tuple[Known, Known]:
+        """Return what each side's gaps say without the prior of the mean.
 
-    def errors(self, target: Floats) -> Floats:
-        """Return the standard error of `ratio(target)`, NaN where that is not defined.
-
-        It is the root mean square distance of `ratio` from what the true means and variances
-        would give. The prior of the mean pulls most where a sample is memorised, which is a bias
-        and not in the posterior. So the distance is from what the gaps of each side say without
-        that prior.
+        That prior pulls most where a sample is memorised, which is a bias and not in the posterior.
         """
-        inside, outside = self._own()
-        if self.offline:
-            own, variance = outside.offline(target)
-            error = np.sqrt(variance + (own - self.ratio(target)) ** 2)
-            return np.where(self.defined, error, np.nan)
-        return distance(self.ratio(target), inside.online(target), outside.online(target))
-
-    def _own(self) -> tuple[Known, Known]:
-        """Return what is known of each side without the prior of the mean."""
-        sides, features = (self.inside, self.outside), self._features(self.early)
+        sides, features = (self.inside, self.outside), self._features()
         inside, outside = (
             Known(one.mean, one.count, *prior.own_variance(one, features, self.least))
             for prior, one in zip(self.alone, sides, strict=True)
         )
         return inside, outside
 
-    def _features(self, early: Side | None) -> Floats:
-        if self.covariates is not None and early is not None:
-            return self.covariates.features(early)
+    def _features(self) -> Floats:
+        if self.covariates is not None and self.early is not None:
+            return self.covariates.features(self.early)
         return np.ones((len(self.outside.mean), 1))
-
-    def _posteriors(
-        self, inside: Side, outside: Side, early: Side | None, fold: NDArray[np.int64]
-    ) -> tuple[Posterior, Posterior]:
-        sides = inside, outside
-        features = self._features(early)
-        alone = [
-            prior.posterior(one, features, fold)
-            for prior, one in zip(self.alone, sides, strict=True)
-        ]
-        if self.together is None:
-            return alone[0], alone[1]
-        found = [
-            self.together[i].posterior(
-                sides[i],
-                np.concatenate([features, alone[1 - i].surprise[..., None]], axis=-1),
-                fold,
-            )
-            for i in range(2)
-        ]
-        return found[0], found[1]
-
-    def _ratio(self, gaps: Floats, inside: Posterior, outside: Posterior) -> Floats:
-        variance = np.maximum(outside.variance, self.least)
-        if self.offline:
-            return np.asarray(-log_ndtr((outside.mean - gaps) / np.sqrt(variance)))
-        within = log_density(gaps, inside.mean, np.maximum(inside.variance, self.least))
-        return within - log_density(gaps, outside.mean, variance)
 
 
 @dataclass(frozen=True)

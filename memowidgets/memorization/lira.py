@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import to_numpy
-from memowidgets.memorization.density import Densities, check_sides, checked_mode, warn_if_few
+from memowidgets.memorization.densities import (
+    Densities,
+    check_sides,
+    checked_mode,
+    checked_variance,
+    warn_if_few,
+)
 from memowidgets.memorization.gaps import (
     Floats,
     Mask,
@@ -21,7 +27,6 @@ from memowidgets.memorization.gaps import (
     moments,
 )
 from memowidgets.memorization.hierarchical import Hierarchical, fitted
-from memowidgets.memorization.variance import checked_variance
 
 _ENOUGH_TO_TELL = 3  # this many samples with exactly equal gaps are not a coincidence
 

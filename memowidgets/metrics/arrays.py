@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -173,3 +175,32 @@ def _as_float(chunk: Array, bits: int) -> Array:
         return chunk.to(torch.float32 if bits == 32 else torch.float64).contiguous()
     with np.errstate(over="ignore"):  # the caller reports overflow as infinite
         return np.ascontiguousarray(chunk, dtype=np.float32 if bits == 32 else np.float64)
+
+
+Piece = TypeVar("Piece")
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # missing on macOS and Windows
+        return os.cpu_count() or 1
+
+
+def on_all_cores(array: Array, pieces: Sequence[Piece], work: Callable[[Piece], None]) -> None:
+    """Call `work` on every piece; each writes to its own place, so the order has no effect.
+
+    A tensor's device works in parallel by itself, so its pieces are processed one after another.
+    """
+    workers = 1 if is_tensor(array) else min(cores(), len(pieces))
+    if workers > 1:
+        with ThreadPoolExecutor(workers) as pool:
+            _finish(pool.map(work, pieces))
+    else:
+        _finish(map(work, pieces))
+
+
+def _finish(results: Iterable[None]) -> None:
+    for _ in results:
+        pass

@@ -1,21 +1,23 @@
 """Control variates of PSMI: quadratic forms whose mean over all directions is known exactly.
 
 A control variate is a quantity that resembles the value of interest and whose mean is known.
-Subtracting it removes most of the random error.
+Subtracting it removes most of the random error. The slopes of that regression are cross-fitted:
+each fold of directions uses those of the other folds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import digamma
 
 from memowidgets.metrics.arrays import Array, Floats, Ints, like, namespace
-from memowidgets.metrics.projections import FEW_CLASSES
-from memowidgets.metrics.quadratics import mean_log, mean_ratios
 
 COMPONENTS = 16
+FEW_CLASSES = 8  # with more classes, classes do not have controls of their own
 SHARED_COMPONENTS = 32
 _OVERSAMPLING = 8
 _POWER_STEPS = 2
@@ -183,3 +185,204 @@ def _orthonormal(columns: NDArray[np.float32]) -> Floats:
         values, vectors = np.linalg.eigh(basis.T @ basis)
         basis = basis @ (vectors / np.sqrt(np.maximum(values, 1e-300)))
     return basis
+
+
+_STEP = 0.25  # in log t: the trapezoid rule is exact to rounding for these analytic integrands
+_LOW, _HIGH = -40.0, 80.0
+
+
+def mean_ratios(eigenvalues: Floats, tail: float, multiplicity: int) -> Floats:
+    """Return E[(vᵀθ)² / θᵀΣθ] for each eigenvector v of Σ, over θ uniform on the unit sphere.
+
+    Parameters
+    ----------
+    eigenvalues : (k,) float64
+        Leading eigenvalues of Σ, positive.
+    tail : float
+        Eigenvalue of all other directions, positive.
+    multiplicity : int
+        Number of other directions, at least 1.
+
+    Returns
+    -------
+    (k + 1,) float64
+        M_j = ∫₀^∞ (1 + 2tλ_j)⁻¹ Π_k (1 + 2tλ_k)^(−1/2) dt. The last is for one direction of the
+        tail. Σ_j λ_j M_j over all eigenvalues is 1.
+
+    Examples
+    --------
+    >>> mean_ratios(np.array([1.0, 1.0]), 1.0, 2).round(6)
+    array([0.25, 0.25, 0.25])
+    """
+    values = np.append(eigenvalues, tail)
+    size = _size(eigenvalues, tail, multiplicity)
+    t, log_product = _integrand(values / size, multiplicity)
+    weights = _STEP * t * np.exp(log_product)
+    return np.asarray((weights / (1 + 2 * t * values[:, None] / size)).sum(axis=1) / size)
+
+
+def mean_log(eigenvalues: Floats, tail: float, multiplicity: int) -> float:
+    """Return E[log θᵀΣθ] over directions θ uniform on the unit sphere.
+
+    Parameters
+    ----------
+    eigenvalues, tail, multiplicity
+        As for `mean_ratios`.
+
+    Returns
+    -------
+    float
+        ∫₀^∞ (e⁻ᵗ − Π_k (1 + 2tλ_k)^(−1/2)) / t dt, the mean for Gaussian θ, minus E[log ‖θ‖²].
+
+    Examples
+    --------
+    >>> bool(np.isclose(mean_log(np.array([3.0, 3.0]), 3.0, 4), np.log(3.0)))
+    True
+    """
+    size = _size(eigenvalues, tail, multiplicity)
+    t, log_product = _integrand(np.append(eigenvalues, tail) / size, multiplicity)
+    gaussian = _STEP * float((np.exp(-t) - np.exp(log_product)).sum())
+    dimension = len(eigenvalues) + multiplicity
+    return gaussian + float(np.log(size) - digamma(dimension / 2) - np.log(2))
+
+
+def _size(eigenvalues: Floats, tail: float, multiplicity: int) -> float:
+    """Return the trace. In units of the trace, the integrands are concentrated near t = 1."""
+    return float(eigenvalues.sum() + multiplicity * tail)
+
+
+def _integrand(values: Floats, multiplicity: int) -> tuple[Floats, Floats]:
+    """Return a grid of t, even in log t, and the logarithm of Π (1 + 2tλ)^(−1/2) on it."""
+    t = np.exp(np.arange(_LOW, _HIGH, _STEP))
+    counts = np.ones(len(values))
+    counts[-1] = multiplicity
+    return t, -0.5 * (counts @ np.log1p(2 * t * values[:, None]))
+
+
+FOLDS = 4
+_ROUNDING = 1e-6  # relative to a control's mean square; smaller variances are rounding errors
+_RIDGE = 1e-6  # relative to a control's variance; keeps slopes finite for collinear controls
+
+
+@dataclass
+class Moments:
+    """Sums of products of variables over each fold's directions, for each sample.
+
+    The first variables belong to a sample: its value f and then its controls. The other variables
+    are common to all samples: the constant 1, and then the common controls, whose mean is 0.
+
+    Attributes
+    ----------
+    own : (FOLDS, a, a, n) float64
+        Products of the sample's variables with each other (upper triangle).
+    mixed : (FOLDS, a, z, n) float64
+        Products of the sample's variables with the common ones.
+    common : (FOLDS, z, z) float64
+        Products of the common variables with each other.
+    """
+
+    own: Array
+    mixed: Array
+    common: Array
+
+    def product(self, i: int, j: int) -> Any:
+        """Return the sums (FOLDS, n) of the product of variables i and j, counted own first."""
+        a = self.own.shape[1]
+        i, j = min(i, j), max(i, j)
+        if j < a:
+            return self.own[:, i, j]
+        if i < a:
+            return self.mixed[:, i, j - a]
+        return self.common[:, i - a, j - a][:, None]
+
+
+def corrected(moments: Moments, means: Array) -> tuple[Array, Array]:
+    """Return each sample's mean after regression on the controls, and its standard error.
+
+    Parameters
+    ----------
+    moments : Moments
+        Moments of f, the sample's controls, the constant 1, and the common controls.
+    means : (controls, n) float64
+        Exact means of the sample's controls.
+
+    Returns
+    -------
+    mean, error : (n,) float64
+        The slopes come from the other folds, so fitting them biases neither result.
+    """
+    a = moments.own.shape[1]
+    constant = a
+    controls = [i for i in range(1, a + moments.mixed.shape[2]) if i != constant]
+    expected = [means[i - 1] if i < a else 0.0 for i in controls]
+    slopes = _slopes(moments, constant, controls)
+    return _mean_and_error(moments, constant, controls, expected, slopes)
+
+
+def plain(moments: Moments) -> tuple[Array, Array]:
+    """Return the mean of each sample's values and its standard error, without controls."""
+    return _mean_and_error(moments, moments.own.shape[1], [], [], [])
+
+
+def _slopes(moments: Moments, constant: int, controls: list[int]) -> list[Any]:
+    """Return the slope (FOLDS, n) of f on each control, estimated on the other folds."""
+
+    def elsewhere(i: int, j: int) -> Any:
+        sums = moments.product(i, j)
+        return sums.sum(0) - sums
+
+    count = elsewhere(constant, constant)
+    sums = {i: elsewhere(i, constant) for i in [0, *controls]}
+
+    def covariance(i: int, j: int) -> Any:
+        return elsewhere(i, j) / count - sums[i] * sums[j] / count**2
+
+    def inverse_deviation(i: int) -> Any:
+        least = _ROUNDING * elsewhere(i, i) / count + _ROUNDING**2
+        variance = covariance(i, i)
+        return variance.clip(_ROUNDING**2) ** -0.5 * (variance > least)
+
+    matrix = [[covariance(i, j) for j in controls[: row + 1]] for row, i in enumerate(controls)]
+    units = [inverse_deviation(i) for i in controls]
+    return _solved(matrix, [covariance(0, i) for i in controls], units)
+
+
+def _solved(lower: list[list[Any]], right: list[Any], units: list[Any]) -> list[Any]:
+    """Solve many small symmetric systems at once by Cholesky; their entries are arrays.
+
+    `units` are the inverse standard deviations of the controls. A control that does not vary has
+    0 there and gets the slope 0. The small ridge handles controls that others explain.
+    """
+    factor: list[list[Any]] = []
+    solution: list[Any] = []
+    for i, unit in enumerate(units):
+        row: list[Any] = []
+        for j in range(i):
+            rest = sum(row[k] * factor[j][k] for k in range(j))
+            row.append((lower[i][j] * unit * units[j] - rest) / factor[j][j])
+        left = 1 + _RIDGE + 0 * unit - sum(entry**2 for entry in row)
+        row.append(left.clip(_RIDGE) ** 0.5)
+        factor.append(row)
+        solution.append((right[i] * unit - sum(row[k] * solution[k] for k in range(i))) / row[i])
+    for i in reversed(range(len(right))):
+        below = sum(factor[k][i] * solution[k] for k in range(i + 1, len(right)))
+        solution[i] = (solution[i] - below) / factor[i][i]
+    return [unit * entry for unit, entry in zip(units, solution, strict=True)]
+
+
+def _mean_and_error(
+    moments: Moments, constant: int, controls: list[int], expected: list[Any], slopes: list[Any]
+) -> tuple[Array, Array]:
+    count = moments.product(constant, constant).sum()
+    offset = sum((s * e for s, e in zip(slopes, expected, strict=True)), start=0.0)
+    weights = {0: 1.0, constant: offset} | {
+        i: -slope for i, slope in zip(controls, slopes, strict=True)
+    }
+    total = sum(w * moments.product(i, constant) for i, w in weights.items()).sum(0)
+    squares = sum(
+        w * v * moments.product(i, j) for i, w in weights.items() for j, v in weights.items()
+    ).sum(0)
+    mean = total / count
+    freedom = max(float(count) - 1 - len(controls), 1.0)
+    variance = (squares / count - mean**2).clip(0) / freedom
+    return mean, variance**0.5

@@ -8,15 +8,13 @@ from itertools import pairwise
 import numpy as np
 
 from memowidgets.checks import is_tensor
-from memowidgets.metrics.arrays import Array, like, namespace
-from memowidgets.metrics.crossfit import FOLDS, Moments
-from memowidgets.metrics.threads import on_all_cores
+from memowidgets.metrics.arrays import Array, like, namespace, on_all_cores
+from memowidgets.metrics.controls import FEW_CLASSES, FOLDS, Moments
 
 BLOCK = 256  # directions per step
 _SCRATCH_BYTES = 2**21  # a thread's table (classes, samples, directions) fits in its cache
 _DEVICE_BYTES = 2**26
 _SAFELY_ABOVE = 1e-30  # float32 holds larger sums of exponentials to full precision
-FEW_CLASSES = 8  # with more classes, classes do not have controls of their own
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from memowidgets.metrics.arrays import (
     checked_features,
     checked_labels,
 )
+from memowidgets.metrics.controls import FEW_CLASSES
 from memowidgets.metrics.fitted import fit, mean_along, project
-from memowidgets.metrics.projections import FEW_CLASSES
 
 Method = Literal["control-variates", "plain"]
 

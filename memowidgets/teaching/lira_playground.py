@@ -12,9 +12,8 @@ import traitlets
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.memorization import log_lira
-from memowidgets.memorization.density import Densities
+from memowidgets.memorization.densities import Densities, OwnMean
 from memowidgets.memorization.gaps import Side, moments
-from memowidgets.memorization.variance import OwnMean
 from memowidgets.teaching.playground import (
     STYLE,
     Playground,

@@ -9,7 +9,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.audit.numbers.truth import evidence_for, member_gaps
 from memowidgets.memorization import hierarchical_probability, log_lira, probability_memorized
-from memowidgets.memorization.variance import Variance
+from memowidgets.memorization.densities import Variance
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from memowidgets.memorization import (
 from memowidgets.memorization.chance import ByChance
 from memowidgets.memorization.gaps import Models, moments
 from memowidgets.memorization.hierarchical import Hierarchical, log_marginal
-from memowidgets.memorization.joint import correlation
+from memowidgets.memorization.posterior import correlation
 
 BINS, FEWEST = 10, 100
 

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import norm, spearmanr
 
 from memowidgets.memorization import attack_success_rate, counterfactual, log_lira
+from memowidgets.memorization.densities import fitted_prior
 from memowidgets.memorization.gaps import moments
-from memowidgets.memorization.variance import fitted_prior
 
 
 def made(m=40, n=200, seed=0, effect=2.0):

@@ -5,7 +5,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.audit.numbers.truth import member_gaps
-from memowidgets.memorization.shape import excess_kurtosis, note_on_shape
+from memowidgets.memorization.chance import excess_kurtosis, note_on_shape
 
 SHAPES = {
     "gaussian": lambda rng, size: rng.normal(size=size),

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from memowidgets.evaluation import curve
-from memowidgets.metrics import classes, controls, fitted
+from memowidgets.metrics import controls, fitted
 from tests.metrics import checks
 
 
 def wrong_ddof(monkeypatch):
-    sound = classes.ClassSums.variance
+    sound = fitted.ClassSums.variance
 
     def broken(sums):
         return sound(sums) * (sums.counts / (sums.counts - 1))[:, None]
 
-    monkeypatch.setattr(classes.ClassSums, "variance", broken)
+    monkeypatch.setattr(fitted.ClassSums, "variance", broken)
 
 
 def missing_prior(monkeypatch):

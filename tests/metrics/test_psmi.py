@@ -7,7 +7,7 @@ import psmi as published
 import pytest
 from scipy.stats import norm
 
-from memowidgets.metrics import PSMI, projections, threads
+from memowidgets.metrics import PSMI, arrays, projections
 from memowidgets.metrics.psmi import KNOWS_NO_LABELS
 from tests.metrics import checks, reference
 
@@ -187,7 +187,7 @@ def test_the_same_seed_gives_the_same_bits(monkeypatch):
     first = score(X, y)
     assert np.array_equal(first, score(X, y))
     assert not np.array_equal(first, score(X, y, seed=1))
-    monkeypatch.setattr(threads, "cores", lambda: 5)
+    monkeypatch.setattr(arrays, "cores", lambda: 5)
     assert np.array_equal(first, score(X, y))
 
 

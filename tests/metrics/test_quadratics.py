@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from memowidgets.metrics.quadratics import mean_log, mean_ratios
+from memowidgets.metrics.controls import mean_log, mean_ratios
 
 CASES = [
     (np.array([5.0, 2.0, 0.3]), 0.1, 4),

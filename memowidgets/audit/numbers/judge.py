@@ -36,7 +36,7 @@ from memowidgets.audit.numbers.truth import (
 )
 from memowidgets.audit.source import Source
 from memowidgets.checks import real_number, several, whole_number
-from memowidgets.memorization.variance import Variance
+from memowidgets.memorization.densities import Variance
 
 __all__ = ["SHARED_NOISE", "check_both_kinds", "compare", "evaluate", "shadow_curve"]
 

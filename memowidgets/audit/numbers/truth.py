@@ -14,9 +14,8 @@ from memowidgets import memorization
 from memowidgets.audit.source import NotGivenError, Source
 from memowidgets.checks import real_number, whole_number
 from memowidgets.evaluation import chance_note, is_much_by_chance
-from memowidgets.memorization.chance import ByChance
-from memowidgets.memorization.shape import note_on_shape
-from memowidgets.memorization.variance import checked_variance
+from memowidgets.memorization.chance import ByChance, note_on_shape
+from memowidgets.memorization.densities import checked_variance
 from memowidgets.training.rho import Record
 
 if TYPE_CHECKING:

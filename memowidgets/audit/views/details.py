@@ -13,7 +13,7 @@ from memowidgets.audit.numbers import scores as numbers_of
 from memowidgets.audit.numbers.scores import PER_LAYER
 from memowidgets.audit.numbers.truth import VARIANCE, log_lira, member_gaps, truth_version
 from memowidgets.audit.source import Cache, Source
-from memowidgets.memorization.density import Densities
+from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import Moments, checked_models, moments
 from memowidgets.store import StoreError
 from memowidgets.widgets.protocol import Choice, SampleDetail, ShadowGaps

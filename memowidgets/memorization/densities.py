@@ -1,0 +1,332 @@
+"""The two densities of LiRA: their variances, their ratio and its standard error."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import betaln, digamma, log_ndtr, polygamma
+from threadpoolctl import ThreadpoolController
+
+from memowidgets.memorization.gaps import Floats, Mask, Moments, Side
+
+OwnMean = Literal["per-sample", "global", "shrunk"]  # the mean is that of the sample's own gaps
+Variance = Literal["per-sample", "global", "shrunk", "hierarchical"]
+FEWEST_MODELS = 8  # models on a side for a reliable per-sample variance
+FLOOR = 1e-6  # relative to the pooled variance
+_FIT_ON = 5_000  # samples; enough to fit the two numbers of the prior
+
+
+def checked_variance(variance: object) -> None:
+    """Raise if `variance` is unknown."""
+    if not isinstance(variance, str) or variance not in get_args(Variance):
+        known = ", ".join(repr(name) for name in get_args(Variance))
+        raise ValueError(f"unknown variance {variance!r}; valid are {known}")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated variance: (squares + prior squares) / (count + prior count), or one for all.
+
+    Attributes
+    ----------
+    squares, count : float
+        Prior information from the other samples: squared deviations of this many models.
+    shared : float or None
+        Common variance of all samples, or None.
+    freedom : float
+        Degrees of freedom of the prior.
+    """
+
+    squares: float = 0.0
+    count: float = 0.0
+    shared: float | None = None
+    freedom: float = 0.0
+
+    def of(self, side: Side) -> Floats:
+        """Return each sample's variance on this side, before any floor."""
+        if self.shared is not None:
+            return np.full_like(side.squares, self.shared)
+        squares, models = self.squares + side.squares, self.count + side.count
+        none = np.zeros_like(side.squares)  # a sample without models has none, apart from rounding
+        return np.asarray(np.divide(squares, models, out=none, where=models > 0))
+
+    def posterior(self, side: Side) -> tuple[Floats, Floats]:
+        """Return scale and degrees of freedom of what is known of each sample's variance.
+
+        The scale is 0 where nothing is known. A common variance has infinite degrees.
+        """
+        if self.shared is not None:
+            return np.full_like(side.squares, self.shared), np.full_like(side.squares, np.inf)
+        freedom = np.maximum(self.freedom + side.count - 1, 0.0)
+        none = np.zeros_like(side.squares)
+        scale = np.divide(self.squares + side.squares, freedom, out=none, where=freedom > 0)
+        return np.asarray(scale), freedom
+
+
+def estimate(side: Side, variance: str) -> Estimate:
+    """Return the estimate of this side's variances, fitted on all its samples."""
+    if variance == "per-sample":
+        return Estimate()
+    prior = fitted_prior(side) if variance == "shrunk" else None
+    if prior is None:
+        return Estimate(shared=float(side.squares.sum() / max(side.count.sum(), 1.0)))
+    freedom, scale = prior  # the posterior mean divides by count − 1 + freedom − 2
+    return Estimate(squares=freedom * scale, count=freedom - 3, freedom=freedom)
+
+
+def fewest_models(variance: str) -> int:
+    """Return the number of models that a side needs; a single gap has no variance of its own."""
+    return 2 if variance == "per-sample" else 1
+
+
+def floor(inside: Side, outside: Side) -> float:
+    """Return the least variance of either side: relative to the pooled one, and above 0."""
+    squares = inside.squares.sum() + outside.squares.sum()
+    within = squares / max(inside.count.sum() + outside.count.sum(), 1.0)
+    largest = max(np.abs(inside.mean).max(), np.abs(outside.mean).max(), 1e-100)
+    rounding = (float(np.finfo(np.float32).eps) * largest) ** 2  # float32 would be 0 here
+    return float(max(FLOOR * within, rounding))
+
+
+@cache
+def libraries() -> ThreadpoolController:
+    """Return the control of threads; a fit of few parameters is faster with one."""
+    return ThreadpoolController()
+
+
+def fitted_prior(side: Side) -> tuple[float, float] | None:
+    """Return degrees of freedom (> 2) and scale of the prior, by marginal likelihood.
+
+    Given the prior, squares / (count − 1) is the scale times an F-distributed variable. The
+    result is None if no sample has two models that differ.
+    """
+    usable = (side.count > 1) & (side.squares > 0)
+    if not usable.any():
+        return None
+    step = -(-int(usable.sum()) // _FIT_ON)
+    seen = side.count[usable][::step] - 1
+    squares = side.squares[usable][::step]
+    typical = squares.sum() / seen.sum()
+
+    def minus_log_likelihood(parameters: Floats) -> tuple[float, Floats]:
+        above, scale = np.exp(parameters)
+        freedom = 2 + above
+        odds = squares / (freedom * typical * scale)
+        both, log_share = seen + freedom, np.log1p(odds)
+        terms = seen / 2 * np.log(odds) - both / 2 * log_share - betaln(seen / 2, freedom / 2)
+        by_scale = both / 2 * odds / (1 + odds) - seen / 2
+        by_freedom = by_scale / freedom + (digamma(both / 2) - digamma(freedom / 2) - log_share) / 2
+        gradient = np.array([above * by_freedom.mean(), by_scale.mean()])
+        return float(-terms.mean()), -gradient
+
+    bounds = [(-4.0, 9.0), (-20.0, 5.0)]
+    with libraries().limit(limits=1):  # with two parameters, threads only wait for each other
+        best = minimize(minus_log_likelihood, [1.0, -0.5], jac=True, bounds=bounds).x
+    return 2 + float(np.exp(best[0])), float(typical * np.exp(best[1]))
+
+
+Mode = Literal["online", "offline"]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of the mean and variance of one side: normal–inverse-gamma.
+
+    Attributes
+    ----------
+    mean, strength : (n,) float64
+        Mean, and the number of gaps that it is worth (κ).
+    variance, freedom : (n,) float64
+        Scale of the variance, and its degrees of freedom (ν), which may be infinite.
+    """
+
+    mean: Floats
+    strength: Floats
+    variance: Floats
+    freedom: Floats
+
+    def online(self, gaps: Floats) -> tuple[Floats, Floats]:
+        """Return mean and variance of the log density of each gap."""
+        square, strength = (gaps - self.mean) ** 2 / self.variance, self.strength
+        with np.errstate(divide="ignore", invalid="ignore"):
+            half, finite = self.freedom / 2, np.isfinite(self.freedom)
+            shift = np.where(finite, digamma(half) - np.log(half), 0.0)
+            mean = 0.5 * (shift - np.log(self.variance) - square - 1 / strength)
+            variance = polygamma(1, half) / 4 + (square**2 / 2 - square) / self.freedom
+            variance += square / strength + 0.5 / strength**2
+        return np.asarray(mean), np.asarray(variance)
+
+    def offline(self, gaps: Floats) -> tuple[Floats, Floats]:
+        """Return −log of the share above each gap, and its variance to first order."""
+        away = (gaps - self.mean) / np.sqrt(self.variance)
+        value = -log_ndtr(-away)
+        slope = np.exp(value - 0.5 * away**2 - 0.5 * np.log(2 * np.pi))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variance = slope**2 * (1 / self.strength + away**2 / (2 * self.freedom))
+        return value, np.asarray(variance)
+
+
+class Fits:
+    """Fitted Gaussians of every sample, whatever the estimate of their variances.
+
+    Attributes
+    ----------
+    inside, outside : Side
+        Moments of the gaps on each side.
+    least : float
+        Least variance of either side.
+    fewest : int
+        Number of models that a side needs.
+    offline : bool
+        Whether only the models outside are used.
+    pulls : bool
+        Whether a prior pulls the means, which is a bias of `ratio`.
+    """
+
+    inside: Side
+    outside: Side
+    least: float
+    fewest: int
+    offline: bool
+    pulls: ClassVar[bool] = False
+
+    def gaussians(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Return the mean and variance of each sample, inside and outside."""
+        raise NotImplementedError
+
+    def known(self) -> tuple[Known, Known]:
+        """Return what the gaps of each side say of its mean and variance, for the errors."""
+        raise NotImplementedError
+
+    @property
+    def defined(self) -> Mask:
+        """Samples that have enough models on each side that the mode needs."""
+        enough = self.outside.count >= self.fewest
+        return enough if self.offline else enough & (self.inside.count >= self.fewest)
+
+    def ratio(self, gaps: Floats) -> Floats:
+        """Return the log-LiRA of each sample's gap, NaN where it is not defined."""
+        inside, (mean, variance) = self.gaussians()
+        if self.offline:
+            found = -log_ndtr((mean - gaps) / np.sqrt(variance))
+        else:
+            found = log_density(gaps, *inside) - log_density(gaps, mean, variance)
+        return np.where(self.defined, found, np.nan)
+
+    def errors(self, target: Floats) -> Floats:
+        """Return the standard error of `ratio(target)`, NaN where that is not defined.
+
+        It is the root mean square distance of `ratio` from what the true means and variances
+        would give, which have the posterior that each side's gaps say.
+        """
+        inside, outside = self.known()
+        value = self.ratio(target)
+        if self.offline:
+            own, squares = outside.offline(target)
+            if self.pulls:
+                squares = squares + (own - value) ** 2
+            return np.where(self.defined, np.sqrt(squares), np.nan)
+        (one, one_variance), (other, other_variance) = (
+            side.online(target) for side in (inside, outside)
+        )
+        return np.asarray(np.sqrt(one_variance + other_variance + (one - other - value) ** 2))
+
+
+@dataclass(frozen=True)
+class Densities(Fits):
+    """Gaussians whose means are those of each sample's own gaps.
+
+    Attributes
+    ----------
+    spread_in, spread_out : Estimate
+        Estimates of each side's variances.
+    """
+
+    inside: Side
+    outside: Side
+    spread_in: Estimate
+    spread_out: Estimate
+    least: float
+    fewest: int
+    offline: bool = False
+
+    @classmethod
+    def fit(cls, inside: Side, outside: Side, variance: str, mode: str = "online") -> Densities:
+        """Fit both sides; the caller has checked `variance` and `mode`."""
+        return cls(
+            inside,
+            outside,
+            estimate(inside, variance),
+            estimate(outside, variance),
+            floor(inside, outside),
+            fewest_models(variance),
+            mode == "offline",
+        )
+
+    def at(self, rows: NDArray[np.int64]) -> Densities:
+        """Return the fits of some of the samples."""
+        return replace(self, inside=self.inside.at(rows), outside=self.outside.at(rows))
+
+    def gaussians(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Return the mean and variance of each sample, inside and outside."""
+        return (
+            (self.inside.mean, np.maximum(self.spread_in.of(self.inside), self.least)),
+            (self.outside.mean, np.maximum(self.spread_out.of(self.outside), self.least)),
+        )
+
+    def known(self) -> tuple[Known, Known]:
+        """Return what each side's gaps and the prior of the variance say."""
+        found = []
+        pairs = (self.inside, self.spread_in), (self.outside, self.spread_out)
+        for side, spread in pairs:
+            variance, freedom = spread.posterior(side)
+            found.append(Known(side.mean, side.count, np.maximum(variance, self.least), freedom))
+        return found[0], found[1]
+
+
+def checked_mode(mode: str) -> None:
+    """Raise if `mode` is unknown."""
+    if mode not in get_args(Mode):
+        known = ", ".join(repr(name) for name in get_args(Mode))
+        raise ValueError(f"unknown mode {mode!r}; valid are {known}")
+
+
+def check_sides(found: Moments, *, offline: bool = False) -> None:
+    """Raise if no sample has two models on each side that is needed."""
+    inside, outside = found.inside.count, found.outside.count
+    fewest = outside if offline else np.minimum(inside, outside)
+    if fewest.max() >= 2:
+        return
+    side = "outside" if offline else "on a side"
+    best = int(fewest.argmax())
+    raise ValueError(
+        f"every sample has fewer than two shadow models {side} (the best, sample {best}, is in "
+        f"{inside[best]:.0f} and out of {outside[best]:.0f}). Train more shadow models, each on a "
+        "random half of the samples"
+    )
+
+
+def warn_if_few(found: Moments, *, offline: bool = False) -> None:
+    """Warn about samples with too few models for a variance of their own."""
+    inside, outside = found.inside.count, found.outside.count
+    fewest = outside if offline else np.minimum(inside, outside)
+    few = int(((fewest > 0) & (fewest < FEWEST_MODELS)).sum())
+    if few:
+        side = "outside" if offline else "inside or outside"
+        warnings.warn(
+            f"{few} of {len(fewest)} samples have fewer than {FEWEST_MODELS} shadow models "
+            f'{side}, so their per-sample variance is unreliable; use variance="shrunk"',
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def log_density(gaps: Floats, mean: Floats, variance: Floats) -> Floats:
+    """Return the log of the Gaussian density, without the constant that cancels."""
+    return np.asarray(-0.5 * (np.log(variance) + (gaps - mean) ** 2 / variance))

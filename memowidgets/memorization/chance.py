@@ -18,6 +18,9 @@ from memowidgets.memorization.densities import (
 from memowidgets.memorization.gaps import Floats, Mask, Side, Table, blocks, checked_models, moments
 
 _SIMULATED = 20_000  # number of samples; the target's gap is integrated out exactly
+FEWEST_GAPS = 4  # of a sample on a side, for its kurtosis
+_FEWEST = 30  # kurtoses
+_PLAIN, _SURE = 0.3, 4.0  # mean excess kurtosis, and its distance from 0 in standard errors
 
 
 @dataclass(frozen=True)
@@ -103,11 +106,6 @@ def _above_zero(square: Floats, linear: Floats, constant: Floats, deviation: Flo
     outside = np.where(real, low + 1 - high, 1.0)
     between = np.where(real, high - low, 0.0)
     return np.nan_to_num(np.where(square >= 0, outside, between))
-
-
-FEWEST_GAPS = 4  # of a sample on a side, for its kurtosis
-_FEWEST = 30  # kurtoses
-_PLAIN, _SURE = 0.3, 4.0  # mean excess kurtosis, and its distance from 0 in standard errors
 
 
 def excess_kurtosis(shadow_gaps: ArrayLike, shadow_members: ArrayLike) -> tuple[float, float]:

@@ -31,6 +31,13 @@ _BANDWIDTH = 0.5  # in arsinh(log-LiRA), so half of a large value
 _FREEDOM = 3.0  # degrees of freedom of Student's t: log-LiRA's noise has long tails
 _SCALE = 0.8  # of Student's t, relative to the standard errors around a value: see Notes
 _LEAST_ERROR = 1e-3  # relative to the typical error
+FEWEST_MODELS = 6  # with fewer, too little is left when two are left out
+_PAIRS, _MODELS = 16, 32  # that are left out
+_SAMPLES = 5_000  # enough for three numbers
+_HIGHEST = 0.95
+_SEED = 0
+_DRAWS = 7  # log2 of the number of quasi-random draws
+_BLOCK = 4096  # samples per step
 
 
 def probability_memorized(
@@ -280,15 +287,6 @@ def _smoothed(at: Floats, centres: Floats, counts: NDArray[Any], squares: Floats
     mean = (near @ squares[counts > 0]) / (near @ counts[counts > 0])
     typical = squares.sum() / counts.sum()
     return np.asarray(np.sqrt(np.maximum(mean, _LEAST_ERROR**2 * typical)))
-
-
-FEWEST_MODELS = 6  # with fewer, too little is left when two are left out
-_PAIRS, _MODELS = 16, 32  # that are left out
-_SAMPLES = 5_000  # enough for three numbers
-_HIGHEST = 0.95
-_SEED = 0
-_DRAWS = 7  # log2 of the number of quasi-random draws
-_BLOCK = 4096  # samples per step
 
 
 def correlation(fits: Hierarchical, models: Models) -> float:

@@ -23,7 +23,12 @@ _OVERSAMPLING = 8
 _POWER_STEPS = 2
 _JITTER = np.float32(1e-5)  # keeps columns linearly independent for rows of few dimensions
 _LEAST_TAIL = 1e-3  # relative to the mean variance
-_LEAST_SIZE = 1e-9  # least trace of a class, relative to the largest one
+LEAST_SIZE = 1e-9  # least trace of a class, relative to the largest one
+_STEP = 0.25  # in log t: the trapezoid rule is exact to rounding for these analytic integrands
+_LOW, _HIGH = -40.0, 80.0
+FOLDS = 4
+_ROUNDING = 1e-6  # relative to a control's mean square; smaller variances are rounding errors
+_RIDGE = 1e-6  # relative to a control's variance; keeps slopes finite for collinear controls
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class Shapes:
         orthogonal to all rows, and slopes from a few hundred directions are then wrong.
         """
         multiplicity = d - variances.shape[1]
-        traces = np.maximum(traces, _LEAST_SIZE * traces.max() or 1.0)
+        traces = np.maximum(traces, LEAST_SIZE * traces.max() or 1.0)
         least = np.maximum(1 / counts, _LEAST_TAIL) * traces / d
         rest = (traces - variances.sum(axis=1)) / multiplicity
         return cls(np.maximum(variances, least[:, None]), np.maximum(rest, least), multiplicity)
@@ -187,10 +192,6 @@ def _orthonormal(columns: NDArray[np.float32]) -> Floats:
     return basis
 
 
-_STEP = 0.25  # in log t: the trapezoid rule is exact to rounding for these analytic integrands
-_LOW, _HIGH = -40.0, 80.0
-
-
 def mean_ratios(eigenvalues: Floats, tail: float, multiplicity: int) -> Floats:
     """Return E[(vᵀθ)² / θᵀΣθ] for each eigenvector v of Σ, over θ uniform on the unit sphere.
 
@@ -257,11 +258,6 @@ def _integrand(values: Floats, multiplicity: int) -> tuple[Floats, Floats]:
     counts = np.ones(len(values))
     counts[-1] = multiplicity
     return t, -0.5 * (counts @ np.log1p(2 * t * values[:, None]))
-
-
-FOLDS = 4
-_ROUNDING = 1e-6  # relative to a control's mean square; smaller variances are rounding errors
-_RIDGE = 1e-6  # relative to a control's variance; keeps slopes finite for collinear controls
 
 
 @dataclass

@@ -23,6 +23,7 @@ from memowidgets.metrics.arrays import (
 from memowidgets.metrics.controls import (
     FEW_CLASSES,
     FOLDS,
+    LEAST_SIZE,
     Controls,
     Shapes,
     components,
@@ -34,8 +35,14 @@ from memowidgets.metrics.projections import Tables, moments
 
 _BLOCK = 256  # directions per step: with a few rows they fit in a core's cache
 _RESOLVED = 1e-10  # least variance of a class, relative to squared distances between classes
-_LEAST_SIZE = 1e-9  # least variance of a class in the controls, relative to the largest one
 _PRODUCT = 2**18  # BLAS splits larger products over threads, which is slower here
+_FLOOR = 1e-6  # relative to the standard deviation of all samples along a direction
+_SAMPLED_ROWS = 2048  # maximum number of rows, and of bytes
+_SAMPLED_BYTES = 2**24
+_FEWEST_TO_DOMINATE = 20  # rows of a class; in a smaller one the longest row is often half of all
+_AT_ONCE = 64  # directions per generator, so that more directions start with the same ones
+_STREAM = 0x50534D49  # differs from default_rng(seed), which may have generated the user's data
+_KEPT_BYTES = 96_000_000  # maximum size of the projections that are kept for scoring
 
 
 class ClassSums:
@@ -112,7 +119,7 @@ class ClassSums:
         such distances, and these errors are far above the standard errors that they give.
         """
         away = self.centres() - self.counts @ self.centres() / self.counts.sum()
-        traces = np.maximum(self.traces(), _LEAST_SIZE * self.traces().max())
+        traces = np.maximum(self.traces(), LEAST_SIZE * self.traces().max())
         return bool(traces.min() >= _RESOLVED * (away**2).sum(axis=1).max())
 
     def dominant(self, fewest: int) -> Ints:
@@ -130,14 +137,6 @@ class ClassSums:
 
 
 Float32s = NDArray[np.float32]
-
-_FLOOR = 1e-6  # relative to the standard deviation of all samples along a direction
-_SAMPLED_ROWS = 2048  # maximum number of rows, and of bytes
-_SAMPLED_BYTES = 2**24
-_FEWEST_TO_DOMINATE = 20  # rows of a class; in a smaller one the longest row is often half of all
-_AT_ONCE = 64  # directions per generator, so that more directions start with the same ones
-_STREAM = 0x50534D49  # differs from default_rng(seed), which may have generated the user's data
-_KEPT_BYTES = 96_000_000  # maximum size of the projections that are kept for scoring
 
 
 @dataclass(frozen=True)
@@ -271,7 +270,10 @@ def _summed(
     X: Array, codes: Ints, frame: Frame, onto: Array, near: Array, *, with_rows: bool
 ) -> tuple[ClassSums, Kept | None]:
     """Sum over the rows in one pass, keeping the projections if they are small enough."""
-    sums, kept = ClassSums(near, onto), _room(onto, len(codes))
+    sums, kept, n = ClassSums(near, onto), None, len(codes)
+    if 4 * n * len(onto) <= _KEPT_BYTES:
+        projections = np.empty((n, len(onto)), dtype=np.float32)
+        kept = Kept(like(onto, projections), like(onto, np.empty(n, dtype=np.float32)))
     for start, stop in _chunks(X, frame, len(onto), len(near)):
         rows = frame.rows(X, start, stop)
         out = None if kept is None else kept.projections[start:stop]
@@ -293,13 +295,6 @@ def _chunks(X: Array, frame: Frame, width: int, n_classes: int) -> Iterator[tupl
     variables = min(n_classes, FEW_CLASSES) + 1
     products = 8 * FOLDS * variables * 2 * variables
     return row_chunks(X.shape[0], features + 4 * width + products)
-
-
-def _room(onto: Array, n: int) -> Kept | None:
-    if 4 * n * len(onto) > _KEPT_BYTES:
-        return None
-    projections = np.empty((n, len(onto)), dtype=np.float32)
-    return Kept(like(onto, projections), like(onto, np.empty(n, dtype=np.float32)))
 
 
 def _probe(rows: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from numpy.typing import ArrayLike
 
@@ -49,13 +49,15 @@ def score_layers(
     """
     if y is None and isinstance(metric, PSMI):
         raise ValueError("PSMI needs the labels y")
-    return {layer: _scored(copy.copy(metric), layer, layers[layer], y) for layer in layers}
-
-
-def _scored(metric: PSMI | Mahalanobis, layer: Any, X: Any, y: Any) -> Floats:
-    try:
-        if isinstance(metric, Mahalanobis):
-            return metric.fit(X).score_samples(X)
-        return metric.fit(X, y).score_samples(X, y)
-    except ValueError as error:
-        raise ValueError(f"layer {quoted(layer)}: {error}") from error
+    labels = cast("ArrayLike", y)
+    scores = {}
+    for layer in layers:
+        X, own = layers[layer], copy.copy(metric)
+        try:
+            if isinstance(own, Mahalanobis):
+                scores[layer] = own.fit(X).score_samples(X)
+            else:
+                scores[layer] = own.fit(X, labels).score_samples(X, labels)
+        except ValueError as error:
+            raise ValueError(f"layer {quoted(layer)}: {error}") from error
+    return scores

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from memowidgets.metrics.arrays import (
     Floats,
     checked_labels,
     checked_numbers,
+    like,
     namespace,
     row_chunks,
 )
@@ -89,57 +90,48 @@ def logit_gap(logits: Any, y: ArrayLike) -> Floats:
 
 
 def _in_chunks(logits: Any, y: ArrayLike, score: Callable[[Array, Array], Array]) -> Floats:
+    """Return the score of each row, computed in float64, a chunk at a time."""
     array = checked_numbers(logits, "logits")
-    columns = _checked(array, y)
+    columns = _checked_columns(array, y)
     result = np.empty(len(columns))
-    for start, chunk, labels in _chunks(array, columns):
+    for start, stop in row_chunks(len(columns), 8 * array.shape[1]):
+        labels: Array = columns[start:stop, None]
+        if is_tensor(array):
+            chunk, labels = array[start:stop].double(), like(array, labels)
+        else:
+            chunk = np.asarray(array[start:stop], dtype=np.float64)
         values = to_numpy(score(chunk, labels))
         if not np.isfinite(values).all():
             _explain(to_numpy(chunk), to_numpy(labels), values, start)
-        result[start : start + len(values)] = values
+        result[start:stop] = values
     return result
 
 
-def _checked(logits: Array, y: ArrayLike) -> NDArray[np.int64]:
+def _checked_columns(logits: Array, y: ArrayLike) -> NDArray[np.int64]:
+    """Return the column of each row's label; strings stand for the columns in sorted order."""
     if logits.ndim != 2 or 0 in logits.shape:
         raise ValueError(
             f"logits must be (n_samples, n_classes), but have shape {tuple(logits.shape)}"
         )
     labels = checked_labels(y, logits.shape[0])
+    n_columns = int(logits.shape[1])
     if labels.dtype.kind == "U":
-        labels = _columns_of(labels, logits.shape[1])
+        names, labels = np.unique(labels, return_inverse=True)
+        if len(names) != n_columns:
+            raise ValueError(
+                f"y holds {len(names)} different strings for {n_columns} columns of logits, so it "
+                "does not tell which column is whose; number the labels by their columns"
+            )
     if labels.dtype.kind not in "biu":
         raise TypeError(f"y must hold whole numbers (columns of logits), but has {labels.dtype}")
-    outside = (labels < 0) | (labels >= logits.shape[1])
+    outside = (labels < 0) | (labels >= n_columns)
     if outside.any():
         row = int(outside.argmax())
         raise ValueError(
             f"the label of row {row} is {labels[row]}, but logits have the columns 0 to "
-            f"{logits.shape[1] - 1}"
+            f"{n_columns - 1}"
         )
     return labels.astype(np.int64)
-
-
-def _columns_of(labels: NDArray[Any], n_columns: int) -> NDArray[np.int64]:
-    """Return the columns of labels that are strings: those of the sorted strings."""
-    names, columns = np.unique(labels, return_inverse=True)
-    if len(names) != n_columns:
-        raise ValueError(
-            f"y holds {len(names)} different strings for {n_columns} columns of logits, so it does "
-            "not tell which column is whose; number the labels by their columns"
-        )
-    return columns.astype(np.int64)
-
-
-def _chunks(logits: Array, labels: NDArray[np.int64]) -> Iterator[tuple[int, Array, Array]]:
-    """Yield rows in float64, with their labels as a column."""
-    for start, stop in row_chunks(len(labels), 8 * logits.shape[1]):
-        column = labels[start:stop, None]
-        if is_tensor(logits):
-            torch = namespace(logits)
-            yield start, logits[start:stop].double(), torch.as_tensor(column, device=logits.device)
-        else:
-            yield start, np.asarray(logits[start:stop], dtype=np.float64), column
 
 
 def _taken(chunk: Array, labels: Array) -> Array:

@@ -94,16 +94,31 @@ class Mahalanobis:
         n, d = features.shape
         if n < 2:
             raise ValueError("X has a single row; a distribution needs at least two")
-        self._frame = _frame(features)
+        sample = to_numpy(features[np.linspace(0, n - 1, min(n, 1024)).astype(np.int64)])
+        if not np.isfinite(sample).all():
+            refuse_rows(features)
+        frame = self._frame = Frame.fitting(sample.astype(np.float64), features)
+        total: Floats = np.zeros(d)
+        for start, stop in row_chunks(n, 8 * d):
+            total += to_numpy(frame.rows(features, start, stop)).sum(axis=0, dtype=np.float64)
+        if not np.isfinite(total).all():
+            refuse_rows(features)
+        centre = total / n
         kept = max(1, min(self.n_components, d, n // 5))
-        centre = _mean(features, self._frame)
-        axes = self._axes(features, centre, kept)
-        covariance = _covariance(features, self._frame, centre, axes)
+        if kept == d:
+            axes: Floats = np.eye(d)
+        elif d <= max(_EXACT_UP_TO, _BLOCKS * _block_width(kept)):
+            leading = [d - kept, d - 1]
+            covariance = _covariance(features, frame, centre, None)
+            axes = np.asarray(eigh(covariance, subset_by_index=leading)[1][:, ::-1])
+        else:
+            axes = _leading(features, frame, centre, kept)
+        covariance = _covariance(features, frame, centre, axes)
         self.ridge_, self.warnings_ = _ridge(covariance)
         self._factor = cholesky(covariance + self.ridge_ * np.eye(kept), lower=True)
         self._centre, self._components, self.n_components_ = centre, axes, kept
-        shift = 0.0 if self._frame.shift is None else to_numpy(self._frame.shift)
-        self.mean_ = centre * self._frame.scale + shift
+        shift = 0.0 if frame.shift is None else to_numpy(frame.shift)
+        self.mean_ = centre * frame.scale + shift
         return self
 
     @_REPORTED
@@ -136,36 +151,9 @@ class Mahalanobis:
             refuse_rows(features, result)
         return result
 
-    def _axes(self, X: Array, centre: Floats, kept: int) -> Floats:
-        d = X.shape[1]
-        if kept == d:
-            return np.eye(d)
-        if d <= max(_EXACT_UP_TO, _BLOCKS * _block_width(kept)):
-            covariance = _covariance(X, self._frame, centre, None)
-            chosen = [d - kept, d - 1]
-            return np.asarray(eigh(covariance, subset_by_index=chosen)[1][:, ::-1])
-        return _leading(X, self._frame, centre, kept)
-
-
-def _frame(X: Array) -> Frame:
-    rows = np.linspace(0, X.shape[0] - 1, min(X.shape[0], 1024)).astype(np.int64)
-    sample = to_numpy(X[rows]).astype(np.float64)
-    if not np.isfinite(sample).all():
-        refuse_rows(X)
-    return Frame.fitting(sample, X)
-
 
 def _centred(X: Array, frame: Frame, centre: Floats, start: int, stop: int) -> Floats:
     return np.asarray(to_numpy(frame.rows(X, start, stop)) - centre, dtype=np.float64)
-
-
-def _mean(X: Array, frame: Frame) -> Floats:
-    total: Floats = np.zeros(X.shape[1])
-    for start, stop in row_chunks(X.shape[0], 8 * X.shape[1]):
-        total += to_numpy(frame.rows(X, start, stop)).sum(axis=0, dtype=np.float64)
-    if not np.isfinite(total).all():
-        refuse_rows(X)
-    return np.asarray(total / X.shape[0])
 
 
 def _covariance(X: Array, frame: Frame, centre: Floats, axes: Floats | None) -> Floats:

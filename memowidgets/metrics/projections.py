@@ -74,7 +74,7 @@ class Part:
     log_prior : (C, 1)
         log p(y).
     common : (z, width)
-        Common variables of all samples.
+        Common variables of all samples: 1, and the controls without a sample.
     tables : Tables
         Unchanged tables of the block.
     """
@@ -98,14 +98,19 @@ class Part:
         cut = Tables(**fields | {"log_prior": tables.log_prior})
         xp, folds = namespace(cut.mean), FOLDS if cut.weight is not None else 1
         offset = cut.offset - xp.amax(cut.offset, 0)
+        width, common = cut.mean.shape[1], xp.ones_like(cut.mean[:1])
+        edges = [width * fold // folds for fold in range(folds + 1)]
+        if cut.log_form is not None:
+            forms = cut.log_form if cut.each_class else cut.log_form.mean(0)[None]
+            common = xp.concatenate([common, forms])
         return cls(
             block,
-            _folds(cut.mean.shape[1], folds),
+            [slice(a, b) for a, b in pairwise(edges)],
             cut.mean[:, None],
             cut.sharpness[:, None],
             offset[:, None],
             cut.log_prior[:, None],
-            _common(cut),
+            common,
             cut,
         )
 
@@ -114,21 +119,6 @@ def blocks(n_directions: int) -> list[slice]:
     """Return slices that cut the directions into blocks."""
     starts = range(0, n_directions, BLOCK)
     return [slice(start, min(start + BLOCK, n_directions)) for start in starts]
-
-
-def _folds(width: int, count: int) -> list[slice]:
-    cuts = [width * fold // count for fold in range(count + 1)]
-    return [slice(a, b) for a, b in pairwise(cuts)]
-
-
-def _common(tables: Tables) -> Array:
-    """Return the variables (z, m) common to all samples: 1 and the controls without a sample."""
-    xp = namespace(tables.mean)
-    one = xp.ones_like(tables.mean[:1])
-    if tables.log_form is None:
-        return one
-    forms = tables.log_form
-    return xp.concatenate([one, forms if tables.each_class else forms.mean(0)[None]])
 
 
 def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
@@ -156,19 +146,13 @@ def moments(projections: Array, codes: Array, tables: Tables) -> Moments:
         for fold, cut in enumerate(part.cuts):
             shared = xp.asarray(part.common[:, cut], dtype=xp.float64)
             result.common[fold] += shared @ shared.T
-    pieces = 4 * -(-n // (4 * _rows_at_once(projections, tables)))  # even work for 2 or 4 cores
+    room, most = (_DEVICE_BYTES, 16_384) if is_tensor(projections) else (_SCRATCH_BYTES, 512)
+    at_once = int(np.clip(room // (4 * min(m, BLOCK) * tables.n_classes), 8, most))
+    pieces = 4 * -(-n // (4 * at_once))  # even work for 2 or 4 cores
     cuts = [n * piece // pieces for piece in range(pieces + 1)]
     rows = [slice(a, b) for a, b in pairwise(cuts)]
     on_all_cores(projections, rows, lambda r: _fill(result, projections, codes, parts, r))
     return result
-
-
-def _rows_at_once(projections: Array, tables: Tables) -> int:
-    """Return the largest number of samples in a block."""
-    room = _DEVICE_BYTES if is_tensor(projections) else _SCRATCH_BYTES
-    most = 16_384 if is_tensor(projections) else 512
-    width = min(projections.shape[1], BLOCK)
-    return int(np.clip(room // (4 * width * tables.n_classes), 8, most))
 
 
 def _zeros(beside: Array, shape: tuple[int, ...]) -> Array:
@@ -183,10 +167,16 @@ def _fill(
     result: Moments, projections: Array, codes: Array, parts: list[Part], rows: slice
 ) -> None:
     """Add the products of some rows, one block of directions at a time."""
+    xp = namespace(projections)
     for part in parts:
         P = projections[rows, part.block]
         variables = [_values(P, codes[rows], part), *_controls(P, codes[rows], part.tables)]
-        _add_products(result, variables, part, rows)
+        for fold, cut in enumerate(part.cuts):
+            cells = [variable[:, cut] for variable in variables]
+            for i, one in enumerate(cells):
+                for j in range(i, len(cells)):
+                    result.own[fold, i, j, rows] += xp.einsum("nm,nm->n", one, cells[j])
+                result.mixed[fold, i, :, rows] += (one @ part.common[:, cut].T).T
 
 
 def _values(P: Array, codes: Array, part: Part) -> Array:
@@ -201,15 +191,9 @@ def _values(P: Array, codes: Array, part: Part) -> Array:
     total = xp.exp(logs, out=logs).sum(0)
     if bool((total > _SAFELY_ABOVE).all()):
         return own - xp.log(total)
-    return own - _log_sum_exp(P, part)
-
-
-def _log_sum_exp(P: Array, part: Part) -> Array:
-    """Return the log of the sum for samples whose densities underflow in float32."""
-    xp = namespace(P)
-    logs = part.offset - ((P[None] - part.mean) * part.sharpness) ** 2
+    logs = part.offset - ((P[None] - part.mean) * part.sharpness) ** 2  # some sums underflow
     top = xp.amax(logs, 0)
-    return top + xp.log(xp.exp(logs - top).sum(0))
+    return own - (top + xp.log(xp.exp(logs - top).sum(0)))
 
 
 def _controls(P: Array, codes: Array, tables: Tables) -> list[Array]:
@@ -224,13 +208,3 @@ def _controls(P: Array, codes: Array, tables: Tables) -> list[Array]:
     linear, constant = (mean * share).sum(0), (mean**2 * share).sum(0)
     everyone = (share.sum(0) * P - 2 * linear) * P + constant
     return [own, everyone, tables.log_form[codes]]
-
-
-def _add_products(result: Moments, variables: list[Array], part: Part, rows: slice) -> None:
-    xp = namespace(part.common)
-    for fold, cut in enumerate(part.cuts):
-        cells = [variable[:, cut] for variable in variables]
-        for i, one in enumerate(cells):
-            for j in range(i, len(cells)):
-                result.own[fold, i, j, rows] += xp.einsum("nm,nm->n", one, cells[j])
-            result.mixed[fold, i, :, rows] += (one @ part.common[:, cut].T).T

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -119,16 +118,6 @@ def test_names_without_an_order_of_their_own_are_refused(names):
         mw.data.TextDataset.from_texts(["a", "b"], ["x", "y"], class_names=names)
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [([0, 5, 1], "between 0 and 1; row 1 is 5"), ([0, 1], "2 labels for 3"), ([0, -1, 1], "row 1")],
-)
-def test_other_labels_are_classes_and_one_for_each_sample(labels, message):
-    data = mw.data.TextDataset.from_texts(["a", "b", "c"], [0, 1, 0])
-    with pytest.raises(ValueError, match=message):
-        data.with_labels(labels)
-
-
 def test_classes_that_are_written_almost_alike_are_said():
     with pytest.warns(UserWarning, match="' Spam' and 'spam' differ only in capitals or spaces"):
         data = mw.data.TextDataset.from_texts(["a", "b", "c"], ["spam", "ham", " Spam"])
@@ -137,38 +126,6 @@ def test_classes_that_are_written_almost_alike_are_said():
     assert letters.class_names == ("A", "a")
     with pytest.warns(UserWarning, match="' x' and 'x' differ only in"):
         mw.data.TextDataset.from_texts(["a", "b"], [" x", "x"])
-
-
-def test_labels_1_and_1_0_of_one_file_are_said(tmp_path):
-    file = tmp_path / "labels.csv"
-    file.write_text("text,label\na,1\nb,0\nc,1.0\n", encoding="utf-8")
-    with pytest.warns(UserWarning, match=r"'1' and '1\.0' differ only in"):
-        assert len(mw.data.TextDataset.from_csv(file).class_names) == 3
-
-
-@pytest.mark.parametrize("blank", ["", " ", np.str_("\t")])
-def test_a_blank_label_is_a_missing_one_and_not_a_class(blank):
-    labels = [blank, "ham", "spam"]
-    message = "1 of 3 labels are missing, the first in row 0"
-    with pytest.raises(ValueError, match=message):
-        mw.data.TextDataset.from_texts(["a", "b", "c"], labels)
-    with pytest.raises(ValueError, match=message):
-        mw.data.TableDataset.from_frame(pd.DataFrame({"x": [1, 2, 3], "label": labels}))
-    with pytest.raises(ValueError, match=message):
-        mw.Audit.from_arrays(np.array(labels), representations=X[:3])
-
-
-def test_numbers_with_zeros_before_them_are_names(tmp_path):
-    """01 and 1 can be different codes of a register."""
-    file = tmp_path / "codes.csv"
-    file.write_text("text,label\na,01\nb,1\nc,02\n", encoding="utf-8")
-    data = mw.data.TextDataset.from_csv(file)
-    assert [data.class_names[i] for i in data.labels] == ["01", "1", "02"]
-
-
-def test_one_text_is_not_a_list_of_letters():
-    with pytest.raises(TypeError, match="not a single one"):
-        mw.data.TextDataset.from_texts("ab", [0, 1])
 
 
 def test_warnings_are_of_the_line_that_called():
@@ -183,36 +140,3 @@ def test_warnings_are_of_the_line_that_called():
         mw.data.TextDataset.from_texts(["a", "b"], [1, 2])
         mw.data.TableDataset.from_frame(table)
     assert [w.filename for w in said] == [__file__] * 5
-
-
-@pytest.mark.parametrize("labels", [[[0], [1, 2]], [[0, 1], None], [0, [1]]])
-def test_labels_that_are_lists_are_refused_by_their_row(labels):
-    for make in (
-        lambda: mw.data.TextDataset.from_texts(["a", "b"], labels),
-        lambda: mw.data.ImageDataset.from_arrays(np.zeros((2, 8, 8)), labels),
-    ):
-        with pytest.raises(ValueError, match=r"row \d.*list"):
-            make()
-
-
-@pytest.mark.parametrize("ids", [["a", "a"], ["a", "a\0"], ["a\0b", "c"], ["a\ud800", "b"]])
-def test_ids_are_refused_where_a_dataset_is_made(ids):
-    images = mw.data.ImageDataset.from_arrays(np.zeros((2, 8, 8)), [0, 1])
-    with pytest.raises(ValueError, match=r"'a"):
-        replace(images, ids=ids)
-    with pytest.raises(ValueError, match=r"'a"):
-        mw.data.ImageDataset(images.images, ids, images.labels, images.class_names)
-    with pytest.raises(ValueError, match=r"'a"):
-        mw.data.TextDataset.from_texts(["a", "b"], [0, 1], ids=ids)
-
-
-def test_a_class_name_with_half_a_character_is_refused():
-    with pytest.raises(ValueError, match=r"D800"):
-        mw.data.TextDataset.from_texts(["a", "b"], ["x\ud800", "y"])
-
-
-def test_equal_texts_with_different_labels_are_listed():
-    texts, labels = ["red", "blue", "red", "blue"], [0, 1, 1, 1]
-    with pytest.warns(UserWarning, match=r"2 texts.*p = r") as caught:
-        mw.data.TextDataset.from_texts(texts, labels, ids=["p", "q", "r", "s"])
-    assert "q" not in str(caught[0].message).partition(": ")[2]

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-import memowidgets as mw
 from memowidgets.data import MCQDataset
 from memowidgets.data.questions import TEMPLATES
 
@@ -41,10 +35,6 @@ def test_rows_become_samples_and_the_rest_attributes():
     assert data.source is None
     assert data.canaries is None
     assert repr(data) == "MCQDataset(2 questions, 2 to 3 options)"
-
-
-def test_ids_are_numbered_where_there_are_none():
-    assert MCQDataset.from_records(rows(11)).ids.tolist()[:2] == ["00", "01"]
 
 
 def test_a_data_frame_is_as_good_as_a_list():
@@ -240,22 +230,6 @@ def test_hashes_tell_where_one_text_ends_and_the_next_begins():
     assert len(set(data.content_hashes())) == 2
 
 
-@given(st.permutations(range(8)), st.integers(1, 8))
-def test_take_keeps_everything_in_step(order, n):
-    data = MCQDataset.from_records([row(i, k=str(i)) for i in range(8)]).with_canaries(4)
-    part = data.take(order[:n])
-    assert len(part) == n
-    assert [part[i] for i in range(n)] == [data[i] for i in order[:n]]
-    assert part.class_names == data.class_names
-    assert part.content_hashes() == [data.content_hashes()[i] for i in order[:n]]
-
-
-def test_take_understands_masks_and_nothing():
-    data = MCQDataset.from_records(rows())
-    assert data.take(data.labels == 1).ids.tolist() == ["1", "4"]
-    assert repr(data.take(np.array([], dtype=int))) == "MCQDataset(0 questions, 0 options)"
-
-
 def test_relabel_asks_for_an_attribute():
     data = MCQDataset.from_records([row(i, field="ba"[i % 2]) for i in range(6)])
     other = data.with_canaries(2).relabel(by="field")
@@ -294,199 +268,4 @@ def test_what_cannot_be_an_option_is_refused(by, options, message):
         MCQDataset.from_records(records).relabel(by=by, options=options)
 
 
-@given(st.integers(0, 30), st.integers(0, 3))
-def test_canaries_get_another_of_their_own_options(n, seed):
-    plain = MCQDataset.from_records(
-        [row(i, choices=OPTIONS[: 2 + i % 2], answer=i % 2) for i in range(30)]
-    )
-    data = plain.with_canaries(n, seed=seed)
-    changed = plain.labels != data.labels
-    np.testing.assert_array_equal(changed, data.canaries)
-    assert changed.sum() == n
-    assert (data.labels < data.n_choices).all()
-    assert data.content_hashes() == plain.content_hashes()
-    assert data.prompts() == plain.prompts()
-
-
-def test_bad_canaries_are_refused():
-    data = MCQDataset.from_records(rows())
-    with pytest.raises(ValueError, match="7 canaries do not fit into 6 questions"):
-        data.with_canaries(7)
-    with pytest.raises(ValueError, match="valid: 'mislabelled'"):
-        data.with_canaries(1, kind="ood")
-
-
-def test_canaries_that_are_planted_twice_all_keep_a_wrong_label():
-    data = mw.data.make_mcqs(n=60, atypical=0, seed=0)
-    twice = data.with_canaries(30, seed=0).with_canaries(25, seed=1)
-    assert twice.canaries.sum() == 55
-    np.testing.assert_array_equal(twice.labels != data.labels, twice.canaries)
-    with pytest.raises(ValueError, match="6 canaries do not fit into 5 questions"):
-        twice.with_canaries(6)
-
-
-def test_a_dataset_travels_to_another_process():
-    data = MCQDataset.from_records(rows(ward="x")).with_canaries(1)
-    again = pickle.loads(pickle.dumps(data))
-    assert [again[i] for i in range(6)] == [data[i] for i in range(6)]
-
-
 # files
-
-
-def written(path, lines, encoding="utf-8"):
-    path.write_bytes("\n".join(lines).encode(encoding))
-    return path
-
-
-def test_jsonl_is_read_line_by_line(tmp_path):
-    lines = [json.dumps(row(0, question="a\u2028b", ward="é"), ensure_ascii=False), "", "  "]
-    path = written(tmp_path / "q.jsonl", [*lines, json.dumps(row(1, ward="x"))])
-    data = MCQDataset.from_jsonl(path)
-    assert data.questions == ("a\u2028b", "Colour 1?")
-    assert data.attributes["ward"].tolist() == ["é", "x"]
-    assert len(MCQDataset.from_jsonl(str(path))) == 2
-    with_mark = written(tmp_path / "bom.jsonl", [json.dumps(r) for r in rows()], "utf-8-sig")
-    assert len(MCQDataset.from_jsonl(with_mark)) == 6
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (b'{"question": ', "line 2: broken JSON"),
-        (b"[1, 2]", "line 2: a line must be a JSON object, not a list"),
-        (b"[" * 100_000, "line 2: broken JSON"),
-        (b'{"answer": ' + b"9" * 5000 + b"}", "line 2: broken JSON"),
-        (
-            '{"question": "caf\xe9"}'.encode("latin-1"),
-            "line 2: byte 0xe9 at position 17 is not UTF-8",
-        ),
-        (json.dumps(row(1, answer=None)).encode(), "line 2: the answer is missing"),
-        (json.dumps(row(1, question="\ud800")).encode(), "line 2: .*half a character"),
-    ],
-)
-def test_a_bad_line_is_named(tmp_path, line, message):
-    path = tmp_path / "q.jsonl"
-    path.write_bytes(json.dumps(row(0)).encode() + b"\n" + line + b"\n")
-    with pytest.raises(ValueError, match=rf"q\.jsonl, {message}"):
-        MCQDataset.from_jsonl(path)
-
-
-def test_bad_files_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="is not a file"):
-        MCQDataset.from_jsonl(tmp_path / "none.jsonl")
-    with pytest.raises(FileNotFoundError, match="is not a file"):
-        MCQDataset.from_csv(tmp_path)
-    wide = written(tmp_path / "wide.jsonl", [json.dumps(row(0))], "utf-16")
-    with pytest.raises(ValueError, match="is in UTF-16; save it as UTF-8"):
-        MCQDataset.from_jsonl(wide)
-    empty = written(tmp_path / "empty.csv", [])
-    with pytest.raises(ValueError, match="is empty"):
-        MCQDataset.from_csv(empty)
-    with pytest.raises(ValueError, match="is empty"):
-        MCQDataset.from_jsonl(empty)
-
-
-def test_csv_has_columns_for_options_and_attributes(tmp_path):
-    path = written(
-        tmp_path / "q.csv",
-        [
-            "id,question,A,B,C,answer,ward",
-            'x,"Two\nlines, ""so""?",no,yes,,B,1',
-            "y,Why?,a,b,c,A,2",
-        ],
-    )
-    data = MCQDataset.from_csv(path)
-    assert data[0].question == 'Two\nlines, "so"?'
-    assert data.choices == (("no", "yes"), ("a", "b", "c"))
-    assert data.ids.tolist() == ["x", "y"]
-    assert data.attributes["ward"].tolist() == ["1", "2"]
-
-
-def test_csv_columns_can_be_mapped(tmp_path):
-    path = written(
-        tmp_path / "q.csv",
-        ["stem,opts,key,n,ward,age", '?,"[""x"", ""y""]",1,1,b,7', '!,"[1, 2]",A,2,b,8'],
-    )
-    mapping = {"question": "stem", "choices": "opts", "answer": "key", "id": "n"}
-    data = MCQDataset.from_csv(path, columns=mapping)
-    assert data.choices == (("x", "y"), ("1", "2"))
-    assert list(data.attributes) == ["ward", "age"]
-    narrow = MCQDataset.from_csv(path, columns=mapping | {"attributes": ["age"]})
-    assert list(narrow.attributes) == ["age"]
-
-
-def test_csv_without_a_header_is_mapped_by_numbers(tmp_path):
-    path = written(tmp_path / "q.csv", ["Why?,a,b,c,d,A", "How?,a,b,c,d,D"])
-    data = MCQDataset.from_csv(path, columns={"question": 0, "choices": [1, 2, 3, 4], "answer": 5})
-    assert data.labels.tolist() == [0, 3]
-    assert data.attributes == {}
-
-
-@pytest.mark.parametrize(
-    ("lines", "columns", "message"),
-    [
-        (
-            ["q,A,B,answer", "?,x,y,A"],
-            None,
-            "no column 'question' for 'question'; its columns: 'q'",
-        ),
-        (["question,A,B,answer", "?,x,y"], None, "line 2: 3 cells, but the first line has 4"),
-        (["question,A,B,answer", "?,x,y,A", '"?,x,y,A'], None, "line 3: broken CSV"),
-        (["question,A,B,answer", '"a\nb",x,y,A', "?,,y,A"], None, "line 4: the option A is empty"),
-        (["question,choices,answer", "?,x;y,A"], None, "line 2: .*must be a JSON list"),
-        (["question,A,A,answer", "?,x,y,A"], None, "two columns have the name 'A'"),
-        (["question,A,B,answer", "?,x,y,A"], {"questions": "x"}, "unknown key 'questions'"),
-        (["a,b"], {"question": 7, "choices": [0, 1], "answer": 1}, "but not the column 7"),
-    ],
-)
-def test_a_bad_csv_is_named(tmp_path, lines, columns, message):
-    path = written(tmp_path / "q.csv", lines)
-    with pytest.raises(ValueError, match=message):
-        MCQDataset.from_csv(path, columns=columns)
-
-
-def test_columns_are_names_or_numbers(tmp_path):
-    path = written(tmp_path / "q.csv", ["question,A,B,answer", "?,x,y,A"])
-    with pytest.raises(TypeError, match="all names or all numbers"):
-        MCQDataset.from_csv(path, columns={"question": 0, "answer": "answer"})
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.text(min_size=1).filter(str.strip),
-            st.lists(st.text(min_size=1).filter(str.strip), min_size=2, max_size=10, unique=True),
-        ),
-        min_size=2,
-        max_size=6,
-    )
-)
-def test_any_text_survives_the_way_through_a_file(tmp_path_factory, questions):
-    records = [
-        {"question": question, "choices": choices, "answer": i % 2}
-        for i, (question, choices) in enumerate(questions)
-    ]
-    path = tmp_path_factory.mktemp("any") / "q.jsonl"
-    path.write_bytes("\n".join(json.dumps(r, ensure_ascii=False) for r in records).encode())
-    data = MCQDataset.from_jsonl(path)
-    assert data.questions == tuple(question for question, _ in questions)
-    assert data.choices == tuple(tuple(choices) for _, choices in questions)
-    assert all(data[i].question in data[i].prompt for i in range(len(data)))
-
-
-def test_a_file_can_have_the_same_options_in_every_row(tmp_path):
-    path = tmp_path / "ethics.csv"
-    path.write_text("label,input,is_short\n0,I lied.,True\n1,I paid.,False\nyes,I ran.,True\n")
-    columns = {"question": "input", "answer": "label"}
-    data = MCQDataset.from_csv(path, columns, choices=["no", "yes"])
-    assert data.choices == (("no", "yes"),) * 3
-    assert data.labels.tolist() == [0, 1, 1]
-    assert list(data.attributes) == ["is_short"]
-    assert data.source["arguments"]["choices"] == ["no", "yes"]
-    again = MCQDataset.from_csv(**data.source["arguments"])
-    assert again.content_hashes() == data.content_hashes()
-    assert again.prompts() == data.prompts()
-    for wrong, both in (("no", columns), (["no"], columns), (["a", "b"], {"choices": ["x"]})):
-        with pytest.raises(ValueError, match=r"choices must be two or more|cannot be combined"):
-            MCQDataset.from_csv(path, both, choices=wrong)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from memowidgets.data import MCQDataset, fetch_mcq, hub
+from memowidgets.data import fetch_mcq, hub
 from memowidgets.data.benchmarks import BENCHMARKS, MMLU_FIELDS, MMLU_SUBJECTS
 
 HAS_PYARROW = importlib.util.find_spec("pyarrow") is not None
@@ -72,13 +72,6 @@ def test_mmlu_from_the_authors_folder(mmlu):
     }
     again = fetch_mcq(**data.source["arguments"])
     assert again.content_hashes() == data.content_hashes()
-
-
-def test_the_source_of_a_template_loads_it_again(mmlu):
-    data = fetch_mcq("mmlu", source=mmlu, template="{subject}: {question}")
-    again = fetch_mcq(**json.loads(json.dumps(data.source))["arguments"])
-    assert again.prompts() == data.prompts()
-    assert data.prompt(2) == "astronomy: Which star?"
 
 
 def test_mmlu_by_field_has_the_same_four_options_always(mmlu):
@@ -388,11 +381,3 @@ def test_a_folder_named_like_a_library_is_none(tmp_path, monkeypatch):
     assert not hub._installed("library_of_mine")
     assert not hub._installed("no_such_library")
     assert hub._installed("json")
-
-
-def test_canaries_and_subsets_forget_the_source(mmlu):
-    data = fetch_mcq("mmlu", source=mmlu)
-    assert isinstance(data, MCQDataset)
-    assert data.with_canaries(1).source is None
-    assert data.take([0, 1]).source is None
-    assert data.relabel(by="field").source is None

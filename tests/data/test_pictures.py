@@ -10,12 +10,10 @@ import zipfile
 import zlib
 from pathlib import Path
 
-import cloudpickle
 import numpy as np
 import pytest
 
 from memowidgets.data import ImageDataset
-from memowidgets.data.images import digit_collages, fitted
 from memowidgets.data.pictures import UnreadableError, decoded
 
 pillow = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
@@ -235,62 +233,6 @@ def test_what_is_no_zip_or_a_damaged_one_is_said(pets, tmp_path):
     data, told = said(lambda: ImageDataset.from_folder(file))
     assert data.ids.tolist() == ["cats/1.png", "dogs/0.png"]
     assert "1 broken (cats/0.png)" in told
-
-
-def test_other_processes_map_the_pixels_and_get_no_copy(pets, tmp_path):
-    data = ImageDataset.from_folder(pets)
-    shared = data.shared(tmp_path)
-    assert (tmp_path / "images.uint8").stat().st_mode & 0o077 == 0
-    sent = cloudpickle.dumps(shared)
-    assert data.images.tobytes()[:50] not in sent
-    got = cloudpickle.loads(sent)
-    assert isinstance(got.images, np.memmap)
-    np.testing.assert_array_equal(got.images, data.images)
-    assert got.content_hashes() == data.content_hashes()
-    part = cloudpickle.loads(cloudpickle.dumps(shared.take([3, 1])))
-    np.testing.assert_array_equal(part.images, data.images[[3, 1]])
-
-
-def test_canaries_of_another_source_no_two_alike():
-    rng = np.random.default_rng(0)
-    odd = digit_collages(60, (32, 32, 3), rng).reshape(60, -1).astype(float)
-    distances = np.linalg.norm(odd[:, None] - odd[None], axis=2) + 1e9 * np.eye(60)
-    assert distances.min() / np.sqrt(odd.shape[1]) > 10  # grey levels, root mean square
-    assert len(digit_collages(0, (8, 8, 1), rng)) == 0
-
-
-def test_images_are_fitted_by_averaging():
-    image = np.arange(64, dtype=np.uint8).reshape(8, 8, 1)
-    np.testing.assert_array_equal(fitted(image, (8, 8, 1)), image)
-    small = fitted(np.repeat(image, 3, axis=2) * 3, (4, 4, 1))
-    assert small.shape == (4, 4, 1)
-    assert abs(small.mean() - image.mean() * 3) < 1
-    flat = np.full((5, 9, 1), 77, np.uint8)
-    np.testing.assert_array_equal(fitted(flat, (32, 20, 3)), 77)
-
-
-def test_canaries_from_a_dataset_are_its_images_under_random_labels():
-    labels = np.arange(300) % 10
-    data = ImageDataset.from_arrays(np.zeros((300, 16, 16, 3), np.uint8), labels)
-    other = ImageDataset.from_arrays(noise(1, (250, 8, 8, 1)), np.arange(250) % 2)
-    planted = data.with_canaries(200, kind=other, seed=4)
-    chosen = planted.canaries
-    sources = {fitted(image, (16, 16, 3)).tobytes() for image in other.images}
-    found = [image.tobytes() for image in planted.images[chosen]]
-    assert len(set(found)) == 200  # none twice
-    assert set(found) <= sources
-    assert 0.02 < (planted.labels[chosen] == labels[chosen]).mean() < 0.25  # random ones
-    np.testing.assert_array_equal(planted.labels[~chosen], labels[~chosen])
-    assert not planted.images[~chosen].any()
-    assert all(
-        name.startswith("canary/") == bool(c) for name, c in zip(planted.ids, chosen, strict=True)
-    )
-    again = data.with_canaries(200, kind=other, seed=4)
-    np.testing.assert_array_equal(again.images, planted.images)
-    with pytest.raises(ValueError, match="260 canaries were requested, but their dataset has 250"):
-        data.with_canaries(260, kind=other)
-    with pytest.raises(ValueError, match="301 canaries do not fit into 300 images"):
-        data.with_canaries(301, kind="ood")
 
 
 def test_whatever_a_decoder_stumbles_over_is_a_broken_picture(monkeypatch):

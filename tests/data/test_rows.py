@@ -1,0 +1,377 @@
+"""Rows of files and of a `datasets.Dataset`: one reader for all kinds, which names file and row."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import memowidgets as mw
+from memowidgets.data import ImageDataset, MCQDataset, TableDataset, TextDataset
+
+LONG = "A patient of the seventh ward who " + "waited and " * 400
+CSV = {
+    "texts": TextDataset.from_csv,
+    "table": TableDataset.from_csv,
+    "questions": MCQDataset.from_csv,
+}
+JSONL = {"texts": TextDataset.from_jsonl, "questions": MCQDataset.from_jsonl}
+GOOD = b'{"text": "a", "label": 0, "question": "?", "choices": ["x", "y"], "answer": 0}\n'
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(*lines, name="rows.csv", encoding="utf-8"):
+        path = tmp_path / name
+        path.write_bytes("".join(f"{line}\n" for line in lines).encode(encoding))
+        return path
+
+    return write
+
+
+# Files
+
+
+@pytest.mark.parametrize("read", [*CSV.values(), *JSONL.values()])
+def test_what_is_no_file_of_text_is_named(read, tmp_path):
+    wide = tmp_path / "wide"
+    wide.write_bytes("text,label\na,0\n".encode("utf-16"))
+    empty = tmp_path / "empty"
+    empty.touch()
+    for path, error, facts in (
+        (tmp_path / "none", FileNotFoundError, "none is not a file"),
+        (tmp_path, FileNotFoundError, "is not a file"),
+        (wide, ValueError, "wide is in UTF-16.*UTF-8"),
+        (empty, ValueError, "is empty"),
+    ):
+        with pytest.raises(error, match=facts):
+            read(path)
+
+
+@pytest.mark.parametrize("read", JSONL.values(), ids=JSONL)
+@pytest.mark.parametrize(
+    ("line", "facts"),
+    [
+        (b'{"question": ', "broken JSON"),
+        (b"[1, 2]", "JSON object, not a list"),
+        (b"[" * 100_000, "broken JSON"),
+        (b'{"answer": ' + b"9" * 5000 + b"}", "broken JSON"),
+        ('{"question": "caf\xe9"}'.encode("latin-1"), "byte 0xe9 at position 17.*UTF-8"),
+    ],
+)
+def test_a_bad_line_is_named(read, line, facts, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(GOOD + line + b"\n")
+    with pytest.raises(ValueError, match=rf"rows\.jsonl, line 2: .*{facts}"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("lines", "facts"),
+    [
+        (["text,label,question,A,B,answer", "a,0,?,x,y,A,z"], "line 2: 7 cells.* 6"),
+        (["text,label,question,A,B,answer", '"a'], "line 2: broken CSV"),
+        (["text,label,text,A,B,answer", "a,0,?,x,y,A"], "two columns.*'text'"),
+    ],
+)
+@pytest.mark.parametrize("read", CSV.values(), ids=CSV)
+def test_a_bad_csv_file_is_named_by_its_line(read, lines, facts, written):
+    with pytest.raises(ValueError, match=rf"rows\.csv.*{facts}"):
+        read(written(*lines))
+
+
+def test_a_mark_of_utf8_quoted_lines_and_other_ends_of_lines_are_read(written):
+    path = written(
+        "id,text,label", '7,"Two\nlines, ""so""?",b', "9,a\u2028b,a", encoding="utf-8-sig"
+    )
+    data = TextDataset.from_csv(path)
+    assert data.texts == ('Two\nlines, "so"?', "a\u2028b")
+    assert data.ids.tolist() == ["7", "9"]
+    rows = ['{"text": "a\u2028b", "label": 1}', "", "  ", '{"text": "c", "label": 0}']
+    data = TextDataset.from_jsonl(written(*rows, name="rows.jsonl", encoding="utf-8-sig"))
+    assert (data.texts, data.labels.tolist()) == (("a\u2028b", "c"), [1, 0])
+
+
+text = st.text(min_size=1).filter(str.strip)
+
+
+@given(st.lists(st.tuples(text, st.lists(text, min_size=2, max_size=10, unique=True)), min_size=2))
+def test_any_text_survives_the_way_through_a_file(tmp_path_factory, questions):
+    rows = [
+        {"question": question, "choices": choices, "answer": i % 2}
+        for i, (question, choices) in enumerate(questions)
+    ]
+    path = tmp_path_factory.mktemp("any") / "q.jsonl"
+    path.write_bytes("\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode())
+    data = MCQDataset.from_jsonl(path)
+    assert data.questions == tuple(question for question, _ in questions)
+    assert data.choices == tuple(tuple(choices) for _, choices in questions)
+    assert all(sample.question in sample.prompt for sample in data)
+
+
+# Columns, labels and ids
+
+
+@pytest.mark.parametrize(
+    ("read", "lines", "how", "facts"),
+    [
+        ("texts", ["text,label", "a,x", ",y"], {}, r"line 3: .*text"),
+        ("texts", ["text,label", "a,x", "b,"], {}, r"1 of 2 .*missing.*line 3"),
+        ("texts", ["text,intent", "a,x"], {}, r"'label'.*'text', 'intent'.*label="),
+        ("texts", ["words,label", "a,x"], {}, r"'text'.*'words'.*text="),
+        ("texts", ["text,label", "a,x", "b,x"], {}, r"all 2 .*'x'"),
+        ("texts", ["text,label", "a,x", "a,y"], {}, r"all 2 texts are equal"),
+        ("texts", ["text,label", "a,x", "b,y"], {"class_names": ["x", "z"]}, r"line 3 is 'y'"),
+        ("texts", ["text,label", "a,x", "b,y"], {"ids": "key"}, r"'key'.*ids="),
+        ("texts", ["text,label,id", "a,x,1", "b,y,"], {}, r"line 3: the id is missing"),
+        ("texts", ["text,label"], {}, r"no row below its header"),
+        ("table", ["age,label", "3,x", "4,"], {}, r"1 of 2 .*missing.*line 3"),
+        ("table", ["age,label", "3,x"], {"drop": ["b"]}, r"'b'.*'age', 'label'.*drop="),
+        ("table", ["age,label", "3,x"], {"categorical": ["b"]}, r"'b'.*categorical="),
+        ("table", ["age,label,id", "3,x,1", "4,y,"], {}, r"line 3: the id is missing"),
+        ("questions", ["q,A,B,answer", "?,x,y,A"], {}, r"'question'.*'q'.*columns="),
+        ("questions", ["question,A,B,answer", '"a\nb",x,y,A', "?,,y,A"], {}, r"line 4: .*option A"),
+        ("questions", ["question,choices,answer", "?,x;y,A"], {}, r"line 2: .*JSON list"),
+        ("questions", ["a,b"], {"columns": {"questions": "x"}}, r"'questions'.*question, choices"),
+        (
+            "questions",
+            ["a,b"],
+            {"columns": {"question": 7, "choices": [0, 1], "answer": 1}},
+            r"0 to 1, .*7 .*'question'",
+        ),
+        ("questions", ["question,answer", "?,0"], {"choices": "no"}, r"two or more.*'no'"),
+        ("questions", ["question,answer", "?,0"], {"choices": ["no"]}, r"two or more.*\['no'\]"),
+        (
+            "questions",
+            ["question,answer", "?,0"],
+            {"choices": ["no", "yes"], "columns": {"choices": ["x"]}},
+            r"cannot be combined",
+        ),
+    ],
+)
+def test_a_file_of_other_columns_is_refused(read, lines, how, facts, written):
+    with pytest.raises(ValueError, match=facts):
+        CSV[read](written(*lines), **how)
+
+
+def test_a_key_that_an_object_lacks_is_missing(written):
+    path = written('{"text": "a", "label": 1}', '{"text": "c"}', name="rows.jsonl")
+    with pytest.raises(ValueError, match=r"1 of 2 .*missing.*rows\.jsonl, line 2"):
+        TextDataset.from_jsonl(path)
+    path = written(GOOD.decode().strip(), '{"question": "?"}', name="rows.jsonl")
+    with pytest.raises(ValueError, match=r"rows\.jsonl, line 2: the choices are missing"):
+        MCQDataset.from_jsonl(path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "how", "names", "codes"),
+    [
+        ([str(i % 11) for i in range(22)], {}, [str(i) for i in range(11)], [*range(11)] * 2),
+        (["2", "0", "1"], {"class_names": ["2", "1", "0"]}, ["2", "1", "0"], [0, 2, 1]),
+        (["01", "1", "02"], {}, ["01", "02", "1"], [0, 2, 1]),  # codes of a register
+    ],
+)
+def test_whole_numbers_in_cells_are_numbers_unless_they_are_names(
+    labels, how, names, codes, written
+):
+    lines = [f"message {i},{label}" for i, label in enumerate(labels)]
+    data = TextDataset.from_csv(written("text,label", *lines), **how)
+    assert data.class_names == tuple(names)
+    assert data.labels.tolist() == codes
+
+
+def test_labels_1_and_1_0_of_one_file_are_said(written):
+    with pytest.warns(UserWarning, match=r"'1' and '1\.0' differ only in"):
+        TextDataset.from_csv(written("text,label", "a,1", "b,0", "c,1.0"))
+
+
+def test_any_column_can_be_the_ids(written):
+    path = written("id,text,intent", '7,"lost, or stolen",card', "9,no money,cash")
+    data = TextDataset.from_csv(path, "intent", "text", ids="text")
+    assert data.ids.tolist() == ["lost, or stolen", "no money"]
+
+
+# Columns of questions
+
+
+def test_columns_of_questions_can_be_assigned(written):
+    path = written("stem,opts,key,n,ward,age", '?,"[""x"", ""y""]",1,1,b,7', '!,"[1, 2]",A,2,b,8')
+    mapping = {"question": "stem", "choices": "opts", "answer": "key", "id": "n"}
+    data = MCQDataset.from_csv(path, columns=mapping)
+    assert data.choices == (("x", "y"), ("1", "2"))
+    assert data.labels.tolist() == [1, 0]
+    assert list(data.attributes) == ["ward", "age"]
+    narrow = MCQDataset.from_csv(path, columns=mapping | {"attributes": ["age"]})
+    assert list(narrow.attributes) == ["age"]
+    with pytest.raises(TypeError, match="all names or all numbers"):
+        MCQDataset.from_csv(path, columns={"question": 0, "answer": "answer"})
+
+
+def test_options_have_columns_of_their_own_or_are_the_same_in_every_row(written):
+    path = written("id,question,A,B,C,answer,ward", "x,?,no,yes,,B,1", "y,Why?,a,b,c,A,2")
+    data = MCQDataset.from_csv(path)
+    assert data.choices == (("no", "yes"), ("a", "b", "c"))
+    assert data.ids.tolist() == ["x", "y"]
+    assert data.attributes["ward"].tolist() == ["1", "2"]
+    path = written("label,input,is_short", "0,I lied.,True", "1,I paid.,False", "yes,I ran.,True")
+    columns = {"question": "input", "answer": "label"}
+    data = MCQDataset.from_csv(path, columns, choices=["no", "yes"])
+    assert data.choices == (("no", "yes"),) * 3
+    assert data.labels.tolist() == [0, 1, 1]
+    assert list(data.attributes) == ["is_short"]
+
+
+def test_columns_without_a_header_are_numbers(written):
+    path = written("Why?,a,b,c,d,A", "How?,a,b,c,d,D")
+    data = MCQDataset.from_csv(path, columns={"question": 0, "choices": [1, 2, 3, 4], "answer": 5})
+    assert (data.labels.tolist(), data.attributes) == ([0, 3], {})
+
+
+# An error never prints whole texts of the dataset
+
+
+def refusal(path, **how):
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 - the message is what is tested
+        MCQDataset.from_csv(path, **how)
+    return str(raised.value)
+
+
+def test_columns_that_are_samples_are_cut_and_counted(written):
+    hidden = "\u202eevil\x1b[31m"
+    path = written(f'"{LONG}","{hidden}","{LONG}2",B', f'"{LONG}","x","y",A')
+    said = refusal(path)
+    assert all(
+        fact in said for fact in ("'question'", "not a header", f"{len(LONG.strip())} characters")
+    )
+    assert not any(part in said for part in ("seventh ward", "\u202e", "\x1b"))
+    assert len(said) < 400 + len(str(path))
+    said = refusal(written(",".join(f"column{i}" for i in range(300))))
+    assert "'column11' and 288 more" in said
+    assert "column12" not in said
+    assert "seventh" not in refusal(written(f'"{LONG}","{LONG}"'))
+
+
+def test_an_answer_that_is_a_text_is_cut(tmp_path):
+    (tmp_path / "anatomy_test.csv").write_text(f'question?,a,b,c,d,"{LONG}"\n', encoding="utf-8")
+    with pytest.raises(ValueError, match="a letter from A to D") as raised:
+        mw.data.fetch_mcq("mmlu", split="test", source=tmp_path)
+    assert "seventh" not in str(raised.value)
+
+
+# A `datasets.Dataset` in memory
+
+NAMES = ["cash", "card", "loan"]
+PIXELS = np.random.default_rng(0).integers(0, 256, (4, 6, 5, 3), dtype=np.uint8)
+
+
+def made(features=None, **columns):
+    datasets = pytest.importorskip("datasets")
+    features = None if features is None else datasets.Features(features)
+    return datasets.Dataset.from_dict(columns, features=features)
+
+
+@pytest.fixture(scope="module")
+def intents():
+    datasets = pytest.importorskip("datasets")
+    kinds = {"text": datasets.Value("string"), "intent": datasets.ClassLabel(names=NAMES)}
+    return made(kinds, text=["a", "b", "c"], intent=[2, 0, 1])
+
+
+def test_class_labels_name_the_classes_in_any_format(intents):
+    for given_dataset in (intents, intents.with_format("numpy")):
+        data = TextDataset.from_hf(given_dataset, label="intent")
+        assert data.texts == ("a", "b", "c")
+        assert data.labels.tolist() == [2, 0, 1]
+        assert (data.class_names, data.source) == (tuple(NAMES), None)
+
+
+def test_strings_ids_and_names_are_read():
+    data = TextDataset.from_hf(made(t=["a", "b"], y=["x", "y"], key=[5, 6]), "t", "y", ids="key")
+    assert data.class_names == ("x", "y")
+    assert data.ids.tolist() == ["5", "6"]
+
+
+def test_names_in_another_order_number_the_classes_anew(intents):
+    """A reader keeps what a row is called; only its number changes."""
+    swapped = TextDataset.from_hf(intents, label="intent", class_names=["loan", "card", "cash"])
+    assert [swapped.class_names[i] for i in swapped.labels] == ["loan", "cash", "card"]
+    assert swapped.labels.tolist() == [0, 2, 1]
+    renamed = TextDataset.from_hf(intents, label="intent", class_names=["Bar", "Karte", "Kredit"])
+    assert renamed.labels.tolist() == [2, 0, 1]
+    gap = intents.map(lambda row: {"intent": -1 if row["text"] == "b" else row["intent"]})
+    with pytest.raises(ValueError, match="row 1 is '-1'"):
+        TextDataset.from_hf(gap, label="intent", class_names=["loan", "card", "cash"])
+
+
+def test_a_transform_is_not_applied_and_that_is_said(intents):
+    changed = intents.with_transform(lambda rows: {"text": ["x"] * len(rows["text"]), **rows})
+    with pytest.warns(UserWarning, match="transform of the dataset is not applied"):
+        assert TextDataset.from_hf(changed, label="intent").texts == ("a", "b", "c")
+
+
+def test_what_is_no_dataset_in_memory_or_has_other_columns_is_refused(intents):
+    datasets = pytest.importorskip("datasets")
+    splits = datasets.DatasetDict({"train": intents, "test": intents})
+    for wrong, how, error, facts in (
+        (splits, {}, TypeError, r"'train', 'test'"),
+        (intents.to_iterable_dataset(), {}, TypeError, "in memory, not IterableDataset"),
+        ([{"text": "a"}], {}, TypeError, "in memory, not list"),
+        (intents, {"label": "label"}, ValueError, "'label'.*'text', 'intent'"),
+        (intents, {"text": "words"}, ValueError, "'words'"),
+        (intents, {"class_names": ["a", "b"]}, ValueError, "between 0 and 1; row 0 is 2"),
+        (intents.select([]), {}, ValueError, "empty"),
+    ):
+        with pytest.raises(error, match=facts):
+            TextDataset.from_hf(wrong, **{"label": "intent"} | how)
+
+
+def test_questions_are_read_with_lists_columns_and_letters():
+    features = {"question": ["1?", "2?"], "key": ["B", "A"], "field": ["x", "y"]}
+    letters = {"text": ["a", "b"], "label": ["A", "B"]}, {"text": ["c", "d"], "label": ["A", "B"]}
+    lists = made(**features, choices=[["a", "b"], ["c", "d"]])
+    apart = made(**features, first=["a", "c"], second=["b", "d"])
+    for data in (
+        MCQDataset.from_hf(lists, {"answer": "key"}),
+        MCQDataset.from_hf(apart, {"answer": "key", "choices": ["first", "second"]}),
+        MCQDataset.from_hf(made(**features, choices=list(letters)), {"answer": "key"}),
+    ):
+        assert data.choices == (("a", "b"), ("c", "d"))
+        assert data.labels.tolist() == [1, 0]
+        assert data.attributes["field"].tolist() == ["x", "y"]
+    same = MCQDataset.from_hf(made(question=["1?", "2?"], answer=[1, 0]), choices=["no", "yes"])
+    assert same.choices == (("no", "yes"),) * 2
+    numbered = [{"text": ["a", "b"], "label": ["1", "2"]}] * 2  # letters, not positions
+    ones = made(question=["1?", "2?"], choices=numbered, answer=["1", "2"])
+    assert MCQDataset.from_hf(ones).labels.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="the dataset has no column 'answer'"):
+        MCQDataset.from_hf(lists)
+    with pytest.raises(TypeError, match="named, not numbered"):
+        MCQDataset.from_hf(lists, {"answer": 1})
+
+
+def test_pictures_and_arrays_are_images():
+    datasets = pytest.importorskip("datasets")
+    kinds = {"image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"])}
+    pictures = made(kinds, image=list(PIXELS), label=[0, 1, 0, 1])
+    data = ImageDataset.from_hf(pictures)
+    np.testing.assert_array_equal(data.images, PIXELS)
+    assert data.class_names == ("cat", "dog")
+    arrays = made(image=PIXELS.tolist(), label=["dog", "cat"] * 2)
+    np.testing.assert_array_equal(ImageDataset.from_hf(arrays).images, PIXELS)
+    assert ImageDataset.from_hf(pictures, resize=4).images.shape == (4, 4, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("images", "facts"),
+    [
+        ([PIXELS[0].tolist(), None], "row 1 of the dataset is not a picture"),
+        ([PIXELS[0].tolist(), PIXELS[0, :3].tolist()], "different sizes"),
+        ([(PIXELS[0] * 2.0).tolist(), PIXELS[0].tolist()], "not numbers from 0 to 255"),
+    ],
+)
+def test_what_is_no_picture_is_named(images, facts):
+    with pytest.raises(ValueError, match=facts):
+        ImageDataset.from_hf(made(image=images, label=[0, 1]))

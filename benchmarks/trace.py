@@ -13,7 +13,8 @@ from unittest.mock import patch
 
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row, interleaved
-from memowidgets.training.target import TargetTraining, outputs_of
+from memowidgets.training.checkpoint import outputs_of
+from memowidgets.training.target import TargetTraining
 
 TURNS = 5
 EPOCHS = 6

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 from memowidgets.audit.audit import Audit
 from memowidgets.audit.runs.loop import begun_loop
 from memowidgets.checks import warn_user
-from memowidgets.training.loop.plan import CheckpointPlan
-from memowidgets.training.loop.processes import in_the_first_process
+from memowidgets.training.checkpoint import forward_of
+from memowidgets.training.config import CheckpointPlan
+from memowidgets.training.forward import unwrapped
+from memowidgets.training.loop.passes import Looker, default_forward
+from memowidgets.training.recorder import Recorder, in_the_first_process
 from memowidgets.training.rho import Prediction, StopRule
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from memowidgets.training.loop.recorder import LoopRecorder
 
 __all__ = ["Watch", "watch"]
 
@@ -156,10 +157,10 @@ def watch(
     >>> watch.audit.checkpoints.index[:2].tolist()
     ['epoch-0', 'epoch-0.2']
     """
-    plan = CheckpointPlan(steps_per_epoch, checkpoint_every)
+    plan = _checked_plan(steps_per_epoch, checkpoint_every)
     stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
 
-    def begin() -> tuple[Audit, LoopRecorder, int]:
+    def begin() -> tuple[Audit, Recorder, int]:
         source, recorder = begun_loop(
             module,
             data,
@@ -175,10 +176,74 @@ def watch(
             seed,
             version,
         )
-        step = recorder.begin(module, steps_done, overwrite=overwrite)
+        given = plan.steps_per_epoch
+        step = recorder.begin(module, steps_done, given, overwrite=overwrite)
+        _check_forward(recorder, unwrapped(module), step)
+        if recorder.is_due(step):
+            recorder.record(module, step)
         return Audit.from_source(source), recorder, step
 
     return Watch(module, stop, path, plan, begin)
+
+
+def _checked_plan(steps: Any, every: Any) -> CheckpointPlan:
+    """Return the plan of the checkpoints.
+
+    Raises
+    ------
+    ValueError
+        If the steps are missing, or either is not a positive number.
+    """
+    if steps is None:
+        raise ValueError(
+            "steps_per_epoch is missing, so no epoch ends; pass the number of optimizer steps in "
+            "an epoch, such as len(loader) without gradient accumulation"
+        )
+    try:
+        fits = not isinstance(steps, bool) and steps == int(steps) and steps >= 1
+    except (TypeError, ValueError, OverflowError):
+        fits = False
+    if not fits:
+        raise ValueError(
+            "steps_per_epoch must be the number of optimizer steps in an epoch, a whole number "
+            f"from 1, not {steps!r}"
+        )
+    number = isinstance(every, int | float) and not isinstance(every, bool)
+    if not number or not 0 < every < math.inf:
+        raise ValueError(
+            f"checkpoint_every must be a positive number of epochs, such as 0.2, not {every!r}"
+        )
+    return CheckpointPlan(int(steps), float(every))
+
+
+def _check_forward(recorder: Recorder, module: nn.Module, step: int) -> None:
+    """Raise if the module with a checkpoint's weights gives other logits than in its pass.
+
+    Raises
+    ------
+    ValueError
+        If it does: the module's code, or `forward`, is another.
+    """
+    looker: Looker = recorder.passes
+    record = recorder.known(step)
+    if record is None:
+        if recorder.recorded(0) is not None and looker.forward is not default_forward:
+            warn_user(
+                f"the weights are those of no checkpoint in {recorder.run.path}, so forward= was "
+                "not compared with that of the recording"
+            )
+        return
+    place = forward_of(record.name)
+    if not recorder.run.has(place, record.weights):
+        return
+    kept = recorder.run.read_tensors(place, record.weights)["logits"]
+    apart = looker.difference(module, kept, record.precision or "")
+    if apart:
+        raise ValueError(
+            f"the module has the weights of {record.name} in {recorder.run.path}, but gives other "
+            f"logits than were recorded, by {apart:.1g} of their size: its code or forward= "
+            "has changed. Choose another path, or pass overwrite=True to replace the recording"
+        )
 
 
 class _Rows:
@@ -215,10 +280,10 @@ class Watch:
         stop: StopRule | None,
         path: str | os.PathLike[str],
         plan: CheckpointPlan,
-        begin: Callable[[], tuple[Audit, LoopRecorder, int]],
+        begin: Callable[[], tuple[Audit, Recorder, int]],
     ) -> None:
         self._module, self._stop, self._path, self._plan = module, stop, path, plan
-        self._recorder: LoopRecorder | None = None
+        self._recorder: Recorder | None = None
 
         def begun() -> tuple[int, bool]:
             audit, self._recorder, step = begin()
@@ -278,7 +343,7 @@ class Watch:
         several = torch.distributed.is_available() and torch.distributed.is_initialized()
         if several or self._recorder is None or not self._rows.seen:
             return
-        n, seen = self._recorder.n_samples, self._rows.seen
+        n, seen = len(self._recorder.passes.labels), self._rows.seen
         likely, given = math.ceil(n / seen), self._plan.steps_per_epoch
         if max(likely, given) > _APART * min(likely, given):
             warn_user(

@@ -183,7 +183,7 @@ class Settings:
     def checkpoint_steps(self, n_members: int) -> dict[int, float]:
         """Return step and epoch of each checkpoint: 0, every `checkpoint_every` epochs, the end."""
         per_epoch, total = self.steps_per_epoch(n_members), self.total_steps(n_members)
-        return spread_checkpoints(self.epochs, self.checkpoint_every, per_epoch, total)
+        return CheckpointPlan(per_epoch, self.checkpoint_every, total, self.epochs).steps()
 
     def rate(self, step: int, n_members: int, lr: float | None = None) -> float:
         """Return the learning rate of a step, which depends only on the finished share."""
@@ -207,19 +207,67 @@ class Settings:
         return SCHEDULES[schedule](done)
 
 
-def spread_checkpoints(epochs: float, every: float, per_epoch: int, total: int) -> dict[int, float]:
-    """Return step and epoch of each checkpoint of a training of `total` steps.
+class CheckpointPlan:
+    """Steps at which checkpoints are due: step 0, at equal distances, and the end if it is known.
 
     If several epochs fall on one step, it has the one that it is nearest to.
+
+    Parameters
+    ----------
+    steps_per_epoch : int
+        Optimizer steps in an epoch.
+    every : float
+        Epochs between two checkpoints.
+    total : int, optional
+        Optimizer steps in the whole training.
+    epochs : float, optional
+        Epochs in the whole training. By default they follow from `total`.
+
+    Examples
+    --------
+    >>> plan = CheckpointPlan(steps_per_epoch=7, every=0.5)
+    >>> [plan.epoch_at(step) for step in range(8)]
+    [0.0, None, None, None, 0.5, None, None, 1.0]
+    >>> CheckpointPlan(4, 0.5, total=5).steps()
+    {0: 0.0, 2: 0.5, 4: 1.0, 5: 1.25}
     """
-    count = math.ceil(epochs / every - 1e-9)
-    steps: dict[int, float] = {}
-    for epoch in (i * every for i in range(count)):
-        step, named = round(epoch * per_epoch), round(epoch, 9)
-        other = steps.get(step, math.inf)
-        if abs(named * per_epoch - step) < abs(other * per_epoch - step):
-            steps[step] = named
-    return {s: e for s, e in steps.items() if s < total} | {total: round(epochs, 9)}
+
+    def __init__(
+        self,
+        steps_per_epoch: int,
+        every: float,
+        total: int | None = None,
+        epochs: float | None = None,
+    ) -> None:
+        self.steps_per_epoch, self.every, self.total = steps_per_epoch, every, total
+        known = None if total is None else total / steps_per_epoch
+        self._epochs = known if epochs is None else epochs
+
+    def epoch_at(self, step: int) -> float | None:
+        """Return the epoch of the checkpoint at a step; None if none is due there."""
+        if self._epochs is not None and self.total is not None and step >= self.total:
+            return round(self._epochs, 9) if step == self.total else None
+        stride = self.every * self.steps_per_epoch
+        near = range(max(0, math.floor((step - 1) / stride)), math.ceil((step + 1) / stride) + 1)
+        due = [round(k * self.every, 9) for k in near if self._step(k) == step]
+        return min(due, key=lambda epoch: abs(epoch * self.steps_per_epoch - step), default=None)
+
+    def epoch_of(self, step: int) -> float:
+        """Return the epoch of any step, as it names a checkpoint there."""
+        due = self.epoch_at(step)
+        return round(step / self.steps_per_epoch, 9) if due is None else due
+
+    def steps(self) -> dict[int, float]:
+        """Return step and epoch of each checkpoint of a training whose end is known."""
+        assert self.total is not None  # noqa: S101 - for the type checker
+        assert self._epochs is not None  # noqa: S101
+        count = math.ceil(self._epochs / self.every - 1e-9)
+        due = {step for k in range(count) if (step := self._step(k)) < self.total}
+        steps = {step: self.epoch_at(step) for step in [*sorted(due), self.total]}
+        return {step: epoch for step, epoch in steps.items() if epoch is not None}
+
+    def _step(self, k: int) -> int:
+        return round(k * self.every * self.steps_per_epoch)
 
 
 _FALLBACK = Settings(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,22 +14,23 @@ from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.data import Dataset
 from memowidgets.models import Model
 from memowidgets.models.memory import sent
+from memowidgets.models.modes import modes_kept
 from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
 from memowidgets.store import put_rows
 from memowidgets.training.device import cpu_threads
-from memowidgets.training.seeds import preserved
+from memowidgets.training.seeds import preserved, restored
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
+    from torch import Tensor, nn
 
 
 FloatArray = NDArray[np.float32]
 Shapes = Mapping[str, tuple[int, ...]]
 Allocate = Callable[[Shapes], Mapping[str, FloatArray]]
 Feed = Callable[[NDArray[Any]], Any]
-_LAYER = "layer."
+LAYER = "layer."
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,69 @@ class Forward:
         return float(self.losses.mean(dtype=np.float64)), self.accuracy(labels)
 
 
+def filled_pass(
+    batches: Iterable[tuple[Any, Any]],
+    ask: Callable[[Any, Any], Mapping[str, Tensor]],
+    n: int,
+    n_batches: int,
+    precision: Callable[[], str],
+    *,
+    progress: Progress | None = None,
+    what: str = "scoring",
+    allocate: Allocate | None = None,
+) -> Forward:
+    """Ask a module about every batch, and return the answers for all samples.
+
+    Parameters
+    ----------
+    batches : iterable of (places, inputs)
+        The places of a batch in the result, and what the module gets.
+    ask : callable
+        Function of places and inputs that returns "logits", "losses" and "layer.NAME" of a batch.
+    n, n_batches : int
+        Number of samples, and of batches.
+    precision : callable
+        Function that returns the precision of the pass once a batch was asked about.
+    progress, what : Progress and str
+        Progress, and the text that it shows. It may cancel between two batches.
+    allocate : callable, optional
+        Function that creates the arrays that the pass fills, from their shapes by name, and may
+        leave out layers. With memory-mapped arrays the pass needs memory for one batch only.
+
+    Raises
+    ------
+    ValueError
+        If a layer has another width in each batch.
+    FloatingPointError
+        If a loss is not finite, because the training has diverged.
+    """
+    filled: Mapping[str, FloatArray] = {}
+    for done, (places, inputs) in enumerate(batches):
+        if progress is not None:
+            progress.report(done, n_batches, what)
+        answers = ask(places, inputs)
+        if not filled:
+            filled = (allocate or in_memory)({k: (n, *v.shape[1:]) for k, v in answers.items()})
+        for name, values in answers.items():
+            if name not in filled:
+                continue
+            if filled[name].shape[1:] != tuple(values.shape[1:]):
+                raise ValueError(
+                    f"layer {name.removeprefix(LAYER)!r} has {values.shape[1]} values in one batch "
+                    f"and {filled[name].shape[1]} in another, because its inputs are padded to "
+                    "different lengths; choose other layers with layers=, or pad to one length"
+                )
+            put_rows(filled[name], places, values.float().cpu().numpy())
+    wrong = ~np.isfinite(filled["losses"])
+    if wrong.any():
+        raise FloatingPointError(
+            f"the loss of {int(wrong.sum())} of {n} samples is not finite: the training has "
+            "diverged, so lower the learning rate, or the inputs or the first weights hold NaN"
+        )
+    layers = {k.removeprefix(LAYER): v for k, v in filled.items() if k.startswith(LAYER)}
+    return Forward(filled["logits"], filled["losses"], layers, precision())
+
+
 def forward(
     model: Model,
     module: nn.Module,
@@ -79,10 +143,7 @@ def forward(
     """Run a module over samples in eval mode, in which it stays; random states do not change.
 
     `feed` is the model's feeder of the data in this precision. A new one may copy all images to the
-    device again.
-
-    `allocate` creates the arrays that the pass fills, from their shapes by name: "logits", "losses"
-    and "layer.NAME". With memory-mapped arrays the pass needs memory for one batch only.
+    device again. `progress`, `what` and `allocate` are those of `filled_pass`.
 
     Raises
     ------
@@ -94,32 +155,34 @@ def forward(
     precision = resolve_precision(device, precision)
     feed = feed or model.feeder_at(data, device, precision)
     places = _places(model.lengths(data), positions, model.forward_batch)
-    filled: Mapping[str, FloatArray] = {}
     module.eval()
     with preserved(device), torch.no_grad(), ExitStack() as stack:
         stack.enter_context(cpu_threads(model.cpu_threads))
         stack.enter_context(model.autocast(device, precision))
         outputs = stack.enter_context(model.captured(module)) if capture else {}
         labels = sent(torch.from_numpy(data.labels[positions]), device)
-        for done, place in enumerate(places):
-            if progress is not None:
-                progress.report(done, len(places), what)
-            logits, losses = model.outputs(module, feed(positions[place]), labels[place])
-            kept = {"logits": logits, "losses": losses}
-            kept |= {_LAYER + name: output for name, output in outputs.items()}
-            if not filled:
-                shapes = {k: (len(positions), *v.shape[1:]) for k, v in kept.items()}
-                filled = (allocate or _in_memory)(shapes)
-            for name, output in kept.items():
-                put_rows(filled[name], place, output.float().cpu().numpy())
-    check_finite(filled["losses"])
-    if looks_like_probabilities(filled["logits"]):
+
+        def ask(place: Any, inputs: Any) -> dict[str, Tensor]:
+            logits, losses = model.outputs(module, inputs, labels[place])
+            layers = {LAYER + name: output for name, output in outputs.items()}
+            return {"logits": logits, "losses": losses, **layers}
+
+        found = filled_pass(
+            ((place, feed(positions[place])) for place in places),
+            ask,
+            len(positions),
+            len(places),
+            lambda: precision,
+            progress=progress,
+            what=what,
+            allocate=allocate,
+        )
+    if looks_like_probabilities(found.logits):
         warn_user(
             "the module returns probabilities, not logits: each row lies between 0 and 1 and sums "
             "to 1. The loss and the logit gap expect logits; leave out the module's softmax"
         )
-    layers = {k.removeprefix(_LAYER): v for k, v in filled.items() if k.startswith(_LAYER)}
-    return Forward(filled["logits"], filled["losses"], layers, precision)
+    return found
 
 
 def halve_passes(model: Model) -> int:
@@ -130,7 +193,8 @@ def halve_passes(model: Model) -> int:
     return smaller
 
 
-def _in_memory(shapes: Shapes) -> dict[str, FloatArray]:
+def in_memory(shapes: Shapes) -> dict[str, FloatArray]:
+    """Create the arrays of a pass in memory."""
     return {name: np.empty(shape, np.float32) for name, shape in shapes.items()}
 
 
@@ -143,11 +207,57 @@ def _places(lengths: NDArray[Any] | None, positions: NDArray[np.int64], size: in
     return [order[start : start + size] for start in starts]
 
 
-def check_finite(losses: FloatArray) -> None:
-    """Raise for losses of a training that has diverged, or of inputs or weights with NaN."""
-    wrong = ~np.isfinite(losses)
-    if wrong.any():
-        raise FloatingPointError(
-            f"the loss of {int(wrong.sum())} of {len(losses)} samples is not finite: the training "
-            "has diverged, so lower the learning rate, or the inputs or the first weights hold NaN"
-        )
+def unwrapped(module: nn.Module) -> nn.Module:
+    """Return the module inside of wrappers for several devices, and of torch.compile's."""
+    from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+    while True:
+        inside = getattr(module, "_orig_mod", None)  # of torch.compile
+        if isinstance(module, DataParallel | DistributedDataParallel):
+            inside = module.module
+        if inside is None:
+            return module
+        module = cast("nn.Module", inside)
+
+
+def device_of(module: nn.Module) -> torch.device:
+    """Return the device of a module's first weight; the CPU if it has none."""
+    import torch
+
+    tensors = [*module.parameters(), *module.buffers()]
+    return tensors[0].device if tensors else torch.device("cpu")
+
+
+@contextmanager
+def untouched(module: nn.Module) -> Iterator[None]:
+    """Put a module in eval mode for passes without gradients, and restore everything afterwards.
+
+    Buffers that a forward pass changed are restored; the others are not written to. An active
+    autocast does not remember weights that it casts here without gradients.
+    """
+    import torch
+
+    device = device_of(module)
+    with ExitStack() as stack:
+        stack.enter_context(restored(device))
+        stack.enter_context(modes_kept(module))
+        for part in module.modules():
+            part.training = False
+        before = [
+            (part, name, buffer, buffer.clone())
+            for part in module.modules()
+            for name, buffer in part._buffers.items()  # noqa: SLF001 - the registered ones
+            if buffer is not None
+        ]
+        stack.enter_context(torch.no_grad())
+        kind = device.type
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+            dtype = torch.get_autocast_dtype(kind)
+            stack.enter_context(torch.autocast(kind, dtype, cache_enabled=False))
+        try:
+            yield
+        finally:
+            for part, name, buffer, content in before:
+                part._buffers[name] = buffer  # noqa: SLF001
+                if not torch.equal(buffer, content):
+                    buffer.copy_(content)

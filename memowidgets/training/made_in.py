@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.store import RunDirectory, StoreError
-from memowidgets.training.course import read_course
+from memowidgets.training.checkpoint import read_course
 
 if TYPE_CHECKING:
     from memowidgets.training.rho import Record

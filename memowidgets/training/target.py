@@ -2,59 +2,124 @@
 
 from __future__ import annotations
 
-import dataclasses
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import threading
+import weakref
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
-from memowidgets.models import Model
+from memowidgets.models.memory import free_memory
 from memowidgets.models.precision import COMPUTED, PRECISIONS
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError, Tensors
+from memowidgets.training.checkpoint import (
+    name_of,
+    outputs_of,
+    precision_at,
+    read_record,
+    read_records,
+)
 from memowidgets.training.design import Design
-from memowidgets.training.forward import Allocate, Forward
-from memowidgets.training.learner import Learner, Recipe, state_of_weights, weights_in
-from memowidgets.training.loaded import Loaded
-from memowidgets.training.made_in import precision_at
+from memowidgets.training.device import free_bytes, torch_device
+from memowidgets.training.forward import Allocate as AllocateShapes
+from memowidgets.training.forward import Forward
+from memowidgets.training.learner import Learner, Recipe, state_of_weights
+from memowidgets.training.recorder import Allocate, Weights, write_checkpoint
 from memowidgets.training.rho import Record, StopRule
 from memowidgets.training.seeds import derived_seed
-from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
-
+    from torch import nn
 
 _TARGET_STREAM = 3
+_SHARE = 1 / 4  # largest share of the free memory that a kept model may have
+_FREE_BYTES = 2**32  # where a device does not tell its free memory
 
 
-def read_records(run: RunDirectory) -> list[Record]:
-    """Return the checkpoints of a run directory, in the order of training."""
-    files = (f"checkpoints/{name}/record.json" for name in run.names("checkpoints", ""))
-    records = [_record(run, file) for file in files if run.has_file(file)]
-    records.sort(key=lambda record: record.step)
-    if records and records[0].step != 0:
-        raise StoreError(
-            f"{run.path} has lost its checkpoint of step 0, to which every drop refers; delete "
-            "its folder checkpoints and train again"
+class Loaded:
+    """Learner with the weights of a checkpoint; a process keeps at most one, and no large one."""
+
+    _mutex: ClassVar[threading.RLock] = threading.RLock()
+    _last: ClassVar[weakref.ref[Loaded] | None] = None
+
+    def __init__(self) -> None:
+        self._one = threading.RLock()
+        self._learner: Learner | None = None
+        self._of: Hashable = None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let one thread use learners: a pass changes the mode of its module while it runs."""
+        with self._one:
+            yield
+
+    def find(self, recipe: Recipe, of: Hashable) -> Learner | None:
+        """Return the learner of a recipe that has the weights `of`, or None."""
+        kept = self._learner
+        if kept is None or self._of != of:
+            return None
+        same = recipe.model is kept.recipe.model and recipe.data is kept.recipe.data
+        settings = recipe.settings, recipe.device
+        return kept if same and settings == (kept.recipe.settings, kept.recipe.device) else None
+
+    def keep(self, learner: Learner, of: Hashable) -> None:
+        """Keep a learner that has the weights `of`, if it is small, and drop all others."""
+        with self._mutex:
+            self.drop()
+            told = free_bytes(torch_device(learner.recipe.device))
+            free = _FREE_BYTES if told is None else told
+            if learner.forget_optimizer() <= _SHARE * free:
+                self._learner, self._of = learner, of
+                Loaded._last = weakref.ref(self)
+
+    def drop(self) -> None:
+        """Give back the memory of the learner that the process keeps, whoever made it."""
+        with self._mutex:
+            last = Loaded._last() if Loaded._last is not None else None
+            Loaded._last = None
+            if last is not None and last._learner is not None:  # noqa: SLF001 - of the same class
+                device = torch_device(last._learner.recipe.device)  # noqa: SLF001
+                last._learner = last._of = None  # noqa: SLF001
+                free_memory(device)
+
+
+class _Learned:
+    """Passes over the module of a learner, without representations: the `Passes` of a checkpoint.
+
+    The representations are computed from the checkpoint's weights when a score asks for them.
+    """
+
+    layer_names = ()
+
+    def __init__(
+        self, learner: Learner, members: NDArray[np.int64], held_out: Dataset | None
+    ) -> None:
+        self._learner, self._members, self._held_out = learner, members, held_out
+        self.labels: NDArray[np.int64] = learner.recipe.data.labels[members]
+
+    def look(self, _module: nn.Module, _progress: Progress, allocate: Allocate) -> Forward:
+        """Run the module over the members."""
+        made_in = self._learner.precision
+        return self._learner.look_at(self._members, allocate=lambda s: allocate(s, made_in))
+
+    def test(self, _module: nn.Module, _progress: Progress) -> tuple[float, float] | None:
+        """Return the mean loss and the accuracy of the held-out samples, if there are any."""
+        if self._held_out is None or not len(self._held_out):
+            return None
+        unseen = self._learner.look_at(np.arange(len(self._held_out)), data=self._held_out)
+        return unseen.figures(self._held_out.labels)
+
+    def weights(self, module: nn.Module) -> Weights:
+        """Return what a checkpoint stores; its digest is that of the file."""
+        model = self._learner.recipe.model
+        return Weights(
+            "", self._learner.weights(), model.weights_name, model.weights_config(module)
         )
-    return records
-
-
-def _record(run: RunDirectory, file: str) -> Record:
-    try:
-        record = run.made_of_note(file, _made_record)
-    except (TypeError, ValueError) as error:
-        raise StoreError(f"{run.path / file} is broken: {error}; delete its folder") from None
-    if record.name != Path(file).parent.name:
-        raise StoreError(f"{run.path / file} is broken: it names {quoted(record.name)}")
-    return record
-
-
-def _made_record(content: Any) -> Record:
-    return Record(**content).checked()
 
 
 class TargetTraining:
@@ -114,7 +179,7 @@ class TargetTraining:
                     break
             self._loaded.keep(learner, self._identity(records[-1]))
 
-    def forward(self, name: str, progress: Progress, allocate: Allocate) -> Forward:
+    def forward(self, name: str, progress: Progress, allocate: AllocateShapes) -> Forward:
         """Run a checkpoint over the members, capturing the layers that `allocate` provides for."""
         with self._loaded.alone():
             return self._trained(name).look_at(
@@ -152,7 +217,10 @@ class TargetTraining:
 
     def look_again(self, record: Record) -> None:
         """Run a checkpoint over the members, and keep its logits and losses."""
-        _write_outputs(self._run, record, self.look(record.name, self._design.members))
+        seen = self.look(record.name, self._design.members)
+        outputs = {"logits": seen.logits, "losses": seen.losses}
+        notes = {"precision": seen.precision}
+        self._run.write_tensors(outputs_of(record.name), outputs, notes, record.weights)
 
     def layer_names(self) -> tuple[str, ...]:
         """Return the names of the model's layers, first to last."""
@@ -177,12 +245,11 @@ class TargetTraining:
             learner.advance(step, progress, "training the target")
 
     def _weights(self, name: str) -> str:
-        return weights_of(name, self._recipe.model)
+        return f"checkpoints/{name}/{self._recipe.model.weights_name}"
 
     def _kept_weights(self, run: RunDirectory, name: str) -> Tensors:
         """Return the weights of a checkpoint, checked against its record."""
-        record = _record(run, record_file(name))
-        return run.read_weights(self._weights(name), record.weights)
+        return run.read_weights(self._weights(name), read_record(run, name).weights)
 
     def _learner(self) -> Learner:
         return Learner(self._recipe, self._design.members, self._seed)
@@ -190,16 +257,14 @@ class TargetTraining:
     def _trained(self, name: str) -> Learner:
         """Return the module of a checkpoint, in the precision of its recorded pass."""
         settings = self._recipe.settings
-        record = next(record for record in read_records(self._run) if record.name == name)
+        record = read_record(self._run, name)
         made_in = precision_at(self._run, record, settings.precision)
         if made_in not in PRECISIONS:
             raise StoreError(
                 f"the pass at {name} was made in {made_in}, and an audit computes in "
                 f"{' or '.join(COMPUTED)}, so it cannot be repeated"
             )
-        recipe = dataclasses.replace(
-            self._recipe, settings=dataclasses.replace(settings, precision=made_in)
-        )
+        recipe = replace(self._recipe, settings=replace(settings, precision=made_in))
         known = self._loaded.find(recipe, self._identity(record))
         if known is not None:
             return known
@@ -230,105 +295,37 @@ class TargetTraining:
     def _latest_state(self, records: Sequence[Record]) -> Tensors | None:
         for record in reversed(records):
             name = f"checkpoints/{record.name}/resume"
-            if self._run.has(name, record.weights or None):
+            if self._run.has(name, record.weights):
                 return self._run.read_tensors(name)
         return None
 
     def _save(self, learner: Learner, epoch: float) -> Record:
-        seen = learner.look_at(self._design.members)
-        record = self._record(learner, epoch, seen)
-        return write_checkpoint(self._run, learner, record, seen, learner.state())
-
-    def _record(self, learner: Learner, epoch: float, train: Forward) -> Record:
-        labels = self._recipe.data.labels[self._design.members]
-        test = None
-        if self._held_out is not None and len(self._held_out):
-            everything = np.arange(len(self._held_out))
-            unseen = learner.look_at(everything, data=self._held_out)
-            test = unseen.figures(self._held_out.labels)
-        return record_of(learner.step, epoch, train, labels, test)
+        """Leave a checkpoint with its pass and the state to resume from."""
+        passes = _Learned(learner, self._design.members, self._held_out)
+        weights = passes.weights(learner.module)
+        record = write_checkpoint(
+            self._run, passes, learner.module, weights, learner.step, epoch, Progress()
+        )
+        write_state(self._run, record, *learner.state())
+        return record
 
 
-def write_checkpoint(
+def write_state(
     run: RunDirectory,
-    learner: Learner,
     record: Record,
-    seen: Forward,
-    state: tuple[Mapping[str, NDArray[Any]], Mapping[str, str]],
-) -> Record:
-    """Write weights, outputs, record and state, and then delete the previous state.
-
-    `state` is that of `learner`, or a part of it.
-    """
-    arrays, notes = state
-    model, name = learner.recipe.model, record.name
-    run.forget(f"forward/{name}", f"scores/{name}")
-    for file, content in model.weights_config(learner.module).items():
-        run.write_json(f"checkpoints/{name}/{file}", content)
-    written = run.write_weights(weights_of(name, model), weights_in(arrays))
-    record = dataclasses.replace(record, weights=written)
-    _write_outputs(run, record, seen)
-    run.write_note(record_file(name), dataclasses.asdict(record))
-    run.write_tensors(f"checkpoints/{name}/resume", arrays, notes, record.weights)
+    arrays: Mapping[str, NDArray[Any]],
+    notes: Mapping[str, str],
+) -> None:
+    """Write the state to resume from at a checkpoint, and then delete the previous one."""
+    run.write_tensors(f"checkpoints/{record.name}/resume", arrays, notes, record.weights)
     for other in run.place("checkpoints").glob("*/resume.safetensors"):
-        if other.parent.name != name:
+        if other.parent.name != record.name:
             run.forget(f"checkpoints/{other.parent.name}/resume")
-    return record
-
-
-def _write_outputs(run: RunDirectory, record: Record, seen: Forward) -> None:
-    outputs = {"logits": seen.logits, "losses": seen.losses}
-    run.write_tensors(
-        outputs_of(record.name), outputs, {"precision": seen.precision}, record.weights
-    )
-
-
-def record_of(
-    step: int,
-    epoch: float,
-    train: Forward,
-    labels: NDArray[np.int64],
-    test: tuple[float, float] | None,
-) -> Record:
-    """Create the record of a checkpoint from a pass over the members and the held-out values."""
-    train_loss, train_accuracy = train.figures(labels)
-    test_loss, test_accuracy = test or (None, None)
-    return Record(
-        name=name_of(epoch),
-        epoch=epoch,
-        step=step,
-        median_loss=float(np.median(train.losses)),
-        train_loss=train_loss,
-        train_accuracy=train_accuracy,
-        test_loss=test_loss,
-        test_accuracy=test_accuracy,
-        precision=train.precision,
-    )
 
 
 def start_of(name: str) -> str:
     """Return the place of the weights of a checkpoint that a fork copied."""
     return f"start/{name}"
-
-
-def record_file(name: str) -> str:
-    """Return the place of the record of a checkpoint."""
-    return f"checkpoints/{name}/record.json"
-
-
-def weights_of(name: str, model: Model) -> str:
-    """Return the place of the weights of a checkpoint."""
-    return f"checkpoints/{name}/{model.weights_name}"
-
-
-def outputs_of(name: str) -> str:
-    """Return the place of the members' logits and losses at a checkpoint."""
-    return f"checkpoints/{name}/outputs"
-
-
-def name_of(epoch: float) -> str:
-    """Return the name of the checkpoint at an epoch."""
-    return f"epoch-{epoch:g}"
 
 
 def _is_done(records: Sequence[Record], plan: dict[int, float], stop: StopRule | None) -> bool:

@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 from transformers import TrainerCallback
 
-from memowidgets.models import CausalLM
+from memowidgets.checks import warn_user
 from memowidgets.progress import Progress
-from memowidgets.training.recorder import Recorder, check_whole
+from memowidgets.training.forward import device_of, unwrapped
+from memowidgets.training.recorder import Recorder, check_whole, in_the_first_process
 from memowidgets.training.rho import Record, StopRule
 from memowidgets.training.seeds import preserved
-from memowidgets.training.trainer_classes import (
-    ClassMember,
-    check_classes,
-    content_of,
-    held_out_class_rows,
-    read_class_rows,
-)
-from memowidgets.training.trainer_rows import (
-    Member,
-    Unreadable,
-    check_encodings,
-    held_out_rows,
-    read_rows,
-)
-from memowidgets.visible import quoted
+from memowidgets.training.trainer_rows import check_rows
 
 if TYPE_CHECKING:
-    import torch
-    from numpy.typing import NDArray
     from torch import nn
     from transformers import TrainerControl, TrainerState, TrainingArguments
-
-    from memowidgets.data import Dataset
 
 
 class _Audited(Protocol):
@@ -135,16 +116,21 @@ class MemorizationCallback(TrainerCallback):
         """Check that the audit belongs to this training, and record step 0."""
         self._resumed, self.interrupted = state.global_step > 0, None
         self._progress = Progress() if args.disable_tqdm else None
+        passes, loader = self._recorder.passes, kwargs.get("train_dataloader")
+        try:
+            batches = len(loader)  # type: ignore[arg-type]
+        except TypeError:  # streamed data
+            batches = math.ceil(len(passes.members) / (args.train_batch_size * args.world_size))
+        steps = max(1, math.ceil(batches / args.gradient_accumulation_steps))
+        model = unwrapped(kwargs["model"])
+        check_whole(model)
         if not state.is_world_process_zero:
-            check_whole(kwargs["model"])
-            self._recorder.follow(self._steps_per_epoch(args, kwargs), state.max_steps)
+            self._recorder.follow(steps, state.max_steps)
             return
-        model = _whole(kwargs["model"])
-        with preserved(_device_of(model)):
-            self._check_rows(kwargs)
-            self._recorder.begin(
-                model, state.global_step, self._steps_per_epoch(args, kwargs), state.max_steps
-            )
+        with preserved(device_of(model)):
+            check_rows(loader, passes)
+            passes.check(model)
+            self._recorder.begin(model, state.global_step, steps, state.max_steps)
             if self._recorder.is_due(state.global_step):
                 self._recorder.record(model, state.global_step, self._progress)
 
@@ -152,12 +138,10 @@ class MemorizationCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Record a checkpoint if one is due, and interrupt at ρ."""
-        if not self._recorder.is_due(state.global_step):
+        step = state.global_step
+        if not self._recorder.is_due(step):
             return
-        stop = False
-        if state.is_world_process_zero:
-            stop = self._record(_whole(kwargs["model"]), state.global_step)
-        if _agreed(args, stop=stop):
+        if in_the_first_process(lambda: self._reaches(kwargs["model"], step), otherwise=False):
             control.should_training_stop = True
             control.should_save |= str(getattr(args.save_strategy, "value", "")) != "no"
 
@@ -172,138 +156,40 @@ class MemorizationCallback(TrainerCallback):
         if not state.is_world_process_zero or self.interrupted is not None:
             return
         step = state.global_step
-        if step != state.max_steps:
-            self._record_end(args, _whole(kwargs["model"]), step)
-        if self._stop is not None:
-            self._warn(self._stop, step)
-
-    def _steps_per_epoch(self, args: TrainingArguments, kwargs: dict[str, Any]) -> int:
-        """Return the steps in an epoch over the rows (for streamed data, the members)."""
-        try:
-            batches = len(kwargs["train_dataloader"])
-        except TypeError:
-            batches = math.ceil(
-                len(self._recorder.members) / (args.train_batch_size * args.world_size)
+        is_recorded = step == state.max_steps or self._recorder.recorded(step) is not None
+        if not is_recorded and args.load_best_model_at_end:  # the model already has its weights
+            warn_user(
+                f"the training ended at step {step}, where no checkpoint was due, and the "
+                "Trainer has loaded its best model since, so this run has no final checkpoint"
             )
-        return max(1, math.ceil(batches / args.gradient_accumulation_steps))
+        elif not is_recorded:
+            self._record(kwargs["model"], step)
+        if step != state.max_steps and (is_recorded or not args.load_best_model_at_end):
+            self._recorder.end(step)
+        self._warn(step)
 
-    def _record(self, model: nn.Module, step: int) -> bool:
+    def _record(self, model: nn.Module, step: int) -> Record:
+        with preserved(device_of(model)):
+            return self._recorder.record(model, step, self._progress)
+
+    def _reaches(self, model: nn.Module, step: int) -> bool:
         """Record a checkpoint, and return whether to interrupt here."""
-        seen_before = self._resumed and self._recorder.is_recorded(step)
-        with preserved(_device_of(model)):
-            record = self._recorder.record(model, step, self._progress)
-        if self._stop is None or seen_before:
+        seen_before = self._resumed and self._recorder.recorded(step) is not None
+        record = self._record(model, step)
+        chosen = None if self._stop is None else self._recorder.prediction(self._stop, step)
+        if seen_before or chosen is None or not chosen.reached or chosen.record.step != step:
             return False
-        chosen = self._recorder.prediction(self._stop, step)
-        if chosen is None or not chosen.reached or chosen.record.step != step:
-            return False
+        from tqdm.auto import tqdm
+
         self.interrupted = record
-        self._warn(self._stop, step)
-        _say(
+        self._warn(step)
+        tqdm.write(
             f"memowidgets: interrupted at {record.name} (step {step}), where the median loss has "
             f"dropped by {chosen.drop:.1%}; trainer.train(resume_from_checkpoint=True) continues"
         )
         return True
 
-    def _record_end(self, args: TrainingArguments, model: nn.Module, step: int) -> None:
-        if not self._recorder.is_recorded(step):
-            if args.load_best_model_at_end:  # the model already has its weights
-                warnings.warn(
-                    f"the training ended at step {step}, where no checkpoint was due, and the "
-                    "Trainer has loaded its best model since, so this run has no final checkpoint",
-                    UserWarning,
-                    stacklevel=2,
-                )
-                return
-            with preserved(_device_of(model)):
-                self._recorder.record(model, step, self._progress)
-        self._recorder.end(step)
-
-    def _warn(self, stop: StopRule, step: int) -> None:
-        chosen = self._recorder.prediction(stop, step)
+    def _warn(self, step: int) -> None:
+        chosen = None if self._stop is None else self._recorder.prediction(self._stop, step)
         for note in chosen.warnings if chosen is not None else ():
-            warnings.warn(note, UserWarning, stacklevel=2)
-
-    def _check_rows(self, kwargs: dict[str, Any]) -> None:
-        loader = kwargs.get("train_dataloader")
-        try:
-            note, seen = self._compared(loader)
-        except Unreadable as reason:
-            seen = []
-            note = f"{reason}, so it was not checked whether it encodes this audit's members alike"
-        if seen:
-            raise ValueError(
-                f"{len(seen)} held-out samples of this audit are rows of the Trainer, the first is "
-                f"{quoted(seen[0])}: nothing would be held out. Create the audit with "
-                "held_out=None, or with the Trainer's evaluation data"
-            )
-        if note is not None:
-            warnings.warn(note, UserWarning, stacklevel=2)
-
-    def _compared(self, loader: Any) -> tuple[str | None, list[str]]:
-        """Compare rows with members; return a note, and the held-out samples among the rows."""
-        recipe, aside = self._recorder.recipe, self._recorder.held_out
-        others = np.arange(0 if aside is None else len(aside))
-        if isinstance(recipe.model, CausalLM):
-            rows = read_rows(loader)
-            note = check_encodings(rows, self._members(recipe.data, self._recorder.members))
-            return note, held_out_rows(rows, self._members(aside or recipe.data, others))
-        labelled = read_class_rows(loader)
-        note = check_classes(labelled, self._class_members(recipe.data, self._recorder.members))
-        unseen = self._class_members(aside or recipe.data, others)
-        return note, held_out_class_rows(labelled, unseen)
-
-    def _members(self, data: Dataset, positions: NDArray[np.int64]) -> list[Member]:
-        """Return samples' prompts with their label, as the audit encodes them."""
-        import torch
-
-        feed = self._recorder.recipe.model.feeder(data, torch.device("cpu"))
-        found = []
-        for position in positions:
-            inputs = feed(np.array([position]))
-            label = inputs["options"][int(data.labels[position])]
-            ids = [*inputs["input_ids"][0].tolist(), int(label)]
-            found.append(Member(str(data.ids[position]), np.array(ids)))
-        return found
-
-    def _class_members(self, data: Dataset, positions: NDArray[np.int64]) -> list[ClassMember]:
-        """Return samples as the audit feeds them to a classifier, with their label."""
-        import torch
-
-        feed = self._recorder.recipe.model.feeder(data, torch.device("cpu"))
-        found = []
-        for position in positions:
-            inputs = feed(np.array([position]))
-            batch = inputs if isinstance(inputs, dict) else {"pixel_values": inputs}
-            label = int(data.labels[position])
-            found.append(ClassMember(str(data.ids[position]), content_of(batch), label))
-        return found
-
-
-def _device_of(model: nn.Module) -> torch.device:
-    return next(model.parameters()).device
-
-
-def _whole(model: Any) -> nn.Module:
-    """Return the model without its wrappers for several devices."""
-    from accelerate.utils import extract_model_from_parallel  # type: ignore[import-untyped]
-
-    check_whole(model)
-    return cast("nn.Module", extract_model_from_parallel(model))
-
-
-def _agreed(args: TrainingArguments, *, stop: bool) -> bool:
-    """Return the first process's decision in all processes."""
-    if args.world_size == 1:
-        return stop
-    import torch.distributed as dist
-
-    decided = [stop]
-    dist.broadcast_object_list(decided, src=0)
-    return decided[0]
-
-
-def _say(text: str) -> None:
-    from tqdm.auto import tqdm
-
-    tqdm.write(text)
+            warn_user(note)

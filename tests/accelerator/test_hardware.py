@@ -380,14 +380,14 @@ def test_a_watched_pass_that_does_not_fit_beside_the_training_is_halved(
 ):
     """An optimizer takes its memory at its first step, so the pass of step 0 says too little."""
     here = watched(tmp_path / "cpu", "cpu")
-    real = Looker._outputs
+    real = Looker._answers
 
-    def small(self, module, inputs, place, *others):
-        if int(module[1].num_batches_tracked) > 0 and len(place) > 12:
+    def small(self, module, *others):
+        if int(module[1].num_batches_tracked) > 0 and len(others[-2]) > 12:
             raise torch.OutOfMemoryError("out of memory")
-        return real(self, module, inputs, place, *others)
+        return real(self, module, *others)
 
-    monkeypatch.setattr(Looker, "_outputs", small)
+    monkeypatch.setattr(Looker, "_answers", small)
     with pytest.warns(UserWarning, match="smaller parts") as told:
         there = watched(tmp_path / "device", device)
     assert len([one for one in told if "smaller parts" in str(one.message)]) == 1
@@ -403,7 +403,7 @@ def test_a_sample_that_does_not_fit_beside_a_watched_training_is_one_sentence(
     def full(*_):
         raise torch.OutOfMemoryError("out of memory")
 
-    monkeypatch.setattr(Looker, "_outputs", full)
+    monkeypatch.setattr(Looker, "_answers", full)
     with (
         pytest.warns(UserWarning, match="smaller parts"),
         pytest.raises(MemoryError, match="single sample"),
@@ -460,6 +460,8 @@ def by_a_trainer(path, on, monkeypatch):
     monkeypatch.setitem(PartialState._shared_state, "device", torch.device(on))
     rows = script_rows(data, tokenizer)
     trainer = Trainer(module, arguments, collate, rows, callbacks=[callback])
+    # the Trainer has moved the model, and a second move gives it weights that no optimizer has
+    trainer.accelerator.device_placement = False
     trainer.train()
     monkeypatch.undo()
     return made, trainer
@@ -473,7 +475,7 @@ def test_a_trainer_on_the_device_gives_the_audit_that_it_gives_on_the_cpu(
     )
     assert {p.device.type for p in trainer.model.parameters()} == {device}
     assert len(there.checkpoints) == 3
-    assert there.checkpoints["median_loss"].is_monotonic_decreasing
+    assert there.checkpoints["drop"].iloc[-1] > 0.1
     assert_trained_alike(here, there)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

@@ -18,7 +18,6 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import memowidgets as mw
 from memowidgets.audit.source import NotGivenError
 from memowidgets.store import RunDirectory, StoreError
-from memowidgets.training.loop import recorder
 
 ROOT = Path(__file__).parents[2]
 N, WIDTH, CLASSES, BATCH = 48, 6, 3, 8
@@ -635,17 +634,6 @@ def test_another_forward_is_another_recording(data, tmp_path):
     for other in (scaled(2), scaled(1.01), lambda module, x: module(x) + 1):
         with pytest.raises(ValueError, match=r"epoch-0 .*forward= has changed"):
             mw.watch(mlp(), data, tmp_path / "run", STEPS, forward=other)
-
-
-def test_a_recording_from_before_digests_of_frozen_weights_goes_on(data, tmp_path, monkeypatch):
-    module = mlp()
-    with monkeypatch.context() as patch:
-        patch.setattr(recorder, "_digest", lambda module: recorder.digest_of(
-            recorder.trained_weights(module)))  # fmt: skip
-        mw.watch(module, data, tmp_path / "run", STEPS)
-    before = (tmp_path / "run/forward/epoch-0.safetensors").stat().st_mtime_ns
-    mw.watch(module, data, tmp_path / "run", STEPS)
-    assert (tmp_path / "run/forward/epoch-0.safetensors").stat().st_mtime_ns == before
 
 
 def test_a_run_of_another_kind_is_refused(data, tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 import memowidgets as mw
 from memowidgets.metrics import logit_gap
@@ -62,27 +61,6 @@ def test_a_pass_is_made_again_in_its_own_precision(
 def test_nearly_every_sample_has_a_gap_of_its_own(recorded, data):
     made = recorded.source.forward(recorded.source.names.record("final"))
     assert len(np.unique(logit_gap(made.logits(), data.labels))) > 0.9 * len(data)
-
-
-def test_an_old_record_is_read_and_made_again(recorded, trained_in, data, tmp_path):
-    """Without a precision, a pass shows it: bfloat16 rounded its logits then."""
-    expected = recorded.score("loss", checkpoint=2)
-    for file in (tmp_path / "run/checkpoints").glob("*/record.json"):
-        name = str(file.relative_to(recorded.path))
-        record = recorded.source.run.read_note(name)
-        del record["precision"]
-        recorded.source.run.write_note(name, record)
-    for name in ("forward/epoch-1", "forward/epoch-2"):
-        kept = recorded.source.run.read_tensors(name)
-        arrays = {key: np.array(kept[key]) for key in kept}
-        if trained_in == "bfloat16":
-            rounded = torch.from_numpy(arrays["logits"]).bfloat16().float()
-            arrays["logits"] = rounded.numpy()
-        recorded.source.run.write_tensors(name, arrays, of=kept.stamp.of)
-    np.testing.assert_array_equal(recorded.score("loss", checkpoint=2), expected)
-    (tmp_path / "run/forward/epoch-2.safetensors").unlink()
-    again = mw.Audit.open(tmp_path / "run", data=data, model=recorded.source.model)
-    np.testing.assert_allclose(again.score("loss", checkpoint=2), expected, atol=1e-5)
 
 
 def test_a_pass_in_half_precision_can_not_be_made_again(recorded, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.models.images import ImageModel
 from memowidgets.store import RunDirectory, StoreError
-from memowidgets.training import loaded
+from memowidgets.training import target
 from tests.training.small import Inline, tiny_audit, trained
 
 
@@ -105,7 +105,7 @@ def test_one_model_is_kept_at_a_time_and_none_that_is_large(audit, path, monkeyp
     gaps(other, "final")
     assert audit.source.loaded._learner is None
     assert other.source.loaded._learner is not None
-    monkeypatch.setattr(loaded, "_FREE_BYTES", 1000)
+    monkeypatch.setattr(target, "_FREE_BYTES", 1000)
     gaps(audit, "final")
     assert other.source.loaded._learner is audit.source.loaded._learner is None
 

@@ -9,9 +9,8 @@ import pytest
 
 from memowidgets.data import ImageDataset, load_digits
 from memowidgets.training import TrainingConfig
-from memowidgets.training.config import Settings, spread_checkpoints
+from memowidgets.training.config import CheckpointPlan, Settings
 from memowidgets.training.design import draw_design
-from memowidgets.training.loop.plan import CheckpointPlan
 from memowidgets.training.rho import Record, prediction_checkpoint
 
 
@@ -88,7 +87,7 @@ def test_checkpoints_are_step_0_every_so_often_and_the_end():
 
 @pytest.mark.parametrize("per_epoch", [1, 2, 3, 4])
 def test_a_step_has_the_nearest_epoch_where_an_epoch_has_few_steps(per_epoch):
-    plan = spread_checkpoints(3, 0.2, per_epoch, 3 * per_epoch)
+    plan = CheckpointPlan(per_epoch, 0.2, total=3 * per_epoch).steps()
     assert list(plan) == list(range(3 * per_epoch + 1))
     assert all(abs(epoch - step / per_epoch) <= 0.1 + 1e-9 for step, epoch in plan.items())
     assert plan[per_epoch] == 1.0
@@ -200,6 +199,6 @@ def test_a_mask_of_0_and_1_is_not_taken_for_the_ids_0_and_1():
 @pytest.mark.parametrize("per_epoch", [1, 2, 3, 4, 7])
 def test_a_watched_loop_has_the_checkpoints_of_a_training(per_epoch):
     watched = CheckpointPlan(per_epoch, 0.2)
-    planned = spread_checkpoints(3, 0.2, per_epoch, 3 * per_epoch)
+    planned = CheckpointPlan(per_epoch, 0.2, total=3 * per_epoch).steps()
     found = {step: watched.epoch_at(step) for step in range(3 * per_epoch + 1)}
     assert {step: epoch for step, epoch in found.items() if epoch is not None} == planned

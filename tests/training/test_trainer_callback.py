@@ -763,7 +763,7 @@ def test_a_run_of_another_training_is_not_mixed_with(data, tokenizer, tmp_path):
     trainer(model, rows, tmp_path / "out", mw.training.MemorizationCallback(audit, None)).train()
     with pytest.raises(ValueError, match="has another training, which had other weights"):
         begin(audit, rows, tmp_path, model)  # trained already: its step 0 is not that step 0
-    with pytest.raises(ValueError, match="had 9 steps an epoch, this one 5"):
+    with pytest.raises(ValueError, match="had 9 steps an epoch, this one has 5"):
         begin(audit, rows, tmp_path, tiny(len(tokenizer)), per_device_train_batch_size=8)
     with pytest.raises(StoreError, match="was recorded from a Trainer: resume it with trainer"):
         audit.train()
@@ -795,7 +795,7 @@ def test_a_training_that_began_without_the_callback_is_refused(fresh, data, toke
     trainer(model, rows, tmp_path / "out", StopAt(5), **course).train()
     callback = mw.training.MemorizationCallback(audit, None)
     made = trainer(tiny(len(tokenizer)), rows, tmp_path / "out", callback, **course)
-    with pytest.raises(ValueError, match=r"continues from step 5, but .* lacks its step 0"):
+    with pytest.raises(ValueError, match=r"continues from step 5, but .* lacks step 0"):
         made.train(resume_from_checkpoint=True)
 
 

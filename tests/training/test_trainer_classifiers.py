@@ -11,6 +11,8 @@ import torch
 from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
 
 import memowidgets as mw
+from memowidgets.training.trainer_passes import check_head
+from memowidgets.training.trainer_rows import Sample, Unreadable, check_classes, read_classes
 from tests.models.test_sequence_classifier import (
     CLASSES,
     classifier,
@@ -270,8 +272,6 @@ def test_rows_beyond_the_members_and_rows_without_labels_are_said(fresh, data, t
     ],
 )
 def test_labels_that_are_not_one_class_are_named(label, message, data, tokenizer):
-    from memowidgets.training.trainer_classes import read_class_rows
-
     rows = script_rows(data, tokenizer)
     rows[2]["label"] = label
 
@@ -280,7 +280,7 @@ def test_labels_that_are_not_one_class_are_named(label, message, data, tokenizer
         collate_fn = staticmethod(lambda batch: {k: np.array([v]) for k, v in batch[0].items()})
 
     with pytest.raises(ValueError, match=message):
-        read_class_rows(Loader())
+        read_classes(Loader())
 
 
 @pytest.mark.parametrize(
@@ -298,8 +298,6 @@ def test_labels_that_are_not_one_class_are_named(label, message, data, tokenizer
     ],
 )
 def test_heads_that_do_not_fit_the_data_are_refused(changes, message, data):
-    from memowidgets.training.trainer_classes import check_head
-
     config = tiny_config("bert", 20, **changes)
     with pytest.raises(ValueError, match=message):
         check_head(config, data.class_names)
@@ -351,14 +349,6 @@ def test_a_head_of_another_width_is_refused_when_training_begins(fresh, data, to
 
 
 def test_augmented_images_and_other_inputs_are_not_checked_and_images_are():
-    from memowidgets.training.trainer_classes import (
-        ClassMember,
-        Unreadable,
-        check_classes,
-        content_of,
-        read_class_rows,
-    )
-
     rng = np.random.default_rng(0)
     images = rng.normal(size=(20, 3, 16, 16)).astype(np.float32)
 
@@ -372,19 +362,17 @@ def test_augmented_images_and_other_inputs_are_not_checked_and_images_are():
     def steady(i):
         return {"pixel_values": images[i][None], "labels": np.array([i % 2])}
 
-    rows = read_class_rows(loader(steady))
+    rows = read_classes(loader(steady))
     near = images + 1e-3
-    members = [
-        ClassMember(str(i), content_of({"pixel_values": near[i][None]}), i % 2)
-        for i in rng.permutation(20)
-    ]
+    encoded = read_classes(loader(lambda i: {"pixel_values": near[i][None]}))
+    members = [Sample(str(i), encoded[i].content, i % 2) for i in rng.permutation(20)]
     assert check_classes(rows, members) is None
     with pytest.raises(ValueError, match=r"1 of 20 members are in no row .*without random augment"):
         check_classes(rows[1:], members)
     with pytest.raises(Unreadable, match="differ each time that they are read"):
-        read_class_rows(loader(lambda i: {"pixel_values": images[i][None] + rng.normal()}))
+        read_classes(loader(lambda i: {"pixel_values": images[i][None] + rng.normal()}))
     with pytest.raises(Unreadable, match="neither tokens nor pixels"):
-        read_class_rows(loader(lambda i: {"input_values": images[i][None]}))
+        read_classes(loader(lambda i: {"input_values": images[i][None]}))
 
 
 @pytest.mark.parametrize("family", ["vit", "resnet"])

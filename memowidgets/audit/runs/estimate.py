@@ -20,6 +20,7 @@ from memowidgets.models.memory import free_memory
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training import cost
+from memowidgets.training.checkpoint import name_of
 from memowidgets.training.design import REFERENCE, ShadowDesign
 from memowidgets.training.device import torch_device
 from memowidgets.training.engine.filling import Pace
@@ -28,7 +29,6 @@ from memowidgets.training.engine.workers import Workers, default_processes, open
 from memowidgets.training.learner import Recipe
 from memowidgets.training.shadow import ShadowJob
 from memowidgets.training.shadows import ShadowSet
-from memowidgets.training.target import name_of
 
 __all__ = ["estimate"]
 

@@ -20,13 +20,13 @@ from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
 from memowidgets.store import MANIFEST, RunDirectory
 from memowidgets.training import TrainingConfig
+from memowidgets.training.config import CheckpointPlan
 from memowidgets.training.design import draw_design
+from memowidgets.training.forward import unwrapped
 from memowidgets.training.loop.inputs import Batches, Pairs, pairs_of
 from memowidgets.training.loop.layers import check_head
 from memowidgets.training.loop.passes import Looker, default_forward, tried
-from memowidgets.training.loop.plan import CheckpointPlan
-from memowidgets.training.loop.recorder import LoopRecorder
-from memowidgets.training.loop.untouched import unwrapped
+from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed
 
@@ -50,25 +50,26 @@ def begun_loop(
     held_out: Any,
     seed: int,
     version: str | None,
-) -> tuple[RunSource, LoopRecorder]:
+) -> tuple[RunSource, Recorder]:
     """Begin the run that `watch` describes, or continue the one in the directory."""
     _check_given(module, forward, data, class_names, ids)
     _check_batch_size(batch_size)
     check_version(version)
     seed = whole_number("seed", seed)
     samples, pairs = _samples(data, class_names, ids)
-    forward = forward or default_forward
+    forward, module = forward or default_forward, unwrapped(module)
     batches = Batches(samples, pairs, batch_size)
     n_classes, chosen, head = tried(module, batches, forward, layers)
     samples = _with_classes(samples, n_classes, named=class_names is not None)
     if head is not None:
-        check_head(unwrapped(module), head, n_classes)
+        check_head(module, head, n_classes)
     looker = Looker(batches, samples.labels, forward, chosen, head)
     unseen, aside = _held_out(held_out, samples, looker, batch_size)
+    looker = dataclasses.replace(looker, held_out=aside)
     source = _source(module, samples, looker, path, plan, seed, unseen, version)
     if stop is not None:
         source.names.stop = stop
-    return source, LoopRecorder(source.run, looker, plan, shown, aside)
+    return source, Recorder(source.run, looker, plan.every, shown)
 
 
 def _check_given(module: Any, forward: Any, data: Any, class_names: Any, ids: Any) -> None:
@@ -174,10 +175,10 @@ def _source(
         identity.check_held_out(held_out, data, design)
     settings = TrainingConfig(checkpoint_every=plan.every).resolved({})
     about = {
-        "class": type(unwrapped(module)).__name__,
+        "class": type(module).__name__,
         "settings": json.dumps({"layers": list(looker.layer_names)}),
         "version": version or "",
-        "parameters": _shapes_digest(unwrapped(module)),
+        "parameters": _shapes_digest(module),
     }
     manifest = {
         "kind": WATCHED,

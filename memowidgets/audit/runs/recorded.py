@@ -15,7 +15,7 @@ from memowidgets.audit.sources.run import RunSource
 from memowidgets.data import Dataset
 from memowidgets.files import make_private
 from memowidgets.store import RunDirectory, StoreError, Tensors
-from memowidgets.training.target import outputs_of
+from memowidgets.training.checkpoint import outputs_of
 from memowidgets.visible import quoted, visible
 
 if TYPE_CHECKING:

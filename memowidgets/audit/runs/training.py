@@ -14,7 +14,6 @@ from memowidgets.audit.console import shown
 from memowidgets.audit.runs import shadows
 from memowidgets.audit.runs.fork import check_start
 from memowidgets.audit.source import Source
-from memowidgets.audit.sources.passes import StoredPass
 from memowidgets.audit.sources.run import run_behind
 from memowidgets.audit.sources.shadow_sets import set_of_design, use_set
 from memowidgets.models.memory import free_memory
@@ -24,6 +23,7 @@ from memowidgets.training.device import torch_device
 from memowidgets.training.probe import check_functions
 from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import StopRule
+from memowidgets.training.trainer_passes import ModelPasses
 
 __all__ = ["recorder", "run_references", "run_shadows", "train", "use_shadows"]
 
@@ -56,18 +56,10 @@ def recorder(
     """Return what keeps checkpoints of a target that is trained elsewhere."""
     run = run_behind(source, "record")
     stop = _stop_rule(stop_at_drop, over_last)
-    made = Recorder(
-        run.run,
-        run.recipe(),
-        run.design,
-        run.held_out,
-        run.names.layer_names,
-        run.names.some_layers(layers),
-        keep=lambda record, seen: StoredPass(run.run, record.name, weights=record.weights).write(
-            seen
-        ),
-        shown=shown,
-    )
+    recipe = run.recipe()
+    names, kept = run.names.layer_names, run.names.some_layers(layers)
+    passes = ModelPasses(recipe, run.design.members, run.held_out, names, kept)
+    made = Recorder(run.run, passes, recipe.settings.checkpoint_every, shown)
     if stop is not None:
         run.names.stop = stop
     return made

@@ -12,10 +12,9 @@ import numpy as np
 
 from memowidgets.audit.source import check_key, looked_up, one_or_several
 from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.checkpoint import name_of, read_course, read_records, record_file
 from memowidgets.training.config import Settings
-from memowidgets.training.recorder import read_course
 from memowidgets.training.rho import Prediction, Record, StopRule
-from memowidgets.training.target import name_of, read_records, record_file
 from memowidgets.visible import listed, quoted, visible
 
 __all__ = ["Catalogue", "layer_called"]

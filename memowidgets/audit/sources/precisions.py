@@ -7,8 +7,8 @@ from typing import Any
 
 from memowidgets.models.precision import COMPUTED, PRECISIONS, resolve_precision
 from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.checkpoint import read_course
 from memowidgets.training.config import Settings
-from memowidgets.training.course import read_course
 from memowidgets.training.device import torch_device
 from memowidgets.training.made_in import rounded_on_disk
 

@@ -37,17 +37,16 @@ from memowidgets.models import Model
 from memowidgets.models.precision import check_available
 from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.checkpoint import outputs_of, read_course
 from memowidgets.training.config import Settings
 from memowidgets.training.design import NOTHING_LEFT_OUT, Design
 from memowidgets.training.device import resolve_device, torch_device
 from memowidgets.training.learner import Recipe
-from memowidgets.training.loaded import Loaded
 from memowidgets.training.made_in import precision_at
 from memowidgets.training.noise import LabelNoise, draw_noise
-from memowidgets.training.recorder import read_course
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import ShadowSet
-from memowidgets.training.target import TargetTraining, outputs_of
+from memowidgets.training.target import Loaded, TargetTraining
 from memowidgets.visible import quoted
 
 __all__ = ["WATCHED", "RunSource", "device_of", "noise_of", "run_behind"]

@@ -20,10 +20,11 @@ from memowidgets.progress import Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.device import wait_for
 from memowidgets.training.forward import Forward
-from memowidgets.training.learner import Learner
+from memowidgets.training.learner import Learner, weights_in
+from memowidgets.training.recorder import Allocate, Weights, write_checkpoint
 from memowidgets.training.seeds import derived_seed, restored
 from memowidgets.training.shadow import ShadowJob
-from memowidgets.training.target import record_of, write_checkpoint
+from memowidgets.training.target import write_state
 
 if TYPE_CHECKING:
     import torch
@@ -234,21 +235,42 @@ def _save_seconds(learner: Learner, run: RunDirectory, shape: tuple[int, int]) -
     sizes = np.cumsum([array.nbytes for array in arrays.values()])
     part = dict(list(arrays.items())[: 1 + int(np.searchsorted(sizes, _MOST_WRITTEN))])
     share = sum(array.nbytes for array in part.values()) / max(1, int(sizes[-1]))
-    seen = Forward(np.zeros(shape, np.float32), np.zeros(shape[0], np.float32), {})
     folder = run.path / f"{UNFINISHED}{secrets.token_hex(8)}"  # a later training removes it
     seconds = 0.0
     try:
         scratch = RunDirectory(folder, part_of=run)
         for epoch in range(2):  # the first has no older state to delete
             start = time.perf_counter()
-            record = record_of(learner.step, epoch, seen, np.zeros(shape[0], np.int64), None)
-            write_checkpoint(scratch, learner, record, seen, (part, notes))
+            passes = _Made(shape, np.zeros(shape[0], np.int64))
+            weights = Weights("", weights_in(part), learner.recipe.model.weights_name)
+            module, step = learner.module, learner.step
+            record = write_checkpoint(scratch, passes, module, weights, step, epoch, Progress())
+            write_state(scratch, record, part, notes)
             seconds = copied + (time.perf_counter() - start) / share
     except (OSError, StoreError):
         return 0.0
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return seconds
+
+
+@dataclass(frozen=True)
+class _Made:
+    """Passes of a checkpoint that take no time: zeros of this shape."""
+
+    shape: tuple[int, int]
+    labels: NDArray[np.int64]
+    layer_names: tuple[str, ...] = ()
+
+    def look(self, _module: object, _progress: Progress, allocate: Allocate) -> Forward:
+        made = allocate({"logits": self.shape, "losses": self.shape[:1]}, "float32")
+        return Forward(made["logits"], made["losses"], {})
+
+    def test(self, _module: object, _progress: Progress) -> None:
+        return None
+
+    def weights(self, _module: object) -> Weights:
+        raise NotImplementedError
 
 
 def _width(array: NDArray[Any]) -> int:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from memowidgets.models.capture import captured, first_tensor
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["Captured", "Layer", "auto_layers", "captured", "check_head", "named_layers", "weighty"]
+__all__ = ["Capture", "Layer", "auto_layers", "check_head", "named_layers"]
 
 INPUT = ".input"
 _MASK = "attention_mask"
+_HEAD = ""  # no part has this name
 _MOST_BEFORE = 3
 _LARGEST = 8192
 _SIDES = (4, 2, 1)
@@ -46,30 +48,64 @@ class Layer:
     averages: bool = False
 
 
-@dataclass
-class Captured:
-    """Activations of one batch.
+class Capture:
+    """Activations of a pass, and the rows of values that they become.
+
+    Use it as a context around passes, and call `begin` before each batch.
+
+    Parameters
+    ----------
+    module : Module
+        The module that runs.
+    layers : sequence of Layer
+        Layers to capture.
+    head : str or None
+        Name of the part that `auto_layers` takes for the last linear layer.
 
     Attributes
     ----------
-    raw : dict of str to Tensor
-        Activations by layer.
-    head : Tensor or None
-        What came out of the part that `auto_layers` takes for the last linear layer.
-    mask : Tensor or None
-        The ``attention_mask`` of shape (batch, tokens) that a part received.
-    unmasked : dict of str to int
-        Number of positions of each layer that was averaged over all of them, padding included.
+    lengths : dict of str to set of int
+        Numbers of positions of each layer that was averaged over all of them, padding included.
     """
 
-    raw: dict[str, Tensor] = field(default_factory=dict)
-    head: Tensor | None = None
-    mask: Tensor | None = None
-    unmasked: dict[str, int] = field(default_factory=dict)
+    def __init__(self, module: nn.Module, layers: Sequence[Layer], head: str | None) -> None:
+        self._module, self._layers, self._head = module, tuple(layers), head
+        self._raw: dict[str, Tensor] = {}
+        self._mask: Tensor | None = None
+        self._stack = ExitStack()
+        self.lengths: dict[str, set[int]] = {}
 
-    def rows(
-        self, layers: Sequence[Layer], logits: Tensor, inputs: Any, module: nn.Module
-    ) -> dict[str, Tensor]:
+    def __enter__(self) -> Self:
+        by_name = {layer.name: layer for layer in self._layers}
+        places = {layer.name: (layer.part, layer.is_input) for layer in self._layers}
+        if self._head is not None:
+            places[_HEAD] = (self._head, False)
+
+        def reduced(name: str, part: nn.Module, values: Tensor) -> Tensor:
+            return values if name == _HEAD else _pooled(by_name[name], part, values)
+
+        self._raw = self._stack.enter_context(captured(self._module, places, reduced))
+        takers = (part for part in self._module.modules() if _MASK in _names_taken(part))
+        for part in takers if self._layers else ():
+            hook = part.register_forward_pre_hook(self._keep_mask, with_kwargs=True)
+            self._stack.callback(hook.remove)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def begin(self) -> None:
+        """Forget the batch before."""
+        self._raw.clear()
+        self._mask = None
+
+    def _keep_mask(self, part: nn.Module, inputs: Any, named: Any) -> None:
+        """Keep the first mask that a part receives in a pass, (batch, tokens)."""
+        taken = dict(zip(_names_taken(part)[1:], inputs, strict=False)) | named
+        if self._mask is None:
+            self._mask = _mask_of(taken)
+
+    def rows(self, logits: Tensor, inputs: Any) -> dict[str, Tensor]:
         """Return the values of each sample at each layer, (batch, values).
 
         Raises
@@ -77,17 +113,17 @@ class Captured:
         ValueError
             If the forward pass leaves out a layer, or its first axis is not the batch.
         """
-        silent = [layer.name for layer in layers if layer.name not in self.raw]
+        silent = [layer.name for layer in self._layers if layer.name not in self._raw]
         if silent:
             raise ValueError(
                 f"the forward pass does not run {listed(map(quoted, silent))}, or they return no "
                 "tensor; with layers=, choose others of module.named_modules()"
             )
-        read_at = _read_at(self.head, logits)
-        mask = _mask_of(inputs) if self.mask is None else self.mask
+        read_at = _read_at(self._raw.get(_HEAD), logits)
+        mask = _mask_of(inputs) if self._mask is None else self._mask
         found = {}
-        for layer in layers:
-            values = self.raw[layer.name]
+        for layer in self._layers:
+            values = self._raw[layer.name]
             if values.ndim == 0 or len(values) != len(logits):
                 raise ValueError(
                     f"layer {quoted(layer.name)} has the shape {tuple(values.shape)} for "
@@ -96,63 +132,11 @@ class Captured:
                 )
             row = _row(layer, values, read_at, mask)
             if row is None:
-                axis = 2 if _is_channels_first(module, layer) else 1
-                self.unmasked[layer.name] = values.shape[axis]
+                axis = 2 if _is_channels_first(self._module, layer) else 1
+                self.lengths.setdefault(layer.name, set()).add(values.shape[axis])
                 row = values.mean(dim=axis)
             found[layer.name] = row.float()
         return found
-
-
-@contextmanager
-def captured(
-    module: nn.Module, layers: Sequence[Layer], head: str | None
-) -> Iterator[list[Captured]]:
-    """Within this context, the last element of the list has the activations of a pass.
-
-    Append a new `Captured` before each pass.
-    """
-    kept: list[Captured] = []
-
-    def keep(layer: Layer, values: Any) -> None:
-        tensor = _tensor(values)
-        if kept and tensor is not None:
-            part = module.get_submodule(layer.part)
-            small = _pooled(layer, part, tensor.detach())
-            of_module = small.data_ptr() == tensor.data_ptr()  # the next part may work in place
-            kept[-1].raw[layer.name] = small.clone() if of_module else small
-
-    def keep_head(_module: nn.Module, _inputs: Any, output: Any) -> None:
-        if kept:
-            kept[-1].head = _tensor(output)
-
-    hooks = _mask_hooks(module, kept) if layers else []
-    try:
-        for layer in layers:
-            part = module.get_submodule(layer.part)
-            if layer.is_input:
-                before = partial(_before, keep, layer)
-                hooks.append(part.register_forward_pre_hook(before, with_kwargs=True))
-            else:
-                hooks.append(part.register_forward_hook(partial(_after, keep, layer)))
-        if head is not None:
-            hooks.append(module.get_submodule(head).register_forward_hook(keep_head))
-        yield kept
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _mask_hooks(module: nn.Module, kept: list[Captured]) -> list[Any]:
-    """Register hooks that keep the first mask that a part receives in a pass."""
-
-    def keep(part: nn.Module, inputs: Any, named: Any) -> None:
-        taken = dict(zip(_names_taken(part)[1:], inputs, strict=False)) | named
-        mask = _mask_of(taken)
-        if kept and kept[-1].mask is None and mask is not None:
-            kept[-1].mask = mask
-
-    takers = (part for part in module.modules() if _MASK in _names_taken(part))
-    return [part.register_forward_pre_hook(keep, with_kwargs=True) for part in takers]
 
 
 def named_layers(module: nn.Module, names: Sequence[str] | str) -> tuple[Layer, ...]:
@@ -216,7 +200,7 @@ def auto_layers(module: nn.Module, run: Any) -> tuple[tuple[Layer, ...], str]:
         if name in order:
             order.remove(name)
         order.append(name)
-        took[name], gave[name] = _tensor(inputs), _tensor(output)
+        took[name], gave[name] = first_tensor(inputs), first_tensor(output)
 
     parts = [(name, part) for name, part in module.named_modules() if name]
     hooks = [part.register_forward_hook(partial(note, name)) for name, part in parts]
@@ -321,27 +305,6 @@ def _is_sequence(part: nn.Module) -> bool:
     from torch import nn
 
     return isinstance(part, nn.ModuleList | nn.Sequential) and len(part) > 1
-
-
-def _before(keep: Any, layer: Layer, _part: nn.Module, inputs: Any, named: Any) -> None:
-    keep(layer, inputs or named)
-
-
-def _after(keep: Any, layer: Layer, _part: nn.Module, _inputs: Any, output: Any) -> None:
-    keep(layer, output)
-
-
-def _tensor(values: Any) -> Tensor | None:
-    """Return the tensor in what a part takes or returns: the first of several."""
-    import torch
-
-    if isinstance(values, torch.Tensor):
-        return values
-    if isinstance(values, Mapping):
-        values = tuple(values.values())
-    if isinstance(values, tuple | list) and values:
-        return _tensor(values[0])
-    return None
 
 
 def _read_at(head: Tensor | None, logits: Tensor) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""One pass of a user's module over their data: logits, losses and representations."""
+"""Passes of a user's module over their data: logits, losses and representations."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.models.memory import Memory
 from memowidgets.progress import Progress
-from memowidgets.store import put_rows
-from memowidgets.training.forward import FloatArray, Forward, Shapes, check_finite
-from memowidgets.training.loop.inputs import Batches, called, moved
-from memowidgets.training.loop.layers import (
-    Captured,
-    Layer,
-    auto_layers,
-    captured,
-    named_layers,
+from memowidgets.training.forward import (
+    LAYER,
+    Forward,
+    device_of,
+    filled_pass,
+    in_memory,
+    untouched,
 )
-from memowidgets.training.loop.untouched import device_of, untouched, unwrapped
+from memowidgets.training.loop.inputs import Batches, called, moved
+from memowidgets.training.loop.layers import Capture, Layer, auto_layers, named_layers
+from memowidgets.training.recorder import Allocate, Weights, digest_of, trained_weights
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Looker", "ask", "default_forward", "tried"]
 
-_LAYER = "layer."
-Allocate = Callable[[Shapes, str], Mapping[str, FloatArray]]
 _TRIED, _ASKED = 2, 8  # samples
+_SAMPLED = 1024  # values of a frozen weight in a digest
+_FLOAT32, _SHORT = 1e-3, 5e-2  # rounding of logits, on other devices and in other batches
 
 
 @dataclass(frozen=True)
 class Looker:
-    """Passes over a module that its user trains, and what they need.
+    """Passes over a module that its user trains: the `Passes` of a recorder.
 
     Attributes
     ----------
@@ -53,6 +53,8 @@ class Looker:
         Layers to capture, first to last.
     head : str or None
         Name of the last linear layer, if the layers were chosen automatically.
+    held_out : Looker or None
+        Passes over samples that the loop does not train on.
     """
 
     batches: Batches
@@ -60,6 +62,7 @@ class Looker:
     forward: Callable[[Any, Any], Any]
     layers: tuple[Layer, ...]
     head: str | None
+    held_out: Looker | None = None
 
     @property
     def layer_names(self) -> tuple[str, ...]:
@@ -83,99 +86,94 @@ class Looker:
         MemoryError
             If a single sample does not fit into the GPU's memory beside the training.
         """
-        module = unwrapped(module)
         device = device_of(module)
-        filled: dict[str, FloatArray] = {}
         used: list[str] = []
 
         def precision() -> str:
             return used[-1] if used else _precision(module, device)
 
-        def made(shapes: Shapes) -> Mapping[str, FloatArray]:
-            if not filled:
-                filled.update(allocate(shapes, precision()))
-            return filled
-
-        with untouched(module), captured(module, self.layers, self.head) as kept:
+        with untouched(module), Capture(module, self.layers, self.head) as capture:
             self.batches.check_steady()
             note = module.register_forward_pre_hook(
                 lambda *_: used.append(_precision(module, device))
             )
+
+            def work() -> Forward:
+                capture.lengths.clear()
+                return filled_pass(
+                    self.batches,
+                    partial(self._answers, module, device, capture),
+                    len(self.labels),
+                    len(self.batches),
+                    precision,
+                    progress=progress,
+                    what="recording a checkpoint",
+                    allocate=lambda shapes: allocate(shapes, precision()),
+                )
+
             try:
-                work = partial(self._run, module, device, kept, progress, made)
-                lengths = Memory(device).fit(work, self.batches.halve)
+                found = Memory(device).fit(work, self.batches.halve)
             finally:
                 note.remove()
-        check_finite(filled["losses"])
-        _warn_of_padding(lengths)
-        layers = {k.removeprefix(_LAYER): v for k, v in filled.items() if k.startswith(_LAYER)}
-        return Forward(filled["logits"], filled["losses"], layers, precision())
+        _warn_of_padding(capture.lengths)
+        return found
 
-    def first_logits(self, module: nn.Module) -> NDArray[np.float64]:
-        """Return the logits of the first samples, (n, n_classes), without changing anything."""
-        module, n = unwrapped(module), min(_ASKED, len(self.labels))
+    def test(self, module: nn.Module, progress: Progress) -> tuple[float, float] | None:
+        """Return the mean loss and the accuracy of the held-out samples, if there are any."""
+        if self.held_out is None:
+            return None
+        seen = self.held_out.look(module, progress, lambda shapes, _precision: in_memory(shapes))
+        return seen.figures(self.held_out.labels)
+
+    def weights(self, module: nn.Module) -> Weights:
+        """Return the digest alone: of the trained weights, and of some of each other tensor.
+
+        A frozen backbone is large, and another one differs almost everywhere.
+        """
+        trained = trained_weights(module)
+        others = {
+            name: _sampled(tensor)
+            for name, tensor in module.state_dict().items()
+            if name not in trained and hasattr(tensor, "detach") and not tensor.is_meta
+        }
+        of_others = f"-{digest_of(others)}" if others else ""
+        return Weights(digest_of(trained) + of_others)
+
+    def difference(self, module: nn.Module, logits: NDArray[np.float32], precision: str) -> float:
+        """Return by how much the logits of the first samples differ from those of a pass.
+
+        It is a share of the largest logit; 0 for a difference that rounding explains.
+        """
+        n = min(_ASKED, len(self.labels))
         with untouched(module):
             inputs = moved(self.batches.first(n), device_of(module))
-            logits = ask(self.forward, module, inputs, n)
-        return np.asarray(logits.float().cpu().numpy(), np.float64)
+            here = ask(self.forward, module, inputs, n).float().cpu().numpy().astype(np.float64)
+        there = np.asarray(logits[:n], np.float64)
+        apart = float(np.abs(here - there).max()) / max(float(np.abs(there).max()), 1e-30)
+        return apart if apart > (_FLOAT32 if precision == "float32" else _SHORT) else 0.0
 
-    def _run(
+    def _answers(
         self,
         module: nn.Module,
         device: torch.device,
-        kept: list[Captured],
-        progress: Progress,
-        made: Callable[[Shapes], Mapping[str, FloatArray]],
-    ) -> dict[str, set[int]]:
-        """Fill the arrays, batch by batch, and return the unmasked lengths by layer."""
-        lengths: dict[str, set[int]] = {}
-        for done, (place, inputs) in enumerate(self.batches):
-            progress.report(done, len(self.batches), "recording a checkpoint")
-            kept[:] = [Captured()]
-            outputs = self._outputs(module, moved(inputs, device), place, device, kept[0])
-            for name, length in kept[0].unmasked.items():
-                lengths.setdefault(name, set()).add(length)
-            shapes = {k: (len(self.labels), *v.shape[1:]) for k, v in outputs.items()}
-            self._fill(made(shapes), outputs, place)
-        return lengths
-
-    def _outputs(
-        self,
-        module: nn.Module,
-        inputs: Any,
+        capture: Capture,
         place: NDArray[np.int64],
-        device: torch.device,
-        kept: Captured,
+        inputs: Any,
     ) -> dict[str, Tensor]:
         import torch
         from torch.nn.functional import cross_entropy
 
+        capture.begin()
+        inputs = moved(inputs, device)
         logits = ask(self.forward, module, inputs, len(place))
-        rows = kept.rows(self.layers, logits, inputs, module)
-        labels = torch.from_numpy(self.labels[place]).to(device)
+        rows = capture.rows(logits, inputs)
         logits = logits.float()
-        losses = cross_entropy(logits, labels.to(logits.device), reduction="none")
+        labels = torch.from_numpy(self.labels[place]).to(logits.device)
         return {
             "logits": logits,
-            "losses": losses,
-            **{_LAYER + name: values for name, values in rows.items()},
+            "losses": cross_entropy(logits, labels, reduction="none"),
+            **{LAYER + name: values for name, values in rows.items()},
         }
-
-    def _fill(
-        self,
-        filled: Mapping[str, FloatArray],
-        outputs: dict[str, Tensor],
-        place: NDArray[np.int64],
-    ) -> None:
-        for name, values in outputs.items():
-            if filled[name].shape[1:] != tuple(values.shape[1:]):
-                layer = name.removeprefix(_LAYER)
-                raise ValueError(
-                    f"layer {layer!r} has {values.shape[1]} values in one batch and "
-                    f"{filled[name].shape[1]} in another, because its inputs are padded to "
-                    "different lengths; choose other layers with layers=, or pad to one length"
-                )
-            put_rows(filled[name], place, values.cpu().numpy())
 
 
 def tried(
@@ -191,7 +189,6 @@ def tried(
     ValueError
         If it does not give logits, or lacks a layer.
     """
-    module = unwrapped(module)
     with untouched(module):
         inputs = moved(batches.first(_TRIED), device_of(module))
 
@@ -287,3 +284,8 @@ def _precision(module: nn.Module, device: torch.device) -> str:
     dtypes = [p.dtype for p in module.parameters() if p.is_floating_point()]
     most = max(dtypes, key=dtypes.count) if dtypes else torch.float32
     return str(most).removeprefix("torch.")
+
+
+def _sampled(tensor: Tensor) -> Tensor:
+    some = tensor.detach().reshape(-1)[:: max(1, tensor.numel() // _SAMPLED)]
+    return some.float() if some.is_floating_point() else some  # NumPy lacks most short types

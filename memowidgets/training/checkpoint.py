@@ -1,0 +1,197 @@
+"""Checkpoints in a run directory: their records, the places of their files, and their training."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.stamps import Stamp, array_digest
+from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.forward import Forward
+from memowidgets.training.rho import Record
+from memowidgets.visible import quoted
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+COURSE = "trainer.json"
+
+
+def record_of(
+    step: int,
+    epoch: float,
+    train: Forward,
+    labels: NDArray[np.int64],
+    test: tuple[float, float] | None,
+    weights: str = "",
+) -> Record:
+    """Create the record of a checkpoint from a pass over the members and the held-out values."""
+    train_loss, train_accuracy = train.figures(labels)
+    test_loss, test_accuracy = test or (None, None)
+    return Record(
+        name=name_of(epoch),
+        epoch=epoch,
+        step=step,
+        median_loss=float(np.median(train.losses)),
+        train_loss=train_loss,
+        train_accuracy=train_accuracy,
+        test_loss=test_loss,
+        test_accuracy=test_accuracy,
+        precision=train.precision,
+        weights=weights,
+    )
+
+
+def read_records(run: RunDirectory) -> list[Record]:
+    """Return the checkpoints of a run directory, in the order of training."""
+    names = run.names("checkpoints", "")
+    records = [read_record(run, name) for name in names if run.has_file(record_file(name))]
+    records.sort(key=lambda record: record.step)
+    if records and records[0].step != 0:
+        raise StoreError(
+            f"{run.path} has lost its checkpoint of step 0, to which every drop refers; delete "
+            "its folder checkpoints and train again"
+        )
+    return records
+
+
+def read_record(run: RunDirectory, name: str) -> Record:
+    """Return the record of a checkpoint.
+
+    Raises
+    ------
+    StoreError
+        If its file is missing or broken.
+    """
+    file = record_file(name)
+    try:
+        record = run.made_of_note(file, _made_record)
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"{run.path / file} is broken: {error}; delete its folder") from None
+    if record.name != Path(file).parent.name:
+        raise StoreError(f"{run.path / file} is broken: it names {quoted(record.name)}")
+    return record
+
+
+def _made_record(content: Any) -> Record:
+    return Record(**content).checked()
+
+
+def write_record(run: RunDirectory, record: Record) -> None:
+    """Write a record, which makes its checkpoint known: it comes after the checkpoint's files."""
+    run.write_note(record_file(record.name), asdict(record))
+
+
+def forget_checkpoints(run: RunDirectory, records: Sequence[Record]) -> None:
+    """Delete checkpoints, the last one first: step 0 is there as long as any other is."""
+    course, gone = read_course(run), {record.name for record in records}
+    if course is not None:
+        left = {name: of for name, of in course.weights.items() if name not in gone}
+        write_course(run, dataclasses.replace(course, weights=left))
+    for record in reversed(records):
+        name = record.name
+        run.forget(f"checkpoints/{name}", forward_of(name), f"scores/{name}")
+
+
+def weights_digest(weights: Mapping[str, NDArray[Any]]) -> str:
+    """Return the digest of weights that `RunDirectory.write_weights` returns, without writing."""
+    return Stamp("", arrays={name: array_digest(array) for name, array in weights.items()}).content
+
+
+def arrays_of(weights: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
+    """Return tensors as arrays on the CPU, bfloat16 as float32, because NumPy lacks it."""
+    import torch
+
+    exact = {k: t.float() if t.dtype == torch.bfloat16 else t for k, t in weights.items()}
+    return {
+        name: np.ascontiguousarray(tensor.detach().cpu().numpy()) for name, tensor in exact.items()
+    }
+
+
+def name_of(epoch: float) -> str:
+    """Return the name of the checkpoint at an epoch."""
+    return f"epoch-{epoch:g}"
+
+
+def record_file(name: str) -> str:
+    """Return the place of the record of a checkpoint."""
+    return f"checkpoints/{name}/record.json"
+
+
+def outputs_of(name: str) -> str:
+    """Return the place of the members' logits and losses at a checkpoint, without layers."""
+    return f"checkpoints/{name}/outputs"
+
+
+def forward_of(name: str) -> str:
+    """Return the place of a checkpoint's pass over the members, with its layers."""
+    return f"forward/{name}"
+
+
+# the training that another loop runs
+
+
+@dataclass(frozen=True)
+class Course:
+    """Course of a training that another loop runs.
+
+    Attributes
+    ----------
+    steps_per_epoch, total_steps : int
+        Optimizer steps in an epoch, and in the whole training, as far as it is known.
+    weights : dict of str to str
+        Digest of the weights by checkpoint. It is written last, so a checkpoint that is named here
+        was whole once.
+    """
+
+    steps_per_epoch: int
+    total_steps: int
+    weights: dict[str, str] = field(default_factory=dict)
+
+
+def read_course(run: RunDirectory) -> Course | None:
+    """Return the course of an external training, or None if the audit trains its own target."""
+    if not run.has_file(COURSE):
+        return None
+    try:
+        return run.made_of_note(COURSE, _made_course)
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"{run.path / COURSE} is broken: {error}") from None
+
+
+def _made_course(content: Any) -> Course:
+    course = Course(**content)
+    counts = (course.steps_per_epoch, course.total_steps)
+    if not all(type(count) is int and count > 0 for count in counts):
+        raise ValueError("its numbers of steps are invalid")
+    if not isinstance(course.weights, dict):
+        raise ValueError("its weights are not digests by name")  # noqa: TRY004 - a broken file
+    return course
+
+
+def write_course(run: RunDirectory, course: Course) -> None:
+    """Write the course of an external training."""
+    run.write_note(COURSE, asdict(course))
+
+
+def precision_at(run: RunDirectory, record: Record, trained_in: str) -> str:
+    """Return the precision of the pass over the members at a checkpoint.
+
+    Raises
+    ------
+    StoreError
+        If the run's own training made the checkpoint in another precision than `trained_in`, that
+        of the run. Each checkpoint of an external training has its own.
+    """
+    if record.precision != trained_in and read_course(run) is None:
+        raise StoreError(
+            f"{run.path / 'checkpoints' / record.name} was trained in {record.precision}, and the "
+            f"run computes in {trained_in}; delete the folder checkpoints and train again"
+        )
+    return record.precision or trained_in

@@ -55,6 +55,7 @@ LONGEST = (
     "test_quickstart",
     "test_inspector_browser",
     "widgets/test_browser",
+    "test_widgets_in_lab",
     "test_explorer_browser",
     "teaching/test_browser",
     "test_live_pages",  # the site is built by then, for test_docs

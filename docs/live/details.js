@@ -15,7 +15,7 @@ import { scoresOf } from "./views.js";
  * @property {Uint8Array} fits  float32: mean and variance inside, then outside
  */
 
-/** @typedef {{value: string, label: string, marked: boolean, usesLayer: boolean}} Choice */
+/** @typedef {import("../../memowidgets/widgets/static/messages.js").Picked} Choice */
 
 /**
  * @typedef {object} Audit
@@ -30,7 +30,7 @@ import { scoresOf } from "./views.js";
  * @param {string} layer  that is picked
  * @param {number} logLira
  * @param {number} position
- * @returns {import("../../memowidgets/widgets/static/opened.js").Known}
+ * @returns {import("../../memowidgets/widgets/static/messages.js").Known}
  */
 export function detailOf(audit, shown, layer, logLira, position) {
   const { choices, views } = audit;

@@ -21,8 +21,8 @@ function modelOf(content) {
       comparing: false, _comparable: false, _dimmed: false,
       _data: wire.data, _truth: truthOf(wire, eta), _late: late,
     },
-    ({ type, version }) =>
-      type === "log_lira" ? { content: { type, version, wide: true }, buffers: [wire.rising.slice().buffer] } : null,
+    (asked) =>
+      asked.type === "log_lira" ? { content: { ...asked, wide: true }, buffers: [wire.rising.slice().buffer] } : null,
   );
   const tellBand = () => {
     const here = model.get("eta_committed");

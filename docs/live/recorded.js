@@ -11,7 +11,7 @@ import { start } from "./start.js";
 import { comparedOf, errorsOf, judgedOf, logLiraOf, scoresOf, truthOf, wireOf } from "./views.js";
 
 /** @typedef {import("./views.js").View} View */
-/** @typedef {{value: string, label: string, marked: boolean, usesLayer: boolean}} Choice */
+/** @typedef {import("../../memowidgets/widgets/static/messages.js").Picked} Choice */
 /** @typedef {"metric" | "layer" | "checkpoint"} Pick */
 
 /**
@@ -248,7 +248,7 @@ class Recorded {
     }
     this.asked = asked.tau;
     const found = this.answers.answer(asked);
-    if (asked.type !== "detail" || found === null || found.content.position === null) return found;
+    if (found?.content.type !== "opened" || found.content.position === null) return found;
     found.content.more = true; // what follows, or is there already
     if (asked.known) this.tellKnown(asked.request, asked.position);
     return found;

@@ -41,6 +41,7 @@ PUBLISHED = ("tau_committed", "eta_committed", *PARTS[len(PICKS) + len(THRESHOLD
 SECONDS_BETWEEN_STEPS = 0.1
 SECONDS_BETWEEN_LOOKS = 3.0
 LONGEST_ADDRESS = 4000  # characters
+NO_WORK = Work(busy=False, done=0, total=0, what="", seconds_left=None)
 Pick = tuple[str, str, str]
 
 
@@ -88,7 +89,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     computed = traitlets.Bool(default_value=False).tag(sync=True)
     outdated = traitlets.Bool(default_value=False).tag(sync=True)
     _choices = traitlets.Dict().tag(sync=True)
-    _work: Any = traitlets.Dict({"busy": False}).tag(sync=True)
+    _work: Any = traitlets.Dict({**NO_WORK}).tag(sync=True)
     _status = traitlets.Unicode("").tag(sync=True)
     _message = traitlets.Dict({"kind": "", "text": ""}).tag(sync=True)
     _warnings = traitlets.List(traitlets.Unicode()).tag(sync=True)
@@ -268,7 +269,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             progress = Progress(_throttled(self._show_step))
             self._progress = progress
             self._say(self._old_view().strip(), "wait")
-            self._work = Work(busy=True, done=0, total=0, what="starting", seconds_left=None)
+            self._work = NO_WORK | {"busy": True, "what": "starting"}
             work = partial(self._compute_now, pick, progress)
             self._computing = in_background(work, "memowidgets-compute")
 
@@ -322,7 +323,7 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
             self._progress = None
             if self._closed:
                 return
-            self._work = Work(busy=False)
+            self._work = NO_WORK
             self._status = self._source.device_status()
             self._reread_choices()
             if view is not None and pick == self._choice:

@@ -416,7 +416,7 @@ class ScoresShown(TypedDict):
     title: str
     truth: str
     has_log_lira: bool
-    eta_range: list[float] | None
+    eta_range: tuple[float, float] | None
     note: str
     natural: float | None
     canary_tau: float | None
@@ -442,8 +442,8 @@ class Compared(TypedDict):
     """ROC of another score, its AUC, and how much that is above the one shown."""
 
     name: str
-    auc: list[float]
-    difference: list[float] | None
+    auc: tuple[float, float, float]
+    difference: tuple[float, float, float] | None
     points: bytes
 
 
@@ -471,10 +471,10 @@ class Work(TypedDict):
     """Trait ``_work``: how far the work is."""
 
     busy: bool
-    done: NotRequired[int]
-    total: NotRequired[int]
-    what: NotRequired[str]
-    seconds_left: NotRequired[float | None]
+    done: int
+    total: int
+    what: str
+    seconds_left: float | None
 
 
 # -------------------------------------------------------------------- checks

@@ -11,7 +11,7 @@ import numpy as np
 
 from memowidgets.checks import check_same_order
 from memowidgets.visible import quoted
-from memowidgets.widgets.explored import checked_flags, checked_floats
+from memowidgets.widgets.explored import checked_flags, checked_floats, checked_log_lira
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -243,7 +243,7 @@ def rows_from(
         scores=None if scores is None else checked_floats("scores", scores, n),
         errors=None if errors is None else checked_floats("errors", errors, n),
         memorized=None if memorized is None else checked_flags("memorized", memorized, n),
-        log_lira=None if log_lira is None else _checked_log_lira(log_lira, n),
+        log_lira=None if log_lira is None else checked_log_lira(log_lira, n),
         labels=_checked_labels(labels, reader, places),
         probabilities=_checked_probabilities(probabilities, n),
         extras=extras or {},
@@ -264,14 +264,6 @@ def _checked_positions(positions: ArrayLike | None, n: int) -> NDArray[np.int64]
     return places
 
 
-def _checked_log_lira(log_lira: ArrayLike, n: int) -> NDArray[np.float64]:
-    """Check log-LiRA. NaN stays: it marks a sample that has none."""
-    values = np.asarray(log_lira, dtype=np.float64)
-    if values.shape != (n,):
-        raise ValueError(
-            f"log_lira must have one entry for each of {n} samples, not {values.shape}"
-        )
-    return values
 
 
 def _checked_labels(

@@ -1,4 +1,4 @@
-"""The widgets in a real JupyterLab: drag, type, choose, compute, cancel, and look."""
+"""The widgets in a real browser: drag, type, choose, compute, cancel, and look."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def drag(page, of, start, end, steps=12):
 
 
 @pytest.fixture
-def dashboard(notebook_page):
-    notebook = notebook_page([DASHBOARD])
-    notebook.page.wait_for_selector(".mw-card")
-    return notebook
+def dashboard(widget_page):
+    shown = widget_page([DASHBOARD])
+    shown.page.wait_for_selector(".mw-card")
+    return shown
 
 
 def test_the_dashboard_looks_as_it_should(dashboard):
@@ -73,14 +73,6 @@ def test_the_dashboard_looks_as_it_should(dashboard):
     agree(dashboard)
 
 
-# Everything down to the first row of samples, in the window that a notebook scrolls in.
-FIRST_SCREEN = """() => {
-    const [top] = document.querySelectorAll('.mw-dashboard');
-    top.scrollIntoView();
-    const window = document.querySelector('.jp-WindowedPanel-outer').getBoundingClientRect();
-    const card = document.querySelector('.mw-card').getBoundingClientRect();
-    return [top.clientWidth, card.bottom - top.getBoundingClientRect().top, window.height];
-}"""
 BESIDE = """() => {
     const [left, right] = ['.mw-histogram', '.mw-roc'].map(
         (part) => document.querySelector(part).getBoundingClientRect());
@@ -88,43 +80,6 @@ BESIDE = """() => {
 }"""
 OVERFLOWING = """() => [...document.querySelectorAll('.mw-tile, .mw-tile > *')]
     .filter((part) => part.scrollWidth > part.clientWidth + 1).map((part) => part.textContent)"""
-
-
-def test_a_laptop_shows_the_first_samples_without_scrolling(notebook_page):
-    notebook = notebook_page([DASHBOARD], width=1440, height=900)
-    page = notebook.page
-    page.wait_for_selector(".mw-card")
-    page.evaluate("() => window.jupyterapp.shell.expandLeft()")
-    for width in (1440, 1392):
-        notebook.resize(width)
-        there, needed, window = page.evaluate(FIRST_SCREEN)
-        assert there < 1010
-        assert needed <= window
-    assert 950 < there <= 960
-    page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
-
-
-RECORDED = (
-    "import memowidgets as mw\ndashboard = mw.open_recorded('cifar10-wrn').dashboard()\ndashboard"
-)
-
-
-def test_many_scores_are_in_a_drop_down_and_take_no_second_row(notebook_page):
-    notebook = notebook_page([RECORDED], width=1440, height=900)
-    page = notebook.page
-    page.wait_for_selector(".mw-card")
-    page.evaluate("() => window.jupyterapp.shell.expandLeft()")
-    _, needed, window = page.evaluate(FIRST_SCREEN)
-    assert needed <= window  # cards without samples, but with bars of the likeliest classes
-    pickers = [picker.bounding_box() for picker in page.locator(".mw-bar .mw-picker").all()]
-    assert len({round(box["y"] + box["height"]) for box in pickers}) == 1
-    page.get_by_label("score", exact=True).select_option(label="Mean log-probability so far")
-    notebook.eventually("dashboard.metric", "csl")
-    page.locator(".mw-axis-title", has_text="Mean log-probability so far").wait_for()
-    assert not page.get_by_role("button", name="τ = 0").is_visible()
-    page.get_by_role("button", name="75 % of canaries").click()
-    notebook.eventually("dashboard.tau", notebook.python("dashboard._data['canary_tau']"))
-    page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
 
 
 @pytest.mark.parametrize(("width", "beside"), [(960, True), (700, True), (600, False)])
@@ -227,24 +182,6 @@ def chips(page):
     return {name: shown[names.get(name, name)] for name in counts(page)}
 
 
-def test_the_chips_follow_tau_although_the_kernel_is_busy(dashboard):
-    page = dashboard.page
-    page.evaluate(
-        "() => { const k = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;"
-        " k.requestExecute({code: '__import__(\"time\").sleep(4)'}); }"
-    )
-    for share in (0.5, 0.6, 0.45):
-        drag(page, ".mw-histogram", (0.4, 0.5), (share, 0.5))
-        page.wait_for_timeout(50)
-        assert chips(page) == counts(page)
-    dashboard.wait_until_idle()
-    flagged = counts(page)["flagged"]
-    page.locator('[data-filter="all"]').click()
-    page.locator(".mw-range").get_by_text("of 600").wait_for()
-    assert chips(page)["flagged"] == flagged
-    agree(dashboard)
-
-
 def test_chips_of_a_class_count_that_class_alone(dashboard):
     page = dashboard.page
     page.get_by_label("class", exact=True).select_option("7")
@@ -301,8 +238,8 @@ def test_an_update_keeps_the_elements_in_place(dashboard):
     dashboard.screenshots("widgets-loss", of=".mw-explorer", widths=[1400], themes=["light"])
 
 
-def test_alone_without_truth(notebook_page):
-    notebook = notebook_page(
+def test_alone_without_truth(widget_page):
+    notebook = widget_page(
         [SCORES + "explorer = ThresholdExplorer(scores, title='PSMI'); explorer"]
     )
     page = notebook.page
@@ -313,9 +250,9 @@ def test_alone_without_truth(notebook_page):
     notebook.screenshots("widgets-without-truth", of=".mw-explorer")
 
 
-def test_another_truth_has_its_own_name(notebook_page):
+def test_another_truth_has_its_own_name(widget_page):
     cell = "explorer = ThresholdExplorer(scores, log_lira >= 4, truth='canaries'); explorer"
-    notebook = notebook_page([SCORES + cell])
+    notebook = widget_page([SCORES + cell])
     page = notebook.page
     page.locator(".mw-legend", has_text="canaries · ").wait_for()
     assert "memorised" not in page.locator(".mw-explorer").inner_text()
@@ -338,10 +275,10 @@ ODD = {
 }
 
 
-def test_odd_scores_render(notebook_page):
-    lines = [f"from IPython.display import display\n{SCORES}"]
-    lines += [f"display({expression})" for expression in ODD.values()]
-    notebook = notebook_page(["\n".join(lines)])
+def test_odd_scores_render(widget_page):
+    notebook = widget_page(
+        [SCORES, *(f"odd_{i} = {one}\nodd_{i}" for i, one in enumerate(ODD.values()))]
+    )
     page = notebook.page
     page.wait_for_selector(f":nth-match(.mw-tau-knob, {len(ODD)})")
     text = page.locator(".jp-OutputArea").first.inner_text()
@@ -350,7 +287,7 @@ def test_odd_scores_render(notebook_page):
     notebook.screenshots("widgets-odd", of=".jp-OutputArea", themes=["light"])
 
 
-def test_questions_show_hostile_text_as_written(notebook_page):
+def test_questions_show_hostile_text_as_written(widget_page):
     cell = SCORES + (
         "records, names = hostile_questions()\n"
         "n = len(records)\n"
@@ -361,7 +298,7 @@ def test_questions_show_hostile_text_as_written(notebook_page):
         "    title='PSMI, layer 30')\n"
         "inspector"
     )
-    notebook = notebook_page([cell])
+    notebook = widget_page([cell])
     page = notebook.page
     page.wait_for_selector(".mw-card")
     assert page.locator(".mw-card script, .mw-card img").count() == 0
@@ -369,48 +306,5 @@ def test_questions_show_hostile_text_as_written(notebook_page):
     notebook.screenshots("widgets-questions", of=".mw-inspector")
     page.get_by_label("search text").fill("wobbling")
     page.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
-    saved = json.dumps(notebook.save())
     state = json.dumps(notebook.python("inspector.get_state()"))
-    for private in ("wobbling", "patient-007"):
-        assert private not in saved.replace(json.dumps(cell)[1:-1], "")
-        assert private not in state
-
-
-def test_a_cell_run_again_leaves_no_widget_behind(dashboard):
-    living = (
-        "len([w for w in __import__('ipywidgets').widgets.widget._instances.values()"
-        " if type(w).__module__.startswith('memowidgets')])"
-    )
-    before = dashboard.python(living)
-    for _ in range(3):
-        dashboard.run_all()
-    dashboard.page.wait_for_selector(".mw-card")
-    assert dashboard.page.locator(".mw-explorer").count() == 1
-    assert dashboard.python(living) == before
-
-
-def test_a_reloaded_page_shows_the_same(dashboard):
-    page = dashboard.page
-    page.get_by_role("button", name="Youden").click()
-    agree(dashboard)
-    before, tau = counts(page), tau_shown(page)
-    dashboard.save()
-    dashboard.open()
-    page.wait_for_selector(".mw-card")
-    assert (counts(page), tau_shown(page)) == (before, tau)
-
-
-def test_a_restarted_kernel_leaves_the_view_readable(dashboard):
-    page = dashboard.page
-    shown = page.locator(".mw-tile-flagged").inner_text()
-    page.evaluate(
-        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
-    )
-    dashboard.wait_until_idle()
-    page.locator('[data-filter="all"]').click()
-    page.locator(".mw-inspector").get_by_text("is gone: run its cell again").wait_for()
-    page.get_by_role("button", name="τ = 0").click()
-    page.locator(".mw-explorer").get_by_text("is gone: run its cell again").wait_for()
-    page.get_by_label("layer", exact=True).select_option("1")
-    page.locator(".mw-bar").get_by_text("is gone: run its cell again").wait_for()
-    assert page.locator(".mw-tile-flagged").inner_text() == shown
+    assert not [private for private in ("wobbling", "patient-007") if private in state]

@@ -1,4 +1,4 @@
-"""The τ explorer in a real JupyterLab: drag τ and η, compare, and count as Python does."""
+"""The τ explorer in a real browser: drag τ and η, compare, and count as Python does."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def settled(notebook):
     return shown
 
 
-def test_eta_moves_and_others_are_compared(notebook_page):
-    notebook = notebook_page([JUDGED])
+def test_eta_moves_and_others_are_compared(widget_page):
+    notebook = widget_page([JUDGED])
     page = notebook.page
     page.locator(".mw-curve-entry").nth(2).wait_for()
     before = settled(notebook)
@@ -98,14 +98,14 @@ def test_eta_moves_and_others_are_compared(notebook_page):
     notebook.screenshots("explorer-log", of=".mw-explorer", themes=["light"])
 
 
-def test_each_score_is_counted_exactly(notebook_page):
+def test_each_score_is_counted_exactly(widget_page):
     cell = (
         SCORES
         + "near = np.float32(0.1) + np.spacing(0.1) * np.arange(-6, 7)\n"
         + "explorer = ThresholdExplorer(np.repeat(near, [1, 3] * 6 + [1]),\n"
         + "    np.arange(25) % 3 == 0, tau=float(near[0]))\nexplorer"
     )
-    notebook = notebook_page([cell])
+    notebook = widget_page([cell])
     page = notebook.page
     page.wait_for_selector(".mw-tau-knob")
     near = np.array(notebook.python("[float(x) for x in near]"))
@@ -147,8 +147,8 @@ BARS = """() => {
 }"""
 
 
-def test_memorised_and_other_samples_of_one_bin_are_both_seen(notebook_page):
-    notebook = notebook_page([ONE_BIN])
+def test_memorised_and_other_samples_of_one_bin_are_both_seen(widget_page):
+    notebook = widget_page([ONE_BIN])
     page = notebook.page
     page.get_by_role("radiogroup", name="Scale of the counts").get_by_text("linear").click()
     up, down = page.evaluate(BARS)
@@ -166,8 +166,8 @@ def test_memorised_and_other_samples_of_one_bin_are_both_seen(notebook_page):
     assert page.locator(".mw-side-text").count() == 0
 
 
-def test_the_title_of_large_counts_stands_beside_their_numbers(notebook_page):
-    notebook = notebook_page([MANY])
+def test_the_title_of_large_counts_stands_beside_their_numbers(widget_page):
+    notebook = widget_page([MANY])
     page = notebook.page
     numbers = page.locator(".mw-histogram .mw-axis text[text-anchor=end]")
     assert any(text.endswith("k") for text in numbers.all_text_contents())
@@ -181,8 +181,8 @@ def test_the_title_of_large_counts_stands_beside_their_numbers(notebook_page):
     assert gap >= 0
 
 
-def test_nothing_moves_by_itself_for_those_who_want_no_motion(notebook_page):
-    notebook = notebook_page([JUDGED])
+def test_nothing_moves_by_itself_for_those_who_want_no_motion(widget_page):
+    notebook = widget_page([JUDGED])
     notebook.page.wait_for_selector(".mw-tau-knob")
     moving = """() => [...document.querySelectorAll('.mw, .mw *')].filter((e) => {
         const { transitionDuration, animationName } = getComputedStyle(e);
@@ -209,11 +209,11 @@ SPILT = """() => {
 
 
 @pytest.mark.parametrize("given", [", log_lira=log_lira", ", memorized=log_lira >= 4", ""])
-def test_the_slider_stands_below_its_line(notebook_page, given):
+def test_the_slider_stands_below_its_line(widget_page, given):
     cell = SCORES.replace("log_lira[:7] = np.nan\n", "") + (
         f"explorer = ThresholdExplorer(scores, errors=errors{given})\nexplorer"
     )
-    notebook = notebook_page([cell])
+    notebook = widget_page([cell])
     page = notebook.page
     page.wait_for_selector(".mw-tau-knob")
     for width in (1440, 1150):
@@ -228,8 +228,8 @@ def test_the_slider_stands_below_its_line(notebook_page, given):
     assert page.evaluate(SPILT) == []
 
 
-def test_all_by_keyboard(notebook_page):
-    notebook = notebook_page([JUDGED])
+def test_all_by_keyboard(widget_page):
+    notebook = widget_page([JUDGED])
     page = notebook.page
     page.locator(".mw-curve-entry").nth(2).wait_for()
     page.get_by_label("threshold τ").focus()
@@ -254,7 +254,7 @@ def test_all_by_keyboard(notebook_page):
 
 
 @pytest.mark.slow
-def test_a_million_scores_travel_and_count(notebook_page):
+def test_a_million_scores_travel_and_count(widget_page):
     cell = (
         "import numpy as np\nfrom memowidgets.widgets import ThresholdExplorer\n"
         "rng = np.random.default_rng(0)\n"
@@ -263,7 +263,7 @@ def test_a_million_scores_travel_and_count(notebook_page):
         "explorer = ThresholdExplorer(scores, log_lira=log_lira, tau=-2.0,\n"
         "    errors=rng.gamma(2, 0.001, 1_000_000))\nexplorer"
     )
-    notebook = notebook_page([cell])
+    notebook = widget_page([cell])
     page = notebook.page
     page.wait_for_selector(".mw-tau-knob")
     settled(notebook)

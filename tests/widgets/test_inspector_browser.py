@@ -1,4 +1,4 @@
-"""The inspector in a real JupyterLab: open, decide, edit, undo, with hostile texts; and look."""
+"""The inspector in a real browser: open, decide, edit, undo, with hostile texts; and look."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ def cards(page):
 
 
 @pytest.fixture
-def images(notebook_page):
-    notebook = notebook_page([IMAGES])
+def images(widget_page):
+    notebook = widget_page([IMAGES])
     notebook.page.wait_for_selector(".mw-card")
     return notebook
 
 
 @pytest.fixture
-def questions(notebook_page):
-    notebook = notebook_page([QUESTIONS])
+def questions(widget_page):
+    notebook = widget_page([QUESTIONS])
     notebook.page.wait_for_selector(".mw-card")
     return notebook
 
@@ -140,18 +140,6 @@ def test_the_chosen_checkpoint_is_in_view(questions):
     assert view["y"] < cell["y"]
     assert cell["y"] + cell["height"] <= view["y"] + view["height"]
     page.keyboard.press("Escape")
-
-
-def test_on_a_laptop_the_buttons_of_decisions_are_in_one_line(questions):
-    questions.resize(960)
-    names = ["Keep", "Anonymise", "Remove", "Undecided", "Undo", "Export CSV"]
-    buttons = [questions.page.locator(".mw-decide-row button", has_text=name) for name in names]
-    before = [button.bounding_box() for button in buttons]
-    assert len({box["y"] for box in before}) == 1
-    questions.page.locator(".mw-card").first.click()
-    buttons[2].click()
-    said(questions.page, "is to be removed.")
-    assert [button.bounding_box()["y"] for button in buttons] == [box["y"] for box in before]
 
 
 def test_what_is_not_computed_can_be(images):
@@ -225,18 +213,18 @@ def test_a_note_is_kept_beside_the_decision(images):
     assert images.python("inspector.decisions.iloc[0].tolist()[1:]") == [
         "keep", "=HYPERLINK(1) <b>ward 7</b>",
     ]  # fmt: skip
-    saved = json.dumps(images.save())
+    saved = json.dumps(images.python("inspector.get_state()"))
     assert "ward 7" not in saved
     assert "HYPERLINK" not in saved
 
 
-def test_a_small_standard_error_is_not_shown_as_none(notebook_page):
+def test_a_small_standard_error_is_not_shown_as_none(widget_page):
     cell = (
         "from memowidgets.widgets import SampleInspector\n"
         "inspector = SampleInspector(['a', 'b'], scores=[-28.5, 0.2], errors=[0.0004, 0.06],"
         " title='PSMI')\ninspector"
     )
-    page = notebook_page([cell]).page
+    page = widget_page([cell]).page
     page.get_by_text("PSMI −28.5 ± 0.0004", exact=True).wait_for()
     page.get_by_role("button", name="all 2").click()
     page.get_by_text("PSMI 0.2 ± 0.1", exact=True).wait_for()
@@ -281,9 +269,9 @@ def image(shape, corner):
 SHOWN = "inspectors[{i}] = SampleInspector(np.stack([image(shapes[{i}], k) for k in range(6)]))"
 
 
-def test_every_image_shows_its_own_pixels(notebook_page):
+def test_every_image_shows_its_own_pixels(widget_page):
     cells = [f"{SHOWN.format(i=i)}\ninspectors[{i}]" for i in range(4)]
-    notebook = notebook_page([COLOURS, *cells], height=2600)
+    notebook = widget_page([COLOURS, *cells], height=2600)
     notebook.page.wait_for_function("() => document.querySelectorAll('.mw-card').length === 24")
     shown = notebook.page.locator(".mw-cards .mw-image")
     assert shown.count() == 24
@@ -328,20 +316,6 @@ def test_samples_sort_by_another_score(images):
     page.wait_for_selector(f'.mw-card:first-child[data-position="{wanted}"]')
 
 
-def test_a_reloaded_page_and_a_second_view_show_the_decisions(images):
-    page = images.page
-    cards(page).first.focus()
-    page.keyboard.press("k")
-    page.locator(".mw-made-keep").wait_for()
-    images.save()
-    images.open()
-    page.locator(".mw-made-keep").wait_for()
-    images.python("DecisionLog(RunKeeper(run)).decide([str(data.ids[0])], 'remove')")
-    page.locator('[data-filter="all"]').click()
-    page.get_by_label("filter by decision").select_option("remove")
-    page.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
-
-
 def test_a_read_only_run_says_so_and_exports(images, tmp_path):
     page = images.page
     images.python("setattr(run, 'read_only', True)")
@@ -380,7 +354,7 @@ def test_a_text_is_anonymised_in_place(questions):
     assert line["choices"][1] == "<i>surgery</i>"
     assert questions.python("oct(inspector.edits_file.stat().st_mode)").endswith("600")
     page.get_by_text("There is an edited text").wait_for()
-    saved = json.dumps(questions.save())
+    saved = json.dumps(questions.python("inspector.get_state()"))
     assert "patient be sent" not in saved
     page.keyboard.press("Escape")
     cards(page).first.locator(".mw-made-anonymise").wait_for()
@@ -417,24 +391,10 @@ def test_hostile_texts_ids_and_class_names_stay_text(questions):
     box = page.locator(".mw-inspector").bounding_box()
     assert cards(page).nth(1).bounding_box()["width"] < box["width"]
     assert page.locator(".mw-inspector script, .mw-inspector img").count() == 0
-    saved = json.dumps(questions.save())
+    saved = json.dumps(questions.python("inspector.get_state()"))
     for private in ("wobbling", "gpj.evil", "patient-007"):
-        assert private not in saved.replace(json.dumps(QUESTIONS)[1:-1], "")
+        assert private not in saved
     assert decided(questions)["\u202egpj.evil\nid"] == "remove"
-
-
-def test_a_kernel_that_is_gone_leaves_the_open_sample_readable(images):
-    page = images.page
-    cards(page).first.focus()
-    page.keyboard.press("Enter")
-    page.locator(".mw-lira").wait_for()
-    page.evaluate(
-        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
-    )
-    images.wait_until_idle()
-    page.keyboard.press("r")
-    page.locator(".mw-inspector").get_by_text("is gone: run its cell again").first.wait_for()
-    assert page.locator(".mw-lira").is_visible()
 
 
 def test_cards_out_of_view_follow_those_in_view(images):

@@ -1,4 +1,4 @@
-"""Texts of many classes and rows of a table in the inspector of a real JupyterLab; and look."""
+"""Texts of many classes and rows of a table in the inspector in a real browser; and look."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ rows
 """
 
 
-def test_texts_and_rows_are_shown_as_text_with_label_and_likeliest_classes(notebook_page):
-    notebook = notebook_page([TEXTS, TABLE])
+def test_texts_and_rows_are_shown_as_text_with_label_and_likeliest_classes(widget_page):
+    notebook = widget_page([TEXTS, TABLE])
     page = notebook.page
     texts, rows = page.locator(".mw-inspector").nth(0), page.locator(".mw-inspector").nth(1)
     texts.locator(".mw-card").first.wait_for()

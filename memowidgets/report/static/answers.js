@@ -1,6 +1,6 @@
 /** Answers the inspector as Python would, from the samples that the page holds. */
 
-/** @typedef {import("../../widgets/static/cards.js").Item} Item */
+/** @typedef {import("../../widgets/static/messages.js").Item} Item */
 
 /**
  * @typedef {object} Columns  one entry for each sample, the most at risk first
@@ -29,20 +29,11 @@
  * @property {[string, string][]} sorts  that make sense here, with their labels
  */
 
-/**
- * @typedef {object} Asked
- * @property {string} type
- * @property {string} request
- * @property {number} page
- * @property {string} filter
- * @property {string} sort
- * @property {string} decision
- * @property {number | null} label
- * @property {string} search
- * @property {number} [position]
- */
-
-/** @typedef {{content: any, buffers: ArrayBuffer[]}} Answer */
+/** @typedef {import("../../widgets/static/messages.js").FromPage} FromPage */
+/** @typedef {import("../../widgets/static/messages.js").Shown} Shown */
+/** @typedef {import("../../widgets/static/messages.js").FromKernel} FromKernel */
+/** @typedef {import("../../widgets/static/messages.js").Page} Page */
+/** @typedef {{content: FromKernel, buffers: ArrayBuffer[]}} Answer */
 
 const REFUSED = "A report can't be changed: decide in the audit's own dashboard.";
 
@@ -64,16 +55,15 @@ export class Answers {
   }
 
   /**
-   * @param {Asked} asked
+   * @param {FromPage} asked
    * @returns {Answer | null}
    */
   answer(asked) {
     if (asked.type === "page") return this.page(asked);
     if (asked.type === "detail") return this.opened(asked);
-    if (asked.type === "select") this.selected = asked.position ?? null;
-    const { request } = asked;
-    if (!["decide", "edit", "undo", "export"].includes(asked.type)) return null;
-    return { content: { type: "said", request, done: false, text: REFUSED }, buffers: [] };
+    if (asked.type === "select") this.selected = asked.position;
+    if (asked.type !== "decide" && asked.type !== "edit" && asked.type !== "undo" && asked.type !== "export") return null;
+    return { content: { type: "said", request: asked.request ?? null, done: false, text: REFUSED }, buffers: [] };
   }
 
   /** Log-LiRA from which on a sample is memorised; null without ground truth. */
@@ -108,12 +98,12 @@ export class Answers {
 
   /**
    * Returns the rows of a class that contain a text.
-   * @param {Asked} asked
+   * @param {Shown} asked
    */
   narrowed(asked) {
     const wanted = (asked.search ?? "").trim().toLowerCase();
     return this.rows.filter((row) => {
-      if (asked.label !== null && this.wire.labels?.[row] !== asked.label) return false;
+      if (asked.label != null && this.wire.labels?.[row] !== asked.label) return false;
       return wanted === "" || this.textOf(row).includes(wanted);
     });
   }
@@ -139,17 +129,17 @@ export class Answers {
   }
 
   /**
-   * @param {Asked} asked
+   * @param {Shown} asked
    * @returns {{base: number[], shown: number[], found: number[]}}
    */
   found(asked) {
     const base = this.narrowed(asked);
-    const wanted = this.wire.choices.includes(asked.decision);
+    const wanted = this.wire.choices.includes(asked.decision ?? "");
     const shown = wanted ? base.filter((row) => this.decisionOf(row) === asked.decision) : base;
     const { filters } = this.wire;
-    const filter = filters.includes(asked.filter) ? asked.filter : filters[0];
+    const filter = filters.find((name) => name === asked.filter) ?? filters[0];
     const found = shown.filter((row) => this.isIn(row, filter));
-    return { base: base.filter((row) => this.isIn(row, filter)), shown, found: this.inOrder(found, asked.sort) };
+    return { base: base.filter((row) => this.isIn(row, filter)), shown, found: this.inOrder(found, asked.sort ?? "risk") };
   }
 
   /**
@@ -173,7 +163,7 @@ export class Answers {
   }
 
   /**
-   * @param {Asked} asked
+   * @param {import("../../widgets/static/messages.js").AskPage} asked
    * @returns {Answer}
    */
   page(asked) {
@@ -185,6 +175,7 @@ export class Answers {
     const { items, buffers } = this.items(chosen);
     const inVain = (asked.search ?? "") !== "" && shown.length === 0;
     const counted = inVain ? this.rows : shown; // a search without a match leaves the counts
+    /** @type {Page} */
     const content = {
       type: "page",
       request: asked.request,
@@ -214,14 +205,13 @@ export class Answers {
   }
 
   /**
-   * @param {Asked} asked
+   * @param {import("../../widgets/static/messages.js").AskDetail} asked
    * @returns {Answer}
    */
   opened(asked) {
-    const row = this.rowOf.get(asked.position ?? -1);
-    /** @type {any} */
-    const content = { type: "opened", request: asked.request, position: null };
-    if (row === undefined) return { content, buffers: [] };
+    const row = this.rowOf.get(asked.position);
+    const { request } = asked;
+    if (row === undefined) return { content: { type: "opened", request, position: null }, buffers: [] };
     const { found } = this.found(asked);
     const at = found.indexOf(row);
     const { items, buffers } = this.items([row]);
@@ -229,7 +219,8 @@ export class Answers {
       place >= 0 && place < found.length ? this.columns.positions[found[place]] : null;
     return {
       content: {
-        ...content,
+        type: "opened",
+        request,
         position: asked.position,
         item: items[0],
         place:

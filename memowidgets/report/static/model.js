@@ -5,7 +5,7 @@
 export class StandIn {
   /**
    * @param {Record<string, any>} traits
-   * @param {(content: any) => {content: any, buffers: ArrayBuffer[]} | null} answer
+   * @param {(content: import("../../widgets/static/messages.js").FromPage) => {content: import("../../widgets/static/messages.js").FromKernel, buffers: ArrayBuffer[]} | null} answer
    */
   constructor(traits, answer) {
     this.traits = traits;
@@ -34,7 +34,7 @@ export class StandIn {
 
   /**
    * Answers once the view is done, as a kernel would.
-   * @param {any} content
+   * @param {import("../../widgets/static/messages.js").FromPage} content
    */
   send(content) {
     const found = this.answer(content);

@@ -25,10 +25,10 @@ function explorerModel({ tau, eta, explorer: { data, truth, late, log_lira } }) 
     _truth: truth,
     _late: late,
   };
-  const model = new StandIn(traits, ({ type, version }) => {
-    if (type !== "log_lira" || log_lira === null) return null;
+  const model = new StandIn(traits, (asked) => {
+    if (asked.type !== "log_lira" || log_lira === null) return null;
     const values = fromLogLira(log_lira.values, log_lira.thousandths);
-    return { content: { type, version, wide: true }, buffers: [values.buffer] };
+    return { content: { ...asked, wide: true }, buffers: [values.buffer] };
   });
   model.on("change:eta", () => model.set("_comparable", others && model.get("eta") === eta));
   return model;

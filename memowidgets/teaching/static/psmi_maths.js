@@ -124,26 +124,29 @@ function variance(covariances, c, x, y) {
 }
 
 /**
- * log p(θᵀx | y) − log p(θᵀx) of a projection z.
- * @param {Along} line
+ * log p(z | y) − log p(z) of a projection z: the one place of PSMI's formula for any number of classes.
+ * @param {Line} line
  * @param {Float64Array} prior
  * @param {number} z
  * @param {number} label
+ * @param {Float64Array} [logs]  room for a number for each class
  */
-export function pointwise(line, prior, z, label) {
+export function pointwise(line, prior, z, label, logs = new Float64Array(prior.length)) {
   if (line.flat) return 0;
   const { means, deviations, offsets } = line;
-  const own = offsets[label] - 0.5 * ((z - means[label]) / deviations[label]) ** 2;
-  let top = -Infinity;
   for (let c = 0; c < means.length; c++) {
-    const log = offsets[c] - 0.5 * ((z - means[c]) / deviations[c]) ** 2;
-    if (log > top) top = log;
+    const d = (z - means[c]) / deviations[c];
+    logs[c] = offsets[c] - 0.5 * d * d;
   }
-  let sum = 0;
+  let sum = 1;
+  let top = 0;
   for (let c = 0; c < means.length; c++) {
-    sum += Math.exp(offsets[c] - 0.5 * ((z - means[c]) / deviations[c]) ** 2 - top);
+    if (c === label) continue;
+    const above = logs[c] - logs[label];
+    if (above > top) top = above;
+    if (above > -40) sum += Math.exp(above);
   }
-  return own - Math.log(prior[label]) - top - Math.log(sum);
+  return -Math.log(prior[label]) - (top < 600 ? Math.log(sum) : top); // exp would overflow
 }
 
 /**
@@ -185,28 +188,9 @@ export function psmiOfAll(points, labels, classes, lines, found) {
  * @param {number} weight
  * @param {Float64Array} sums
  */
-export function addValues({ means, deviations, offsets, flat }, prior, z, labels, weight, sums) {
-  if (flat) return;
-  const count = means.length;
-  const surprise = prior.map((p) => -Math.log(p));
-  const sharp = deviations.map((deviation) => Math.SQRT1_2 / deviation);
-  const logs = new Float64Array(count);
-  for (let i = 0; i < labels.length; i++) {
-    for (let c = 0; c < count; c++) {
-      const d = (z[i] - means[c]) * sharp[c];
-      logs[c] = offsets[c] - d * d;
-    }
-    const own = labels[i];
-    let sum = 1;
-    let top = 0;
-    for (let c = 0; c < count; c++) {
-      if (c === own) continue;
-      const above = logs[c] - logs[own];
-      if (above > top) top = above;
-      if (above > -40) sum += Math.exp(above);
-    }
-    sums[i] += weight * (surprise[own] - (top < 600 ? Math.log(sum) : top)); // exp would overflow
-  }
+export function addValues(line, prior, z, labels, weight, sums) {
+  const logs = new Float64Array(prior.length);
+  for (let i = 0; i < labels.length; i++) sums[i] += weight * pointwise(line, prior, z[i], labels[i], logs);
 }
 
 /**

@@ -4,7 +4,7 @@ import { html, KERNEL_GONE, listeners, root, segments, setAttributes, tell } fro
 import { durationText } from "./numbers.js";
 
 /** @typedef {import("./dom.js").Model} Model */
-/** @typedef {{value: string, label: string, marked: boolean, usesLayer: boolean}} Choice */
+/** @typedef {import("./messages.js").Picked} Choice */
 
 const MOST_BUTTONS = 5; // more scores take a second row in a notebook beside its sidebar
 const NO_LAYER = "This score is the same at every layer";
@@ -29,7 +29,7 @@ export function textInAddress(hash) {
 /**
  * Returns an address with another state of the dashboard. Its other parts stay.
  * @param {string} hash
- * @param {Record<string, any>} state
+ * @param {import("./messages.js").State} state
  */
 export function addressWith(hash, state) {
   const others = partsOf(hash).filter((text) => !text.startsWith(ADDRESS));
@@ -105,8 +105,8 @@ export class Bar {
     if (document.body.dataset.voila === undefined || page.hasAttribute(FOLLOWS)) return;
     page.setAttribute(FOLLOWS, "");
     this.ears.later(() => page.removeAttribute(FOLLOWS));
-    this.ears.onModel("msg:custom", ({ type, state }) => {
-      if (type === "state") history.replaceState(history.state, "", addressWith(location.hash, state));
+    this.ears.onModel("msg:custom", (/** @type {import("./messages.js").FromKernel} */ told) => {
+      if (told.type === "state") history.replaceState(history.state, "", addressWith(location.hash, told.state));
     });
     const restore = () => this.tell({ type: "address", text: textInAddress(location.hash) });
     this.ears.on(window, "hashchange", restore);
@@ -144,7 +144,7 @@ export class Bar {
     this.tell();
   }
 
-  /** @param {any} [message] */
+  /** @param {import("./messages.js").FromPage} [message] */
   tell(message) {
     if (tell(this.model, message)) return;
     this.message.className = "mw-message mw-message-error";
@@ -181,7 +181,7 @@ export class Bar {
     }
   }
 
-  /** @param {{done: number, total: number, what: string, seconds_left: number | null}} work */
+  /** @param {import("./messages.js").Work} work */
   showWork(work) {
     const share = work.total > 0 ? work.done / work.total : 0;
     const left = durationText(work.seconds_left);

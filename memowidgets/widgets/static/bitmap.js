@@ -5,7 +5,7 @@
 
 import { html } from "./dom.js";
 
-/** @typedef {{offset: number, height: number, width: number, channels: number}} Image */
+/** @typedef {import("./messages.js").Image} Image */
 
 const FILE_HEADER = 14;
 const INFO_HEADER = 108; // version 4, the first that knows transparency

@@ -3,40 +3,9 @@
 import { html, setAttributes } from "./dom.js";
 import { besideText, errorText, fixed, whole } from "./numbers.js";
 
-/**
- * @typedef {object} Item  one sample of a page
- * @property {number} position
- * @property {string} id
- * @property {string} status
- * @property {string} label  name of the class it is trained on; "" if unknown
- * @property {string} guess  the model's most probable class; "" if unknown
- * @property {number | null} guessProbability
- * @property {number | null} labelProbability
- * @property {number | null} score
- * @property {number | null} error
- * @property {boolean} uncertain  the score and τ are less than two errors apart
- * @property {number | null} logLira
- * @property {boolean | null} right  whether the finished model gives the label; null if unknown
- * @property {boolean} canary
- * @property {string} decision
- * @property {string} note
- * @property {string} [text]
- * @property {number} [hidden]  characters of the text that were not sent
- * @property {{text: string, hidden: number, label: boolean, probability: number | null}[]} [options]
- * @property {Value[]} [values]  of a table's row, the most unusual first
- * @property {number} [hiddenValues]  values that were not sent
- * @property {{name: string, label: boolean, probability: number}[]} [likeliest]  the model's classes
- * @property {Image} [image]
- */
-
-/**
- * @typedef {object} Value  one value of a table's row
- * @property {string} name  its column
- * @property {string} value  "" if it is missing
- * @property {string} usual  median of the row's class, or its most frequent category
- */
-
-/** @typedef {import("./bitmap.js").Image} Image */
+/** @typedef {import("./messages.js").Item} Item */
+/** @typedef {import("./messages.js").Image} Image */
+/** @typedef {import("./messages.js").ValueShown} Value */
 /**
  * @typedef {object} ScoreFormat
  * @property {string} scoreName

@@ -4,14 +4,6 @@ import { html } from "./dom.js";
 import { whole } from "./numbers.js";
 
 /**
- * @typedef {object} DecisionStatus
- * @property {string[]} choices  the decisions that these samples allow
- * @property {number} undo  steps that can be undone
- * @property {number} decided  samples that were decided on
- * @property {string} problem  why decisions are in memory alone; "" where they are kept
- */
-
-/**
  * @typedef {object} DecideActions
  * @property {(decision: string, all: boolean, expected: string) => void} decide
  * @property {() => void} undo
@@ -120,7 +112,7 @@ export class DecideBar {
   }
 
   /**
-   * @param {DecisionStatus} status
+   * @param {import("./messages.js").DecisionStatus} status
    * @param {number} total  samples that the filter shows
    * @param {string} these  which samples they are
    * @param {boolean} chosen  whether a sample is chosen

@@ -5,7 +5,7 @@
  * @property {(name: string) => any} get
  * @property {(name: string, value: any) => void} set
  * @property {() => void} save_changes
- * @property {(content: any) => void} send
+ * @property {(content: import("./messages.js").FromPage) => void} send
  * @property {(name: string, handler: (...args: any[]) => void) => void} on
  * @property {(name: string, handler: (...args: any[]) => void) => void} off
  */
@@ -93,7 +93,7 @@ export function become(element, wanted) {
 /**
  * Returns the bytes of a synced trait or message in a new buffer, whatever form the host gives
  * them.
- * @param {DataView | ArrayBuffer | ArrayBufferView} data
+ * @param {import("./messages.js").Bytes} data
  * @returns {ArrayBuffer}
  */
 export function bytesOf(data) {
@@ -108,7 +108,7 @@ export const KERNEL_GONE = "The kernel that made this view is gone: run its cell
  * Sends the kernel a message, or the traits that were set. Traits alone raise no error when the
  * kernel is gone, so a message goes before them.
  * @param {Model} model
- * @param {any} [message]
+ * @param {import("./messages.js").FromPage} [message]
  * @returns {boolean}  whether there is a kernel to hear it
  */
 export function tell(model, message) {

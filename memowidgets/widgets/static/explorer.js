@@ -220,7 +220,7 @@ export class Explorer {
     else if (truth.eta === this.eta && !this.settled) this.takeTruth(truth);
   }
 
-  /** @param {any} truth */
+  /** @param {import("./messages.js").TruthShown} truth */
   takeTruth(truth) {
     this.judgedEta = truth.eta ?? this.eta;
     this.showTruth(unpackTruth(this.data, truth));
@@ -278,8 +278,8 @@ export class Explorer {
   }
 
   /**
-   * @param {any} content
-   * @param {any[]} buffers
+   * @param {import("./messages.js").FromKernel} content
+   * @param {DataView[]} buffers
    */
   receive(content, buffers) {
     if (content.type !== "log_lira" || content.version !== this.data.version) return;

@@ -13,30 +13,9 @@ import { whole } from "./numbers.js";
 import { Opened } from "./opened.js";
 
 /** @typedef {import("./dom.js").Model} Model */
-/** @typedef {import("./cards.js").Item} Item */
-
-/**
- * @typedef {object} Reply
- * @property {string} type
- * @property {string} request
- * @property {number} page
- * @property {number} pages
- * @property {number} first  number of the first sample shown, from 1; 0 if there is none
- * @property {number} total
- * @property {string} these  identifies the samples of all pages
- * @property {string} scoreName
- * @property {number} digits
- * @property {number | null} eta  log-LiRA from which on a sample is memorised
- * @property {Record<string, number>} counts  samples behind each filter
- * @property {Item[]} items
- * @property {string} kind  "image", "text", "mcq" or "table"
- * @property {string} notice  what is said once above all samples; "" for nothing
- * @property {[string, string][]} sorts
- * @property {[number, string][]} classes  empty where there are too many to choose from
- * @property {number | null} selected
- * @property {import("./decide.js").DecisionStatus} decisions
- * @property {Record<string, number>} byDecision  samples with each decision
- */
+/** @typedef {import("./messages.js").Item} Item */
+/** @typedef {import("./messages.js").Page} Reply */
+/** What is answered with a sentence. @typedef {Extract<import("./messages.js").FromPage, {type: "decide" | "edit" | "undo" | "export" | "compute_at"}>} Asked */
 
 const AFTER_PAINT = 30; // milliseconds in which the browser gets a frame to the screen
 const SAVE_AFTER = 200;
@@ -135,16 +114,16 @@ export class Inspector {
     this.wanted = "keep"; // what was last asked for all that is shown
     this.bar = new DecideBar({
       decide: (decision, all, expected) => this.decide(decision, all, expected),
-      undo: () => this.request("undo"),
-      exportAll: () => this.request("export"),
+      undo: () => this.request({ type: "undo" }),
+      exportAll: () => this.request({ type: "export" }),
     });
     this.opened = new Opened({
       close: () => this.close(),
       go: (position) => this.openSample(position),
       decide: (decision) => this.decideOpen({ decision }),
       note: (note) => this.decideOpen({ note }),
-      edit: (words) => this.request("edit", { position: this.open, words }),
-      compute: (layer, checkpoint) => this.request("compute_at", { layer, checkpoint }),
+      edit: (words) => this.open !== null && this.request({ type: "edit", position: this.open, words }),
+      compute: (layer, checkpoint) => this.request({ type: "compute_at", layer, checkpoint }),
     });
     const sort = html("label", { class: "mw-labelled mw-sort" }, "sort", this.sort);
     const turning = html("span", { class: "mw-row mw-turning" }, this.range, this.back, this.on);
@@ -279,7 +258,7 @@ export class Inspector {
   }
 
   /**
-   * @param {any} content
+   * @param {import("./messages.js").FromKernel} content
    * @param {DataView[]} buffers
    */
   hear(content, buffers) {
@@ -472,11 +451,10 @@ export class Inspector {
 
   /**
    * Asks the kernel to do something. It answers with a sentence.
-   * @param {string} type
-   * @param {Record<string, any>} [content]
+   * @param {Asked} message
    */
-  request(type, content = {}) {
-    const heard = tell(this.model, { type, request: `${this.name}:${type}`, ...content });
+  request(message) {
+    const heard = tell(this.model, { ...message, request: `${this.name}:${message.type}` });
     if (!heard) this.bar.say(KERNEL_GONE, false);
   }
 
@@ -488,15 +466,15 @@ export class Inspector {
   decide(decision, all, expected) {
     if (all) this.wanted = decision;
     const position = this.open ?? this.selected;
-    if (all) this.request("decide", { ...this.shown(), only: this.model.get("decision"), decision, expected });
+    if (all) this.request({ type: "decide", ...this.shown(), only: this.model.get("decision"), decision, expected });
     else if (position === null) this.bar.say("Choose a sample first.", false);
     else if (decision === "anonymise" && this.textual()) this.openSample(position, true);
-    else this.request("decide", { decision, positions: [position] });
+    else this.request({ type: "decide", decision, positions: [position] });
   }
 
   /** @param {{decision?: string, note?: string}} what */
   decideOpen(what) {
-    if (this.open !== null) this.request("decide", { positions: [this.open], ...what });
+    if (this.open !== null) this.request({ type: "decide", positions: [this.open], ...what });
   }
 
   /** Whether samples are texts, which can be anonymised. */
@@ -504,7 +482,7 @@ export class Inspector {
     return this.reply?.decisions.choices.includes("anonymise") === true;
   }
 
-  /** @param {{request: string | null, done: boolean, text: string, csv?: string, count?: number, these?: string}} reply */
+  /** @param {import("./messages.js").Said} reply */
   hearSaid(reply) {
     if (reply.request !== null && !reply.request.startsWith(`${this.name}:`)) return;
     this.bar.say(reply.text, reply.done);
@@ -556,7 +534,7 @@ export class Inspector {
   }
 
   /**
-   * @param {any} content
+   * @param {import("./messages.js").Opened | import("./messages.js").NotThere | import("./messages.js").KnownNow} content
    * @param {DataView[]} buffers
    */
   hearOpened(content, buffers) {
@@ -573,7 +551,7 @@ export class Inspector {
 
   /**
    * Turns the list behind the open sample to its page.
-   * @param {import("./opened.js").Place | null} place
+   * @param {import("./messages.js").Place | null} place
    */
   turnTo(place) {
     if (place === null) return;
@@ -594,7 +572,7 @@ export class Inspector {
     if (writing) return;
     const decision = decisionOf(event);
     if (decision !== "" && event.repeat) event.preventDefault(); // a key held down decides once
-    else if (decision === "undo") this.request("undo");
+    else if (decision === "undo") this.request({ type: "undo" });
     else if (decision !== "") this.opened.decide(decision);
     else if (event.key === "ArrowRight") this.opened.go("after");
     else if (event.key === "ArrowLeft") this.opened.go("before");
@@ -695,7 +673,7 @@ export class Inspector {
     if (decision !== "") {
       event.preventDefault();
       if (event.repeat) return; // a key held down decides once
-      if (decision === "undo") this.request("undo");
+      if (decision === "undo") this.request({ type: "undo" });
       else if (this.reply?.decisions.choices.includes(decision)) {
         this.select(Number(cards[at].dataset.position));
         this.decide(decision, false, "");

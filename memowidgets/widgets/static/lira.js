@@ -3,17 +3,7 @@
 import { html, svg } from "./dom.js";
 import { besideText, fixed, tickText, ticks } from "./numbers.js";
 
-/**
- * @typedef {object} Shadows
- * @property {number[]} inside  logit gaps, ascending, of the models that trained on the sample
- * @property {number[]} outside
- * @property {[number, number]} models  how many there are on each side
- * @property {number} target  the audited model's gap
- * @property {[number, number]} fitIn  mean and standard deviation
- * @property {[number, number]} fitOut
- * @property {number | null} logLira
- * @property {string} checkpoint
- */
+/** @typedef {import("./messages.js").Shadows} Shadows */
 
 const WIDTH = 560;
 const EDGE = 14;

@@ -13,68 +13,11 @@ import { bytesOf, focused, html } from "./dom.js";
 import { liraPicture } from "./lira.js";
 import { fixed, whole } from "./numbers.js";
 
-/** @typedef {import("./cards.js").Item} Item */
-
-/**
- * @typedef {object} Place  where the sample stands among those that the filter shows
- * @property {number} number  from 1
- * @property {number} total
- * @property {number | null} before  position of the one before
- * @property {number | null} after
- */
-
-/**
- * @typedef {object} Editing
- * @property {boolean} editable
- * @property {boolean} [edited]
- * @property {boolean} [hasFile]  whether there is a file for edited texts
- * @property {string[]} [words]  the text and its options, as edited so far
- * @property {string} [problem]
- */
-
-/**
- * @typedef {object} OpenedReply
- * @property {number} position
- * @property {Item} item
- * @property {Place | null} place  null for a sample that the filter no longer shows
- * @property {string} scoreName
- * @property {number} digits
- * @property {number | null} eta  log-LiRA from which on a sample is memorised
- * @property {string[]} choices
- * @property {boolean} kept  whether decisions and notes go into a file, not into memory alone
- * @property {boolean} more  whether scores, shadows and neighbours follow
- * @property {Editing} edit
- */
-
-/** @typedef {{value: string, label: string, marked: boolean}} Named */
-
-/**
- * @typedef {object} Glimpse
- * @property {number} position
- * @property {string} id
- * @property {string} label
- * @property {string[]} options
- * @property {number} answer
- * @property {number} distance
- * @property {string} [text]
- * @property {number} [hidden]
- * @property {import("./cards.js").Value[]} [values]
- * @property {Item["image"]} [image]
- */
-
-/**
- * @typedef {object} Known
- * @property {string} title
- * @property {Named[]} checkpoints
- * @property {Named[]} layers
- * @property {(number | null)[][]} scores
- * @property {boolean[][]} computed
- * @property {boolean} [fixed]  whether nothing more can be computed
- * @property {number} digits
- * @property {import("./lira.js").Shadows | null} shadows
- * @property {Glimpse[]} neighbours
- * @property {string[]} notes
- */
+/** @typedef {import("./messages.js").Place} Place */
+/** @typedef {import("./messages.js").Editing} Editing */
+/** @typedef {import("./messages.js").Opened} OpenedReply */
+/** @typedef {import("./messages.js").Glimpse} Glimpse */
+/** @typedef {import("./messages.js").Known} Known */
 
 /**
  * @typedef {object} OpenedActions
@@ -415,7 +358,7 @@ function sampleWhole(reply, bytes) {
 /**
  * An image that is shown by itself.
  * @param {{label: string}} item
- * @param {import("./bitmap.js").Image} image
+ * @param {import("./messages.js").Image} image
  * @param {Uint8Array} bytes
  * @param {number} room  screen pixels for its longer side
  */

@@ -39,7 +39,7 @@ import { boundsOf, cumulative, makeScores, withHits } from "./maths.js";
  */
 
 /**
- * @param {any} wire
+ * @param {import("./messages.js").ScoresShown} wire
  * @returns {Data}
  */
 export function unpack(wire) {
@@ -49,7 +49,7 @@ export function unpack(wire) {
   const counts = shared.length > 0 ? new Uint32Array(values.length).fill(1) : null;
   for (let i = 0; i < shared.length; i++) if (counts !== null) counts[shared[i]] = ties[i];
   const scores = makeScores(values, counts, null);
-  const bounds = wire.levels
+  const bounds = wire.levels && wire.codes
     ? boundsOf(scores, floats(wire.levels, true), unsigned(wire.codes, scores.n))
     : null;
   return {
@@ -59,21 +59,21 @@ export function unpack(wire) {
     bounds,
     title: wire.title,
     truth: wire.truth,
-    etaRange: wire.eta_range ?? null,
-    note: wire.note ?? "",
-    natural: wire.natural ?? null,
-    canaryTau: wire.canary_tau ?? null,
+    etaRange: wire.eta_range,
+    note: wire.note,
+    natural: wire.natural,
+    canaryTau: wire.canary_tau,
   };
 }
 
 /**
  * The same scores with the truth that came for them.
  * @param {Data} data
- * @param {any} wire
+ * @param {import("./messages.js").TruthShown} wire
  * @returns {Scores}
  */
 export function unpackTruth(data, wire) {
-  if (!wire.bits) return withHits(data.scores, null);
+  if (!wire.bits || !wire.hits) return withHits(data.scores, null);
   const hits = unpackBits(new Uint8Array(bytesOf(wire.bits)), data.scores.values.length);
   const ofShared = unsigned(wire.hits, data.shared.length);
   for (let i = 0; i < data.shared.length; i++) hits[data.shared[i]] = ofShared[i];
@@ -81,11 +81,11 @@ export function unpackTruth(data, wire) {
 }
 
 /**
- * @param {any} wire
+ * @param {import("./messages.js").Late} wire
  * @returns {Late}
  */
 export function unpackLate(wire) {
-  const others = wire.others.map((/** @type {any} */ other) => {
+  const others = wire.others.map((other) => {
     const rates = floats(other.points, false);
     const half = rates.length / 2;
     const points = Array.from({ length: half }, (_, i) => ({ fpr: rates[i], tpr: rates[half + i] }));
@@ -103,7 +103,7 @@ function asSentence(text) {
 }
 
 /**
- * @param {any} bytes
+ * @param {import("./messages.js").Bytes} bytes
  * @param {boolean} wide
  */
 export function floats(bytes, wide) {
@@ -112,7 +112,7 @@ export function floats(bytes, wide) {
 
 /**
  * Whole numbers of one, two or four bytes. The number of bytes follows from the length.
- * @param {any} bytes
+ * @param {import("./messages.js").Bytes} bytes
  * @param {number} length
  * @returns {Uint8Array | Uint16Array | Uint32Array}
  */
@@ -143,4 +143,11 @@ export const NOTHING = {
   ties: new Uint8Array(0),
   title: "",
   truth: "",
+  has_log_lira: false,
+  eta_range: null,
+  note: "",
+  natural: null,
+  canary_tau: null,
+  levels: null,
+  codes: null,
 };

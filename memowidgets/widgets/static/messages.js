@@ -1,0 +1,467 @@
+/** Every message between a page and its kernel. `messages.py` says the same for Python, and a test compares both. */
+
+/** Bytes of a synced trait or message, in whatever form the host gives them. @typedef {DataView | ArrayBuffer | ArrayBufferView} Bytes */
+
+/**
+ * Traits were set. Unlike them, a message raises an error in the page without a kernel.
+ * @typedef {object} Saved
+ * @property {"saved"} type
+ */
+
+/**
+ * The user chose a sample, or Python did: it goes both ways.
+ * @typedef {object} Select
+ * @property {"select"} type
+ * @property {number | null} position
+ */
+
+/**
+ * What narrows and sorts the samples that a page shows. What is absent narrows nothing.
+ * @typedef {object} Shown
+ * @property {number} [tau]
+ * @property {string} [filter]
+ * @property {string} [sort]
+ * @property {string} [decision]
+ * @property {number | null} [label]
+ * @property {string} [search]
+ */
+
+/**
+ * Samples are wanted; only the answer to the newest request is shown.
+ * @typedef {object} AskPage
+ * @property {number} [tau]
+ * @property {string} [filter]
+ * @property {string} [sort]
+ * @property {string} [decision]
+ * @property {number | null} [label]
+ * @property {string} [search]
+ * @property {"page"} type
+ * @property {string} request
+ * @property {number} page
+ */
+
+/**
+ * One sample is opened; `known` asks for its scores, shadows and neighbours too.
+ * @typedef {object} AskDetail
+ * @property {number} [tau]
+ * @property {string} [filter]
+ * @property {string} [sort]
+ * @property {string} [decision]
+ * @property {number | null} [label]
+ * @property {string} [search]
+ * @property {"detail"} type
+ * @property {string} request
+ * @property {number} position
+ * @property {boolean} [known]
+ */
+
+/**
+ * A decision or a note, on these positions or on all samples that the filter shows.
+ * @typedef {object} Decide
+ * @property {number} [tau]
+ * @property {string} [filter]
+ * @property {string} [sort]
+ * @property {string} [decision]
+ * @property {number | null} [label]
+ * @property {string} [search]
+ * @property {"decide"} type
+ * @property {string} [request]
+ * @property {number[]} [positions]
+ * @property {string} [note]
+ * @property {string} [only]
+ * @property {string} [expected]
+ */
+
+/**
+ * Edited words of a sample; null where a part stays as it is.
+ * @typedef {object} EditText
+ * @property {"edit"} type
+ * @property {string} [request]
+ * @property {number} position
+ * @property {(string | null)[]} words
+ */
+
+/**
+ * Take the last decision back.
+ * @typedef {object} Undo
+ * @property {"undo"} type
+ * @property {string} [request]
+ */
+
+/**
+ * The decisions as CSV.
+ * @typedef {object} Export
+ * @property {"export"} type
+ * @property {string} [request]
+ */
+
+/**
+ * Compute the score at another layer and checkpoint.
+ * @typedef {object} ComputeAt
+ * @property {"compute_at"} type
+ * @property {string} [request]
+ * @property {string} layer
+ * @property {string} checkpoint
+ */
+
+/**
+ * Log-LiRA is wanted, because η moves.
+ * @typedef {object} AskLogLira
+ * @property {"log_lira"} type
+ * @property {number} version
+ */
+
+/**
+ * Compute what is picked.
+ * @typedef {object} Compute
+ * @property {"compute"} type
+ */
+
+/**
+ * Cancel the work.
+ * @typedef {object} Cancel
+ * @property {"cancel"} type
+ */
+
+/**
+ * Show what came since.
+ * @typedef {object} Refresh
+ * @property {"refresh"} type
+ */
+
+/**
+ * What the address of the page says of the view, unchecked.
+ * @typedef {object} Address
+ * @property {"address"} type
+ * @property {string} text
+ */
+
+/**
+ * Where an image's pixels begin in the buffer, and its shape.
+ * @typedef {object} Image
+ * @property {number} offset
+ * @property {number} height
+ * @property {number} width
+ * @property {number} channels
+ */
+
+/**
+ * One value of a table's row: empty if missing, with the median or mode of its class.
+ * @typedef {object} ValueShown
+ * @property {string} name
+ * @property {string} value
+ * @property {string} usual
+ */
+
+/**
+ * One choice of a question; `hidden` counts characters that were not sent.
+ * @typedef {object} Option
+ * @property {string} text
+ * @property {number} hidden
+ * @property {boolean} label
+ * @property {number | null} probability
+ */
+
+/**
+ * One of the classes that the model finds most probable.
+ * @typedef {object} Likely
+ * @property {string} name
+ * @property {boolean} label
+ * @property {number} probability
+ */
+
+/**
+ * What a sample shows.
+ * @typedef {object} Content
+ * @property {number} position
+ * @property {string} id
+ * @property {string} label
+ * @property {boolean} canary
+ * @property {string} [text]
+ * @property {number} [hidden]
+ * @property {ValueShown[]} [values]
+ * @property {number} [hiddenValues]
+ * @property {Image} [image]
+ */
+
+/**
+ * One sample of a page: what it shows, its scores, and what is decided.
+ * @typedef {object} Item
+ * @property {number} position
+ * @property {string} id
+ * @property {string} label
+ * @property {boolean} canary
+ * @property {string} [text]
+ * @property {number} [hidden]
+ * @property {ValueShown[]} [values]
+ * @property {number} [hiddenValues]
+ * @property {Image} [image]
+ * @property {string} status
+ * @property {number | null} score
+ * @property {number | null} error
+ * @property {boolean} uncertain
+ * @property {number | null} logLira
+ * @property {boolean | null} right
+ * @property {string} decision
+ * @property {string} note
+ * @property {string} guess
+ * @property {number | null} guessProbability
+ * @property {number | null} labelProbability
+ * @property {Option[]} [options]
+ * @property {Likely[]} [likeliest]
+ */
+
+/**
+ * A neighbour of an opened sample.
+ * @typedef {object} Glimpse
+ * @property {number} position
+ * @property {string} id
+ * @property {string} label
+ * @property {boolean} canary
+ * @property {string} [text]
+ * @property {number} [hidden]
+ * @property {ValueShown[]} [values]
+ * @property {number} [hiddenValues]
+ * @property {Image} [image]
+ * @property {string[]} options
+ * @property {number} answer
+ * @property {number} distance
+ */
+
+/**
+ * What was decided so far; `problem` says why decisions are in memory alone.
+ * @typedef {object} DecisionStatus
+ * @property {string[]} choices
+ * @property {number} undo
+ * @property {number} decided
+ * @property {string} problem
+ */
+
+/**
+ * A sample's place among those that the filter shows, from 1, and its neighbours there.
+ * @typedef {object} Place
+ * @property {number} number
+ * @property {number} total
+ * @property {number | null} before
+ * @property {number | null} after
+ */
+
+/**
+ * The words of a sample as edited so far.
+ * @typedef {object} Editing
+ * @property {boolean} editable
+ * @property {boolean} [edited]
+ * @property {boolean} [hasFile]
+ * @property {string[]} [words]
+ * @property {string} [problem]
+ */
+
+/**
+ * One row or column of an opened sample's table.
+ * @typedef {object} Named
+ * @property {string} value
+ * @property {string} label
+ * @property {boolean} marked
+ */
+
+/**
+ * Logit gaps of one sample under shadow models, ascending, and their Gaussians.
+ * @typedef {object} Shadows
+ * @property {number[]} inside
+ * @property {number[]} outside
+ * @property {[number, number]} models
+ * @property {number} target
+ * @property {[number, number]} fitIn
+ * @property {[number, number]} fitOut
+ * @property {number | null} logLira
+ * @property {string} checkpoint
+ */
+
+/**
+ * What the source knows of an opened sample; `fixed` where nothing can be computed.
+ * @typedef {object} Known
+ * @property {string} title
+ * @property {Named[]} checkpoints
+ * @property {Named[]} layers
+ * @property {((number | null)[])[]} scores
+ * @property {boolean[][]} computed
+ * @property {number} digits
+ * @property {Shadows | null} shadows
+ * @property {Glimpse[]} neighbours
+ * @property {string[]} notes
+ * @property {boolean} [fixed]
+ */
+
+/**
+ * One sentence: something was done, or why it was not.
+ * @typedef {object} Said
+ * @property {"said"} type
+ * @property {string | null} request
+ * @property {boolean} done
+ * @property {string} text
+ * @property {string} [csv]
+ * @property {number} [count]
+ * @property {string} [these]
+ */
+
+/**
+ * One page of samples. Its images are in one buffer.
+ * @typedef {object} Page
+ * @property {"page"} type
+ * @property {string} request
+ * @property {number} page
+ * @property {number} pages
+ * @property {number} first
+ * @property {number} total
+ * @property {string} these
+ * @property {string} scoreName
+ * @property {number} digits
+ * @property {number | null} eta
+ * @property {Record<string, number>} counts
+ * @property {Item[]} items
+ * @property {string} kind
+ * @property {string} notice
+ * @property {[string, string][]} sorts
+ * @property {[number, string][]} classes
+ * @property {number | null} selected
+ * @property {DecisionStatus} decisions
+ * @property {Record<string, number>} byDecision
+ */
+
+/**
+ * One sample in full; `more` if what its source knows follows.
+ * @typedef {object} Opened
+ * @property {"opened"} type
+ * @property {string} request
+ * @property {number} position
+ * @property {Item} item
+ * @property {Place | null} place
+ * @property {string} scoreName
+ * @property {number} digits
+ * @property {number | null} eta
+ * @property {string[]} choices
+ * @property {boolean} kept
+ * @property {boolean} more
+ * @property {Editing} edit
+ */
+
+/**
+ * There is no such sample any more.
+ * @typedef {object} NotThere
+ * @property {"opened"} type
+ * @property {string} request
+ * @property {null} position
+ */
+
+/**
+ * What the source found out of the opened sample, or why it could not.
+ * @typedef {object} KnownNow
+ * @property {"known"} type
+ * @property {string} request
+ * @property {Known} [known]
+ * @property {string} [problem]
+ */
+
+/**
+ * Log-LiRA in the order of the scores, as float32 or (wide) float64 in a buffer.
+ * @typedef {object} LogLira
+ * @property {"log_lira"} type
+ * @property {number} version
+ * @property {boolean} wide
+ */
+
+/**
+ * What restores a view of the dashboard.
+ * @typedef {object} State
+ * @property {string} [checkpoint]
+ * @property {string} [layer]
+ * @property {string} [metric]
+ * @property {number} [tau]
+ * @property {number} [eta]
+ * @property {boolean} [comparing]
+ * @property {string} [filter]
+ * @property {string} [sort]
+ * @property {string} [decision]
+ * @property {number} [page]
+ */
+
+/**
+ * The view, for the address of the page.
+ * @typedef {object} StateNow
+ * @property {"state"} type
+ * @property {State} state
+ */
+
+/**
+ * Trait `_data` of an explorer: see `explored.Given.wire`. Empty before there are scores.
+ * @typedef {object} ScoresShown
+ * @property {number} version
+ * @property {string} title
+ * @property {string} truth
+ * @property {boolean} has_log_lira
+ * @property {[number, number] | null} eta_range
+ * @property {string} note
+ * @property {number | null} natural
+ * @property {number | null} canary_tau
+ * @property {Bytes | null} levels
+ * @property {Bytes | null} codes
+ * @property {Bytes} values
+ * @property {boolean} wide
+ * @property {number} n_shared
+ * @property {Bytes} shared
+ * @property {Bytes} ties
+ */
+
+/**
+ * Trait `_truth`: the memorised samples at one η.
+ * @typedef {object} TruthShown
+ * @property {number} version
+ * @property {number | null} eta
+ * @property {Bytes | null} bits
+ * @property {Bytes | null} hits
+ */
+
+/**
+ * ROC of another score, its AUC, and how much that is above the one shown.
+ * @typedef {object} Compared
+ * @property {string} name
+ * @property {[number, number, number]} auc
+ * @property {[number, number, number] | null} difference
+ * @property {Bytes} points
+ */
+
+/**
+ * Trait `_late`: what takes the kernel longer.
+ * @typedef {object} Late
+ * @property {number} version
+ * @property {number | null} eta
+ * @property {Bytes | null} band
+ * @property {string[]} remarks
+ * @property {Compared[]} others
+ * @property {string} failed
+ */
+
+/**
+ * One entry of a picker, in trait `_choices`.
+ * @typedef {object} Picked
+ * @property {string} value
+ * @property {string} label
+ * @property {boolean} marked
+ * @property {boolean} usesLayer
+ */
+
+/**
+ * Trait `_work`: how far the work is.
+ * @typedef {object} Work
+ * @property {boolean} busy
+ * @property {number} done
+ * @property {number} total
+ * @property {string} what
+ * @property {number | null} seconds_left
+ */
+
+/** @typedef {Saved | Select | AskPage | AskDetail | Decide | EditText | Undo | Export | ComputeAt | AskLogLira | Compute | Cancel | Refresh | Address} FromPage */
+
+/** @typedef {Said | Page | Opened | NotThere | KnownNow | Select | LogLira | StateNow} FromKernel */
+
+export {};

@@ -1,0 +1,164 @@
+"""What of the widgets depends on JupyterLab, a saved notebook, or a kernel that is busy or gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.widgets.test_browser import DASHBOARD, agree, chips, counts, drag, tau_shown
+from tests.widgets.test_inspector_browser import IMAGES, QUESTIONS, cards, said
+
+# Everything down to the first row of samples, in the window that a notebook scrolls in.
+FIRST_SCREEN = """() => {
+    const [top] = document.querySelectorAll('.mw-dashboard');
+    top.scrollIntoView();
+    const window = document.querySelector('.jp-WindowedPanel-outer').getBoundingClientRect();
+    const card = document.querySelector('.mw-card').getBoundingClientRect();
+    return [top.clientWidth, card.bottom - top.getBoundingClientRect().top, window.height];
+}"""
+RECORDED = (
+    "import memowidgets as mw\ndashboard = mw.open_recorded('cifar10-wrn').dashboard()\ndashboard"
+)
+
+
+@pytest.fixture
+def in_lab(notebook_page):
+    """The same in JupyterLab, for what depends on a notebook or a kernel."""
+    notebook = notebook_page([DASHBOARD])
+    notebook.page.wait_for_selector(".mw-card")
+    return notebook
+
+
+def test_a_laptop_shows_the_first_samples_without_scrolling(notebook_page):
+    notebook = notebook_page([DASHBOARD], width=1440, height=900)
+    page = notebook.page
+    page.wait_for_selector(".mw-card")
+    page.evaluate("() => window.jupyterapp.shell.expandLeft()")
+    for width in (1440, 1392):
+        notebook.resize(width)
+        there, needed, window = page.evaluate(FIRST_SCREEN)
+        assert there < 1010
+        assert needed <= window
+    assert 950 < there <= 960
+    page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+
+
+def test_many_scores_are_in_a_drop_down_and_take_no_second_row(notebook_page):
+    notebook = notebook_page([RECORDED], width=1440, height=900)
+    page = notebook.page
+    page.wait_for_selector(".mw-card")
+    page.evaluate("() => window.jupyterapp.shell.expandLeft()")
+    _, needed, window = page.evaluate(FIRST_SCREEN)
+    assert needed <= window  # cards without samples, but with bars of the likeliest classes
+    pickers = [picker.bounding_box() for picker in page.locator(".mw-bar .mw-picker").all()]
+    assert len({round(box["y"] + box["height"]) for box in pickers}) == 1
+    page.get_by_label("score", exact=True).select_option(label="Mean log-probability so far")
+    notebook.eventually("dashboard.metric", "csl")
+    page.locator(".mw-axis-title", has_text="Mean log-probability so far").wait_for()
+    assert not page.get_by_role("button", name="τ = 0").is_visible()
+    page.get_by_role("button", name="75 % of canaries").click()
+    notebook.eventually("dashboard.tau", notebook.python("dashboard._data['canary_tau']"))
+    page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+
+
+def test_the_chips_follow_tau_although_the_kernel_is_busy(in_lab):
+    page = in_lab.page
+    page.evaluate(
+        "() => { const k = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;"
+        " k.requestExecute({code: '__import__(\"time\").sleep(4)'}); }"
+    )
+    for share in (0.5, 0.6, 0.45):
+        drag(page, ".mw-histogram", (0.4, 0.5), (share, 0.5))
+        page.wait_for_timeout(50)
+        assert chips(page) == counts(page)
+    in_lab.wait_until_idle()
+    flagged = counts(page)["flagged"]
+    page.locator('[data-filter="all"]').click()
+    page.locator(".mw-range").get_by_text("of 600").wait_for()
+    assert chips(page)["flagged"] == flagged
+    agree(in_lab)
+
+
+def test_a_cell_run_again_leaves_no_widget_behind(in_lab):
+    living = (
+        "len([w for w in __import__('ipywidgets').widgets.widget._instances.values()"
+        " if type(w).__module__.startswith('memowidgets')])"
+    )
+    before = in_lab.python(living)
+    for _ in range(3):
+        in_lab.run_all()
+    in_lab.page.wait_for_selector(".mw-card")
+    assert in_lab.page.locator(".mw-explorer").count() == 1
+    assert in_lab.python(living) == before
+
+
+def test_a_reloaded_page_shows_the_same(in_lab):
+    page = in_lab.page
+    page.get_by_role("button", name="Youden").click()
+    agree(in_lab)
+    before, tau = counts(page), tau_shown(page)
+    in_lab.save()
+    in_lab.open()
+    page.wait_for_selector(".mw-card")
+    assert (counts(page), tau_shown(page)) == (before, tau)
+
+
+def test_a_restarted_kernel_leaves_the_view_readable(in_lab):
+    page = in_lab.page
+    shown = page.locator(".mw-tile-flagged").inner_text()
+    page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
+    )
+    in_lab.wait_until_idle()
+    page.locator('[data-filter="all"]').click()
+    page.locator(".mw-inspector").get_by_text("is gone: run its cell again").wait_for()
+    page.get_by_role("button", name="τ = 0").click()
+    page.locator(".mw-explorer").get_by_text("is gone: run its cell again").wait_for()
+    page.get_by_label("layer", exact=True).select_option("1")
+    page.locator(".mw-bar").get_by_text("is gone: run its cell again").wait_for()
+    assert page.locator(".mw-tile-flagged").inner_text() == shown
+
+
+def test_on_a_laptop_the_buttons_of_decisions_are_in_one_line(notebook_page):
+    questions = notebook_page([QUESTIONS])
+    questions.page.wait_for_selector(".mw-card")
+    questions.resize(960)
+    names = ["Keep", "Anonymise", "Remove", "Undecided", "Undo", "Export CSV"]
+    buttons = [questions.page.locator(".mw-decide-row button", has_text=name) for name in names]
+    before = [button.bounding_box() for button in buttons]
+    assert len({box["y"] for box in before}) == 1
+    questions.page.locator(".mw-card").first.click()
+    buttons[2].click()
+    said(questions.page, "is to be removed.")
+    assert [button.bounding_box()["y"] for button in buttons] == [box["y"] for box in before]
+
+
+def test_a_reloaded_page_and_a_second_view_show_the_decisions(notebook_page):
+    images = notebook_page([IMAGES])
+    images.page.wait_for_selector(".mw-card")
+    page = images.page
+    cards(page).first.focus()
+    page.keyboard.press("k")
+    page.locator(".mw-made-keep").wait_for()
+    images.save()
+    images.open()
+    page.locator(".mw-made-keep").wait_for()
+    images.python("DecisionLog(RunKeeper(run)).decide([str(data.ids[0])], 'remove')")
+    page.locator('[data-filter="all"]').click()
+    page.get_by_label("filter by decision").select_option("remove")
+    page.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
+
+
+def test_a_kernel_that_is_gone_leaves_the_open_sample_readable(notebook_page):
+    images = notebook_page([IMAGES])
+    images.page.wait_for_selector(".mw-card")
+    page = images.page
+    cards(page).first.focus()
+    page.keyboard.press("Enter")
+    page.locator(".mw-lira").wait_for()
+    page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
+    )
+    images.wait_until_idle()
+    page.keyboard.press("r")
+    page.locator(".mw-inspector").get_by_text("is gone: run its cell again").first.wait_for()
+    assert page.locator(".mw-lira").is_visible()

@@ -264,8 +264,6 @@ def _checked_positions(positions: ArrayLike | None, n: int) -> NDArray[np.int64]
     return places
 
 
-
-
 def _checked_labels(
     labels: ArrayLike | None, reader: SampleReader, places: NDArray[np.int64]
 ) -> NDArray[np.int64] | None:

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 from benchmarks import (
-    auc,
     dashboard,
     device,
     estimate,
@@ -21,13 +20,11 @@ from benchmarks import (
     inspector,
     intervals,
     language,
-    layers,
-    lira,
     provenance,
-    psmi,
     quickstart,
     recorded,
     report,
+    scores,
     shadows,
     site,
     smollm2,
@@ -43,36 +40,36 @@ from benchmarks import (
 from benchmarks.measure import Row, machine, table
 
 TOPICS = {
-    "psmi": psmi,
-    "smollm2": smollm2,
-    "states": states,
-    "layers": layers,
-    "auc": auc,
-    "intervals": intervals,
-    "lira": lira,
-    "variances": variances,
-    "hierarchical": hierarchical,
-    "huge-row": huge_row,
-    "shadows": shadows,
-    "estimate": estimate,
-    "device": device,
-    "language": language,
-    "text": text,
-    "gpu-language": gpu_language,
-    "wards": wards,
-    "recorded": recorded,
-    "vision": vision,
-    "quickstart": quickstart,
-    "teaching": teaching,
-    "dashboard": dashboard,
-    "explorer": explorer,
-    "inspector": inspector,
-    "report": report,
-    "site": site,
-    "watch": watch,
-    "trace": trace,
-    "provenance": provenance,
-    "golden": golden,
+    "psmi": scores.psmi,
+    "smollm2": smollm2.rows,
+    "states": states.rows,
+    "layers": scores.layers,
+    "auc": scores.auc,
+    "intervals": intervals.rows,
+    "lira": scores.lira,
+    "variances": variances.rows,
+    "hierarchical": hierarchical.rows,
+    "huge-row": huge_row.rows,
+    "shadows": shadows.rows,
+    "estimate": estimate.rows,
+    "device": device.rows,
+    "language": language.rows,
+    "text": text.rows,
+    "gpu-language": gpu_language.rows,
+    "wards": wards.rows,
+    "recorded": recorded.rows,
+    "vision": vision.rows,
+    "quickstart": quickstart.rows,
+    "teaching": teaching.rows,
+    "dashboard": dashboard.rows,
+    "explorer": explorer.rows,
+    "inspector": inspector.rows,
+    "report": report.rows,
+    "site": site.rows,
+    "watch": watch.rows,
+    "trace": trace.rows,
+    "provenance": provenance.rows,
+    "golden": golden.rows,
 }
 MARK = "<!-- the table is written by python -m benchmarks --write; the rest is by hand -->"
 
@@ -83,7 +80,7 @@ def main() -> None:
     rows: list[Row] = []
     for name in arguments.topics or TOPICS:
         print(f"measuring {name} …", file=sys.stderr)
-        rows += TOPICS[name].rows(arguments)
+        rows += TOPICS[name](arguments)
     if not rows:
         return
     text = f"{table(rows)}\n\n{machine()}; medians of interleaved runs in one process.\n"

@@ -1,16 +1,47 @@
-"""Numbers of the recorded audits at every checkpoint, which the pages quote."""
+"""Make the recorded audits, and print the numbers of them that the pages quote.
+
+    python -m benchmarks.recorded mmlu --smollm2 FOLDER --mmlu FILE --run runs/mmlu
+    python -m benchmarks.recorded banking77 --smollm2 FOLDER --banking77 FILE --run runs/banking77
+    python -m benchmarks.recorded cifar10 --cifar10 PATH --run runs/cifar
+
+If it is stopped, the same command continues. With --export it scores every checkpoint, and writes
+the numbers, but never a sample.
+"""
 
 from __future__ import annotations
 
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pandas as pd
 
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row
-from benchmarks.recorded_cifar import METRICS, tables
+from memowidgets.audit.runs.recorded import export
+from memowidgets.evaluation import Evaluation
+from memowidgets.store import RunDirectory
 
 VARIANCES = ("shrunk", "per-sample", "global")
-ETA = 4.0
-EARLY = ("psmi", "loss", "logit_gap", "csl", "psmi+csl")
+ETA, ETAS = 4.0, (4.0, 6.0, 8.0, 10.0)
+OF_TEXTS = ("psmi", "loss", "logit_gap", "csl", "psmi+csl")
+METRICS = ("psmi", "loss", "logit_gap")
+SEED = 0
+QUESTIONS = 2250
+LONGEST = 56  # tokens of a prompt, so that 32 shadow models take hours on two cores
+MESSAGES = 6750  # a ninth is held out, so that the pool has 6000
+CANARIES = 0.02
+AUDITED = 0.05  # share of ordinary images that are audited, in addition to all canaries
+MILESTONES = (8 / 9, 17 / 18)  # full rate until ρ, which the loss must not jump over
+EARLY = 8  # epoch before ρ at which gaps are stored, too
+
+
+# ---------------------------------------------------------------- the numbers that pages quote
 
 
 def rows(_: Namespace) -> list[Row]:
@@ -37,28 +68,290 @@ def _texts(title: str, name: str) -> list[Row]:
     counts = {v: int((audit.log_lira(variance=v) >= ETA).sum()) for v in VARIANCES}
     said = ", ".join(f"{count} ({variance})" for variance, count in counts.items())
     found = [Row(f"{title}: members that are memorised, of {len(audit.members)}", said)]
-    compared = audit.compare(EARLY, checkpoints="all")
-    return [*found, *(_checkpoint(title, audit, compared, c) for c in audit.checkpoints.index[1:])]
+    compared = audit.compare(OF_TEXTS, checkpoints="all")
+    for checkpoint in audit.checkpoints.index[1:]:
+        aucs = [
+            f"{row.metric} {_with_interval(row.auc, (row.auc_low, row.auc_high), ' to ')}"
+            for row in compared[compared["checkpoint"] == checkpoint].itertuples()
+        ]
+        point = audit.evaluate("psmi", checkpoint=checkpoint).at(0.0)
+        drop, accuracy = audit.checkpoints.loc[checkpoint, ["drop", "test_accuracy"]]
+        rates = [("TPR", point.tpr, point.tpr_interval), ("FPR", point.fpr, point.fpr_interval)]
+        found.append(
+            Row(
+                f"{title} at {checkpoint.replace('-', ' ')}, drop {drop:.3f}, held-out accuracy "
+                f"{accuracy:.2f}: AUC; τ = 0",
+                ", ".join(aucs),
+                "",
+                ", ".join(f"{rate} {_with_interval(*given, ' to ')}" for rate, *given in rates),
+            )
+        )
+    return found
 
 
-def _checkpoint(title: str, audit: mw.Audit, compared: pd.DataFrame, name: str) -> Row:
-    table = compared[compared["checkpoint"] == name]
-    aucs = [
-        f"{row.metric} {_with_interval(row.auc, (row.auc_low, row.auc_high))}"
-        for row in table.itertuples()
-    ]
-    psmi = audit.evaluate("psmi", checkpoint=name)
-    drop, accuracy = audit.checkpoints.loc[name, ["drop", "test_accuracy"]]
-    point = psmi.at(0.0)
-    return Row(
-        f"{title} at {name.replace('-', ' ')}, drop {drop:.3f}, held-out accuracy {accuracy:.2f}: "
-        "AUC; τ = 0",
-        ", ".join(aucs),
-        "",
-        f"TPR {_with_interval(point.tpr, point.tpr_interval)}, "
-        f"FPR {_with_interval(point.fpr, point.fpr_interval)}",
+def tables(audit: mw.Audit) -> Iterator[pd.DataFrame]:
+    """Yield the paper's table by its protocol, and then for random halves.
+
+    The paper's protocol evaluates all pairs. Rows by η have ordinary pictures only.
+    """
+
+    def pooled(metric: str, **how: Any) -> Evaluation:
+        return audit.evaluate_pooled(metric, with_canaries="truth" in how, **how)
+
+    for design, evaluate in (("canaries", pooled), ("halves", audit.evaluate)):
+        if any(key.split("-")[0] == design for key in audit.shadow_sets):
+            audit.use_shadows(design)
+            yield _table(evaluate)
+
+
+def _table(evaluate: Callable[..., Evaluation]) -> pd.DataFrame:
+    """Return a table with rows by η, and a row for the canaries."""
+    truths = [(f"η = {eta:g}", {"eta": eta}) for eta in ETAS]
+    found = []
+    for name, how in [*truths, ("OOD canaries", {"truth": "canaries"})]:
+        try:
+            of = {metric: evaluate(metric, **how) for metric in METRICS}
+        except ValueError as error:  # no sample, or every sample, is memorised at this η
+            print(f"{name}: {error}")
+            continue
+        first, at = of["psmi"], of["psmi"].at(0.0)
+        found.append(
+            {
+                "memorised": name,
+                "share": f"{first.n_memorized / first.n:.2%} of {first.n}",
+                **{m: _with_interval(e.auc, e.auc_interval, "–") for m, e in of.items()},
+                "FPR at τ = 0": f"{at.fpr:.2f}",
+                "TPR at τ = 0": f"{at.tpr:.2f}",
+            }
+        )
+    return pd.DataFrame(found)
+
+
+def _with_interval(value: float, interval: tuple[float, float], to: str) -> str:
+    return f"{value:.2f} ({interval[0]:.2f}{to}{interval[1]:.2f})"
+
+
+# ---------------------------------------------------------------- making them
+
+
+@dataclass(frozen=True)
+class Recording:
+    """How a recorded audit is made, and what is said of it.
+
+    Attributes
+    ----------
+    make : callable
+        From the arguments to the audit, as it is on disk.
+    last : str
+        The last layer. Others are scored at the ρ checkpoint, or at every one if `each` is true.
+    about : callable
+        From the audit and the arguments to its title, and the call that loads its data.
+    states : callable
+        From the names of the ρ checkpoint, of the last one, and of all layers to the
+        representations that fit in the package.
+    options : str
+        Arguments of the command, as a format of the arguments.
+    exact : bool
+        Whether logits at ρ and at the end are kept as they are.
+    """
+
+    make: Callable[[Namespace], mw.Audit]
+    last: str
+    about: Callable[[mw.Audit, Namespace], tuple[str, str]]
+    states: Callable[[str, str, tuple[str, ...]], dict[str, tuple[str, ...]]]
+    options: str
+    each: bool = False
+    exact: bool = False
+
+
+def _mmlu(arguments: Namespace) -> mw.Audit:
+    lora = mw.models.LoRA(layers="top:4")
+    model = mw.models.CausalLM.from_pretrained(arguments.smollm2, lora=lora, max_length=2048)
+    everything = mw.data.fetch_mcq("mmlu-field", split="test", source=arguments.mmlu)
+    short = np.flatnonzero(model.lengths(everything) <= LONGEST)
+    chosen = np.sort(np.random.default_rng(SEED).permutation(short)[:QUESTIONS])
+    training = _training(arguments, checkpoint_every=0.5, batch_size=8, lr=1e-3)
+    return mw.Audit(model, everything.take(chosen), arguments.run, training, SEED)
+
+
+def _banking77(arguments: Namespace) -> mw.Audit:
+    lora = mw.models.LoRA(r=8, layers="top:4")
+    model = mw.models.SequenceClassifier.from_pretrained(arguments.smollm2, lora=lora)
+    everything = mw.data.TextDataset.from_csv(arguments.banking77, text="text", label="category")
+    drawn = np.random.default_rng(SEED).permutation(len(everything))[: arguments.messages]
+    training = _training(arguments, checkpoint_every=0.5, batch_size=16, lr=1e-3)
+    return mw.Audit(model, everything.take(np.sort(drawn)), arguments.run, training, SEED)
+
+
+def _cifar10(arguments: Namespace) -> mw.Audit:
+    everything = mw.data.fetch_cifar10(arguments.cifar10)
+    step = len(everything) // arguments.images
+    arguments.chosen = range(0, step * arguments.images, step)
+    count = round(CANARIES * arguments.images)
+    count = count if arguments.canaries is None else arguments.canaries
+    data = everything.take(arguments.chosen).with_canaries(count, kind="ood", seed=SEED)
+    model = mw.models.WideResNet(arguments.depth, arguments.width, pool=4)
+    training = _training(
+        arguments,
+        checkpoint_every=arguments.checkpoint_every,
+        batch_size=arguments.batch,
+        lr=arguments.lr,
+        milestones=MILESTONES,
+    )
+    return mw.Audit(model, data, arguments.run, training, SEED)
+
+
+def _training(arguments: Namespace, **settings: Any) -> mw.TrainingConfig:
+    return mw.TrainingConfig(epochs=arguments.epochs, **settings)
+
+
+def _of_cifar10(audit: mw.Audit, arguments: Namespace) -> tuple[str, str]:
+    n, canaries = len(audit.data), int(audit.data.canaries.sum())
+    accuracy = audit.checkpoints.iloc[-1].test_accuracy
+    return (
+        (
+            f"WRN{arguments.depth}-{arguments.width} on {n} images of CIFAR-10 (JPEG copy), "
+            f"{canaries} of them OOD canaries; test accuracy {accuracy:.2f}"
+        ),
+        (
+            f"mw.data.fetch_cifar10(PATH).take({arguments.chosen})"
+            f'.with_canaries({canaries}, "ood", seed={SEED})'
+        ),
     )
 
 
-def _with_interval(value: float, interval: tuple[float, float]) -> str:
-    return f"{value:.2f} ({interval[0]:.2f} to {interval[1]:.2f})"
+RECORDINGS = {
+    "mmlu": Recording(
+        _mmlu,
+        "30",
+        lambda *_: (
+            "SmolLM2-135M-Instruct (dequantised) on MMLU by field",
+            'mw.data.fetch_mcq("mmlu-field", split="test")',
+        ),
+        lambda rho, last, layers: {rho: layers, last: ("30",)},
+        "--smollm2 FOLDER --mmlu FILE --run runs/mmlu --shadows {shadows}",
+        each=True,
+    ),
+    "banking77": Recording(
+        _banking77,
+        "30",
+        lambda audit, _: (
+            (
+                "SmolLM2-135M-Instruct (dequantised) with a classification head on "
+                f"{len(audit.data)} messages of Banking77; test accuracy "
+                f"{audit.checkpoints.iloc[-1].test_accuracy:.2f}"
+            ),
+            (
+                'mw.data.TextDataset.from_csv(PATH, text="text", label="category"), the training '
+                "messages of Banking77"
+            ),
+        ),
+        lambda rho, *_: {rho: ("30",)},
+        "--smollm2 FOLDER --banking77 FILE --run runs/banking77 --shadows {shadows}",
+        exact=True,
+    ),
+    "cifar10": Recording(
+        _cifar10,
+        "features",
+        _of_cifar10,
+        lambda rho, last, _: {rho: ("features",), last: ("features",)},
+        "--cifar10 PATH --run runs/cifar --images {images} --epochs {epochs:g} "
+        "--shadows {shadows} --width {width} --batch {batch} --lr {lr:g}",
+    ),
+}
+
+
+def main() -> None:
+    """Train, score, export."""
+    arguments = _arguments()
+    os.nice(arguments.nice)
+    recording = RECORDINGS[arguments.recording]
+    audit = recording.make(arguments)
+    audit.train()
+    print(audit.checkpoints.to_string(), *audit.prediction.warnings, sep="\n", flush=True)
+    if not arguments.shadows:
+        return
+    for design in arguments.designs:
+        _shadow(audit, arguments, design)
+    run = RunDirectory.existing(audit.path)
+    files = (run.path / "shadows").rglob("*.safetensors")
+    names = [str(file.relative_to(run.path).with_suffix("")) for file in files]
+    seconds = [float(run.read_tensors(name).metadata["seconds"]) for name in names]
+    print(f"{len(seconds)} shadow models, {np.median(seconds):.0f} s each on one core (median)")
+    if arguments.recording == "cifar10":
+        print(*(table.to_string(index=False) for table in tables(audit)), sep="\n")
+    else:
+        print(audit.compare(OF_TEXTS, checkpoints="all").to_string())
+    if arguments.export is None:
+        return
+    rho, last = audit.prediction.record.name, audit.checkpoints.index[-1]
+    for checkpoint in audit.checkpoints.index[1:]:
+        for layer in audit.layers if recording.each or checkpoint == rho else (recording.last,):
+            audit.score("psmi", layer, checkpoint)
+            audit.score("mahalanobis", layer, checkpoint)
+    title, data = recording.about(audit, arguments)
+    options = recording.options.format(**vars(arguments))
+    about = {
+        "title": title,
+        "data": data,
+        "command": f"python -m benchmarks.recorded {arguments.recording} {options} --export FOLDER",
+        "machine": arguments.machine,
+        "cost": f"{sum(seconds) / 3600:.1f} core hours for {len(seconds)} shadow models",
+    }
+    states = recording.states(rho, last, audit.layers)
+    keep = partial(export, audit.path, arguments.export, about, states)
+    keep((rho, last)) if recording.exact else keep()
+
+
+def _shadow(audit: mw.Audit, arguments: Namespace, design: str) -> None:
+    """Train the shadow models of a design; with canaries, every one is the target in turn."""
+    if arguments.recording != "cifar10":
+        audit.run_shadows(arguments.shadows, processes=arguments.processes)
+        return
+    paper = design == "canaries"
+    canaries = np.array(audit.data.canaries)
+    ordinary = np.flatnonzero(~canaries)
+    drawn = np.random.default_rng(SEED).permutation(ordinary)[: round(AUDITED * len(canaries))]
+    audit.run_shadows(
+        arguments.shadows,
+        checkpoints=(EARLY, "prediction", "final"),
+        design=design,
+        keep_forward=paper,
+        audited=canaries | np.isin(np.arange(len(canaries)), drawn) if paper else None,
+        processes=arguments.processes,
+    )
+
+
+def _arguments() -> Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.recorded", description=__doc__)
+    kinds = parser.add_subparsers(dest="recording", required=True)
+    for name, epochs in (("mmlu", 6), ("banking77", 5), ("cifar10", 18)):
+        one = kinds.add_parser(name)
+        one.set_defaults(designs=("halves",))
+        one.add_argument("--run", type=Path, required=True, help="run directory, new or old")
+        one.add_argument("--epochs", type=float, default=epochs)
+        one.add_argument("--shadows", type=int, default=32, help="number; 0 trains the target only")
+        one.add_argument("--processes", type=int)
+        one.add_argument("--nice", type=int, default=0, help="nice level of the process")
+        one.add_argument("--machine", default="two cores, no GPU, shared with other work")
+        one.add_argument("--export", type=Path, help="folder for the numbers")
+        if name != "cifar10":
+            one.add_argument("--smollm2", type=Path, required=True, help="for from_pretrained")
+    mmlu, banking77, cifar10 = kinds.choices.values()
+    mmlu.add_argument("--mmlu", type=Path, required=True, help="MMLU's test questions, JSON")
+    banking77.add_argument("--banking77", type=Path, required=True, help="training messages, CSV")
+    banking77.add_argument("--messages", type=int, default=MESSAGES, help="number of messages")
+    cifar10.add_argument("--cifar10", type=Path, required=True, help="as for fetch_cifar10")
+    cifar10.add_argument("--images", type=int, default=10_000, help="number, up to 50 000")
+    cifar10.add_argument("--canaries", type=int, help="number of canaries (default: 2 %%)")
+    cifar10.add_argument("--depth", type=int, default=16)
+    cifar10.add_argument("--width", type=int, default=1)
+    cifar10.add_argument("--checkpoint-every", type=float, default=1)
+    cifar10.add_argument("--batch", type=int, default=64)
+    cifar10.add_argument("--lr", type=float, default=0.1)
+    cifar10.add_argument("--designs", nargs="+", default=["halves", "canaries"])
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

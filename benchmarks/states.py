@@ -37,7 +37,7 @@ def rows(arguments: Namespace) -> list[Row]:
 
 
 def _isotropic(d: int, n_classes: int) -> Row:
-    from benchmarks.psmi import features
+    from benchmarks.scores import features
 
     X, y = features(QUESTIONS, d, n_classes)
     return _changed("isotropic features", X, y)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar, Literal, get_args
@@ -13,6 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import betaln, digamma, log_ndtr, polygamma
 from threadpoolctl import ThreadpoolController
 
+from memowidgets.checks import warn_user
 from memowidgets.memorization.gaps import Floats, Mask, Moments, Side
 
 OwnMean = Literal["per-sample", "global", "shrunk"]  # the mean is that of the sample's own gaps
@@ -319,11 +319,9 @@ def warn_if_few(found: Moments, *, offline: bool = False) -> None:
     few = int(((fewest > 0) & (fewest < FEWEST_MODELS)).sum())
     if few:
         side = "outside" if offline else "inside or outside"
-        warnings.warn(
+        warn_user(
             f"{few} of {len(fewest)} samples have fewer than {FEWEST_MODELS} shadow models "
-            f'{side}, so their per-sample variance is unreliable; use variance="shrunk"',
-            UserWarning,
-            stacklevel=3,
+            f'{side}, so their per-sample variance is unreliable; use variance="shrunk"'
         )
 
 

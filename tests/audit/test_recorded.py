@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from benchmarks.recorded_cifar import METRICS, tables
+from benchmarks.recorded import METRICS, tables
 from memowidgets.audit.runs import recorded
 from memowidgets.store import StoreError
 from tests.audit.conftest import recording_at

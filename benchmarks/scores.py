@@ -1,15 +1,21 @@
-"""PSMI against the published package, the bare matrix product, and its memory limit."""
+"""Scores, AUC and log-LiRA against published packages and the bare work that they need."""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psmi as published
 from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.metrics import roc_auc_score
 
 from benchmarks.measure import Namespace, Row, interleaved, peak_mb, rms
-from memowidgets.metrics import PSMI
+from memowidgets.evaluation import roc
+from memowidgets.memorization import log_lira
+from memowidgets.metrics import PSMI, score_layers
 
 SIZES = [(512, 10, "10", "15"), (4096, 4, "4", "8")]
 N = 10_000
@@ -39,7 +45,7 @@ def long_run(X: np.ndarray, y: np.ndarray, directions: int = 16_384, seed: int =
     return PSMI(directions, random_state=seed).fit(X, y).score_samples(X, y)
 
 
-def rows(_: Namespace) -> list[Row]:
+def psmi(_: Namespace) -> list[Row]:
     np.random.seed(0)  # noqa: NPY002 - the published package draws from it
     return [row for size in SIZES for row in _one_size(*size)] + _errors() + _memory()
 
@@ -76,14 +82,14 @@ def _data_sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     states = rng.normal(size=(1500, 576)) * scaled
     states += 3 * rng.normal(size=(4, 576))[state_labels] / 24
     digits, digit_labels = load_digits(return_X_y=True)
-    rows, outcomes = load_breast_cancer(return_X_y=True)
-    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    table, outcomes = load_breast_cancer(return_X_y=True)
+    table = (table - table.mean(axis=0)) / table.std(axis=0)
     return {
         "two far classes": (far, y),
         "isotropic classes": features(600, 64, 10),
         "decaying spectrum": (states, state_labels),
         "digits, pixels": (digits, digit_labels),
-        "breast cancer": (rows, outcomes),
+        "breast cancer": (table, outcomes),
     }
 
 
@@ -136,3 +142,93 @@ def _memory() -> list[Row]:
         peak -= directions + 16e-6 * n
         found.append(Row(work, f"{peak:.0f} MB", "160 MB", f"{peak / 160:.2f}×", "≤ 160 MB"))
     return found
+
+
+D, LAYERS = 576, 30
+
+
+class Folder(Mapping[int, np.ndarray]):
+    """Layers on disk, mapped on access."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __getitem__(self, layer: int) -> np.ndarray:
+        return np.load(self.path / f"{layer}.npy", mmap_mode="r")
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(1, LAYERS + 1))
+
+    def __len__(self) -> int:
+        return LAYERS
+
+
+def layers(_: Namespace) -> list[Row]:
+    X, y = features(N, D, 4)
+    with tempfile.TemporaryDirectory() as path:
+        folder = Folder(Path(path))
+        for layer in folder:
+            np.save(folder.path / f"{layer}.npy", X)
+        many, one = interleaved(
+            lambda: score_layers(PSMI(), folder, y),
+            lambda: [PSMI().fit(X, y).score_samples(X, y) for _ in range(3)],
+            repeats=3,
+        )
+    one /= 3
+    work = f"PSMI of {LAYERS} layers from disk against one in memory; n = {N}, d = {D}"
+    return [Row(work, f"{many:.2f} s", f"{one:.3f} s", f"{many / one:.1f}×", "≤ 30×")]
+
+
+PAIRS = 1_000_000
+
+
+def auc(_: Namespace) -> list[Row]:
+    rng = np.random.default_rng(0)
+    truth = rng.random(PAIRS) < 0.01
+    scores = rng.normal(size=PAIRS) - truth
+    ours, peer = interleaved(
+        lambda: roc(scores, truth).auc_interval, lambda: roc_auc_score(truth, -scores), repeats=9
+    )
+    return [
+        Row(
+            "AUC with Newcombe's interval, 1 M samples, against `roc_auc_score`",
+            f"{ours:.3f} s",
+            f"{peer:.3f} s",
+            f"{ours / peer:.2f}×",
+            "≤ 1.5×",
+        )
+    ]
+
+
+MODELS, SAMPLES = 128, 1_000_000
+
+
+def lira(_: Namespace) -> list[Row]:
+    rng = np.random.default_rng(0)
+    gaps = rng.standard_normal((MODELS, SAMPLES), dtype=np.float32)
+    members = rng.random((MODELS, SAMPLES), dtype=np.float32) < 0.5
+    target = rng.standard_normal(SAMPLES, dtype=np.float32)
+    given = (gaps.nbytes + members.nbytes + target.nbytes) / 1e6
+    return [_compared(gaps, members, target, name, given) for name in ("per-sample", "shrunk")]
+
+
+def _compared(
+    gaps: np.ndarray, members: np.ndarray, target: np.ndarray, variance: str, given: float
+) -> Row:
+    def ours() -> None:
+        log_lira(gaps, members, target, variance)
+
+    def moments() -> None:
+        gaps.mean(0)
+        gaps.var(0)
+
+    seconds, limit = interleaved(ours, moments, repeats=3)
+    memory = given + peak_mb(ours)
+    return Row(
+        f'log-LiRA, "{variance}", {MODELS} shadow models × 1 M samples, against `gaps.mean(0); '
+        "gaps.var(0)`",
+        f"{seconds:.2f} s, {memory:.0f} MB with its {given:.0f} MB of input",
+        f"{limit:.2f} s",
+        f"{seconds / limit:.2f}×",
+        "≤ 2×, ≤ 1200 MB",
+    )

@@ -1,14 +1,24 @@
-"""Log-LiRA and its relatives against scipy, in hard cases, and on bad input."""
+"""Log-LiRA and its standard error against scipy, simulated truth and in hard cases."""
+
+from __future__ import annotations
 
 import warnings
 
 import numpy as np
 import pytest
-from scipy.stats import norm, spearmanr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
 
-from memowidgets.memorization import attack_success_rate, counterfactual, log_lira
+from memowidgets.memorization import (
+    attack_success_rate,
+    log_lira,
+    probability_memorized,
+)
 from memowidgets.memorization.densities import fitted_prior
 from memowidgets.memorization.gaps import moments
+
+VARIANCES = ("per-sample", "global", "shrunk")
 
 
 def made(m=40, n=200, seed=0, effect=2.0):
@@ -136,59 +146,187 @@ def test_shift_and_scale_do_not_matter():
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
 
 
-def attacked(gaps, members):
-    right = np.zeros(gaps.shape)
-    for model in range(len(gaps)):
-        rest = np.arange(len(gaps)) != model
-        ratio = by_scipy(gaps[rest], members[rest], gaps[model])
-        right[model] = (ratio > 0) == members[model]
-    return right.mean(axis=0)
+def halves(rng, m, n):
+    return np.argsort(rng.random((m, n)), axis=0) < m // 2
 
 
-def test_attack_leaves_the_attacked_model_out():
-    gaps, members, _ = made(m=20, n=30)
-    np.testing.assert_allclose(attack_success_rate(gaps, members), attacked(gaps, members))
+def test_offline_is_the_tail_outside():
+    gaps, members, target = made()
+    out = [(g[~m].mean(), g[~m].std()) for g, m in zip(gaps.T, members.T, strict=True)]
+    expected = [-norm.logsf(t, *fit) for t, fit in zip(target, out, strict=True)]
+    np.testing.assert_allclose(log_lira(gaps, members, target, mode="offline"), expected)
 
 
-def test_attack_grows_with_counterfactual_memorisation():
-    gaps, members, _ = made(m=60, n=500, effect=6.0)
-    rate, change = attack_success_rate(gaps, members), counterfactual(gaps, members)
-    assert spearmanr(rate, change).statistic > 0.7
-    assert attack_success_rate(gaps, members, "shrunk").shape == (500,)
+def test_offline_needs_no_model_inside():
+    gaps, members, target = made()
+    members[:, 0], members[:, 1] = False, True
+    found = log_lira(gaps, members, target, "shrunk", mode="offline")
+    assert np.isfinite(found[0])
+    assert np.isnan(found[1])
+    nobody = np.zeros_like(members)
+    assert np.isfinite(log_lira(gaps, nobody, target, "global", mode="offline")).all()
+    with pytest.raises(ValueError, match="fewer than two shadow models outside"):
+        log_lira(gaps, ~nobody, target, mode="offline")
 
 
-def test_attack_has_no_rate_without_both_sides():
-    gaps, members, _ = made(m=20, n=5)
+def test_offline_stays_finite_far_out():
+    gaps, members, target = made()
+    target[:2] = [1e6, -1e6]
+    found = log_lira(gaps, members, target, mode="offline")
+    assert found[0] > 1e6
+    assert found[1] == 0
+
+
+@pytest.mark.parametrize("variance", VARIANCES)
+@pytest.mark.parametrize("mode", ["online", "offline"])
+def test_the_standard_error_is_the_spread_over_repetitions(variance, mode):
+    rng = np.random.default_rng(0)
+    m, n, times = 48, 400, 150
+    effect, spread = rng.random(n) * 2, 0.5 + rng.random(n)
+    target = rng.normal(size=n) * spread + effect
+    values, errors = [], []
+    for _ in range(times):
+        members = halves(rng, m, n)
+        gaps = rng.normal(size=(m, n)) * spread + effect * members
+        found, error = log_lira(gaps, members, target, variance, mode, return_std=True)
+        values.append(found)
+        errors.append(error)
+    ratio = np.sqrt(np.mean(np.square(errors), axis=0)) / np.std(values, axis=0)
+    assert 0.9 < np.median(ratio) < 1.2
+    least = 0.65 if variance == "global" else 0.7  # it takes its variance to be known
+    assert np.quantile(ratio, 0.02) > least
+
+
+def drawn_posterior(rng, gaps, times=200_000):
+    """Means and variances that one side's own gaps allow, without a prior."""
+    variance = ((gaps - gaps.mean()) ** 2).sum() / rng.chisquare(len(gaps) - 1, size=times)
+    return rng.normal(gaps.mean(), np.sqrt(variance / len(gaps))), np.sqrt(variance)
+
+
+@pytest.mark.parametrize("mode", ["online", "offline"])
+def test_the_standard_error_is_the_distance_from_drawn_truths(mode):
+    gaps, members, target = made(m=40, n=5)
+    found, errors = log_lira(gaps, members, target, mode=mode, return_std=True)
+    rng = np.random.default_rng(0)
+    for column in range(5):
+        own, member = gaps[:, column], members[:, column]
+        inside, outside = (drawn_posterior(rng, own[side]) for side in (member, ~member))
+        if mode == "offline":
+            truth, tolerance = -norm.logsf(target[column], *outside), 0.1  # to first order
+        else:
+            truth = norm.logpdf(target[column], *inside) - norm.logpdf(target[column], *outside)
+            tolerance = 0.02
+        distance = np.sqrt(np.mean((truth - found[column]) ** 2))
+        assert errors[column] == pytest.approx(distance, rel=tolerance)
+
+
+def with_truth(m, seed, n=2000, memorised=0.05):
+    """Gaussian gaps with heavy-tailed spreads, early gaps, and the log-LiRA of the true moments."""
+    rng = np.random.default_rng(seed)
+    base, outside = rng.normal(1, 2, n), np.sqrt(8 / rng.chisquare(8, n))
+    inside = outside * np.exp(0.2 * rng.normal(size=n))
+    effect = np.where(rng.random(n) < memorised, 1 + rng.gamma(4, 1, n), 0.2 * rng.random(n))
+    members, noise = halves(rng, m, n), rng.normal(size=(m, n))
+    gaps = base + np.where(members, effect + inside * noise, outside * noise)
+    early = 0.7 * base + 0.5 * effect + 0.6 * rng.normal(size=(m, n))
+    target = base + effect + inside * rng.normal(size=n)
+    true = norm.logpdf(target, base + effect, inside) - norm.logpdf(target, base, outside)
+    return gaps, members, target, early, true
+
+
+@pytest.mark.parametrize(
+    ("variance", "m", "least"),
+    [
+        *(("shrunk", m, 0.9) for m in (4, 8, 16, 32)),
+        ("hierarchical", 4, 0.75),  # the prior of the mean hides too much
+        *(("hierarchical", m, 0.87) for m in (8, 16, 32)),
+    ],
+)
+def test_standard_errors_cover_where_samples_are_memorised(variance, m, least):
+    """The jackknife covered .55, .67, .76, .84 (shrunk), and .11, .19, .39, .55 (hierarchical)."""
+    covered = []
+    for seed in range(3):
+        gaps, members, target, early, true = with_truth(m, seed)
+        more = {"early_gaps": early} if variance == "hierarchical" else {}
+        found, errors = log_lira(gaps, members, target, variance, return_std=True, **more)
+        rows = true > 1
+        covered.append(np.abs(found - true)[rows] <= 1.96 * errors[rows])
+    assert least <= np.concatenate(covered).mean() <= 0.99
+
+
+def test_certain_and_undefined_errors():
+    gaps, members, target = made(m=40, n=6)
     members[:, 0] = True
-    rate = attack_success_rate(gaps, members)
-    assert np.isnan(rate[0])
-    assert np.isfinite(rate[1:]).all()
-    assert np.isnan(counterfactual(gaps, members)[0])
+    gaps[:, 1] = 2.5
+    members[:, 2] = np.arange(40) < 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        values, errors = log_lira(gaps, members, target, return_std=True)
+    assert np.isnan(values[0])
+    assert values[1] == errors[1] == 0
+    assert np.isnan(errors[0])
+    assert np.isfinite(errors[2:]).all()
+    assert np.isfinite(values[2:]).all()
+    probability = probability_memorized(values, errors)
+    assert probability[1] == 0
+    assert np.isnan(probability[0])
+    assert ((probability[2:] >= 0) & (probability[2:] <= 1)).all()
 
 
-def test_counterfactual_is_a_difference_of_means():
-    gaps, members, _ = made(n=4)
-    expected = [g[m].mean() - g[~m].mean() for g, m in zip(gaps.T, members.T, strict=True)]
-    np.testing.assert_allclose(counterfactual(gaps, members), expected)
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([1e-20, 1e-6, 1.0, 1e6, 1e20]), st.floats(-1e3, 1e3))
+def test_single_precision_loses_nothing(seed, scale, shift):
+    rng = np.random.default_rng(seed)
+    gaps, members = rng.normal(size=(24, 40)) + shift, halves(rng, 24, 40)
+    short = (gaps * scale).astype(np.float32)
+    target = rng.normal(size=40).astype(np.float32) * scale + shift * scale
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("memowidgets.memorization.gaps._MANY", 0)
+        one = log_lira(short, members, target, "global")
+    other = log_lira(short.astype(np.float64), members, target, "global")
+    np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
 
 
-def test_bad_input():
-    gaps, members, target = made(n=6)
-    broken = gaps.copy()
-    broken[4, 2] = np.nan
-    cases = [
-        (lambda: log_lira(broken, members, target), r"model \(row\) 4, sample \(column\) 2"),
-        (lambda: log_lira(gaps, members, np.full(6, np.nan)), "6 of 6 .*the first in row 0"),
-        (lambda: log_lira(gaps, members[:, :3], target), "same shape"),
-        (lambda: log_lira(gaps[0], members, target), "n_models, n_samples"),
-        (lambda: log_lira(gaps, members, target[:2]), "each of the 6 samples"),
-        (lambda: log_lira(gaps[:0], members[:0], target), "empty"),
-        (lambda: log_lira(gaps, members, target, "pooled"), "'per-sample', 'global', 'shrunk'"),
-        (lambda: attack_success_rate(gaps, members, "x"), "unknown variance"),
-        (lambda: counterfactual(broken, members), "NaN or infinite"),
-    ]
-    for call, sentence in cases:
-        with pytest.raises(ValueError, match=sentence):
-            call()
-    with pytest.raises(TypeError, match="bool"):
-        log_lira(gaps, gaps, target)
+def test_blocks_do_not_show():
+    gaps, members, target = made(m=40, n=30_000)
+    whole = log_lira(gaps, members, target)
+    parts = [log_lira(gaps[:, i::7], members[:, i::7], target[i::7]) for i in range(7)]
+    for i, part in enumerate(parts):
+        np.testing.assert_allclose(whole[i::7], part, rtol=1e-6)
+
+
+def test_the_target_among_its_shadows_is_refused():
+    gaps, members, _ = made()
+    with pytest.raises(ValueError, match=r"\(row\) 7 has exactly the target's gaps"):
+        log_lira(gaps, members, gaps[7])
+    alike = np.broadcast_to(gaps[0], gaps.shape)  # step 0: all models are one
+    assert (log_lira(alike, members, gaps[0]) == 0).all()
+
+
+def test_too_few_shadows():
+    gaps, members, target = made(m=3, n=9)
+    for variance in VARIANCES:
+        with pytest.raises(ValueError, match="fewer than two shadow models on a side"):
+            log_lira(gaps, members, target, variance)
+    with pytest.raises(ValueError, match="fewer than two shadow models on a side"):
+        attack_success_rate(gaps, members)
+    gaps, members, target = made(m=12, n=9)
+    members[:, 0] = np.arange(12) == 0
+    with pytest.warns(UserWarning, match="shrunk"):
+        assert np.isnan(log_lira(gaps, members, target)[0])
+    assert np.isfinite(log_lira(gaps, members, target, "shrunk")[0])
+
+
+def test_offline_looks_at_the_models_outside_alone():
+    gaps, members, target = made(m=12, n=9)
+    members[:] = np.arange(12)[:, None] < 2
+    log_lira(gaps, members, target, "per-sample", "offline")  # ten outside are enough
+    members[:] = np.arange(12)[:, None] < 8
+    with pytest.warns(UserWarning, match="9 of 9 samples have fewer than 8 shadow models outside"):
+        log_lira(gaps, members, target, "per-sample", "offline")
+
+
+def test_a_target_among_its_shadows_is_refused_though_they_are_rounded():
+    gaps, members, _ = made()
+    with pytest.raises(ValueError, match=r"\(row\) 3 has exactly the target's gaps"):
+        log_lira(gaps.astype(np.float32), members, gaps[3])

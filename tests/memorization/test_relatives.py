@@ -1,0 +1,120 @@
+"""Attack success, counterfactual memorisation and RMIA against their definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from memowidgets.memorization import (
+    attack_success_rate,
+    counterfactual,
+    rmia,
+)
+from tests.memorization.test_lira import VARIANCES, by_scipy, halves, made
+
+
+def by_definition(gaps, members, target, population, gamma):
+    likelihood, own = 1 / (1 + np.exp(-gaps)), 1 / (1 + np.exp(-target))
+    general = [
+        (p[m].mean() + p[~m].mean()) / 2 for p, m in zip(likelihood.T, members.T, strict=True)
+    ]
+    ratio = own / np.array(general)
+    found = []
+    for x in range(len(target)):
+        others = [z for z in np.flatnonzero(population) if z != x]
+        found.append(np.mean([ratio[x] / ratio[z] >= gamma for z in others]))
+    return found
+
+
+def attacked(gaps, members):
+    right = np.zeros(gaps.shape)
+    for model in range(len(gaps)):
+        rest = np.arange(len(gaps)) != model
+        ratio = by_scipy(gaps[rest], members[rest], gaps[model])
+        right[model] = (ratio > 0) == members[model]
+    return right.mean(axis=0)
+
+
+def test_attack_leaves_the_attacked_model_out():
+    gaps, members, _ = made(m=20, n=30)
+    np.testing.assert_allclose(attack_success_rate(gaps, members), attacked(gaps, members))
+
+
+def test_attack_grows_with_counterfactual_memorisation():
+    gaps, members, _ = made(m=60, n=500, effect=6.0)
+    rate, change = attack_success_rate(gaps, members), counterfactual(gaps, members)
+    assert spearmanr(rate, change).statistic > 0.7
+    assert attack_success_rate(gaps, members, "shrunk").shape == (500,)
+
+
+def test_attack_has_no_rate_without_both_sides():
+    gaps, members, _ = made(m=20, n=5)
+    members[:, 0] = True
+    rate = attack_success_rate(gaps, members)
+    assert np.isnan(rate[0])
+    assert np.isfinite(rate[1:]).all()
+    assert np.isnan(counterfactual(gaps, members)[0])
+
+
+def test_counterfactual_is_a_difference_of_means():
+    gaps, members, _ = made(n=4)
+    expected = [g[m].mean() - g[~m].mean() for g, m in zip(gaps.T, members.T, strict=True)]
+    np.testing.assert_allclose(counterfactual(gaps, members), expected)
+
+
+def test_attack_on_noise_is_a_coin_toss():
+    rng = np.random.default_rng(1)
+    gaps, members = rng.normal(size=(64, 4000)), halves(rng, 64, 4000)
+    for variance in VARIANCES:
+        rate = attack_success_rate(gaps, members, variance)
+        error = rate.std() / np.sqrt(len(rate))
+        assert abs(rate.mean() - 0.5) < 3 * error + 0.002
+
+
+@pytest.mark.parametrize("gamma", [0.7, 1.0, 1.5])
+def test_rmia_is_the_formula(gamma):
+    gaps, members, target = made(m=20, n=60)
+    population = np.arange(60) % 3 == 0
+    found = rmia(gaps, members, target, population, gamma)
+    np.testing.assert_allclose(found, by_definition(gaps, members, target, population, gamma))
+    everyone = np.ones(60, dtype=bool)
+    found = rmia(gaps, members, target, gamma=gamma)
+    np.testing.assert_allclose(found, by_definition(gaps, members, target, everyone, gamma))
+
+
+def test_offline_rmia_uses_the_models_outside():
+    gaps, members, target = made(m=20, n=60)
+    changed = np.where(members, gaps + 3, gaps)
+    one, other = (rmia(g, members, target, mode="offline", gamma=1.1) for g in (gaps, changed))
+    np.testing.assert_array_equal(one, other)
+    assert not np.array_equal(one, rmia(gaps, members, target, gamma=1.1))
+
+
+def test_definitions_agree_on_what_is_memorised():
+    gaps, members, _ = made(m=60, n=500, effect=6.0)
+    target = gaps[0]
+    gaps, members, present = gaps[1:], members[1:], members[0]
+    score = rmia(gaps, members, target, ~present, gamma=1.5)
+    assert spearmanr(score[present], counterfactual(gaps, members)[present]).statistic > 0.3
+
+
+def test_far_gaps_have_an_rmia():
+    gaps, members, target = made(m=20, n=60)
+    target[:2], gaps[:, 3] = [1e5, -1e5], -1e5
+    for mode in ("online", "offline"):
+        found = rmia(gaps, members, target, mode=mode)
+        assert np.isfinite(found).all()
+        assert found[0] > found[1]
+
+
+def test_an_attack_needs_enough_models_on_each_side():
+    gaps, members, _ = made(m=4, n=9)
+    members[:] = np.arange(4)[:, None] < 2
+    with pytest.warns(UserWarning, match="shrunk"), pytest.raises(ValueError, match="too few"):
+        attack_success_rate(gaps, members, "per-sample")
+    gaps, members, _ = made(m=5, n=9)
+    members[:] = np.arange(5)[:, None] < 3
+    with pytest.warns(UserWarning, match="shrunk"), pytest.raises(ValueError, match="too few"):
+        attack_success_rate(gaps, members, "per-sample")  # members alone could be attacked
+    assert np.isfinite(attack_success_rate(gaps, members, "shrunk")).all()

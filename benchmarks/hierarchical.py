@@ -16,7 +16,7 @@ from benchmarks.measure import Namespace, Row, interleaved
 from memowidgets.memorization import hierarchical_probability, log_lira
 from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import Side, moments
-from memowidgets.memorization.lira import Evidence
+from memowidgets.memorization.lira import Judged
 from memowidgets.memorization.posterior import Joint, correlation
 
 RECORDINGS = {"MMLU": "mmlu-field-smollm2", "CIFAR": "cifar10-wrn"}
@@ -148,7 +148,7 @@ def _would_find(
     other_members: np.ndarray,
 ) -> np.ndarray:
     """Return the probability that other shadow models find log-LiRA of at least η by "shrunk"."""
-    given = Evidence.checked(gaps, members, target, "hierarchical", "online", early, None)
+    given = Judged.checked(gaps, members, target, "hierarchical", "online", early, None)
     own = target.astype(np.float64)
     together = correlation(given.pool.fits, given.pool.models)
     joint = Joint(*given.fits.posteriors(), together, given.fits.least)

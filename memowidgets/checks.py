@@ -36,6 +36,7 @@ __all__ = [
     "whole_number",
 ]
 
+_EXACT = 2**53  # float64 holds all whole numbers up to here
 _FEW = 20  # labels that may all differ
 _A_NAME = 40  # characters of a label that a message quotes: a longer one may be a sample
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
@@ -219,7 +220,7 @@ def real_numbers(values: Any, what: str) -> NDArray[Any]:
     TypeError
         If they are something else. The message has `what` and their type.
     ValueError
-        If a value is masked.
+        If a value is masked, or a whole number is above 2**53, from where on float64 rounds them.
 
     Examples
     --------
@@ -235,6 +236,12 @@ def real_numbers(values: Any, what: str) -> NDArray[Any]:
             found = found.astype(np.float64)
     if found.dtype.kind not in "biuf":
         raise TypeError(f"{what} must be real numbers, not values of type {kind}")
+    whole = found.dtype.kind in "iu" and found.dtype.itemsize == 8 and found.size > 0
+    if whole and max(int(found.max()), -int(found.min())) > _EXACT:
+        raise ValueError(
+            f"{what} have whole numbers above 2**53, which would be rounded; pass floats of which "
+            "small differences do not matter"
+        )
     return found
 
 

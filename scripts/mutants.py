@@ -93,7 +93,7 @@ class Mutant:
 def main() -> None:
     """Draw the sample, run what has no result yet, and print the share killed."""
     arguments = _arguments()
-    found = [mutant for file in _files() for mutant in mutants_of(file)]
+    found = [mutant for file in _files(arguments.rooms) for mutant in mutants_of(file)]
     drawn = random.Random(arguments.seed).sample(found, min(arguments.n, len(found)))  # noqa: S311
     done = _read(arguments.results)
     ends = time.monotonic() + 60 * arguments.minutes
@@ -116,6 +116,9 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m scripts.mutants", description=__doc__)
     parser.add_argument("-n", type=int, default=300, help="number of mutants")
+    parser.add_argument(
+        "--rooms", nargs="+", default=list(TESTS), choices=TESTS, metavar="ROOM", help="parts"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
     parser.add_argument("--minutes", type=float, default=600, help="start none after so long")
     parser.add_argument(
@@ -129,9 +132,9 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _files() -> list[str]:
+def _files(rooms: list[str]) -> list[str]:
     found: list[Path] = []
-    for room in TESTS:
+    for room in rooms:
         path = ROOT / room
         found += sorted(path.rglob("*.py")) if path.is_dir() else [path]
     return [str(path.relative_to(ROOT)) for path in found]

@@ -328,6 +328,7 @@ class Evaluation:
             near 0.
         """
         n_bootstrap = whole_number("n_bootstrap", n_bootstrap, 2)
+        random_state = whole_number("random_state", random_state)
         positives, negatives = _merged(*self._ladder.steps())
         if self.groups is None:
             rng = np.random.default_rng(random_state)

@@ -6,10 +6,13 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betaincinv, expit, logit
 
+from memowidgets.checks import real_number
+
 Interval = tuple[float, float]
 
 _Z95 = 1.959963984540054
 _EDGE = 1e-13
+_ROUNDING = 1e-9  # relative; expected counts are sums of many numbers
 
 
 def clopper_pearson(count: float, total: float) -> Interval:
@@ -18,12 +21,18 @@ def clopper_pearson(count: float, total: float) -> Interval:
     Parameters
     ----------
     count, total : int
-        Successes and trials. `total` is at least 1. Expected counts need not be whole.
+        Successes and trials. Expected counts need not be whole. Of no trials the interval is all
+        of [0, 1].
 
     Returns
     -------
     (float, float)
         Lower and upper bound, within [0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are not numbers from 0, or `count` is above `total`.
 
     Examples
     --------
@@ -31,6 +40,8 @@ def clopper_pearson(count: float, total: float) -> Interval:
     >>> round(low, 3), round(high, 3)
     (0.187, 0.813)
     """
+    real_number("total", total, 0, finite=True)
+    real_number("count", count, 0, total * (1 + _ROUNDING))
     low = float(betaincinv(count, total - count + 1, 0.025)) if count > 0 else 0.0
     high = float(betaincinv(count + 1, total - count, 0.975)) if count < total else 1.0
     return low, high

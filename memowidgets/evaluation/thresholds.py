@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memowidgets.checks import check_finite, real_number, real_numbers, to_numpy
+from memowidgets.checks import check_finite, plain_labels, real_number, real_numbers, to_numpy
 
 __all__ = ["OPENING_SHARE", "below_class", "lowest_share", "opening_tau"]
 
@@ -61,7 +61,7 @@ def opening_tau(scores: ArrayLike, natural: float | None) -> float:
     >>> opening_tau([3.0, 1.0, 2.0], 0.0), opening_tau([3.0, 1.0, 2.0], None)
     (0.0, 1.0)
     """
-    return lowest_share(scores) if natural is None else float(natural)
+    return lowest_share(scores) if natural is None else real_number("natural", natural)
 
 
 def below_class(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.bool_]:
@@ -86,14 +86,14 @@ def below_class(scores: ArrayLike, labels: ArrayLike) -> NDArray[np.bool_]:
     Raises
     ------
     ValueError
-        If there is no score, one is NaN or infinite, or lengths differ.
+        If there is no score, one is NaN or infinite, a label is missing, or lengths differ.
 
     Examples
     --------
     >>> below_class([0.0, 1.0, 1.1, 1.2, 5.0, 5.1, 5.2, 4.0], [0, 0, 0, 0, 1, 1, 1, 1]).tolist()
     [True, False, False, False, False, False, False, True]
     """
-    values, classes = _checked(scores), to_numpy(labels)
+    values, classes = _checked(scores), plain_labels(to_numpy(labels))
     if classes.shape != values.shape:
         raise ValueError(
             f"labels must hold one label for each of {len(values)} scores, but has shape "

@@ -160,7 +160,7 @@ def log_lira(
     array([4.8, 0.2])
     """
     checked_variance(variance)
-    given = Evidence.checked(
+    given = Judged.checked(
         shadow_gaps, shadow_members, target_gaps, variance, mode, early_gaps, judged
     )
     ratio = given.flat(given.fits.ratio(given.target))
@@ -187,8 +187,8 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """Checked gaps of the judged samples, and the Gaussians that are fitted to them.
+class Judged:
+    """Checked gaps of the samples that are judged, and the Gaussians that are fitted to them.
 
     Attributes
     ----------
@@ -224,7 +224,7 @@ class Evidence:
         mode: str,
         early_gaps: ArrayLike | None,
         judged: ArrayLike | None,
-    ) -> Evidence:
+    ) -> Judged:
         """Check what `log_lira` is given, and fit."""
         checked_mode(mode)
         offline = mode == "offline"

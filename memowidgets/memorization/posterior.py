@@ -20,7 +20,7 @@ from memowidgets.checks import check_finite, real_number, real_numbers
 from memowidgets.memorization.densities import log_density
 from memowidgets.memorization.gaps import Floats, Mask, Models
 from memowidgets.memorization.hierarchical import Hierarchical, Posterior, in_order
-from memowidgets.memorization.lira import Evidence
+from memowidgets.memorization.lira import Judged
 
 _TRUE_VALUES = 200  # grid points of the prior
 _OBSERVED = 600  # bins of observed values; bounds the work for many samples
@@ -179,7 +179,7 @@ def hierarchical_probability(
     (True, True)
     """
     eta = real_number("eta", eta)
-    given = Evidence.checked(
+    given = Judged.checked(
         shadow_gaps, shadow_members, target_gaps, "hierarchical", "online", early_gaps, judged
     )
     pool, fits = given.pool, given.fits
@@ -397,27 +397,22 @@ class Joint:
         from scipy.stats import norm, qmc
 
         draws = qmc.Sobol(3, seed=_SEED).random_base2(_DRAWS)
-        normal, shares = norm.ppf(draws[:, :1]), (draws[:, 1], draws[:, 2])
+        normal, one_side, other_side = norm.ppf(draws[:, :1]), draws[:, 1], draws[:, 2]
         found = np.empty(len(target))
         for start in range(0, len(target), _BLOCK):
             part = slice(start, start + _BLOCK)
-            found[part] = _by_draws(self.at(part), target[part], eta, normal, shares)
+            joint, gap = self.at(part), target[part]
+            seen = joint.inside.seeing(gap)
+            within = np.maximum(_drawn(seen, one_side), joint.least)
+            without = np.maximum(_drawn(joint.outside, other_side), joint.least)
+            mean = seen.mean + np.sqrt(within / seen.strength) * normal
+            # log-LiRA is at least η where the gap is this many deviations from the outside mean
+            squared = 2 * (eta - log_density(gap, mean, within)) - np.log(without)
+            far = np.sqrt(np.maximum(squared, 0.0) * without)
+            centre, spread = joint.outside_given(mean, within, without)
+            beyond = ndtr((gap - far - centre) / spread) + ndtr((centre - gap - far) / spread)
+            found[part] = np.where(squared <= 0, 1.0, beyond).mean(axis=0)
         return found
-
-
-def _by_draws(
-    joint: Joint, gap: Floats, eta: float, normal: Floats, shares: tuple[Floats, Floats]
-) -> Floats:
-    seen = joint.inside.seeing(gap)
-    within = np.maximum(_drawn(seen, shares[0]), joint.least)
-    without = np.maximum(_drawn(joint.outside, shares[1]), joint.least)
-    mean = seen.mean + np.sqrt(within / seen.strength) * normal
-    # log-LiRA is at least η where the gap is this many deviations from the outside mean
-    squared = 2 * (eta - log_density(gap, mean, within)) - np.log(without)
-    far = np.sqrt(np.maximum(squared, 0.0) * without)
-    centre, spread = joint.outside_given(mean, within, without)
-    beyond = ndtr((gap - far - centre) / spread) + ndtr((centre - gap - far) / spread)
-    return np.asarray(np.where(squared <= 0, 1.0, beyond).mean(axis=0))
 
 
 def _drawn(of: Posterior, shares: Floats) -> Floats:

@@ -213,22 +213,25 @@ def rmia(
     target = checked_target(target_gaps, table.shape[1])
     moments(table, mask, "shadow_gaps")  # raises for gaps that are not finite
     relative = _log_likelihood(target) - np.log(_general(table, mask, mode, a))
-    chosen = _checked_population(population, len(target)) & ~np.isnan(relative)
+    chosen = ~np.isnan(relative)
+    if population is not None:
+        among = checked_mask(population, "population")
+        if among.shape != chosen.shape:
+            raise ValueError(
+                f"population must be a mask over the {len(target)} samples, but has shape "
+                f"{among.shape}"
+            )
+        chosen &= among
     if chosen.sum() < 2:
         raise ValueError(
             f"the population holds {chosen.sum()} samples with a general likelihood; it needs "
             "two or more"
         )
-    return _beaten(relative, chosen, float(np.log(gamma)))
-
-
-def _beaten(relative: Floats, population: Mask, margin: float) -> Floats:
-    """Return the share of the population that lies at least `margin` below each other sample."""
-    others = np.sort(relative[population])
+    others, margin = np.sort(relative[chosen]), float(np.log(gamma))
     beaten = np.searchsorted(others, relative - margin, side="right").astype(np.float64)
-    if margin <= 0:
-        beaten -= population
-    return np.where(np.isnan(relative), np.nan, beaten / (len(others) - population))
+    if margin <= 0:  # a sample is never compared with itself
+        beaten -= chosen
+    return np.where(np.isnan(relative), np.nan, beaten / (len(others) - chosen))
 
 
 def _general(gaps: Table, members: Mask, mode: str, a: float) -> Floats:
@@ -250,14 +253,3 @@ def _general(gaps: Table, members: Mask, mode: str, a: float) -> Floats:
 def _log_likelihood(gaps: Floats) -> Floats:
     """Return the log-probability of the label against its strongest rival, without overflow."""
     return np.asarray(-np.logaddexp(0.0, -gaps))
-
-
-def _checked_population(population: ArrayLike | None, n_samples: int) -> Mask:
-    if population is None:
-        return np.ones(n_samples, dtype=np.bool_)
-    mask = checked_mask(population, "population")
-    if mask.shape != (n_samples,):
-        raise ValueError(
-            f"population must be a mask over the {n_samples} samples, but has shape {mask.shape}"
-        )
-    return mask

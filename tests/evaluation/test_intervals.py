@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from benchmarks.intervals import CASES, crossed, drawn
-from memowidgets.evaluation import compare, roc
+from memowidgets.evaluation import clopper_pearson, compare, roc
 from memowidgets.evaluation.intervals import newcombe
 
 REPLICATES = 1000
@@ -126,6 +126,13 @@ def test_few_targets_are_wider_than_the_bootstrap():
 def many_models():
     a, _, truth, sample, target = crossed(0, 8, 300, 0.4)
     return roc(a, truth, groups=sample, models=target)
+
+
+@pytest.mark.parametrize(("count", "total"), [(3, 2), (-1, 2), (np.nan, 2), (0, np.inf), (0, -1)])
+def test_what_is_no_share_is_refused(count, total):
+    with pytest.raises(ValueError, match="must be a"):
+        clopper_pearson(count, total)
+    assert clopper_pearson(0, 0) == (0, 1)
 
 
 def test_no_interval_is_without_width():

@@ -70,6 +70,9 @@ def test_a_note_says_where_zero_is_strict():
         (lambda: lowest_share([1.0], 1.5), "share must be above 0"),
         (lambda: below_class([1.0, 2.0], [0]), "each of 2 scores"),
         (lambda: below_class([1.0, np.inf], [0, 1]), "infinite"),
+        (lambda: below_class([1.0, 2.0], [0, np.nan]), "missing.* row 1"),
+        (lambda: below_class([1.0, 2.0], [None, "a"]), "missing.* row 0"),
+        (lambda: opening_tau([1.0, 2.0], np.nan), "natural"),
     ],
 )
 def test_bad_input(call, message):

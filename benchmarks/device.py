@@ -25,7 +25,7 @@ from memowidgets.models import Model
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training.device import count_devices, cpu_threads, resolve_device
-from memowidgets.training.engine.workers import default_processes
+from memowidgets.training.engine.pools import default_processes
 from memowidgets.training.learner import Learner, Recipe
 
 STEPS, BATCH, WARM, ROUNDS, TURNS = 7, 256, 3, 20, 15

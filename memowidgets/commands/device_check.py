@@ -19,7 +19,7 @@ from memowidgets.visible import first_line
 
 if TYPE_CHECKING:
     from memowidgets.audit import Audit
-    from memowidgets.training.engine.timing import Timing
+    from memowidgets.training.cost import Timing
     from memowidgets.training.rho import Record
 
 
@@ -255,7 +255,7 @@ def _repeated(folder: Path, device: str) -> Check:
 def _timed(audit: Audit) -> Timing:
     """Time a few steps and a pass of a throw-away model."""
     from memowidgets.audit.sources.run import run_behind
-    from memowidgets.training.engine.timing import take_times
+    from memowidgets.training.cost import take_times
     from memowidgets.training.shadow import ShadowJob
 
     run = run_behind(audit.source, "estimate")

@@ -1,30 +1,283 @@
-"""Seconds and bytes of trainings, computed from a few timed steps or from recorded seconds."""
+"""Cost of trainings in seconds, disk and memory, from a few timed steps or recorded seconds."""
 
 from __future__ import annotations
 
 import math
+import secrets
+import shutil
+import sys
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from memowidgets.training.engine.timing import Timing
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.files import UNFINISHED
+from memowidgets.progress import Progress
+from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.device import wait_for
+from memowidgets.training.forward import Forward
+from memowidgets.training.learner import Learner, weights_in
+from memowidgets.training.recorder import Allocate, Weights, write_checkpoint
+from memowidgets.training.seeds import derived_seed, restored
 from memowidgets.training.shadow import ShadowJob, own_steps
+from memowidgets.training.target import write_state
 
-__all__ = [
-    "announced",
-    "file_bytes",
-    "model_bytes",
-    "model_seconds",
-    "outputs_bytes",
-    "pass_bytes",
-    "spoken",
-    "spoken_bytes",
-    "target_bytes",
-    "target_seconds",
-    "work_seconds",
-]
+if TYPE_CHECKING:
+    import torch
 
+_FEWEST_STEPS, _MOST_STEPS, _STEP_SECONDS = 3, 60, 1.0
+_BATCHES, _REPEATS = 4, 3  # of a forward pass
+_MOST_WRITTEN = 2**28  # bytes of a checkpoint
 # Safetensors' header in bytes: for the file with its stamp, and for an array beside its name.
 _OF_FILE, _OF_ARRAY, _NAMED = 400, 100, 2
 _NOTE = 700  # record.json
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds and sizes of one model, measured on a few batches.
+
+    Attributes
+    ----------
+    build : float
+        Seconds to create the module and its optimizer.
+    step : float
+        Seconds of an optimizer step: the mean after a warm-up.
+    sample : float
+        Seconds of a forward pass for each sample, after `look`.
+    memory : int
+        Peak memory of the process in bytes; of its GPU if it computes on one.
+    logits : int
+        Number of logits of a sample.
+    layers : dict of int
+        Number of values of a sample's representation, by layer.
+    weights, optimizer : dict of int
+        Bytes of each array of a checkpoint's weights, and of the optimizer's state, by name.
+    start : float
+        Seconds until the process is ready to train, once for all of its models.
+    save : float
+        Seconds to write a checkpoint of the target; 0 if that was not timed.
+    look : float
+        Seconds of a forward pass, however few its samples are.
+    """
+
+    build: float
+    step: float
+    sample: float
+    memory: int
+    logits: int
+    layers: dict[str, int]
+    weights: dict[str, int]
+    optimizer: dict[str, int]
+    start: float = field(default=0.0)
+    save: float = field(default=0.0)
+    look: float = field(default=0.0)
+
+    def passes(self, n: int, samples: int) -> float:
+        """Return the seconds of n forward passes over so many samples in all."""
+        return n * self.look + samples * self.sample
+
+
+def slowest(timings: Sequence[Timing]) -> Timing:
+    """Return the mean of the times of several processes, the longest start and the most memory."""
+    return replace(
+        timings[0],
+        build=float(np.mean([one.build for one in timings])),
+        step=float(np.mean([one.step for one in timings])),
+        sample=float(np.mean([one.sample for one in timings])),
+        memory=max(one.memory for one in timings),
+        start=max(one.start for one in timings),
+        look=float(np.mean([one.look for one in timings])),
+    )
+
+
+def take_times(job: ShadowJob, progress: Progress, run: RunDirectory | None = None) -> Timing:
+    """Train a throw-away model for a few steps, and run it over a part of the pool.
+
+    All random states are restored. With a `run`, a checkpoint is written there and removed again.
+    """
+    import torch
+
+    device = torch.device(job.recipe.device)
+    members = job.design.pool[job.shadows.members(job.design, job.seed, 0)]
+    with restored(device):
+        seed = derived_seed(job.seed, job.shadows.kind.stream, 0)
+        start = time.perf_counter()
+        Learner(job.recipe, members, seed)  # the first in a process imports what it needs
+        middle = time.perf_counter()
+        learner = Learner(job.recipe, members, seed, drop_single=True)
+        build = time.perf_counter() - middle
+        first = max(0.0, middle - start - build)
+        step = _step_seconds(learner, device, progress)
+        look, sample, logits, layers = _look(learner, job.design.pool, progress)
+        n_target = len(job.design.members)
+        weights = job.recipe.model.weights(learner.module)
+        return Timing(
+            build,
+            step,
+            sample,
+            peak_memory(device),
+            logits,
+            layers,
+            {name: int(values.nbytes) for name, values in weights.items()},
+            learner.optimizer_bytes(),
+            first,
+            _save_seconds(learner, run, (n_target, logits)) if run is not None else 0.0,
+            look,
+        )
+
+
+def meet(folder: Path, name: str, n: int, patience: float = 60.0) -> None:
+    """Wait until `n` processes are in a folder, so that they compute at the same time."""
+    (folder / name).touch(mode=0o600)
+    end = time.monotonic() + patience
+    while len(list(folder.glob("ready-*"))) < n and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Return the peak memory of this process in bytes, or that of its GPU."""
+    import torch
+
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_reserved(device))
+    with suppress(OSError, StopIteration):  # not the parent's peak, unlike that of getrusage
+        status = Path("/proc/self/status").read_text("utf-8").splitlines()
+        peak = next(line for line in status if line.startswith("VmHWM:"))
+        return 1024 * int(peak.split()[1])
+    try:
+        import resource
+    except ImportError:  # Windows does not tell
+        return 0
+    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return usage if sys.platform == "darwin" else 1024 * usage
+
+
+class _Enough(Exception):  # noqa: N818 - not an error
+    """Raised between two steps when enough of them were timed."""
+
+
+class _Clock(Progress):
+    """Progress that notes the time of each step, and ends the training after some."""
+
+    def __init__(self, device: torch.device, outer: Progress) -> None:
+        super().__init__()
+        self._device, self._outer = device, outer
+        self.times: list[float] = []
+
+    def report(self, done: int, total: int, what: str, detail: str = "") -> None:
+        self._outer.report(done, total, what, detail)
+        self.note()
+        steps = len(self.times) - 1
+        enough = steps > _FEWEST_STEPS and self.times[-1] - self.times[1] > _STEP_SECONDS
+        if enough or steps > _MOST_STEPS:
+            raise _Enough
+
+    def note(self) -> None:
+        """Note the time at which the device has finished."""
+        wait_for(self._device)
+        self.times.append(time.perf_counter())
+
+
+def _step_seconds(learner: Learner, device: torch.device, progress: Progress) -> float:
+    clock = _Clock(device, progress)
+    with suppress(_Enough):
+        learner.advance(learner.total_steps, clock, "timing steps")
+        clock.note()
+    seconds = np.diff(clock.times)  # a training takes their sum, so a few long ones count
+    return float(np.mean(seconds[1:] if len(seconds) > 1 else seconds))
+
+
+def _look(
+    learner: Learner, pool: NDArray[np.int64], progress: Progress
+) -> tuple[float, float, int, dict[str, int]]:
+    """Return a pass's seconds, those for each sample, and the numbers of a sample's values."""
+    one = learner.look_at(pool[:1], capture=True)
+    single = _quickest(learner, pool[:1], progress)
+    n = min(len(pool), _BATCHES * learner.recipe.model.forward_batch)
+    spread = pool[np.linspace(0, len(pool) - 1, n).round().astype(np.int64)]
+    few = spread[:: max(1, n // learner.recipe.model.forward_batch)]
+    seconds, n = _timed(learner, few, progress), len(few)
+    if seconds < _STEP_SECONDS and len(spread) > len(few):
+        seconds, n = _timed(learner, spread, progress), len(spread)
+    values = {name: _width(array) for name, array in one.layers.items()}
+    # where noise hides what more samples cost, nothing of a pass counts as its start
+    sample = (seconds - single) / (n - 1) if n > 1 and seconds > single else seconds / n
+    return max(0.0, single - sample), sample, _width(one.logits), values
+
+
+def _quickest(learner: Learner, positions: NDArray[np.int64], progress: Progress) -> float:
+    """Return the least seconds of a pass; a short one is repeated, as others may disturb it."""
+    first = _timed(learner, positions, progress)
+    if first >= _STEP_SECONDS / _REPEATS:
+        return first
+    return min(first, *(_timed(learner, positions, progress) for _ in range(_REPEATS - 1)))
+
+
+def _timed(learner: Learner, positions: NDArray[np.int64], progress: Progress) -> float:
+    start = time.perf_counter()
+    learner.look_at(positions, progress=progress)  # its results are copied to the CPU
+    return time.perf_counter() - start
+
+
+def _save_seconds(learner: Learner, run: RunDirectory, shape: tuple[int, int]) -> float:
+    """Return the seconds of a checkpoint, without its passes, whose logits are of this shape.
+
+    Only a part of a large checkpoint is written. Where nothing can be written, the result is 0, so
+    that the estimate still tells how much room the training needs.
+    """
+    start = time.perf_counter()
+    learner.advance(learner.step, Progress(), "")  # a training is interrupted at its checkpoints
+    arrays, notes = learner.state()
+    copied = time.perf_counter() - start
+    sizes = np.cumsum([array.nbytes for array in arrays.values()])
+    part = dict(list(arrays.items())[: 1 + int(np.searchsorted(sizes, _MOST_WRITTEN))])
+    share = sum(array.nbytes for array in part.values()) / max(1, int(sizes[-1]))
+    folder = run.path / f"{UNFINISHED}{secrets.token_hex(8)}"  # a later training removes it
+    seconds = 0.0
+    try:
+        scratch = RunDirectory(folder, part_of=run)
+        for epoch in range(2):  # the first has no older state to delete
+            start = time.perf_counter()
+            passes = _Made(shape, np.zeros(shape[0], np.int64))
+            weights = Weights("", weights_in(part), learner.recipe.model.weights_name)
+            module, step = learner.module, learner.step
+            record = write_checkpoint(scratch, passes, module, weights, step, epoch, Progress())
+            write_state(scratch, record, part, notes)
+            seconds = copied + (time.perf_counter() - start) / share
+    except (OSError, StoreError):
+        return 0.0
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return seconds
+
+
+@dataclass(frozen=True)
+class _Made:
+    """Passes of a checkpoint that take no time: zeros of this shape."""
+
+    shape: tuple[int, int]
+    labels: NDArray[np.int64]
+    layer_names: tuple[str, ...] = ()
+
+    def look(self, _module: object, _progress: Progress, allocate: Allocate) -> Forward:
+        made = allocate({"logits": self.shape, "losses": self.shape[:1]}, "float32")
+        return Forward(made["logits"], made["losses"], {})
+
+    def test(self, _module: object, _progress: Progress) -> None:
+        return None
+
+    def weights(self, _module: object) -> Weights:
+        raise NotImplementedError
+
+
+def _width(array: NDArray[Any]) -> int:
+    return int(np.prod(array.shape[1:]))
 
 
 def model_seconds(timing: Timing, job: ShadowJob) -> float:
@@ -56,6 +309,11 @@ def model_bytes(timing: Timing | None, job: ShadowJob) -> int:
             sizes = {name: 4 * own * timing.layers[name] for name in job.forward.layers}
             arrays |= {f"forward.layer.{name}": size for name, size in sizes.items()}
     return file_bytes(arrays)
+
+
+def mean_seconds(seconds: Sequence[float]) -> float | None:
+    """Return the mean seconds of the last eight models, or None if there are none."""
+    return sum(seconds[-8:]) / len(seconds[-8:]) if seconds else None
 
 
 def work_seconds(each: float, missing: int, processes: int, start: float = 0.0) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -120,7 +120,7 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShado
     members = job.shadows.members(design, job.seed, index)
     own = design.pool[members]
     seed = derived_seed(job.seed, job.shadows.kind.stream, index)
-    learner = Learner(job.recipe, own, seed, drop_single=True)
+    learner = Learner(_own_recipe(job.recipe), own, seed, drop_single=True)
     asked = job.shadows.asked(design, members)
     gaps: dict[str, NDArray[np.float32]] = {}
     kept: dict[str, NDArray[Any]] = {}
@@ -136,6 +136,13 @@ def train_shadow(job: ShadowJob, index: int, progress: Progress) -> TrainedShado
             losses[name] = learner.look_at(own).losses
     seconds = time.monotonic() - start
     return TrainedShadow(members, gaps, seconds, kept, learner.precision, losses)
+
+
+def _own_recipe(recipe: Recipe) -> Recipe:
+    """Return a recipe whose model no other thread uses: a pass keeps what it captures there."""
+    model = object.__new__(type(recipe.model))
+    vars(model).update(vars(recipe.model))
+    return replace(recipe, model=model)
 
 
 def _gaps(

@@ -23,9 +23,8 @@ from memowidgets.files import UNFINISHED
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training import cost
-from memowidgets.training.engine import timing
-from memowidgets.training.engine.timing import Timing, slowest, take_times
-from memowidgets.training.engine.workers import _Foreign
+from memowidgets.training.cost import Timing, slowest, take_times
+from memowidgets.training.engine.pools import Pool
 from tests.training.small import Inline, tiny_audit
 
 TRAINING = mw.TrainingConfig(epochs=2, batch_size=16, precision="float32")
@@ -242,14 +241,14 @@ def test_the_target_is_timed_here_and_workers_from_their_opening_to_their_end(
 ):
     """Or the first training in this process would take what it imports longer than was said."""
     now, built = [100.0], []
-    learner = timing.Learner
+    learner = cost.Learner
 
     def noted(*args, **options):
         built.append(now[0])
         return learner(*args, **options)
 
     @contextmanager
-    def opened(job, _executor, processes, _beacon):
+    def opened(job, _executor, processes):
         yield Opened(job, processes)
         now[0] += 4.0
 
@@ -259,15 +258,13 @@ def test_the_target_is_timed_here_and_workers_from_their_opening_to_their_end(
 
         def timed(self):
             now[0] += 30.0
-            return Inline().submit(lambda: [take_times(self.job, Progress())] * self.processes)
+            return [
+                Inline().submit(take_times, self.job, Progress()) for _ in range(self.processes)
+            ]
 
-    def collected(_workers, futures):
-        return slowest(futures.result())
-
-    monkeypatch.setattr(estimate, "_collected", collected)
     monkeypatch.setattr(estimate, "opened", opened)
     monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    monkeypatch.setattr(timing, "Learner", noted)
+    monkeypatch.setattr(cost, "Learner", noted)
     work = estimate._shadows(audit.source, audit.source.recipe(), 4, 2)
     found = WITH_WORKERS(work, audit.source)
     assert (found.opening, found.closing) == (30.0, 4.0)
@@ -300,7 +297,7 @@ def test_only_a_part_of_a_large_checkpoint_is_written(audit, monkeypatch):
     monkeypatch.setattr(store.RunDirectory, "write_tensors", noted)
     take_times(job, Progress(), audit.source.run)
     whole = max(written)
-    monkeypatch.setattr(timing, "_MOST_WRITTEN", 100)
+    monkeypatch.setattr(cost, "_MOST_WRITTEN", 100)
     written.clear()
     assert take_times(job, Progress(), audit.source.run).save > 0
     assert 100 < max(written) < whole / 2
@@ -362,17 +359,17 @@ def test_a_pass_has_a_part_for_each_sample_and_one_that_it_takes_anyway(
     monkeypatch, start, each, disturbed
 ):
     learner = Passing(lambda n: start + each * n, disturbed)
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: learner.now)
-    found = timing._look(learner, np.arange(300), Progress())
+    monkeypatch.setattr(cost.time, "perf_counter", lambda: learner.now)
+    found = cost._look(learner, np.arange(300), Progress())
     assert found == (pytest.approx(start), pytest.approx(each), 3, {"1": 8})
-    one = timing._look(learner, np.arange(1), Progress())[:2]
+    one = cost._look(learner, np.arange(1), Progress())[:2]
     assert one == (0.0, pytest.approx(start + each))
 
 
 def test_a_sample_takes_time_where_a_pass_of_many_was_the_quicker_one(monkeypatch):
     learner = Passing(lambda n: 0.002 if n > 1 else 0.003)
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: learner.now)
-    look, sample, _, _ = timing._look(learner, np.arange(10), Progress())
+    monkeypatch.setattr(cost.time, "perf_counter", lambda: learner.now)
+    look, sample, _, _ = cost._look(learner, np.arange(10), Progress())
     assert look + 10 * sample == pytest.approx(0.003 - sample + 0.002)
     assert sample == pytest.approx(0.0002)
 
@@ -446,7 +443,7 @@ def test_run_shadows_says_timed_seconds_disk_and_memory(audit, monkeypatch):
         future.set_result(found)
         return [future, future]
 
-    monkeypatch.setattr(_Foreign, "timed", timed)
+    monkeypatch.setattr(Pool, "timed", timed)
     announced = [text for text in said_by(audit, 4) if "of disk" in text]
     seconds = audit_at(audit.path).estimate(4, processes=1)["seconds"]["shadow models"]
     assert seconds == 0  # they are there
@@ -469,7 +466,7 @@ def test_times_that_fail_do_not_stop_the_training(audit, monkeypatch):
         future.set_exception(RuntimeError("no time"))
         return [future]
 
-    monkeypatch.setattr(_Foreign, "timed", timed)
+    monkeypatch.setattr(Pool, "timed", timed)
     assert "about" not in "".join(said_by(audit, 4))
     assert audit.n_shadows == 4
 
@@ -506,7 +503,7 @@ class Uneven:
 def test_a_step_is_timed_as_what_a_sum_of_steps_takes(monkeypatch):
     """Texts of uneven length, and a busy machine, make some steps longer than most."""
     learner = Uneven()
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: learner.now)
-    monkeypatch.setattr(timing, "_STEP_SECONDS", 60.0)
-    found = timing._step_seconds(learner, torch.device("cpu"), Progress())
+    monkeypatch.setattr(cost.time, "perf_counter", lambda: learner.now)
+    monkeypatch.setattr(cost, "_STEP_SECONDS", 60.0)
+    found = cost._step_seconds(learner, torch.device("cpu"), Progress())
     assert found == pytest.approx(3.0, rel=0.1)

@@ -22,7 +22,8 @@ import pytest
 from memowidgets.models import ConvNet
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
-from memowidgets.training.engine import filling, worker
+from memowidgets.training import cost
+from memowidgets.training.engine import worker
 from tests.training.small import Inline, assert_same, tiny_audit, trained
 
 pytestmark = pytest.mark.worker_processes
@@ -58,20 +59,23 @@ def undisturbed(source, path, n):
 class Forgetful(Inline):
     """A worker that is restarted before every order that does not carry the job."""
 
-    restarts = 0
+    sent = 0
 
-    def work(self, fn, order, payload=None):
+    def work(self, fn, order, payload):
         if payload is None:
             worker._Kept.jobs.clear()
-            self.restarts += 1
+        self.sent += payload is not None
         return fn(order, payload)
 
 
-class Oblivious(Inline):
-    """A worker that never keeps anything."""
+class Counting(Inline):
+    """Counts the orders that carry the job."""
 
-    def work(self, fn, order, payload=None):
-        return fn(order)
+    sent = 0
+
+    def work(self, fn, order, payload):
+        self.sent += payload is not None
+        return fn(order, payload)
 
 
 class Dying(Inline):
@@ -80,11 +84,11 @@ class Dying(Inline):
     def __init__(self, after):
         self.left = after
 
-    def work(self, fn, *args):
-        self.left -= 1
+    def work(self, fn, order, payload):
+        self.left -= payload is None
         if self.left < 0:
             raise BrokenExecutor("the queue was closed")
-        return fn(*args)
+        return fn(order, payload)
 
 
 def test_any_executor_gives_the_same_shadow_models(audit, source, tmp_path):
@@ -92,17 +96,11 @@ def test_any_executor_gives_the_same_shadow_models(audit, source, tmp_path):
     assert_same(audit, undisturbed(source, tmp_path / "b", 4), atol=1e-4)
 
 
-def test_a_worker_that_lost_the_job_is_sent_it_again(audit):
-    executor = Forgetful()
-    audit.run_shadows(4, executor)
-    assert audit.n_shadows == 4
-    assert executor.restarts == 3  # the first order carried the job
-
-
-def test_a_worker_that_keeps_nothing_is_named(audit):
+def test_a_worker_is_sent_the_job_when_it_lacks_it(audit):
     worker._Kept.jobs.clear()
-    with pytest.raises(StoreError, match="does not keep what it receives"):
-        audit.run_shadows(2, Oblivious())
+    for executor, sent in ((Counting(), 1), (Forgetful(), 4)):
+        audit.run_shadows(audit.n_shadows + 4, executor)
+        assert executor.sent == sent
 
 
 def test_an_executor_that_dies_is_named_and_what_was_computed_stays(audit):
@@ -639,26 +637,30 @@ def test_orders_for_a_dask_worker_that_starts_again_elsewhere_are_given_again(
     assert other not in client.nthreads()
 
 
-def pretend(version):
+def pretend(library, version):
     from memowidgets.training.engine import worker as there
 
-    real = there.library_versions()
-    there.library_versions = lambda: real | {"torch": version}
+    there.library_versions()[library] = version
 
 
-def test_a_dask_worker_with_another_torch_is_refused(client, audit):
-    client.wait_for_workers(2)
-    here = worker.library_versions()["torch"]
-    address = next(iter(client.nthreads()))
-    client.run(pretend, "0.1", workers=[address])
+@pytest.mark.parametrize("library", ["torch", "memowidgets' code"])
+def test_a_dask_worker_with_other_code_is_left_out(two_workers, audit, source, tmp_path, library):
+    client, (other, _) = two_workers
+    here = worker.library_versions()[library]
+    client.run(pretend, library, "0.1", workers=[other])
     try:
-        with pytest.raises(StoreError, match=r"torch 0\.1 instead of"):
-            audit.run_shadows(20, client.get_executor())
+        with pytest.warns(UserWarning, match=f"{library} 0.1 instead of") as told:
+            audit.run_shadows(6, client.get_executor())
+        assert len(left_out(told)) == 1
+        assert_same(audit, undisturbed(source, tmp_path / "b", 6), atol=1e-3)
+        client.run(pretend, library, "0.1")
+        with (
+            pytest.warns(UserWarning, match="trains no more"),
+            pytest.raises(StoreError, match=r"0\.1 instead of .*6 finished shadow models"),
+        ):
+            audit.run_shadows(8, client.get_executor())
     finally:
-        client.run(pretend, here, workers=[address])
-    kept = audit.n_shadows
-    audit.run_shadows(kept + 2, client.get_executor())
-    assert audit.n_shadows == kept + 2
+        client.run(pretend, library, here)
 
 
 def test_a_dask_client_that_is_closed_is_named(audit):
@@ -670,9 +672,9 @@ def test_a_dask_client_that_is_closed_is_named(audit):
     executor = other.get_executor()
     other.close()
     cluster.close()
-    with pytest.raises(StoreError, match="executor died"):
+    with pytest.raises(StoreError, match=r"client is closed.* 0 finished"):
         audit.run_shadows(3, executor)
 
 
 def test_times_are_spoken():
-    assert [filling.spoken(s) for s in (5.2, 300, 7300)] == ["5 s", "5 min", "2.0 h"]
+    assert [cost.spoken(s) for s in (5.2, 300, 7300)] == ["5 s", "5 min", "2.0 h"]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
-from concurrent.futures import BrokenExecutor, Future
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -21,11 +19,10 @@ from memowidgets.progress import Progress
 from memowidgets.store import StoreError
 from memowidgets.training import cost
 from memowidgets.training.checkpoint import name_of
+from memowidgets.training.cost import Timing, slowest, take_times
 from memowidgets.training.design import REFERENCE, ShadowDesign
 from memowidgets.training.device import torch_device
-from memowidgets.training.engine.filling import Pace
-from memowidgets.training.engine.timing import Timing, slowest, take_times
-from memowidgets.training.engine.workers import Workers, default_processes, opened
+from memowidgets.training.engine.pools import default_processes, opened
 from memowidgets.training.learner import Recipe
 from memowidgets.training.shadow import ShadowJob
 from memowidgets.training.shadows import ShadowSet
@@ -174,22 +171,18 @@ def _timed(work: _Work, run: RunSource | None) -> _Timings:
     """
     target = None if run is None else take_times(work.job, Progress(), run.run)
     free_memory(torch_device(work.job.recipe.device))
-    with tempfile.TemporaryDirectory() as folder:
-        beacon = Path(folder) / "wanted"
-        beacon.touch(mode=0o600)
-        start = time.perf_counter()
-        with opened(work.job, None, max(1, work.processes), beacon) as workers:
-            shadow = _collected(workers, workers.timed())
-            end = time.perf_counter()
-        closing = time.perf_counter() - end
+    start = time.perf_counter()
+    with opened(work.job, None, max(1, work.processes)) as pool:
+        try:
+            shadow = slowest([future.result() for future in pool.timed()])
+        except BrokenExecutor as error:
+            raise StoreError(
+                "a worker process was killed while it was timed (out of memory?), so the cost "
+                "cannot be estimated"
+            ) from error
+        end = time.perf_counter()
+    closing = time.perf_counter() - end
     return _Timings(shadow, target or shadow, end - start, closing)
-
-
-def _collected(workers: Workers, futures: list[Future[Timing]]) -> Timing:
-    try:
-        return slowest([future.result() for future in futures])
-    except BrokenExecutor as error:
-        raise StoreError(f"{workers.blame(error)}, so the cost cannot be estimated") from error
 
 
 def _target_row(run: RunSource, timings: _Timings | None) -> dict[str, Any]:
@@ -211,7 +204,7 @@ def _row(
     if timings is None or not work.missing:
         return _as_row(what, 0, 0, 0.0, 0, 0, work.why_not or _DONE)
     timing, members = timings.shadow, len(run.design.members)
-    recorded = Pace(work.recorded).seconds
+    recorded = cost.mean_seconds(work.recorded)
     each = cost.model_seconds(timing, work.job) if recorded is None else recorded
     start = timings.opening if recorded is None else timing.start  # no steps are timed then
     seconds = cost.work_seconds(each, work.missing, work.processes, start) + timings.closing

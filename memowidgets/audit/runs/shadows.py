@@ -24,8 +24,9 @@ from memowidgets.training.design import (
     ShadowDesign,
     audited_samples,
 )
+from memowidgets.training.engine.pools import check_executor
 from memowidgets.training.learner import Recipe
-from memowidgets.training.shadows import KeptForward, ShadowJob
+from memowidgets.training.shadow import KeptForward, ShadowJob
 
 __all__ = ["check_request", "checked_part", "make_job", "planned"]
 
@@ -48,11 +49,7 @@ def check_request(
     """
     each = " for each member" if kind is REFERENCE else ""
     whole_number(f"n, the number of {kind.noun}s{each} in all,", n, 1)
-    if executor is not None and not isinstance(executor, Executor):
-        raise TypeError(
-            "executor must be a concurrent.futures.Executor (Dask: client.get_executor()), not "
-            f"{type(executor).__name__}"
-        )
+    check_executor(executor)
     if processes is not None:
         whole_number("processes", processes, 1)
     if isinstance(checkpoints, Sized) and not len(checkpoints):

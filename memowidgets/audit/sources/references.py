@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.audit.source import NotGivenError
-from memowidgets.audit.sources.precisions import rounds_logits
 from memowidgets.audit.sources.shadow_sets import config_digest, content_digest
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.design import REFERENCE, Design, ReferenceDesign
@@ -57,7 +56,6 @@ class References:
             self.plan.key,
             self.config,
             precision,
-            rounds=rounds_logits(manifest),
             why_none=why_none,
             kind=REFERENCE,
         )

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from memowidgets.audit.source import looked_up
-from memowidgets.audit.sources.precisions import rounds_logits
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.shadows import ShadowSet, read_choice, write_choice
 from memowidgets.visible import quoted
@@ -104,9 +103,5 @@ def set_of_design(run: RunDirectory, design: str) -> ShadowSet:
 def _set(
     run: RunDirectory, key: str, precision: str, why_none: StoreError | None = None
 ) -> ShadowSet:
-    manifest = run.manifest
-    rounds = rounds_logits(manifest)
-    config = config_digest(manifest)
-    return ShadowSet(
-        run, key, config, precision, rounds=rounds, why_none=why_none, looked_up=looked_up
-    )
+    config = config_digest(run.manifest)
+    return ShadowSet(run, key, config, precision, why_none=why_none, looked_up=looked_up)

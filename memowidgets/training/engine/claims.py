@@ -13,7 +13,6 @@ from memowidgets.store import RunDirectory, StoreError
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}  # the file system has no locks
 
 
@@ -68,13 +67,18 @@ class Claims:
             except (NotImplementedError, OSError) as error:
                 if isinstance(error, OSError) and error.errno not in _NO_LOCKS:
                     raise
-                self._check_parted()
+                if not self._parted:
+                    raise StoreError(
+                        f"{self._run.path} is on a file system without locks, where two processes "
+                        "could train the same models; name the part of each process, as in "
+                        "run_shadows(100, indices=range(0, 25))"
+                    ) from error
                 return True
         self._held[index] = lock
         return True
 
     def release(self, index: int) -> None:
-        """Release a claim, because the shadow model is finished or no longer trained here."""
+        """Release a claim, because the shadow model is no longer trained here."""
         lock = self._held.pop(index, None)
         if lock is not None:
             lock.release()
@@ -87,11 +91,3 @@ class Claims:
 
     def _file(self, index: int) -> Path:
         return self._run.place(f"{self._folder}/{index:04d}.lock")
-
-    def _check_parted(self) -> None:
-        if not self._parted:
-            raise StoreError(
-                f"{self._run.path} is on a file system without locks, where two processes could "
-                "train the same models; name the part of each process, as in "
-                "run_shadows(100, indices=range(0, 25))"
-            )

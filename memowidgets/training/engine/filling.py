@@ -1,229 +1,226 @@
-"""Loop that sends orders to workers and writes results until all shadow models exist."""
+"""Loop that orders shadow models of a pool and writes what it returns, until all exist."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
-from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
-from memowidgets.training.cost import announced, spoken, work_seconds
-from memowidgets.training.design import SHADOW, Kind
+from memowidgets.training.cost import (
+    Timing,
+    announced,
+    mean_seconds,
+    model_bytes,
+    model_seconds,
+    slowest,
+    spoken,
+    work_seconds,
+)
 from memowidgets.training.device import DeviceError
 from memowidgets.training.engine.claims import Claims
-from memowidgets.training.engine.timing import Timing, slowest
+from memowidgets.training.engine.pools import LocalPool, Pool, PoolLostError
 from memowidgets.training.engine.worker import Result, WorkerKilledError, unpacked
-from memowidgets.training.engine.workers import Workers
-from memowidgets.training.shadow import TrainedShadow
+from memowidgets.training.shadow import ShadowJob
 from memowidgets.visible import first_line
+
+if TYPE_CHECKING:
+    from memowidgets.training.shadows import ShadowSet
 
 _POLL_SECONDS = 0.2
 _ASK_AGAIN_SECONDS = 1.0  # interval for checking the claims of other processes
-_MOST_SENDINGS = 5  # times that the job is sent to workers that lack it, per shadow model
 
-_OF_A_MACHINE = (DeviceError, MemoryError, WorkerKilledError)  # another one may do it
 
-_T = TypeVar("_T")
+class RefusedError(StoreError):
+    """Worker whose shadow models would not be comparable."""
+
+
+_OF_A_MACHINE = (DeviceError, MemoryError, WorkerKilledError, RefusedError)  # another may do it
 
 
 class Filling:
-    """Training of the missing shadow models, each by one process only.
+    """Training of missing shadow models, each by one process only.
+
+    This process claims a shadow model, orders it and writes it. Workers only train.
 
     Parameters
     ----------
-    holds : callable
-        Function that returns whether a shadow model exists.
-    keep : callable
-        Function that writes a shadow model.
-    finished : callable
-        Function that returns the number of shadow models.
+    files : ShadowSet
+        The shadow models.
+    job : ShadowJob
+        What they have in common.
+    pool : Pool
+        Workers that train.
     claims : Claims
         Claims of this process; also detects those of other processes.
-    workers : Workers
-        Workers that train.
-    beacon : Path
-        File whose removal tells the workers to stop.
-    pace : Pace
-        Speed of the shadow models that were trained before.
     progress : Progress
         Progress reports and cancellation.
-    kind : Kind
-        What the models are called.
-    each : callable, optional
-        Function that returns the seconds and the bytes of one from a `Timing`, or from None if
-        nothing was timed.
     """
 
     def __init__(
-        self,
-        holds: Callable[[int], bool],
-        keep: Callable[[int, TrainedShadow], None],
-        finished: Callable[[], int],
-        claims: Claims,
-        workers: Workers,
-        beacon: Path,
-        pace: Pace,
-        progress: Progress,
-        kind: Kind = SHADOW,
-        each: Callable[[Timing | None], tuple[float | None, int]] | None = None,
+        self, files: ShadowSet, job: ShadowJob, pool: Pool, claims: Claims, progress: Progress
     ) -> None:
-        self._kind, self._each = kind, each
-        self._holds, self._write, self._finished = holds, keep, finished
-        self._claims, self._workers, self._beacon = claims, workers, beacon
-        self._pace, self._progress = pace, progress
+        self._files, self._job, self._kind = files, job, job.shadows.kind
+        self._pool, self._claims, self._progress = pool, claims, progress
+        self._left: list[int] = []
         self._in_hand: dict[Future[Result], int] = {}
-        self._started: dict[int, float] = {}
-        self._sendings: dict[int, int] = {}
+        self._since: dict[int, float] = {}  # when each one in hand was ordered
+        self._seconds: list[float] = []  # that each one took
         self._warned: set[str] = set()
         self._killed: set[int] = set()
         self._next_look = 0.0
 
     def run(self, missing: Sequence[int], n: int) -> None:
-        """Train all missing shadow models, and wait for those that other processes train."""
-        left = list(missing)
+        """Train the missing ones of n shadow models; wait for those that other processes train."""
+        self._left = list(missing)
         try:
-            self._announce(len(left), n)
-            while left:
-                self._order(left)
-                for index in self._collected():
-                    left.remove(index)
-                self._or_say_why(self._workers.check)
-                self._progress.report(
-                    n - len(left), n, f"training {self._kind.noun}s", self._detail(left)
-                )
-        except Cancelled:
-            self._withdraw()
-            raise
-        except _OF_A_MACHINE:
-            self._finish()
+            self._announce(n)
+            while self._left:
+                self._order()
+                self._collect()
+                self._check()
+                self._report(n, self._detail())
+        except (Cancelled, *_OF_A_MACHINE) as error:
+            self._pool.withdraw(list(self._in_hand))
+            if not (isinstance(error, Cancelled) and isinstance(self._pool, LocalPool)):
+                with suppress(Exception):  # the first error is what is reported to the user
+                    self._collect_rest()
             raise
         except BaseException:
-            self._extinguish()
-            for future in self._in_hand:
-                future.cancel()
+            self._pool.withdraw(list(self._in_hand))
             raise
 
-    def _announce(self, missing: int, n: int) -> None:
-        """Say what the work will take, from recorded seconds or from a few timed steps."""
-        if self._each is None:
-            return
-        recorded, timing = self._pace.recorded, None
-        if not recorded:
-            timing = self._timed(n - missing, n)
-        seconds, n_bytes = self._each(timing)
-        if recorded:
-            seconds = self._pace.seconds
-        elif seconds is not None:
-            self._pace.expect(seconds)
-        slots = self._or_say_why(lambda: self._workers.slots)
-        running = max(1, min(slots, missing))
-        whole = None if seconds is None else work_seconds(seconds, missing, running)
-        memory = 0 if timing is None else running * timing.memory
-        said = announced(whole, recorded, missing * n_bytes, memory)
-        self._progress.report(n - missing, n, f"training {self._kind.noun}s", said)
+    def _report(self, n: int, detail: str) -> None:
+        done = n - len(self._left)
+        self._progress.report(done, n, f"training {self._kind.noun}s", detail)
 
-    def _timed(self, done: int, n: int) -> Timing | None:
+    def _announce(self, n: int) -> None:
+        """Say what the work will take, from recorded seconds or from a few timed steps."""
+        recorded, timing = self._files.seconds(), None
+        if not recorded:
+            timing = self._timed(n)
+        seconds = mean_seconds(recorded)
+        if timing is not None:
+            seconds = model_seconds(timing, self._job)
+        self._seconds = [] if seconds is None else [seconds]
+        left = len(self._left)
+        running = max(1, min(self._pool.running, left))
+        whole = None if seconds is None else work_seconds(seconds, left, running)
+        memory = 0 if timing is None else running * timing.memory
+        disk = left * model_bytes(timing, self._job)
+        self._report(n, announced(whole, len(recorded), disk, memory))
+
+    def _timed(self, n: int) -> Timing | None:
         """Return what local processes timed; None if they can't, which training will explain."""
-        found: list[Timing] = []
         try:
-            waiting = set(self._workers.timed())
+            waiting = self._pool.timed()
+            while not all(future.done() for future in waiting):
+                wait(waiting, timeout=_POLL_SECONDS)
+                self._check()
+                self._report(n, "timing a few steps")
+            return slowest([future.result() for future in waiting]) if waiting else None
+        except (Cancelled, StoreError):
+            raise
         except Exception:  # noqa: BLE001
             return None
-        while waiting:
-            finished, waiting = wait(waiting, timeout=_POLL_SECONDS)
-            self._or_say_why(self._workers.check)
-            self._progress.report(done, n, f"training {self._kind.noun}s", "timing a few steps")
-            if any(future.exception() is not None for future in finished):
-                return None
-            found += [future.result() for future in finished]
-        return slowest(found) if found else None
 
-    def _order(self, left: list[int]) -> None:
-        """Claim and order as many as the workers can take, and drop those that others finished."""
+    def _order(self) -> None:
+        """Claim and order as many as the pool can take, and drop those that others finished."""
         now = time.monotonic()
-        slots = self._or_say_why(lambda: self._workers.slots)
-        if now < self._next_look or len(self._in_hand) >= slots:
+        if now < self._next_look or len(self._in_hand) >= self._pool.slots:
             return
         ours = set(self._in_hand.values())
-        for index in [i for i in left if i not in ours]:
-            if len(self._in_hand) >= slots:
+        for index in [i for i in self._left if i not in ours]:
+            if len(self._in_hand) >= self._pool.slots:
                 return
-            if self._holds(index):
-                left.remove(index)
+            if self._files.holds(index, self._job):
+                self._left.remove(index)
             elif self._claims.take(index):
-                if self._holds(index):  # finished between the two checks
+                if self._files.holds(index, self._job):  # finished between the two checks
                     self._claims.forget(index)
-                    left.remove(index)
+                    self._left.remove(index)
                 else:
                     self._submit(index)
         self._next_look = now + _ASK_AGAIN_SECONDS
 
-    def _submit(self, index: int) -> None:
-        future = self._or_say_why(lambda: self._workers.submit(index))
+    def _submit(self, index: int, *, with_job: bool = False) -> None:
+        try:
+            future = self._pool.submit(index, with_job=with_job)
+        except Exception as error:  # noqa: BLE001 - any executor's
+            self._claims.release(index)
+            self._renew(error)
+            return
+        if not isinstance(future, Future):
+            raise TypeError(
+                "the executor's submit must return a concurrent.futures.Future, not "
+                f"{type(future).__name__}; docs/cluster.md shows an adapter"
+            )
         self._in_hand[future] = index
-        self._started.setdefault(index, time.monotonic())
+        self._since[index] = time.monotonic()
 
-    def _collected(self) -> list[int]:
+    def _collect(self) -> None:
         """Write the results that arrived, and raise errors after all others are written."""
         if not self._in_hand:
             time.sleep(_POLL_SECONDS)
-            return []
+            return
         done, _ = wait(self._in_hand, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-        written, failures = [], []
+        lost, failures = None, []
         for future in done:
             index = self._in_hand.pop(future)
             try:
-                if self._keep(index, future):
-                    written.append(index)
+                result = self._pool.result(future)
+            except Exception as error:  # noqa: BLE001 - the pool's, because a worker's is a result
+                self._claims.release(index)
+                lost = error
+                continue
+            try:
+                self._keep(index, result)
             except Exception as error:  # noqa: BLE001 - raised below
                 failures.append(error)
         if done:
             self._next_look = 0.0
         if failures:
             raise failures[0]
-        return written
+        if lost is not None:
+            self._renew(lost)
 
-    def _keep(self, index: int, future: Future[Result]) -> bool:
-        """Write a shadow model, and return False if it must be ordered again."""
-        if self._workers.has_lost(future):
-            self._claims.release(index)  # until it is ordered again
-            return False
-        result = self._or_say_why(lambda: self._workers.result(future))
-        if result.refusal:
-            raise StoreError(
+    def _keep(self, index: int, result: Result) -> None:
+        """Write a shadow model, or find out who trains it instead."""
+        if result.lacks_job:
+            self._submit(index, with_job=True)
+            return
+        if result.trained is not None:
+            if result.warning:
+                self._warn(
+                    result.worker,
+                    f"the worker {result.worker} has {result.warning}, so its {self._kind.noun}s "
+                    "may differ in the last digits",
+                )
+            self._files.write(index, result.trained, self._job)
+            self._claims.forget(index)
+            self._left.remove(index)
+            self._seconds = [*self._seconds[-7:], result.trained.seconds]
+            return
+        error: BaseException = (
+            RefusedError(
                 f"the worker {result.worker} has {result.refusal}, so its {self._kind.noun}s would "
                 f"not be comparable; install the same versions there. {self._kept()}"
             )
-        if result.error is not None:
-            error = unpacked(result.error)
-            if self._goes_elsewhere(index, result, error):
-                self._claims.release(index)
-                return False
-            if isinstance(error, WorkerKilledError):
-                raise WorkerKilledError(f"the worker {result.worker} {error}. {self._kept()}")
+            if result.error is None
+            else unpacked(result.error)
+        )
+        if self._goes_elsewhere(index, result, error):
+            self._claims.release(index)
+            return
+        if isinstance(error, WorkerKilledError):
+            raise WorkerKilledError(f"the worker {result.worker} {error}. {self._kept()}")
+        if not isinstance(error, RefusedError):
             error.add_note(f"This is from the worker {result.worker}.")
-            raise error
-        if result.lacks_job or result.trained is None:
-            self._send_again(index, result.worker)
-            return False
-        if result.warning and result.worker not in self._warned:
-            self._warned.add(result.worker)
-            warnings.warn(
-                f"the worker {result.worker} has {result.warning}, so its {self._kind.noun}s may "
-                "differ in the last digits",
-                UserWarning,
-                stacklevel=2,
-            )
-        self._write(index, result.trained)
-        self._claims.forget(index)
-        self._pace.add(result.trained.seconds)
-        self._started.pop(index, None)
-        return True
+        raise error
 
     def _goes_elsewhere(self, index: int, result: Result, error: BaseException) -> bool:
         """Leave out a worker whose machine failed; return whether another can train its model.
@@ -234,118 +231,70 @@ class Filling:
             return False
         if isinstance(error, WorkerKilledError):
             self._killed.add(index)
-        if not self._workers.leave_out(result.place):
+        if not (result.place and self._pool.leave_out(result.place)):
             return False
-        if result.place not in self._warned:
-            self._warned.add(result.place)
-            warnings.warn(
-                f"the worker {result.worker} trains no more {self._kind.noun}s, and others train "
-                f"its own ({first_line(error)})",
-                UserWarning,
-                stacklevel=2,
-            )
+        reason = result.refusal or first_line(error)
+        self._warn(
+            result.place,
+            f"the worker {result.worker} trains no more {self._kind.noun}s, and others train its "
+            f"own ({reason})",
+        )
         return True
 
-    def _send_again(self, index: int, worker: str) -> None:
-        self._sendings[index] = self._sendings.get(index, 0) + 1
-        if self._sendings[index] > _MOST_SENDINGS:
-            raise StoreError(
-                f"the worker {worker} does not keep what it receives; one process must train a "
-                f"whole {self._kind.noun}. {self._kept()}"
-            )
-        future = self._or_say_why(lambda: self._workers.submit_again(index))
-        self._in_hand[future] = index
+    def _warn(self, about: str, said: str) -> None:
+        """Warn once about each worker."""
+        if about not in self._warned:
+            self._warned.add(about)
+            warnings.warn(said, UserWarning, stacklevel=2)
 
-    def _withdraw(self) -> None:
-        """Let workers stop after this batch (without a shared disk, this shadow model)."""
-        self._extinguish()
-        for future in self._in_hand:
-            self._workers.withdraw(future)
-        with suppress(Exception):  # the cancellation is what is reported to the user
-            while self._in_hand and self._workers.patient:
-                self._collect_last()
-                self._workers.check()
-
-    def _finish(self) -> None:
-        """Let other workers finish what they train, when the GPU or the memory of one failed."""
-        for future in self._in_hand:
-            self._workers.withdraw(future)
-        with suppress(Exception):  # the failure is what is reported to the user
-            while self._in_hand:
-                self._collect_last()
-                self._workers.check()
-        self._extinguish()
-
-    def _extinguish(self) -> None:
-        with suppress(OSError):  # the file is gone, or the disk is read-only now
-            self._beacon.unlink()
-
-    def _collect_last(self) -> None:
-        done, _ = wait(self._in_hand, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-        for future in done:
-            index = self._in_hand.pop(future)
-            if not future.cancelled() and future.exception() is None:
-                trained = future.result().trained
-                if trained is not None:
-                    self._write(index, trained)
-
-    def _or_say_why(self, call: Callable[[], _T]) -> _T:
-        """Return the workers' answer, or raise a clear sentence if they are gone."""
+    def _check(self) -> None:
         try:
-            return call()
-        except Exception as error:
-            raise StoreError(f"{self._workers.blame(error)}. {self._kept()}") from error
+            self._pool.check()
+        except PoolLostError as error:
+            raise StoreError(f"{error}. {self._kept()}") from error
+
+    def _renew(self, error: Exception) -> None:
+        """Go on after the pool broke: this is the only place that does."""
+        try:
+            all_are_lost = self._pool.renew(error)
+        except PoolLostError as said:
+            raise StoreError(f"{said}. {self._kept()}") from error
+        if all_are_lost:
+            for index in self._in_hand.values():
+                self._claims.release(index)
+            self._in_hand.clear()
+        self._next_look = 0.0
+
+    def _collect_rest(self) -> None:
+        """Write what workers have begun."""
+        while self._in_hand:
+            done, _ = wait(self._in_hand, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+            for future in done:
+                index = self._in_hand.pop(future)
+                if not future.cancelled() and future.exception() is None:
+                    trained = future.result().trained
+                    if trained is not None:
+                        self._files.write(index, trained, self._job)
+            self._pool.check()
 
     def _kept(self) -> str:
         noun, call = self._kind.noun, self._kind.call
-        return f"The {self._finished()} finished {noun}s are kept; call {call} again"
+        return f"The {len(self._files)} finished {noun}s are kept; call {call} again"
 
-    def _detail(self, left: Collection[int]) -> str:
-        if not self._in_hand and (not left or self._next_look == 0):
-            return ""
-        if not self._in_hand and not self._workers.slots:
-            return "waiting for a worker"
-        if not self._in_hand:
-            return f"waiting for {len(left)} that another process trains"
-        seconds = self._pace.seconds
-        said = f"{len(self._in_hand)} in hand"
-        if seconds is None:
+    def _detail(self) -> str:
+        n = len(self._in_hand)
+        if not n:
+            if not self._left or self._next_look == 0:
+                return ""
+            if not self._pool.running:
+                return "waiting for a worker"
+            return f"waiting for {len(self._left)} that another process trains"
+        running = min(n, self._pool.running)
+        said = f"{running} in hand" if running else f"{n} waiting for a worker"
+        seconds = mean_seconds(self._seconds)
+        if seconds is None or not running:
             return said
-        oldest = min(self._started[index] for index in self._in_hand.values())
+        oldest = min(self._since[index] for index in self._in_hand.values())
         following = max(0.0, seconds - (time.monotonic() - oldest))
-        rest = (len(left) - len(self._in_hand)) * seconds / len(self._in_hand) + following
+        rest = (len(self._left) - running) * seconds / running + following
         return f"{said}, next in {spoken(following)}, {spoken(rest)} left"
-
-
-class Pace:
-    """Estimate of the duration of a shadow model, from the last ones.
-
-    Parameters
-    ----------
-    known : sequence of float
-        Seconds of earlier shadow models.
-
-    Attributes
-    ----------
-    recorded : int
-        Number of earlier shadow models.
-    """
-
-    def __init__(self, known: Sequence[float] = ()) -> None:
-        self._known = list(known)[-8:]
-        self._ours: list[float] = []
-        self.recorded = len(known)
-
-    def expect(self, seconds: float) -> None:
-        """Give the seconds of one by which to estimate until the first is finished."""
-        self._known = [seconds]
-
-    def add(self, seconds: float) -> None:
-        """Add the duration of a finished shadow model."""
-        self._ours = [*self._ours[-7:], seconds]
-
-    @property
-    def seconds(self) -> float | None:
-        """Return the seconds for one, or None before the first."""
-        seen = self._ours or self._known
-        return sum(seen) / len(seen) if seen else None

@@ -1,4 +1,4 @@
-"""Samples and weights that all local processes share in one copy, without leftovers on disk."""
+"""Job, samples and weights that all local processes share in one copy on disk."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import cloudpickle
 from safetensors import SafetensorError
 
 from memowidgets.files import write_whole
@@ -30,7 +31,11 @@ class SharedSamples:
     """
 
     def __init__(self) -> None:
-        _sweep(Path(tempfile.gettempdir()))
+        if os.name == "posix":  # elsewhere nobody can tell whether a process lives
+            for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+                owner = left.name.removeprefix(_PREFIX).split("-")[0]
+                if owner.isdigit() and not left.is_symlink() and not _is_alive(int(owner)):
+                    shutil.rmtree(left, ignore_errors=True)
         self.folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
 
     def of(self, job: ShadowJob) -> ShadowJob:
@@ -42,33 +47,19 @@ class SharedSamples:
             recipe = replace(recipe, model=recipe.model.shared(self.folder))
         return replace(job, recipe=recipe)
 
-    def keep(self, payload: bytes) -> bytes | str:
-        """Store a worker's start data in a private file; return its path, or the data if full.
-
-        Sending the data through a pipe would block this process forever if the worker died before
-        reading them.
-        """
+    def keep(self, job: ShadowJob) -> tuple[bytes, str | bytes]:
+        """Store a job; return it pickled, and the path of its file, or again itself if full."""
+        payload: bytes = cloudpickle.dumps(self.of(job))
         file = Path(self.folder) / "job"
         try:
             write_whole(file, payload)
         except OSError:
-            return payload
-        return str(file)
+            return payload, payload
+        return payload, str(file)
 
     def close(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _sweep(place: Path) -> None:
-    """Remove the folders of dead processes, on systems that can tell whether a process lives."""
-    if os.name != "posix":
-        return
-    for folder in place.glob(f"{_PREFIX}*"):
-        owner = folder.name.removeprefix(_PREFIX).split("-")[0]
-        with suppress(OSError):
-            if owner.isdigit() and not _is_alive(int(owner)) and not folder.is_symlink():
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_alive(pid: int) -> bool:
@@ -76,6 +67,6 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except OSError:  # another user's
         return True
     return True

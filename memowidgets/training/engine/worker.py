@@ -1,7 +1,8 @@
-"""Worker: stores the job, trains a shadow model, and returns its arrays."""
+"""Worker: keeps the job, trains a shadow model, and returns its arrays."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -11,7 +12,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,41 +21,38 @@ from typing import TYPE_CHECKING, ClassVar
 import cloudpickle
 from filelock import FileLock, Timeout
 
+import memowidgets
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
+from memowidgets.training.cost import Timing, meet, take_times
 from memowidgets.training.device import resolve_device
-from memowidgets.training.engine.timing import Timing, meet, take_times
 from memowidgets.training.probe import check_functions
 from memowidgets.training.shadow import ShadowJob, TrainedShadow, train_shadow
 
 if TYPE_CHECKING:
-    import torch
     from filelock import BaseFileLock
 
 _POLL_SECONDS = 0.2
 _MOST_JOBS = 2  # jobs that a worker stores, so two audits at once
-_MUST_AGREE = ("memowidgets", "torch")
-_MAKE_MODELS = (
-    "transformers",
-    "peft",
-    "tokenizers",
-)  # of language models, if installed
+_CODE = "memowidgets' code"
+_MUST_AGREE = ("memowidgets", _CODE, "torch", "Python")
+_MAKE_MODELS = ("transformers", "peft", "tokenizers")  # of language models, if installed
+
+Source = bytes | str | None  # a pickled job, the path of one, or nothing if the worker has it
 
 
 @dataclass(frozen=True)
 class Order:
-    """Order to train one shadow model, for a worker that has the job.
+    """Order to train one shadow model.
 
     Attributes
     ----------
     job : str
-        Digest of the job.
+        Digest of the pickled job.
     index : int
         Index of the shadow model.
     versions : dict of str
-        Versions of the libraries in the ordering process.
-    beacon : str
-        File that exists while the result is wanted. It is visible only on a shared disk.
+        What `library_versions` is in the ordering process.
     device : str or None
         Device to use instead of the job's. ``"auto"`` is the best one of the worker's machine.
     """
@@ -62,7 +60,6 @@ class Order:
     job: str
     index: int
     versions: dict[str, str]
-    beacon: str
     device: str | None = None
 
 
@@ -77,16 +74,14 @@ class Result:
     trained : TrainedShadow or None
         The shadow model, if it was trained.
     lacks_job : bool
-        Whether the job must be sent again.
-    refusal : str
-        Reason why this worker must not train, or empty.
-    warning : str
-        Warning about a worker that trained, or empty.
+        Whether the order came without the job, and the worker does not have it.
+    refusal, warning : str
+        What differs here so that the worker must not train, or that it trained in spite of.
     error : bytes or None
-        Exception that ended the training, by cloudpickle.
+        Exception that ended the training, by cloudpickle: not every executor can send it.
     place : str
         Address of the Dask worker's nanny, which stays when a worker is started again, or its own.
-        Empty without Dask, and if there was no exception.
+        Empty without Dask.
     """
 
     worker: str
@@ -107,38 +102,48 @@ class _Kept:
 
     jobs: ClassVar[OrderedDict[str, ShadowJob]] = OrderedDict()
     checked: ClassVar[set[str]] = set()  # jobs whose functions are those of the run here
-    shared: ClassVar[tuple[tuple[str, ...], str]] = ((), "")  # GPUs of the local processes
+    devices: ClassVar[Sequence[str]] = ()  # GPUs that the local processes share
+    folder: ClassVar[Path] = Path()  # where they agree on who has which
     device: ClassVar[str | None] = None
-    place: ClassVar[BaseFileLock | None] = None  # of this process among the local ones
+    place: ClassVar[BaseFileLock | None] = None  # of this process among them; freed at its end
     mutex = threading.Lock()
 
 
-def fulfil(order: Order, payload: bytes | None = None) -> Result:
+def fulfil(order: Order, source: Source = None) -> Result:
     """Train one shadow model in this process."""
-    worker = f"{platform.node()}, process {os.getpid()}"
-    refusal, warning = _compared(order.versions)
-    if refusal:
-        return Result(worker, refusal=refusal)
+    worker, place = f"{platform.node()}, process {os.getpid()}", _place_in_cluster()
+    here, wanted = library_versions(), order.versions
+    different = [name for name in wanted if name in here and here[name] != wanted[name]]
+    said = ", ".join(f"{name} {here[name]} instead of {wanted[name]}" for name in different)
+    if not set(different).isdisjoint(_MUST_AGREE):
+        return Result(worker, refusal=said, place=place)
     try:
-        job = _job(order.job, payload)
+        job = _job(order.job, source)
         if job is None:
             return Result(worker, lacks_job=True)
         if order.job not in _Kept.checked:
             check_functions(job.probe, job.recipe, job.design)
             _Kept.checked.add(order.job)
-        trained = train_shadow(_on_device(job, order), order.index, _Beacon(Path(order.beacon)))
+        trained = train_shadow(_on_device(job, order), order.index, Progress())
     except (Exception, Cancelled) as error:  # noqa: BLE001 - whatever it is, it is the user's
-        return Result(worker, error=packed(error), place=_place_in_cluster())
-    return Result(worker, trained=trained, warning=warning)
+        return Result(worker, error=packed(error), place=place)
+    return Result(worker, trained=trained, warning=said)
 
 
-def timed(order: Order, folder: str, n: int, since: float) -> Timing:
+def given(payload: bytes) -> bytes:
+    """Return the job as it is: Dask's task that every order depends on."""
+    return payload
+
+
+def timed(order: Order, source: Source, folder: str, n: int, since: float) -> Timing:
     """Time a few steps of the job in this process, while `n` processes do the same.
 
     Parameters
     ----------
     order : Order
         What to train, and where.
+    source : bytes or str
+        The job, or its path.
     folder : str
         Folder in which the processes wait for each other.
     n : int
@@ -147,13 +152,13 @@ def timed(order: Order, folder: str, n: int, since: float) -> Timing:
         Time at which the processes were started, as `time.time` tells it.
     """
     start = time.time() - since
-    job, progress = _job(order.job, None), _Beacon(Path(order.beacon))
+    job = _job(order.job, source)
     if job is None:
         raise ValueError("this worker has no job")
     job = _on_device(job, order)
     if n > 1:
-        meet(Path(folder), f"ready-{os.getpid()}", n, progress)
-    found = take_times(job, progress)
+        meet(Path(folder), f"ready-{os.getpid()}", n)
+    found = take_times(job, Progress())
     return replace(found, start=start + found.start)
 
 
@@ -173,72 +178,58 @@ def unpacked(error: bytes) -> BaseException:
     return found
 
 
-def start_local(
-    key: str,
-    payload: bytes | str,
-    parent: int,
-    threads: int,
-    samples: str,
-    devices: Sequence[str] = (),
-) -> None:
-    """Prepare a local worker process: the job, its threads, its GPU, and an end with its parent.
+def start_local(parent: int, threads: int, folder: str, devices: Sequence[str]) -> None:
+    """Prepare a local worker process: its threads, its GPU, and an end with its parent.
 
-    The folder `samples` has what all local workers map, and the job's file if `payload` is its
-    path. It is removed when the parent ends. With several `devices`, each process stays on one.
+    The folder has what all local workers map. It is removed if the parent was killed. With several
+    devices, each process stays on one.
     """
     import torch
 
-    threading.Thread(target=_follow, args=(parent, samples), daemon=True).start()
+    def follow() -> None:
+        while os.getppid() == parent:
+            time.sleep(_POLL_SECONDS)
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
     torch.set_num_threads(threads)
-    _Kept.shared = tuple(devices), samples
-    _job(key, payload if isinstance(payload, bytes) else _read_job(key, Path(payload)))
+    _Kept.devices, _Kept.folder = tuple(devices), Path(folder)
 
 
+@functools.cache
 def library_versions() -> dict[str, str]:
-    """Return the versions that must agree between the ordering process and the worker."""
-    return {
+    """Return what should agree between the ordering process and the worker."""
+    package = Path(memowidgets.__file__).parent
+    code = hashlib.sha256()
+    for file in sorted(package.rglob("*.py")):
+        code.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes())
+    found = {
         "memowidgets": importlib.metadata.version("memowidgets"),
+        _CODE: code.hexdigest()[:8],
         "torch": importlib.metadata.version("torch").split("+")[0],
         "numpy": importlib.metadata.version("numpy"),
         "Python": ".".join(platform.python_version_tuple()[:2]),
-        **_installed(_MAKE_MODELS),
     }
-
-
-def _installed(names: Iterable[str]) -> dict[str, str]:
-    found = {}
-    for name in names:
+    for name in _MAKE_MODELS:
         with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found
 
 
-def _compared(wanted: dict[str, str]) -> tuple[str, str]:
-    """Return a refusal if numbers or code would differ, and a warning if they might."""
-    here = library_versions()
-    different = [name for name in wanted if name in here and wanted[name] != here[name]]
-    said = ", ".join(f"{name} {here[name]} instead of {wanted[name]}" for name in different)
-    grave = any(name in (*_MUST_AGREE, "Python") for name in different)
-    return (said, "") if grave else ("", said)
-
-
-def _job(key: str, payload: bytes | None) -> ShadowJob | None:
+def _job(key: str, source: Source) -> ShadowJob | None:
+    """Return the job of a digest, from the source if this process does not have it."""
     with _Kept.mutex:
-        if key not in _Kept.jobs and payload is not None:
+        if key not in _Kept.jobs and source is not None:
+            payload = source if isinstance(source, bytes) else Path(source).read_bytes()
+            if hashlib.sha256(payload).hexdigest() != key:  # it is code: load only what was sent
+                raise ValueError(f"{source!r:.200} is not the job of this order")
             _Kept.jobs[key] = cloudpickle.loads(payload)
             while len(_Kept.jobs) > _MOST_JOBS:
                 _Kept.jobs.popitem(last=False)
         if key in _Kept.jobs:
             _Kept.jobs.move_to_end(key)
         return _Kept.jobs.get(key)
-
-
-def _read_job(key: str, file: Path) -> bytes:
-    """Read the job, checked to be the one that the parent wrote."""
-    payload = file.read_bytes()
-    if hashlib.sha256(payload).hexdigest() != key:
-        raise ValueError(f"{file} is not the job that this worker was started for")
-    return payload
 
 
 def _on_device(job: ShadowJob, order: Order) -> ShadowJob:
@@ -252,28 +243,26 @@ def _on_device(job: ShadowJob, order: Order) -> ShadowJob:
 
 
 def _own_gpu() -> str | None:
-    """Return the GPU on which this process stays from its first task on; None if it has none."""
+    """Return the GPU on which this process stays from its first task on; None if it has none.
+
+    It is that of the first place among the local processes whose lock is free.
+    """
     import torch
 
-    devices, folder = _Kept.shared
     with _Kept.mutex:
-        if devices and _Kept.device is None:
-            device = devices[_place(Path(folder)) % len(devices)]
-            _make_current(torch.device(device))
-            _Kept.device = device
-    return _Kept.device
-
-
-def _place(folder: Path) -> int:
-    """Return the first place that no other local process has; its lock ends with the process."""
-    place = 0
-    while True:
-        lock = FileLock(folder / f"place-{place}.lock", timeout=0, mode=0o600)
-        with suppress(Timeout):
-            lock.acquire()
-            _Kept.place = lock
-            return place
-        place += 1
+        place = 0
+        while _Kept.devices and _Kept.device is None:
+            lock = FileLock(_Kept.folder / f"place-{place}.lock", timeout=0, mode=0o600)
+            with suppress(Timeout):
+                lock.acquire()
+                device = _Kept.devices[place % len(_Kept.devices)]
+                # What names no GPU uses this one, so the process takes memory on no other.
+                module = torch.get_device_module(torch.device(device))
+                if hasattr(module, "set_device"):
+                    module.set_device(torch.device(device))
+                _Kept.device, _Kept.place = device, lock
+            place += 1
+        return _Kept.device
 
 
 def _place_in_cluster() -> str:
@@ -286,38 +275,3 @@ def _place_in_cluster() -> str:
     except ValueError:  # this thread is not Dask's
         return ""
     return str(here.nanny or here.address)
-
-
-def _make_current(device: torch.device) -> None:
-    """Let what names no GPU use this one, so that the process takes memory on no other."""
-    import torch
-
-    set_device = getattr(torch.get_device_module(device), "set_device", None)
-    if set_device is not None:
-        set_device(device)
-
-
-def _follow(parent: int, samples: str) -> None:
-    """End this process, and remove what it shared, once its parent was killed."""
-    while os.getppid() == parent:
-        time.sleep(_POLL_SECONDS)
-    shutil.rmtree(samples, ignore_errors=True)
-    os._exit(1)
-
-
-class _Beacon(Progress):
-    """Progress that cancels the work once the given file is removed."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__()
-        self._file, self._next = file, 0.0
-        self._shared = file.exists()
-
-    def report(self, done: int, total: int, what: str, detail: str = "") -> None:
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + _POLL_SECONDS
-        if self._shared and not self._file.exists():
-            self.cancel()
-        super().report(done, total, what, detail)

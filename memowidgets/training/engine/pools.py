@@ -1,0 +1,391 @@
+"""Pools of workers: local processes, Dask's, and those of any other executor."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import time
+import uuid
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+)
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from memowidgets.training.cost import Timing
+from memowidgets.training.device import count_devices
+from memowidgets.training.engine.sharing import SharedSamples
+from memowidgets.training.engine.worker import (
+    Order,
+    Result,
+    WorkerKilledError,
+    fulfil,
+    given,
+    library_versions,
+    packed,
+    start_local,
+    timed,
+)
+from memowidgets.training.shadow import ShadowJob
+from memowidgets.visible import first_line
+
+_PATIENCE_SECONDS = 60.0  # wait for a stopped process, or before a word about no workers
+_CHECK_SECONDS = 1.0
+_MOST_BREAKS = 3  # times that local processes are started again without a model between
+
+
+class PoolLostError(Exception):
+    """The pool can't go on; the message is the beginning of a sentence without its full stop."""
+
+
+class Pool:
+    """Executor that the user passes.
+
+    A worker keeps the job, and an order only names it. A worker that lacks it (because it is new)
+    says so, and the order is given again with the job.
+    """
+
+    def __init__(self, job: ShadowJob, executor: Executor, processes: int | None) -> None:
+        self._executor, self._asked, self._noun = executor, processes, job.shadows.kind.noun
+        self._payload: bytes = cloudpickle.dumps(job)
+        self._order = _order_of(self._payload, "auto" if job.recipe.anywhere else None)
+        self._stopped: dict[int, float] = {}
+
+    @property
+    def slots(self) -> int:
+        """Number of orders to have in hand."""
+        return int(self._asked or getattr(self._executor, "_max_workers", 0) or _cores())
+
+    @property
+    def running(self) -> int:
+        """Number of workers."""
+        return self.slots
+
+    def submit(self, index: int, *, with_job: bool = False) -> Future[Result]:
+        """Order a shadow model; only with the job from a worker that lacked it."""
+        source = self._payload if with_job else None
+        return self._executor.submit(fulfil, replace(self._order, index=index), source)
+
+    def timed(self) -> list[Future[Timing]]:
+        """Let local processes time a few steps at the same time; others are not asked."""
+        return []
+
+    def result(self, future: Future[Result]) -> Result:
+        """Return a worker's result; any exception here is one of the pool."""
+        return future.result()
+
+    def check(self) -> None:
+        """Warn of a stopped process, and kill it if it does not continue, which breaks its pool."""
+        now = time.monotonic()
+        stopped = {
+            pid for pid in getattr(self._executor, "_processes", None) or () if is_stopped(pid)
+        }
+        for pid in stopped - set(self._stopped):
+            warnings.warn(
+                f"the worker process {pid} is stopped, so its {self._noun} waits; continue it "
+                f"with kill -CONT {pid}, or it is killed after {_PATIENCE_SECONDS:.0f} s",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._stopped = {pid: self._stopped.get(pid, now) for pid in stopped}
+        for pid, since in self._stopped.items():
+            if now - since > _PATIENCE_SECONDS:
+                os.kill(pid, signal.SIGKILL)
+
+    def renew(self, error: BaseException) -> bool:
+        """Go on after an exception of the pool; return whether all orders in hand are lost.
+
+        Raises
+        ------
+        PoolLostError
+            If it can't go on.
+        """
+        raise PoolLostError(f"the executor died while training {self._noun}s ({_said(error)})")
+
+    def leave_out(self, place: str) -> bool:
+        """Give no more orders to a worker by its `Result.place`; return whether others are left."""
+        del place
+        return False
+
+    def withdraw(self, futures: list[Future[Result]]) -> None:
+        """Cancel orders that no worker has begun."""
+        for future in futures:
+            with suppress(NotImplementedError):  # Parsl's can't be cancelled, and are trained
+                future.cancel()
+
+    def close(self, *, kill: bool) -> None:
+        """End local processes; an executor of the user's stays open."""
+
+
+class LocalPool(Pool):
+    """Worker processes of this machine, which share its cores as threads."""
+
+    def __init__(self, job: ShadowJob, processes: int) -> None:  # the executor is made here
+        self._asked, self._noun, self._device = processes, job.shadows.kind.noun, job.recipe.device
+        self._samples = SharedSamples()
+        payload, self._source = self._samples.keep(job)
+        self._order = _order_of(payload)
+        self._stopped, self._breaks = {}, 0
+        self._start()
+
+    def _start(self) -> None:
+        from loky import ProcessPoolExecutor
+
+        self._opened = time.time()
+        threads = max(1, _cores() // self.slots)
+        kind, _, index = self._device.partition(":")
+        gpus = [self._device] if index else [f"{kind}:{i}" for i in range(count_devices(kind))]
+        self._executor = ProcessPoolExecutor(
+            self.slots,
+            initializer=start_local,
+            initargs=(
+                os.getpid(),
+                threads,
+                self._samples.folder,
+                [] if kind in ("cpu", "mps") else gpus,
+            ),
+            env={"OMP_NUM_THREADS": str(threads)},
+        )
+
+    def submit(self, index: int, *, with_job: bool = False) -> Future[Result]:
+        """Order a shadow model; the worker reads the job from the folder that all share."""
+        del with_job
+        return self._executor.submit(fulfil, replace(self._order, index=index), self._source)
+
+    def timed(self) -> list[Future[Timing]]:
+        """Let each process time a few steps, all at the same time."""
+        about = self._order, self._source, self._samples.folder, self.slots, self._opened
+        return [self._executor.submit(timed, *about) for _ in range(self.slots)]
+
+    def result(self, future: Future[Result]) -> Result:
+        """Return a worker's result, which shows that not every process dies at its first."""
+        found = super().result(future)
+        self._breaks = 0
+        return found
+
+    def renew(self, error: BaseException) -> bool:
+        """Start the processes again after one was killed, unless they all die at their first."""
+        self._breaks += 1
+        if not isinstance(error, BrokenExecutor):
+            raise PoolLostError(f"the worker processes failed ({_said(error)})")
+        if self._breaks >= _MOST_BREAKS:
+            raise PoolLostError(
+                f"a worker process was killed while training {self._noun}s (out of memory?), "
+                f"{_MOST_BREAKS} times in a row"
+            )
+        self._shutdown(kill=True)
+        self._start()
+        return True
+
+    def close(self, *, kill: bool) -> None:
+        """End the processes, and remove what they shared."""
+        self._shutdown(kill=kill)
+        self._samples.close()
+
+    def _shutdown(self, *, kill: bool) -> None:
+        shutdown: Any = self._executor.shutdown
+        shutdown(wait=True, kill_workers=kill)
+
+
+class DaskPool(Pool):
+    """Dask's executor, whose workers come and go.
+
+    The job is a task of its own, on which every order depends. So Dask sends it once to each
+    worker, and makes it again when all workers that had it are gone. There are more orders than
+    workers, so that a cluster that adapts to its work grows.
+    """
+
+    def __init__(self, job: ShadowJob, executor: Executor, processes: int | None) -> None:
+        super().__init__(job, executor, processes)
+        self._client: Any = executor._client  # type: ignore[attr-defined]  # noqa: SLF001
+        self._sent: Any = None
+        self._workers: dict[str, str] = {}  # addresses, and what stays when one is started again
+        self._left_out: set[str] = set()
+        self._bound: dict[Future[Result], list[str]] = {}  # orders that only these workers may take
+        self._keys: dict[Future[Result], str] = {}
+        self._next_look, self._alone_since, self._told = 0.0, time.monotonic(), False
+
+    @property
+    def slots(self) -> int:
+        """Number of orders to have in hand; none while nobody can take one."""
+        n = len(self._addresses())
+        if self._client.status != "running" or (self._left_out and not n):
+            return 0
+        return self._asked or 2 * n + 2
+
+    @property
+    def running(self) -> int:
+        """Number of workers."""
+        return min(self._asked or len(self._addresses()), len(self._addresses()))
+
+    def submit(self, index: int, *, with_job: bool = False) -> Future[Result]:
+        """Order a shadow model, which waits for a worker and for the job."""
+        del with_job
+        if self._sent is None or self._sent.status not in ("pending", "finished"):
+            import dask
+
+            with dask.config.set({"distributed.admin.large-graph-warning-threshold": 2**60}):
+                self._sent = self._client.submit(
+                    given, self._payload, key=f"shadow_job-{self._order.job}", pure=False
+                )
+        key = f"train_shadow-{index}-{uuid.uuid4().hex}"
+        only: dict[str, Any] = {"workers": self._addresses()} if self._left_out else {}
+        order = replace(self._order, index=index)
+        submit: Any = self._executor.submit
+        future: Future[Result] = submit(fulfil, order, self._sent, key=key, pure=False, **only)
+        self._keys[future] = key
+        if only:
+            self._bound[future] = only["workers"]
+        return future
+
+    def result(self, future: Future[Result]) -> Result:
+        """Return the result of an order, or of a worker that was killed more often than allowed."""
+        from distributed import KilledWorker
+
+        self._bound.pop(future, None)
+        self._keys.pop(future, None)
+        try:
+            return future.result()
+        except KilledWorker as error:
+            last = error.last_worker
+            killed = WorkerKilledError(f"was killed while training {self._noun}s (out of memory?)")
+            return Result(last.address, error=packed(killed), place=last.nanny or last.address)
+
+    def check(self) -> None:
+        """Give orders free whose workers are all gone, and raise if the client was closed."""
+        if self._client.status not in ("running", "connecting"):
+            raise PoolLostError(f"the Dask client is {self._client.status}")
+        addresses = self._addresses()
+        for future in [f for f, own in self._bound.items() if not set(own) & set(addresses)]:
+            del self._bound[future]
+            future.cancel()
+        now = time.monotonic()
+        if addresses:
+            self._alone_since = now
+        elif now - self._alone_since > _PATIENCE_SECONDS and not self._told:
+            self._told = True
+            warnings.warn(
+                f"the Dask cluster has no worker; the {self._noun}s wait for one",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def renew(self, error: BaseException) -> bool:
+        """Give a cancelled order again: the scheduler has forgotten it, or its workers are gone."""
+        return False if isinstance(error, CancelledError) else super().renew(error)
+
+    def leave_out(self, place: str) -> bool:
+        """Give no more orders to a worker by its `Result.place`; return whether others are left."""
+        known = place in self._left_out  # then this order was given before
+        self._left_out.add(place)
+        return known or bool(self._addresses())
+
+    def withdraw(self, futures: list[Future[Result]]) -> None:
+        """Cancel orders that no worker has begun, which only the scheduler knows."""
+        begun: set[str] = set(self._keys.values())
+        with suppress(Exception):  # then all are waited for
+            begun = self._client.run_on_scheduler(
+                lambda dask_scheduler: {
+                    task.key for one in dask_scheduler.workers.values() for task in one.executing
+                }
+            )
+        for future in futures:
+            if self._keys.get(future) not in begun:
+                future.cancel()
+
+    def _addresses(self) -> list[str]:
+        """Return the addresses of the workers, without those that are left out."""
+        now = time.monotonic()
+        if now >= self._next_look and self._client.status == "running":
+            self._next_look = now + _CHECK_SECONDS
+            with suppress(OSError, TimeoutError):  # the scheduler is about to start again
+                about = self._client.sync(self._client.scheduler.identity, callback_timeout=30)
+                found = about["workers"].items()
+                self._workers = {address: one.get("nanny") or address for address, one in found}
+        return [address for address, place in self._workers.items() if place not in self._left_out]
+
+
+@contextmanager
+def opened(job: ShadowJob, executor: Executor | None, processes: int | None) -> Iterator[Pool]:
+    """Yield a pool of workers, whose local processes end when the block does."""
+    if executor is None:
+        pool: Pool = LocalPool(job, processes or 1)
+    elif type(executor).__module__.startswith("distributed."):
+        pool = DaskPool(job, executor, processes)
+    else:
+        pool = Pool(job, executor, processes)
+    try:
+        yield pool
+    except BaseException:
+        pool.close(kill=True)
+        raise
+    pool.close(kill=False)
+
+
+def check_executor(executor: Any) -> None:
+    """Refuse what can't train shadow models.
+
+    Raises
+    ------
+    TypeError
+        If it is not an executor of `concurrent.futures`.
+    ValueError
+        If it starts its processes by fork.
+    """
+    if executor is None:
+        return
+    if not isinstance(executor, Executor):
+        raise TypeError(
+            "executor must be a concurrent.futures.Executor (Dask: client.get_executor(); "
+            f"submitit and others: docs/cluster.md), not {type(executor).__name__}"
+        )
+    context = getattr(executor, "_mp_context", None)
+    if isinstance(executor, ProcessPoolExecutor) and context.get_start_method() == "fork":  # type: ignore[union-attr]
+        raise ValueError(
+            "this ProcessPoolExecutor starts its processes by fork, and they hang where this "
+            "process has computed with several threads; leave executor= out, or pass "
+            'mp_context=multiprocessing.get_context("spawn") to it'
+        )
+
+
+def default_processes(device: str) -> int:
+    """Return the best number of local processes: one per GPU, else one per core."""
+    kind, _, index = device.partition(":")
+    if kind == "cpu":
+        return _cores()
+    return 1 if index else max(1, count_devices(kind))
+
+
+def is_stopped(pid: int) -> bool:
+    """Return whether a signal has halted a process; False if unknown."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except OSError:  # the process is gone, or the system has no /proc
+        return False
+    return stat.rpartition(")")[2].split()[:1] == ["T"]
+
+
+def _order_of(payload: bytes, device: str | None = None) -> Order:
+    return Order(hashlib.sha256(payload).hexdigest(), -1, library_versions(), device)
+
+
+def _said(error: BaseException) -> str:
+    said = first_line(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _cores() -> int:
+    from loky import cpu_count
+
+    return int(cpu_count(only_physical_cores=False))

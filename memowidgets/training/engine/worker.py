@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, ClassVar
 import cloudpickle
 from filelock import FileLock, Timeout
 
-import memowidgets
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from memowidgets.training.cost import Timing, meet, take_times
@@ -200,7 +199,7 @@ def start_local(parent: int, threads: int, folder: str, devices: Sequence[str]) 
 @functools.cache
 def library_versions() -> dict[str, str]:
     """Return what should agree between the ordering process and the worker."""
-    package = Path(memowidgets.__file__).parent
+    package = Path(__file__).parents[2]
     code = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
         code.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes())

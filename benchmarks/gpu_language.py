@@ -12,7 +12,7 @@ import torch
 import memowidgets as mw
 from benchmarks.measure import Namespace, Row, left_out
 from memowidgets.data import Dataset
-from memowidgets.models.scratch import word_tokenizer
+from memowidgets.models.tokens import word_tokenizer
 from memowidgets.progress import Progress
 from memowidgets.training.learner import Learner, Recipe
 

@@ -117,7 +117,7 @@ def _transformer() -> nn.Module:
 
 def _called_back(folder: Path) -> Row:
     """1000 texts in the same transformer, as the callback records them."""
-    from memowidgets.models.scratch import tokenizer_of_words
+    from memowidgets.models.tokens import tokenizer_of_words
     from memowidgets.progress import Progress
 
     torch.manual_seed(0)

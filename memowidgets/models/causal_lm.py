@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from numpy.typing import NDArray
+import numpy as np
 
-from memowidgets.data import Dataset
-from memowidgets.models.encoding import Encoded, Questions, encode
+from memowidgets.data import Dataset, MCQDataset
+from memowidgets.models.heads import plain
 from memowidgets.models.lora import LoRA
+from memowidgets.models.pretrained import Pretrained
+from memowidgets.models.tokens import (
+    Tokens,
+    label_tokens,
+    padding_token,
+    tokens_of,
+    word_tokenizer,
+)
 from memowidgets.models.transformer import (
     FINE_TUNED,
     FROM_SCRATCH,
-    MAX_LENGTH,
     Given,
-    TransformerModel,
+    Scratch,
+    TokenModel,
     check_dtype,
     check_whole,
     identity_of,
+    small_llama,
 )
+from memowidgets.visible import quoted
 
 if TYPE_CHECKING:
     import os
 
-    import torch
     from torch import Tensor, nn
 
 
-class CausalLM(TransformerModel[Encoded]):
+_MAX_LENGTH = 512
+
+
+class CausalLM(TokenModel):
     """Causal language model that answers multiple-choice questions with one token.
 
     Created by `from_pretrained`, `from_model` or `from_scratch`. The loss is computed at the
@@ -38,14 +52,13 @@ class CausalLM(TransformerModel[Encoded]):
     """
 
     kind: ClassVar[str] = "AutoModelForCausalLM"
-    version: str | None = "1"
 
     @classmethod
     def from_pretrained(
         cls,
         name_or_path: str | os.PathLike[str],
         lora: LoRA | None = LoRA(),  # noqa: B008 - frozen
-        max_length: int = MAX_LENGTH,
+        max_length: int = _MAX_LENGTH,
         *,
         dtype: str = "auto",
         device: str | None = None,
@@ -89,39 +102,25 @@ class CausalLM(TransformerModel[Encoded]):
             If the dtype or the revision is unknown, the model needs its own code, or its weights
             are not in safetensors (checked when they are first read).
         """
-        from memowidgets.models.pretrained import (
-            Pretrained,
-            commit_at,
-            load_config,
-            load_tokenizer,
-            pinned,
-        )
-
         check_dtype(dtype, lora)
-        name = str(name_or_path)
-        commit = commit_at(name, revision, cls.kind)
-        config = load_config(name, cls.kind, commit)
+        load = Pretrained.at(
+            name_or_path, revision, cls.kind, dtype if lora is not None else "float32"
+        )
         model = cls(
-            Pretrained(name, dtype if lora is not None else "float32", commit),
-            config,
-            load_tokenizer(name, cls.kind, commit),
-            {"pretrained": name.rstrip("/").rsplit("/", 1)[-1]},
-            lora,
+            load,
+            load.config(),
+            load.tokenizer(),
+            load.identity,
             FINE_TUNED,
+            lora,
             max_length,
             cache=cache,
             dtype=dtype,
         )
         model.device = device
         if lora is not None:
-            arguments = {
-                **vars(lora),
-                "name_or_path": name,
-                "max_length": max_length,
-                "cache": cache,
-                "dtype": dtype,
-                **pinned(commit),
-            }
+            own = {"max_length": max_length, "cache": cache, "dtype": dtype}
+            arguments = {**vars(lora), **load.arguments, **own}
             model.source = {"model": "CausalLM.from_pretrained", "arguments": arguments}
         return model
 
@@ -131,7 +130,7 @@ class CausalLM(TransformerModel[Encoded]):
         model: Any,
         tokenizer: Any,
         lora: LoRA | None = None,
-        max_length: int = MAX_LENGTH,
+        max_length: int = _MAX_LENGTH,
         *,
         cache: bool = True,
     ) -> Self:
@@ -164,10 +163,9 @@ class CausalLM(TransformerModel[Encoded]):
         """
         _check_causal(model)
         check_whole(model, "CausalLM.from_model")
-        identity = identity_of(model, lora)
-        made = Given(copy.deepcopy(model).cpu())
+        load, identity = Given(copy.deepcopy(model).cpu()), identity_of(model, lora)
         return cls(
-            made, model.config, tokenizer, identity, lora, FINE_TUNED, max_length, cache=cache
+            load, model.config, tokenizer, identity, FINE_TUNED, lora, max_length, cache=cache
         )
 
     @classmethod
@@ -186,17 +184,14 @@ class CausalLM(TransformerModel[Encoded]):
         CausalLM
             Model of which all weights are trained, on one CPU thread.
         """
-        from memowidgets.models.scratch import small_llama, word_tokenizer
-
         tokenizer = word_tokenizer(_questions(data))
         config = small_llama(len(tokenizer), layers, width)
-        identity = {"layers": layers, "width": width, "words": len(tokenizer)}
-        model = cls(_Scratch(config), config, tokenizer, identity, None, FROM_SCRATCH, MAX_LENGTH)
+        arguments = {"layers": layers, "width": width}
+        identity = {**arguments, "words": len(tokenizer)}
+        load = Scratch(config, cls.kind)
+        model = cls(load, config, tokenizer, identity, FROM_SCRATCH, max_length=_MAX_LENGTH)
         model.cpu_threads = 1
-        model.source = {
-            "model": "CausalLM.from_scratch",
-            "arguments": {"layers": layers, "width": width},
-        }
+        model.source = {"model": "CausalLM.from_scratch", "arguments": arguments}
         return model
 
     def check_data(self, data: Dataset) -> None:
@@ -205,74 +200,54 @@ class CausalLM(TransformerModel[Encoded]):
 
     def build(self, data: Dataset) -> nn.Module:
         """Return the model with its adapters, initialised from torch's generator."""
-        from memowidgets.models.last_token import only_last_token
+        from memowidgets.models.patches import mlp_at, pack_head
 
         model = self._fresh(data)
-        only_last_token(model)
+        pack_head(model)
+        mlp_at(model)
         return self._with_entry(model)
 
     def outputs(self, module: nn.Module, inputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return the options' logits (−inf for missing ones) and the loss over the vocabulary."""
         from torch.nn.functional import cross_entropy
 
-        from memowidgets.models.exact_head import head_in_float32
+        from memowidgets.models.patches import head_in_float32
 
-        capture = self._kept is not None
-        entered = self._entered(module, inputs)
         with head_in_float32(cast("Any", module).get_output_embeddings()):
-            answer = module(
-                input_ids=inputs["input_ids"],
-                attention_mask=inputs["attention_mask"],
-                position_ids=inputs["position_ids"],
-                use_cache=False,
-                logits_to_keep=1,
-                output_hidden_states=capture,
-            )
-        words = answer.logits[:, -1].float()
-        if self._kept is not None:
-            names = self.layer_names(module)
-            if entered:
-                self._kept[names[0]] = inputs["states"][:, -1].float()
-                names = names[1:]
-            for name, hidden in zip(names, answer.hidden_states[-len(names) :], strict=True):
-                self._kept[name] = hidden[:, -1].detach().float()
+            words = self._answer(module, inputs).logits[:, -1].float()
         losses = cross_entropy(words, inputs["options"][labels], reduction="none")
         options = words[:, inputs["options"]].masked_fill(~inputs["available"], -float("inf"))
         return options, losses
 
-    def _tokens(self, data: Dataset) -> Encoded:
-        return encode(_questions(data), self._tokenizer, cast("int", self._max_length))
+    def _changes(self, data: Dataset) -> dict[str, Any]:  # noqa: ARG002 - the vocabulary is its own
+        return {}
 
-    def _batch(
-        self, encoded: Encoded, positions: NDArray[Any], device: torch.device
-    ) -> dict[str, Tensor]:
-        import torch
+    def _tokens(self, data: Dataset) -> Tokens:
+        questions = _questions(data)
+        prompts = list(questions.prompts())
+        tokens, _ = tokens_of(
+            prompts,
+            "prompt",
+            self._reader,
+            padding_token(self._reader),
+            self._max_length,
+            lambda i: quoted(data.ids[i]),
+            "raise max_length or leave them out",
+        )
+        options = label_tokens(self._reader, prompts[0], questions.label_texts)
+        available = np.arange(len(data.class_names)) < np.asarray(questions.n_choices)[:, None]
+        return replace(tokens, options=options, available=available)
 
-        options = torch.from_numpy(encoded.options).to(device)
-        return encoded.batch(positions, device) | {"options": options}
+    def _ask(self, model: nn.Module, batch: dict[str, Tensor]) -> Any:
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "position_ids")}
+        return model(**inputs, use_cache=False, logits_to_keep=1, output_hidden_states=False)
 
-    def _fresh(self, data: Dataset) -> nn.Module:  # noqa: ARG002 - the vocabulary is the model's
-        return self._load()
-
-    def _from_config(self, data: Dataset) -> nn.Module:  # noqa: ARG002
-        return _from_config(self._config)
-
-    def _ask(self, model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-        from memowidgets.models.prefix import asked
-
-        return asked(model, batch)
-
-
-class _Scratch:
-    def __init__(self, config: Any) -> None:
-        self._config = config
-
-    def __call__(self) -> nn.Module:
-        return _from_config(self._config)
+    def _representation(self, module: nn.Module) -> Callable[[Tensor, dict[str, Any]], Tensor]:  # noqa: ARG002
+        return lambda hidden, _batch: hidden[:, -1].float()
 
 
 def _check_causal(model: Any) -> None:
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    base: Any = plain(model)
     name = type(base).__name__
     config, head = getattr(base, "config", None), getattr(base, "get_output_embeddings", None)
     if config is None or head is None:
@@ -291,16 +266,10 @@ def _check_causal(model: Any) -> None:
     )
 
 
-def _from_config(config: Any) -> nn.Module:
-    from transformers import AutoModelForCausalLM
-
-    return cast("nn.Module", AutoModelForCausalLM.from_config(config))  # type: ignore[no-untyped-call]
-
-
-def _questions(data: Dataset) -> Questions:
-    if not hasattr(data, "prompts"):
+def _questions(data: Dataset) -> MCQDataset:
+    if not isinstance(data, MCQDataset):
         raise TypeError(
             f"CausalLM answers multiple-choice questions, but {type(data).__name__} has none; "
             "pass an MCQDataset, or a model that reads these data"
         )
-    return cast("Questions", data)
+    return data

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +30,16 @@ _RECIPE = (  # other files that determine a model's answers
     "*.model",
 )
 
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
 _known: dict[str, tuple[list[int], str]] = {}
+
+
+def cache_folder() -> Path:
+    """Return the cache's folder: ``$MEMOWIDGETS_CACHE``, or one in the user's cache folder."""
+    named = os.environ.get("MEMOWIDGETS_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return Path(named) if named else Path(base).expanduser() / "memowidgets"
 
 
 def folder_origin(folder: Path) -> dict[str, str]:
@@ -48,17 +58,47 @@ def file_digest(file: Path) -> str:
 
     The cache is also in the user's cache folder, if that can be written to.
     """
+    return _cached(file, "", _content_digest)
+
+
+def check_download(name: str, commit: str) -> None:
+    """Raise if weights in the hub's cache are not those that the hub has.
+
+    The hub's library names a large file after its SHA-256, and compares no more than its size.
+
+    Raises
+    ------
+    ValueError
+        With the file.
+    """
+    from huggingface_hub import hf_hub_download
+
+    config = hf_hub_download(name, "config.json", revision=commit, local_files_only=True)
+    for file in sorted(Path(config).parent.glob("*.safetensors")):
+        blob = file.resolve()
+        if _SHA256.fullmatch(blob.name) and _cached(blob, "sha256", _sha256) != blob.name:
+            raise ValueError(
+                f"the weights of {name} in the hub's cache are not those that the hub has: the "
+                f"content of {blob} does not have the SHA-256 that is its name; delete this file, "
+                "and it is downloaded again"
+            )
+
+
+def _cached(file: Path, kind: str, compute: Callable[[Path], str]) -> str:
     path = file.resolve()
     found = path.stat()
     state = list(state_of(found))
-    note = _folder() / f"{hashlib.sha256(str(path).encode()).hexdigest()[:16]}.json"
-    kept = _known.get(str(path)) or _read(note)
+    key = f"{path}{kind}"
+    note = cache_folder() / f"digests/{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    kept = _known.get(key) or _read(note)
     if kept is None or kept[0] != state:
-        kept = state, _content_digest(path, found.st_size)
+        kept = state, compute(path)
     if is_settled(found) and list(state_of(path.stat())) == state:
-        if _known.get(str(path)) != kept:
-            _write(note, kept)
-        _known[str(path)] = kept
+        if _known.get(key) != kept:
+            with suppress(OSError):  # if this fails, the digest is computed again
+                note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_whole(note, json.dumps({"state": kept[0], "digest": kept[1]}).encode())
+        _known[key] = kept
     return kept[1]
 
 
@@ -66,7 +106,7 @@ def forget_digests() -> None:
     """Forget all cached digests."""
     _known.clear()
     with suppress(OSError):
-        for note in _folder().glob("*.json"):
+        for note in (cache_folder() / "digests").glob("*.json"):
             note.unlink()
 
 
@@ -84,8 +124,14 @@ def _files_digest(folder: Path, patterns: Iterable[str]) -> str:
     return digest([(file.name, file_digest(file)) for file in files])
 
 
-def _content_digest(path: Path, size: int) -> str:
-    """Return the digest of the digests of its pieces, which several threads compute."""
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _content_digest(path: Path) -> str:
+    """Return the digest of the digests of a file's pieces, which several threads compute."""
+    size = path.stat().st_size
     threads = min(_MOST_THREADS, os.cpu_count() or 1)
     with ThreadPoolExecutor(threads) as executor:
         pieces = list(executor.map(lambda start: _piece(path, start), range(0, size, _PIECE)))
@@ -112,20 +158,8 @@ def _parts(file: Any, length: int) -> Iterator[memoryview]:
         length -= count
 
 
-def _folder() -> Path:
-    from memowidgets.models.prefix import cache_folder
-
-    return cache_folder() / "digests"
-
-
 def _read(note: Path) -> tuple[list[int], str] | None:
     with suppress(OSError, ValueError, TypeError, KeyError):
         kept = json.loads(note.read_text(encoding="utf-8"))
         return list(kept["state"]), str(kept["digest"])
     return None
-
-
-def _write(note: Path, kept: tuple[list[int], str]) -> None:
-    with suppress(OSError):  # if this fails, the digest is computed again
-        note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(note, json.dumps({"state": kept[0], "digest": kept[1]}).encode())

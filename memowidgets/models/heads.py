@@ -1,20 +1,22 @@
-"""Classification heads of models of transformers: which are taken, and how wide they are."""
+"""Heads of classifiers of transformers: which are taken, how wide, and which position they read."""
 
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from memowidgets.data import Dataset
-from memowidgets.models.pooling import plain
+from memowidgets.models.lora import blocks_of
+from memowidgets.models.modes import modes_kept
 from memowidgets.models.pretrained import CLASSES
-from memowidgets.models.transformer import FINE_TUNED, Given
 
 if TYPE_CHECKING:
-    from torch import nn
+    import torch
+    from torch import Tensor, nn
 
 
-CLASSIFIER = {**FINE_TUNED, "epochs": 5, "checkpoint_every": 0.5, "batch_size": 16, "lr": 5e-5}
+POOLINGS = ("first", "last", "mean")
+_TOKENS, _PADDED = 4, 2  # length of the text that shows which positions a head reads
 _SAMPLES = {
     "AutoModelForSequenceClassification": ("sequence classifier", "text"),
     "AutoModelForImageClassification": ("image classifier", "image"),
@@ -57,7 +59,7 @@ def check_config(config: Any, name: str, kind: str) -> None:
         )
 
 
-def check_model(model: Any, kind: str) -> None:
+def check_classifier(model: Any, kind: str) -> None:
     """Raise for a model in memory that is not a classifier of this kind, as `check_config` does.
 
     Raises
@@ -80,24 +82,160 @@ def check_model(model: Any, kind: str) -> None:
     check_config(config, name, kind)
 
 
-def check_width(load: Any, config: Any, data: Dataset) -> None:
-    """Raise if a model in memory does not have one logit for each class of the data."""
-    width, n_classes = int(config.num_labels), len(data.class_names)
-    if isinstance(load, Given) and width != n_classes:
-        raise ValueError(
-            f"the model has {width} logits, but the data have {n_classes} classes; load it "
-            f"with num_labels={n_classes}"
-        )
-
-
-def from_config(config: Any, kind: str, n_classes: int) -> nn.Module:
-    """Return a classifier with random weights and one logit for each class."""
-    import transformers
-
-    changed = copy.deepcopy(config)
-    changed.num_labels = n_classes
-    return cast("nn.Module", getattr(transformers, kind).from_config(changed))
-
-
 def _head(kind: str) -> str:
     return kind.removeprefix("AutoModel")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a classifier reads the hidden states of its last block.
+
+    Attributes
+    ----------
+    pooling : str
+        One of `POOLINGS`.
+    padding : int
+        Padding token, which is never the last token.
+    longest : int
+        Number of tokens of the longest text that it is trained on; 0 if unknown.
+    """
+
+    pooling: str
+    padding: int
+    longest: int = 0
+
+    def pooled(self, hidden: Tensor, batch: dict[str, Tensor]) -> Tensor:
+        """Return the hidden state that the head reads, (batch, width), in float32."""
+        if self.pooling == "first":
+            return hidden[:, 0].float()
+        if self.pooling == "last":
+            return at(hidden, self.last(batch["input_ids"])).float()
+        mask = batch["attention_mask"][:, :, None].float()
+        return (hidden.float() * mask).sum(dim=1) / mask.sum(dim=1)
+
+    def last(self, ids: Tensor) -> Tensor:
+        """Return the position of the last token other than padding, (batch,)."""
+        import torch
+
+        places = torch.arange(ids.shape[1], device=ids.device)
+        return ((ids != self.padding) * places).argmax(dim=1)
+
+
+def at(hidden: Tensor, positions: Tensor) -> Tensor:
+    """Return the states at one position of each row, (batch, width)."""
+    import torch
+
+    return hidden[torch.arange(len(hidden), device=hidden.device), positions]
+
+
+def head_names(model: nn.Module) -> list[str]:
+    """Return the names of a classifier's modules after its blocks, which make up its head."""
+    stack = blocks_of(model)[0].split(".")[0]
+    names = [
+        name
+        for name, part in model.named_children()
+        if name != stack and any(True for _ in part.parameters())
+    ]
+    pooler = getattr(getattr(model, stack), "pooler", None)  # as in BERT
+    return names if pooler is None else [f"{stack}.pooler", *names]
+
+
+def head_of(model: nn.Module) -> nn.Module:
+    """Return the modules of a classifier's head, as one."""
+    from torch import nn
+
+    base = plain(model)
+    return nn.ModuleList([base.get_submodule(name) for name in head_names(base)])
+
+
+def plain(model: Any) -> nn.Module:
+    """Return the model of transformers inside of one of peft."""
+    return cast("nn.Module", model.get_base_model() if hasattr(model, "get_base_model") else model)
+
+
+def own_pooling(model: nn.Module) -> str:
+    """Return which positions a classifier's head reads, by the gradient of its logits.
+
+    The model's mode and all random states stay unchanged.
+
+    Raises
+    ------
+    ValueError
+        If the gradient does not show it.
+    """
+    shown = {(0,): "first", (_TOKENS - 1,): "last", tuple(range(_TOKENS)): "mean"}
+    touched = tuple(_touched(model))
+    if touched not in shown:
+        raise ValueError(
+            f"the head of {type(plain(model)).__name__} reads neither the first token, nor the "
+            "last, nor their mean; name the position of its representations with pooling="
+            '"first", "last" or "mean"'
+        )
+    return shown[touched]
+
+
+def padding_error(model: nn.Module) -> float:
+    """Return by how much padding changes the logits of a text, relative to them.
+
+    The model's mode and all random states stay unchanged.
+    """
+    import torch
+
+    ids, mask = _short_text(model)
+    with modes_kept(model), torch.no_grad():
+        model.eval()
+        padded = cast("Any", model)(input_ids=ids, attention_mask=mask).logits.float()
+        ids, mask = ids[:, :_TOKENS], mask[:, :_TOKENS]
+        alone = cast("Any", model)(input_ids=ids, attention_mask=mask).logits.float()
+    return float((padded - alone).norm() / alone.norm().clamp(min=torch.finfo().tiny))
+
+
+def _short_text(model: nn.Module) -> tuple[Tensor, Tensor]:
+    """Return ids and attention mask of a text with padding, (1, tokens)."""
+    import torch
+
+    embedding = cast("Any", model).get_input_embeddings()
+    device, padding = embedding.weight.device, padding_of(model)
+    known = [i for i in range(embedding.num_embeddings) if i != padding][-_TOKENS:]
+    ids = torch.tensor([[*known, *[padding] * _PADDED]], device=device)
+    mask = torch.tensor([[1] * _TOKENS + [0] * _PADDED], device=device)
+    return ids, mask
+
+
+def _touched(model: nn.Module) -> list[int]:
+    """Return the positions of a text whose last hidden state changes the logits."""
+    import torch
+
+    any_model = cast("Any", model)
+    ids, mask = _short_text(model)
+    hook = any_model.get_input_embeddings().register_forward_hook(_differentiable)
+    try:
+        with modes_kept(model), torch.enable_grad():
+            model.eval()
+            answer = any_model(input_ids=ids, attention_mask=mask, output_hidden_states=True)
+            return positions_read(answer)
+    finally:
+        hook.remove()
+
+
+def positions_read(answer: Any) -> list[int]:
+    """Return the positions of the last hidden state that change the logits of one sample."""
+    import torch
+
+    logits, hidden = answer.logits.float(), answer.hidden_states[-1]
+    weights = torch.arange(1.0, logits.shape[-1] + 1, device=logits.device)
+    found = torch.autograd.grad((logits * weights).sum(), hidden, allow_unused=True)
+    gradient = cast("Tensor | None", found[0])
+    if gradient is None:
+        return []
+    return [int(i) for i in gradient[0].abs().sum(dim=-1).nonzero()[:, 0]]
+
+
+def _differentiable(_module: nn.Module, _inputs: Any, output: torch.Tensor) -> torch.Tensor:
+    return output if output.requires_grad else output.requires_grad_()
+
+
+def padding_of(model: nn.Module) -> int:
+    """Return the padding token by which a classifier finds the last token of a text."""
+    found = cast("Any", plain(model)).config.get_text_config().pad_token_id
+    return -1 if found is None else int(found)

@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
-from memowidgets.models.heads import (
-    CLASSIFIER,
-    check_config,
-    check_model,
-    check_width,
-    from_config,
-)
+from memowidgets.models.heads import check_classifier, check_config, head_of, positions_read
 from memowidgets.models.images import ImageModel, images_of
 from memowidgets.models.memory import sent
 from memowidgets.models.modes import modes_kept
-from memowidgets.models.pooling import head_of
+from memowidgets.models.pretrained import Pretrained
 from memowidgets.models.transformer import (
+    CLASSIFIER,
     Given,
+    TransformerModel,
     check_whole,
-    given_has_users_class,
     identity_of,
-    with_shared_weights,
 )
 from memowidgets.stamps import digest
 from memowidgets.visible import first_line
@@ -46,7 +38,7 @@ _MOST_KEPT = 1 << 30  # bytes of processed images that are kept in memory
 _AT_ONCE = 64  # images that the processor gets in one call
 
 
-class ImageClassifier(ImageModel):
+class ImageClassifier(TransformerModel, ImageModel):
     """Classifier of images: a model of transformers with an image classification head.
 
     Created by `from_pretrained` or `from_model`. It takes any model that transformers loads with
@@ -80,22 +72,6 @@ class ImageClassifier(ImageModel):
     """
 
     kind: ClassVar[str] = "AutoModelForImageClassification"
-    version: str | None = "1"
-    draws_weights: ClassVar[bool] = False
-    forward_batch: ClassVar[int] = 32
-    training_defaults: Mapping[str, Any] = CLASSIFIER
-
-    def __init__(
-        self,
-        load: Callable[..., nn.Module],
-        config: Any,
-        processor: Any,
-        identity: Mapping[str, Any],
-    ) -> None:
-        self._load, self._config, self._processor = load, config, processor
-        self._identity = dict(identity)
-        self._kept: dict[str, Tensor] | None = None
-        self._forget()
 
     @classmethod
     def from_pretrained(
@@ -136,27 +112,12 @@ class ImageClassifier(ImageModel):
             If transformers has no classifier of this kind, the folder has no image processor, or
             the head is for several labels at once or for regression.
         """
-        from memowidgets.models.pretrained import (
-            Pretrained,
-            commit_at,
-            load_config,
-            load_processor,
-            pinned,
-        )
-
-        name = str(name_or_path)
-        commit = commit_at(name, revision, cls.kind)
-        config = load_config(name, cls.kind, commit)
-        check_config(config, name, cls.kind)
-        model = cls(
-            Pretrained(name, "float32", commit, cls.kind),
-            config,
-            load_processor(name, cls.kind, commit),
-            {"pretrained": name.rstrip("/").rsplit("/", 1)[-1]},
-        )
+        load = Pretrained.at(name_or_path, revision, cls.kind)
+        config = load.config()
+        check_config(config, load.name, cls.kind)
+        model = cls(load, config, load.processor(), load.identity, CLASSIFIER)
         model.device = device
-        arguments = {"name_or_path": name, **pinned(commit)}
-        model.source = {"model": "ImageClassifier.from_pretrained", "arguments": arguments}
+        model.source = {"model": "ImageClassifier.from_pretrained", "arguments": load.arguments}
         return model
 
     @classmethod
@@ -183,7 +144,7 @@ class ImageClassifier(ImageModel):
             If its head is for several labels at once or for regression, or its weights are
             quantised, offloaded or spread over devices.
         """
-        check_model(model, cls.kind)
+        check_classifier(model, cls.kind)
         check_whole(model, "ImageClassifier.from_model")
         if not callable(processor) or not hasattr(processor, "to_dict"):
             raise TypeError(
@@ -191,18 +152,7 @@ class ImageClassifier(ImageModel):
                 "load it with AutoImageProcessor.from_pretrained"
             )
         kept = copy.deepcopy(model).cpu().float()
-        return cls(Given(kept), kept.config, processor, identity_of(model))
-
-    def __repr__(self) -> str:
-        settings = ", ".join(f"{name}={value!r}" for name, value in self._identity.items())
-        return f"ImageClassifier({settings})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_readings", "_processed")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget()
+        return cls(Given(kept), kept.config, processor, identity_of(model), CLASSIFIER)
 
     def check_data(self, data: Dataset) -> None:
         """Raise for a dataset without images, or with others than the model reads.
@@ -215,46 +165,20 @@ class ImageClassifier(ImageModel):
             If the head's width is not the number of classes, or the model cannot take the images.
         """
         images_of(data)
-        check_width(self._load, self._config, data)
+        self._check_width(data)
         self.skeleton(data)
-
-    def settings(self) -> dict[str, Any]:
-        """Return the recipe's own settings, which are displayed and hashed."""
-        return dict(self._identity)
-
-    def describe(self, data: Dataset) -> dict[str, str]:
-        """Return what identifies a model, including digests of its files and its processor.
-
-        Raises
-        ------
-        ValueError
-            If the files have changed since the model was created.
-        """
-        from memowidgets.models.pretrained import Pretrained
-
-        origin = self._load.origin() if isinstance(self._load, Pretrained) else {}
-        return {**super().describe(data), **origin, "processor": _rules_of(self._processor)}
-
-    def shared(self, folder: str | os.PathLike[str]) -> Self:
-        """Return the model with weights that were given to it in a file of the folder."""
-        return with_shared_weights(self, folder)
-
-    def has_user_code(self, data: Dataset) -> bool:
-        """Return whether a part of a model that was given is a class of a user."""
-        return given_has_users_class(self._load) or super().has_user_code(data)
 
     def skeleton(self, data: Dataset) -> nn.Module:
         """Return the module without weights, after a check that it takes the images."""
         import torch
 
         with torch.device("meta"):
-            module = from_config(self._config, self.kind, len(data.class_names))
+            module = self._from_config(data)
         return self._tried(module, data)
 
     def build(self, data: Dataset) -> nn.Module:
         """Return the model with its head, which torch's generator initialises if it is new."""
-        check_width(self._load, self._config, data)
-        return self._tried(self._load(num_labels=len(data.class_names)), data)
+        return self._tried(self._fresh(data), data)
 
     def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Tensor]:
         """Return a function from positions to images as the model reads them, (batch, …)."""
@@ -273,42 +197,41 @@ class ImageClassifier(ImageModel):
         """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
         from torch.nn.functional import cross_entropy
 
-        from memowidgets.models.exact_head import head_in_float32
+        from memowidgets.models.patches import head_in_float32
 
         with head_in_float32(head_of(module)):
-            answer = module(pixel_values=inputs, output_hidden_states=self._kept is not None)
-        if self._kept is not None:
-            reading = self._reading(module)
-            for k, hidden in enumerate(answer.hidden_states[1:], start=1):
-                self._kept[str(k)] = reading.pooled(hidden.detach())
+            answer = module(pixel_values=inputs, output_hidden_states=False)
         logits = answer.logits.float()
         return logits, cross_entropy(logits, labels, reduction="none")
-
-    def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-        """Load the weights of a checkpoint; frozen ones, which a recorded one lacks, stay."""
-        fixed = {name: p for name, p in module.named_parameters() if not p.requires_grad}
-        module.load_state_dict(fixed | dict(weights))
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Return ``"1"`` to ``"K"``, one per block or stage."""
         return tuple(str(k) for k in range(1, self._reading(module).n_layers + 1))
 
-    @contextmanager
-    def captured(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:  # noqa: ARG002
-        """Within this context, every forward pass stores all hidden states in the dictionary."""
-        self._kept = {}
-        try:
-            yield self._kept
-        finally:
-            self._kept = None
+    def _representation(self, module: nn.Module) -> Callable[[Tensor, dict[str, Any]], Tensor]:
+        first = self._reading(module).first
 
-    def _forget(self) -> None:
-        self._readings: WeakKeyDictionary[nn.Module, _Reading] = WeakKeyDictionary()
-        self._processed: WeakKeyDictionary[Dataset, Tensor] = WeakKeyDictionary()
+        def read(hidden: Tensor, _batch: dict[str, Any]) -> Tensor:
+            if hidden.ndim == 3:
+                return hidden[:, 0].float() if first else hidden.float().mean(dim=1)
+            if hidden.ndim == 4:
+                return hidden.float().mean(dim=(2, 3))
+            return hidden.float().flatten(1)
+
+        return read
+
+    def _origin(self) -> dict[str, str]:
+        """Return digests of the files that the model is made of, and of what its processor does."""
+        named = ("image_processor_type", "processor_class")  # whatever is installed
+        stated = self._reader.to_dict()
+        rules = {k: v for k, v in stated.items() if k not in named and v is not None}
+        files = self._load.origin() if isinstance(self._load, Pretrained) else {}
+        plain = json.loads(json.dumps(rules, sort_keys=True, default=str))
+        return {**files, "processor": digest(plain)}
 
     def _process(self, images: NDArray[np.uint8]) -> Tensor:
         """Return images as the model reads them, (n, channels, height, width), float32."""
-        made = self._processor(
+        made = self._reader(
             images=list(images), return_tensors="pt", input_data_format="channels_last"
         )
         return cast("Tensor", made["pixel_values"]).float()
@@ -317,9 +240,8 @@ class ImageClassifier(ImageModel):
         """Return all processed images; None if they take too much memory."""
         import torch
 
-        known = self._processed.get(data)
-        if known is not None:
-            return known
+        if data in self._read:
+            return cast("Tensor", self._read[data])
         images = images_of(data)
         one = self._process(images[:1])[0]
         if len(images) * one.nbytes > _MOST_KEPT:
@@ -327,7 +249,7 @@ class ImageClassifier(ImageModel):
         made = torch.empty(len(images), *one.shape)
         for start in range(0, len(images), _AT_ONCE):
             made[start : start + _AT_ONCE] = self._process(images[start : start + _AT_ONCE])
-        self._processed[data] = made
+        self._read[data] = made
         return made
 
     def _tried(self, module: nn.Module, data: Dataset) -> nn.Module:
@@ -363,7 +285,7 @@ class ImageClassifier(ImageModel):
             sides = (side, side) if isinstance(side, int) else tuple(side)
             blank = np.zeros((1, *sides, _channels_of(module) or 3), np.uint8)
             self._readings[module] = _reading_of(module, self._process(blank))
-        return self._readings[module]
+        return cast("_Reading", self._readings[module])
 
 
 @dataclass(frozen=True)
@@ -381,12 +303,6 @@ class _Reading:
     n_layers: int
     first: bool
 
-    def pooled(self, hidden: Tensor) -> Tensor:
-        """Return the representation in one hidden state, (batch, width), in float32."""
-        if hidden.ndim == 3:
-            return hidden[:, 0].float() if self.first else hidden.float().mean(dim=1)
-        return hidden.float().mean(dim=(2, 3)) if hidden.ndim == 4 else hidden.float().flatten(1)
-
 
 def _reading_of(module: nn.Module, pixels: Tensor) -> _Reading:
     """Return how a module is read, by the gradient of its logits for one image.
@@ -402,18 +318,8 @@ def _reading_of(module: nn.Module, pixels: Tensor) -> _Reading:
         inputs = pixels.to(device).requires_grad_()
         answer = module(pixel_values=inputs, output_hidden_states=True)
         last = answer.hidden_states[-1]
-        first = last.ndim == 3 and device.type != "meta" and _reads_first(answer.logits, last)
+        first = last.ndim == 3 and device.type != "meta" and positions_read(answer) == [0]
     return _Reading(len(answer.hidden_states) - 1, first)
-
-
-def _reads_first(logits: Tensor, hidden: Tensor) -> bool:
-    """Return whether the logits of one image depend on its first token only."""
-    import torch
-
-    weights = torch.arange(1.0, logits.shape[-1] + 1, device=logits.device)
-    found = torch.autograd.grad((logits.float() * weights).sum(), hidden, allow_unused=True)
-    gradient = cast("Tensor | None", found[0])
-    return gradient is not None and gradient[0].abs().sum(dim=-1).nonzero()[:, 0].tolist() == [0]
 
 
 def _channels_of(module: nn.Module) -> int | None:
@@ -423,10 +329,3 @@ def _channels_of(module: nn.Module) -> int | None:
     convolutions = (part for part in module.modules() if isinstance(part, nn.Conv2d))
     first = next(convolutions, None)
     return None if first is None else first.in_channels
-
-
-def _rules_of(processor: Any) -> str:
-    """Return a digest of what a processor does, whatever implementation of it is installed."""
-    named = ("image_processor_type", "processor_class")
-    rules = {k: v for k, v in processor.to_dict().items() if k not in named and v is not None}
-    return digest(json.loads(json.dumps(rules, sort_keys=True, default=str)))

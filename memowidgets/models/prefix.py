@@ -7,41 +7,29 @@ The cache could be turned back into text. So it lies outside of any run director
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
 from memowidgets.files import make_private, replaced, write_whole
-from memowidgets.models.digests import file_digest, forget_digests
-from memowidgets.models.encoding import Tokens
+from memowidgets.models.digests import cache_folder, file_digest, forget_digests
 from memowidgets.models.lora import blocks_of
 from memowidgets.models.memory import Memory, sent
+from memowidgets.models.tokens import Tokens
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
-
-    Ask = Callable[[nn.Module, dict[str, Tensor]], Tensor]
+    from torch import Tensor, nn
 
 
 _BATCH = 16
 _CHECKED = 2  # number of prompts that are compared with and without the cache
 _LARGEST_ERROR = 0.1  # relative to the logits; rounding to bfloat16 causes about a hundredth
-_INPUTS = ("input_ids", "attention_mask", "position_ids")
-
-
-def cache_folder() -> Path:
-    """Return the cache's folder: ``$MEMOWIDGETS_CACHE``, or one in the user's cache folder."""
-    named = os.environ.get("MEMOWIDGETS_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    return Path(named) if named else Path(base).expanduser() / "memowidgets"
 
 
 def clear_cache(key: str | None = None) -> None:
@@ -50,61 +38,6 @@ def clear_cache(key: str | None = None) -> None:
         forget_digests()
     folder = cache_folder() / "prefix"
     shutil.rmtree(folder if key is None else folder / key, ignore_errors=True)
-
-
-class _Skipped(nn.Module):
-    """Module in the place of a frozen block, which returns its input in the block's form."""
-
-    def __init__(self, block: nn.Module, n_more: int) -> None:
-        super().__init__()
-        self._n_more = n_more
-        for name, value in vars(block).items():  # some models read a block's kind of attention
-            if isinstance(value, str | int) and not name.startswith("_") and name != "training":
-                setattr(self, name, value)
-
-    def forward(self, hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Any:
-        return (hidden_states, *[None] * self._n_more) if self._n_more else hidden_states
-
-
-class Entry(_Skipped):
-    """Module in the place of the last frozen block, which returns its cached output."""
-
-    def __init__(self, block: nn.Module, n_more: int) -> None:
-        super().__init__(block, n_more)
-        self.states: Tensor | None = None
-
-    def forward(self, hidden_states: Tensor, *_args: Any, **_kwargs: Any) -> Any:
-        """Return the cached output, instead of the result of the embedding."""
-        if self.states is None:
-            raise RuntimeError("the cached output of the frozen blocks is missing")
-        return super().forward(self.states.to(hidden_states.dtype))
-
-
-def without_prefix(model: nn.Module, first: int, n_more: int = 0) -> Entry:
-    """Remove the blocks below `first` from a model; every other module keeps its name.
-
-    `n_more` is the number of values that a block returns in a tuple after its hidden state; 0 if it
-    returns only the hidden state.
-    """
-    _, blocks = blocks_of(model)
-    entry = Entry(blocks[first - 1], n_more)
-    for i in range(first - 1):
-        blocks[i] = _Skipped(blocks[i], n_more)
-    blocks[first - 1] = entry
-    return entry
-
-
-def asked(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-    """Return a causal language model's logits after the last token, (batch, vocabulary)."""
-    answer = model(**_inputs(batch), use_cache=False, logits_to_keep=1)
-    logits: Tensor = answer.logits[:, -1].float()
-    return logits
-
-
-def classified(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-    """Return a classifier's logits, (batch, classes)."""
-    logits: Tensor = model(**_inputs(batch)).logits.float()
-    return logits
 
 
 class Prefix:
@@ -127,13 +60,12 @@ class Prefix:
         key: str,
         encoded: Tokens,
         width: int,
-        ask: Ask = asked,
+        ask: Callable[[nn.Module, dict[str, Tensor]], Tensor],
     ) -> None:
         self._folder = cache_folder() / "prefix" / key
         self._encoded, self._width, self._ask = encoded, width, ask
         self._starts = np.concatenate([[0], np.cumsum(encoded.lengths)])
         self._kept: NDArray[np.uint16] | None = None
-        self._rows, self._checked = _BATCH, _CHECKED
 
     def ensure(self, load: Callable[[], nn.Module], first: int, device: torch.device) -> None:
         """Run the frozen blocks once, unless their output exists, and write it atomically.
@@ -188,15 +120,29 @@ class Prefix:
     ) -> None:
         import torch
 
+        from memowidgets.models.patches import entering
+
         shape = (int(self._starts[-1]), self._width)
         out = np.memmap(file, np.uint16, mode="w+", shape=shape)
         order = np.argsort(self._encoded.lengths, kind="stable")
+        sizes = {"checked": _CHECKED, "rows": _BATCH}
+
+        def halve(what: str) -> int:
+            sizes[what] //= 2
+            return sizes[what]
+
+        def check() -> None:
+            self._check(model, first, self._encoded.batch(order[: sizes["checked"]], device))
+
+        def enter(done: int) -> Tensor:
+            batch = self._encoded.batch(order[done : done + sizes["rows"]], device)
+            return entering(model, first, batch, self._ask)
+
         with torch.no_grad():
-            memory.fit(partial(self._check, model, first, order, device), self._check_fewer)
+            memory.fit(check, partial(halve, "checked"))
             done = 0
             while done < len(order):
-                enter = partial(self._entering, model, first, order[done:], device)
-                states = memory.fit(enter, self._halve)
+                states = memory.fit(partial(enter, done), partial(halve, "rows"))
                 positions = order[done : done + len(states)]
                 done += len(states)
                 bits = states.to(torch.bfloat16).cpu().view(torch.uint16).numpy()
@@ -205,117 +151,26 @@ class Prefix:
                     out[start:stop] = bits[row, slot]
         out.flush()
 
-    def _check(
-        self, model: nn.Module, first: int, positions: NDArray[Any], device: torch.device
-    ) -> None:
-        batch = self._encoded.batch(positions[: self._checked], device)
-        _check_left_out(model, first, batch, self._ask)
+    def _check(self, model: nn.Module, first: int, batch: dict[str, Tensor]) -> None:
+        """Raise for an architecture whose upper blocks use more than what the lower ones return."""
+        import torch
 
-    def _check_fewer(self) -> int:
-        self._checked //= 2
-        return self._checked
+        from memowidgets.models.patches import entering, values_beside, without_prefix
 
-    def _entering(
-        self, model: nn.Module, first: int, positions: NDArray[Any], device: torch.device
-    ) -> Tensor:
-        """Return the input of block `first` for as many of the samples as a batch has."""
-        batch = self._encoded.batch(positions[: self._rows], device)
-        return _entering(model, first, batch, self._ask)
-
-    def _halve(self) -> int:
-        self._rows //= 2
-        return self._rows
-
-
-def why_not(config: Any) -> str | None:
-    """Return why an architecture's lower blocks cannot be left out, judged by its configuration."""
-    text = config.get_text_config()
-    if getattr(text, "num_kv_shared_layers", 0):
-        return "its upper blocks use keys and values of lower ones"
-    if getattr(text, "hidden_size_per_layer_input", 0):
-        return "its blocks have an input other than the block below"
-    if getattr(config, "is_encoder_decoder", False):
-        return "it also has an encoder"
-    return None
-
-
-def _check_left_out(
-    model: nn.Module,
-    first: int,
-    batch: dict[str, Tensor],
-    ask: Ask,
-) -> None:
-    """Raise for an architecture whose upper blocks use more than the output of the lower ones."""
-    import torch
-
-    _, blocks = blocks_of(model)
-    beside = values_beside(model, first, ask)
-    whole = ask(model, batch)
-    states = _entering(model, first, batch, ask)
-    lower = list(blocks)[:first]
-    try:
-        without_prefix(model, first, beside).states = states.to(torch.bfloat16)
-        upper = ask(model, batch)
-    finally:
-        for i, block in enumerate(lower):
-            blocks[i] = block
-    error = float((upper - whole).norm() / whole.norm())
-    if not error < _LARGEST_ERROR:
-        raise ValueError(
-            f"with the cached output of its {first} frozen blocks {type(model).__name__} gives "
-            f"other logits, {error:.0%} off; create the model with cache=False"
-        )
-
-
-def values_beside(model: nn.Module, first: int, ask: Ask) -> int:
-    """Return how many values the block below `first` returns beside its hidden state."""
-    import torch
-
-    seen: list[int] = []
-
-    def note(_block: nn.Module, _inputs: Any, output: Any) -> None:
-        seen.append(len(output) - 1 if isinstance(output, tuple) else 0)
-
-    device = next(model.parameters()).device
-    one = torch.ones(1, 1, dtype=torch.int64, device=device)
-    batch = {"input_ids": one, "attention_mask": one, "position_ids": one - 1}
-    hook = blocks_of(model)[1][first - 1].register_forward_hook(note)
-    training = model.training
-    try:
-        with torch.no_grad():
-            ask(model.eval(), batch)
-    finally:
-        model.train(training)
-        hook.remove()
-    return seen[-1]
-
-
-def _inputs(batch: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: batch[name] for name in _INPUTS if name in batch}
-
-
-class _Reached(Exception):  # noqa: N818 - not an error: the rest of the pass is not needed
-    pass
-
-
-def _entering(
-    model: nn.Module,
-    first: int,
-    batch: dict[str, Tensor],
-    ask: Ask,
-) -> Tensor:
-    """Return the input of block `first`, without running the blocks above."""
-    seen: list[Tensor] = []
-
-    def keep(_module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        seen.append(cast("Tensor", inputs[0]))
-        raise _Reached
-
-    hook = blocks_of(model)[1][first].register_forward_pre_hook(keep)
-    try:
-        ask(model, batch)
-    except _Reached:
-        pass
-    finally:
-        hook.remove()
-    return seen[0]
+        _, blocks = blocks_of(model)
+        beside = values_beside(model, first, self._ask)
+        whole = self._ask(model, batch)
+        states = entering(model, first, batch, self._ask)
+        lower = list(blocks)[:first]
+        try:
+            without_prefix(model, first, beside).states = states.to(torch.bfloat16)
+            upper = self._ask(model, batch)
+        finally:
+            for i, block in enumerate(lower):
+                blocks[i] = block
+        error = float((upper - whole).norm() / whole.norm())
+        if not error < _LARGEST_ERROR:
+            raise ValueError(
+                f"with the cached output of its {first} frozen blocks {type(model).__name__} gives "
+                f"other logits, {error:.0%} off; create the model with cache=False"
+            )

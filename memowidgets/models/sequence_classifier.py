@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
-from weakref import WeakKeyDictionary
 
 from memowidgets.checks import warn_user
 from memowidgets.data import Dataset, TextDataset
-from memowidgets.models.encoding import Tokens, encode_texts, padding_token
 from memowidgets.models.heads import (
-    CLASSIFIER,
-    check_config,
-    check_model,
-    check_width,
-    from_config,
-)
-from memowidgets.models.lora import LoRA
-from memowidgets.models.pooling import (
     POOLINGS,
     Reading,
+    check_classifier,
+    check_config,
     head_names,
     head_of,
     own_pooling,
@@ -28,14 +20,20 @@ from memowidgets.models.pooling import (
     padding_of,
     plain,
 )
+from memowidgets.models.lora import LoRA
+from memowidgets.models.pretrained import Pretrained
+from memowidgets.models.tokens import Tokens, padding_token, tokenizer_of_words, tokens_of
 from memowidgets.models.transformer import (
+    CLASSIFIER,
     FROM_SCRATCH,
     Given,
-    TransformerModel,
+    Scratch,
+    TokenModel,
     check_dtype,
     check_whole,
     identity_of,
     positions_of,
+    small_llama,
 )
 from memowidgets.visible import quoted
 
@@ -46,13 +44,13 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-_LR_OF_ADAPTERS = 1e-3
+_OF_ADAPTERS = {**CLASSIFIER, "lr": 1e-3}
 _SHORT = 128  # tokens up to which plain attention is faster on a CPU than torch's fused one
 _EXACT, _ROUNDED = 0.02, 0.1  # changes of logits by padding that rounding can explain
 _NO_LIMIT = 1_000_000  # tokenizers without a limit state a far larger number
 
 
-class SequenceClassifier(TransformerModel[Tokens]):
+class SequenceClassifier(TokenModel):
     """Classifier of texts: an encoder or decoder of transformers with a classification head.
 
     Created by `from_pretrained`, `from_model` or `from_scratch`. It takes any model that
@@ -80,7 +78,6 @@ class SequenceClassifier(TransformerModel[Tokens]):
     """
 
     kind: ClassVar[str] = "AutoModelForSequenceClassification"
-    version: str | None = "1"
     batches_by_length: ClassVar[bool] = True
 
     _pooling: str | None = None
@@ -146,27 +143,19 @@ class SequenceClassifier(TransformerModel[Tokens]):
             If transformers has no classifier of this kind, the head is for several labels at once
             or for regression, or an argument is not valid.
         """
-        from memowidgets.models.pretrained import (
-            Pretrained,
-            commit_at,
-            load_config,
-            load_tokenizer,
-            pinned,
-        )
-
         check_dtype(dtype, lora)
-        name = str(name_or_path)
-        commit = commit_at(name, revision, cls.kind)
-        config = load_config(name, cls.kind, commit)
-        check_config(config, name, cls.kind)
-        stored = dtype if lora is not None else "float32"
+        load = Pretrained.at(
+            name_or_path, revision, cls.kind, dtype if lora is not None else "float32"
+        )
+        config = load.config()
+        check_config(config, load.name, cls.kind)
         model = cls(
-            Pretrained(name, stored, commit, cls.kind),
+            load,
             config,
-            load_tokenizer(name, cls.kind, commit),
-            {"pretrained": name.rstrip("/").rsplit("/", 1)[-1]},
+            load.tokenizer(),
+            load.identity,
+            CLASSIFIER if lora is None else _OF_ADAPTERS,
             lora,
-            _defaults(lora),
             max_length,
             cache=cache,
             dtype=dtype,
@@ -174,14 +163,13 @@ class SequenceClassifier(TransformerModel[Tokens]):
         model._read_as(pooling, truncate=truncate)
         model.device = device
         arguments = {
-            "name_or_path": name,
             "lora": None if lora is None else {**vars(lora)},
             "pooling": pooling,
             "max_length": max_length,
             "truncate": truncate,
             "dtype": dtype,
             "cache": cache,
-            **pinned(commit),
+            **load.arguments,
         }
         model.source = {"model": "SequenceClassifier.from_pretrained", "arguments": arguments}
         return model
@@ -223,17 +211,16 @@ class SequenceClassifier(TransformerModel[Tokens]):
             If its head is for several labels at once or for regression, or its weights are
             quantised, offloaded or spread over devices.
         """
-        check_model(model, cls.kind)
+        check_classifier(model, cls.kind)
         check_whole(model, "SequenceClassifier.from_model")
         kept = copy.deepcopy(model).cpu()
-        identity = identity_of(model, lora)
         made = cls(
             Given(kept),
             kept.config,
             tokenizer,
-            identity,
+            identity_of(model, lora),
+            CLASSIFIER if lora is None else _OF_ADAPTERS,
             lora,
-            _defaults(lora),
             max_length,
             cache=cache,
         )
@@ -266,13 +253,11 @@ class SequenceClassifier(TransformerModel[Tokens]):
         SequenceClassifier
             Model of which all weights are trained, on one CPU thread.
         """
-        from memowidgets.models.scratch import small_llama, tokenizer_of_words
-
-        tokenizer = tokenizer_of_words(texts_of(data).texts)
+        tokenizer = tokenizer_of_words(_texts(data).texts)
         config = small_llama(len(tokenizer), layers, width)
         identity = {"layers": layers, "width": width, "words": len(tokenizer)}
-        load = _Scratch(config)
-        model = cls(load, config, tokenizer, identity, None, FROM_SCRATCH, max_length)
+        load = Scratch(config, cls.kind)
+        model = cls(load, config, tokenizer, identity, FROM_SCRATCH, max_length=max_length)
         model._read_as(None, truncate=truncate)
         model.cpu_threads = 1
         arguments = {
@@ -283,13 +268,6 @@ class SequenceClassifier(TransformerModel[Tokens]):
         }
         model.source = {"model": "SequenceClassifier.from_scratch", "arguments": arguments}
         return model
-
-    def __getstate__(self) -> dict[str, Any]:
-        kept = super().__getstate__()
-        return {name: value for name, value in kept.items() if name != "_readings"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({**state, "_readings": WeakKeyDictionary()})
 
     def check_data(self, data: Dataset) -> None:
         """Raise for a dataset without texts, with too long ones, or with other classes.
@@ -302,10 +280,10 @@ class SequenceClassifier(TransformerModel[Tokens]):
             If a text is longer than the model reads, or the head's width is not the number of
             classes.
         """
-        texts = texts_of(data)
-        check_width(self._load, self._config, texts)
-        tokens, n_cut = self._encoded_and_cut(texts)
-        self._encoded[data] = tokens
+        texts = _texts(data)
+        self._check_width(texts)
+        tokens, n_cut = self._tokens_and_cut(texts)
+        self._read[data] = tokens
         if n_cut:
             warn_user(f"{n_cut} of {len(texts)} texts were cut to {tokens.lengths.max()} tokens")
 
@@ -331,11 +309,22 @@ class SequenceClassifier(TransformerModel[Tokens]):
 
     def build(self, data: Dataset) -> nn.Module:
         """Return the model with its head and adapters, initialised from torch's generator."""
-        from memowidgets.models.last_token import mlp_at
+        import torch
+
+        from memowidgets.models.patches import mlp_at
 
         model = self._fresh(data)
         pooling = self._pooling or own_pooling(model)
-        self._say_if_padding_is_read(model)
+        if not self._said:  # once
+            rounded = any(p.dtype == torch.bfloat16 for p in model.parameters())
+            error = padding_error(model)
+            if error > (_ROUNDED if rounded else _EXACT):
+                warn_user(
+                    f"padding changes the logits of {type(model).__name__} by {error:.0%}, because "
+                    "it reads padding too; so the numbers of a text depend on the longest text of "
+                    "its batch"
+                )
+        self._said = True
         reading = Reading(pooling, self._padding, int(self.lengths(data).max()))
         module = self._with_entry(model)
         if self._pooling is None and pooling == "last":
@@ -356,20 +345,10 @@ class SequenceClassifier(TransformerModel[Tokens]):
         """Return logits of shape (batch, classes) and the cross-entropy of each label, (batch,)."""
         from torch.nn.functional import cross_entropy
 
-        from memowidgets.models.exact_head import head_in_float32
+        from memowidgets.models.patches import head_in_float32
 
-        entered = self._entered(module, inputs)
-        batch = {name: inputs[name] for name in ("input_ids", "attention_mask")}
         with head_in_float32(head_of(module)):
-            answer = module(**batch, output_hidden_states=self._kept is not None)
-        logits = answer.logits.float()
-        if self._kept is not None:
-            reading, names = self._reading(module), self.layer_names(module)
-            if entered:
-                self._kept[names[0]] = reading.pooled(inputs["states"], batch)
-                names = names[1:]
-            for name, hidden in zip(names, answer.hidden_states[-len(names) :], strict=True):
-                self._kept[name] = reading.pooled(hidden.detach(), batch)
+            logits = self._answer(module, inputs).logits.float()
         return logits, cross_entropy(logits, labels, reduction="none")
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
@@ -381,7 +360,7 @@ class SequenceClassifier(TransformerModel[Tokens]):
     def _padding(self) -> int:
         """Padding token of the model, or of its tokenizer, or any token, because it is masked."""
         found = self._config.get_text_config().pad_token_id
-        return padding_token(self._tokenizer) if found is None else int(found)
+        return padding_token(self._reader) if found is None else int(found)
 
     def _read_as(self, pooling: str | None, *, truncate: bool) -> None:
         if pooling is not None and pooling not in POOLINGS:
@@ -389,76 +368,55 @@ class SequenceClassifier(TransformerModel[Tokens]):
         if self._max_length is not None and self._max_length < 1:
             raise ValueError(f"max_length must be at least 1, not {self._max_length}")
         self._pooling, self._truncate = pooling, truncate
-        self._readings: WeakKeyDictionary[nn.Module, Reading] = WeakKeyDictionary()
 
-    def _say_if_padding_is_read(self, model: nn.Module) -> None:
-        """Warn, once, of blocks or a head that padding changes."""
-        import torch
-
-        rounded = any(p.dtype == torch.bfloat16 for p in model.parameters())
-        error = 0.0 if self._said else padding_error(model)
-        if error > (_ROUNDED if rounded else _EXACT):
-            warn_user(
-                f"padding changes the logits of {type(model).__name__} by {error:.0%}, because it "
-                "reads padding too; so the numbers of a text depend on the longest text of its "
-                "batch"
-            )
-        self._said = True
+    def _representation(self, module: nn.Module) -> Callable[[Tensor, dict[str, Any]], Tensor]:
+        return self._reading(module).pooled
 
     def _reading(self, module: nn.Module) -> Reading:
         """Return how a module is read, also of one that was not built here."""
-        known = self._readings.get(module)
-        if known is None:
-            known = Reading(self._pooling or own_pooling(module), self._padding)
-            self._readings[module] = known
-        return known
+        if module not in self._readings:
+            pooling = self._pooling or own_pooling(module)
+            self._readings[module] = Reading(pooling, self._padding)
+        return cast("Reading", self._readings[module])
 
     def _tokens(self, data: Dataset) -> Tokens:
-        return self._encoded_and_cut(texts_of(data))[0]
+        return self._tokens_and_cut(_texts(data))[0]
 
-    def _encoded_and_cut(self, data: TextDataset) -> tuple[Tokens, int]:
-        return encode_texts(
+    def _tokens_and_cut(self, data: TextDataset) -> tuple[Tokens, int]:
+        of_tokenizer = self._reader.model_max_length
+        limits = [
+            self._max_length,
+            positions_of(self._config, lambda: self._from_config(data)),
+            of_tokenizer if of_tokenizer < _NO_LIMIT else None,
+        ]
+        return tokens_of(
             data.texts,
-            self._tokenizer,
+            "text",
+            self._reader,
             self._padding,
-            self._reach(data),
+            min((limit for limit in limits if limit is not None), default=None),
+            lambda i: quoted(data.ids[i]),
+            "pass truncate=True to cut them",
             truncate=self._truncate,
-            name_of=lambda i: quoted(data.ids[i]),
         )
 
-    def _reach(self, data: Dataset) -> int | None:
-        """Return the largest number of tokens of a text. None if there is no limit."""
-        limits = [self._max_length, positions_of(self._config, lambda: self._from_config(data))]
-        of_tokenizer = self._tokenizer.model_max_length
-        limits.append(of_tokenizer if of_tokenizer < _NO_LIMIT else None)
-        return min((limit for limit in limits if limit is not None), default=None)
-
     def _fresh(self, data: Dataset) -> nn.Module:
-        check_width(self._load, self._config, data)
-        model = self._load(num_labels=len(data.class_names))
-        return _prepared(model, self._padding)
-
-    def _from_config(self, data: Dataset) -> nn.Module:
-        return from_config(self._config, self.kind, len(data.class_names))
+        """Return the model with the padding token by which it finds the last token of a text."""
+        model = super()._fresh(data)
+        config = cast("Any", plain(model)).config
+        for part in (config, config.get_text_config()):
+            part.pad_token_id, part.use_cache = self._padding, False
+        return model
 
     def _adapted(self, model: nn.Module) -> nn.Module:
         return model if self._lora is None else self._lora.wrap(model, head=head_names(model))
 
-    def _ask(self, model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-        from memowidgets.models.prefix import classified
-
-        return classified(model, batch)
-
-
-class _Scratch:
-    def __init__(self, config: Any) -> None:
-        self._config = config
-
-    def __call__(self, num_labels: int) -> nn.Module:
-        return from_config(self._config, SequenceClassifier.kind, num_labels)
+    def _ask(self, model: nn.Module, batch: dict[str, Tensor]) -> Any:
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        return model(**inputs, output_hidden_states=False)
 
 
-def texts_of(data: Dataset) -> TextDataset:
+def _texts(data: Dataset) -> TextDataset:
     """Return a dataset of texts, or raise for another kind."""
     if not isinstance(data, TextDataset):
         raise TypeError(
@@ -466,15 +424,3 @@ def texts_of(data: Dataset) -> TextDataset:
             "TextDataset, or a model that reads these data"
         )
     return data
-
-
-def _defaults(lora: LoRA | None) -> Mapping[str, Any]:
-    return CLASSIFIER if lora is None else {**CLASSIFIER, "lr": _LR_OF_ADAPTERS}
-
-
-def _prepared(model: Any, padding: int) -> nn.Module:
-    """Return the model with the padding token by which it finds the last token of a text."""
-    config = cast("Any", plain(model)).config
-    for part in (config, config.get_text_config()):
-        part.pad_token_id, part.use_cache = padding, False
-    return cast("nn.Module", model)

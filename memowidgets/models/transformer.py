@@ -1,4 +1,4 @@
-"""Base class of models that wrap one of transformers: weights, adapters, and the kept prefix."""
+"""Models of transformers: weights, adapters, tokens, hidden states, and kept frozen blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from weakref import WeakKeyDictionary
 
 from numpy.typing import NDArray
@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from memowidgets.checks import as_code
 from memowidgets.data import Dataset
 from memowidgets.models.base import Model, has_users_class
-from memowidgets.models.encoding import Tokens
+from memowidgets.models.digests import tokenizer_digest
 from memowidgets.models.lora import LoRA, adapter_weights, blocks_of, quiet_peft
 from memowidgets.models.memory import answers, is_out_of_memory
+from memowidgets.models.pretrained import DTYPES, Pretrained
+from memowidgets.models.tokens import Tokens
 from memowidgets.stamps import digest
 from memowidgets.visible import first_line
 
@@ -28,10 +30,10 @@ if TYPE_CHECKING:
     from peft import PeftModel
     from torch import Tensor, nn
 
-    from memowidgets.models.prefix import Entry, Prefix
+    from memowidgets.models.patches import Entry
+    from memowidgets.models.prefix import Prefix
 
 
-MAX_LENGTH = 512
 FINE_TUNED = {
     "epochs": 1,
     "checkpoint_every": 0.2,
@@ -41,6 +43,7 @@ FINE_TUNED = {
     "schedule": "linear",
     "precision": "auto",
 }
+CLASSIFIER = {**FINE_TUNED, "epochs": 5, "checkpoint_every": 0.5, "batch_size": 16, "lr": 5e-5}
 FROM_SCRATCH = {
     "epochs": 20,
     "checkpoint_every": 1,
@@ -50,21 +53,17 @@ FROM_SCRATCH = {
     "schedule": "linear",
     "precision": "float32",
 }
+_MOST_LAYERS, _WIDEST = 128, 8192  # limits, because an untrusted run may ask for any size
 _ENTRY = "_memowidgets_entry"
 
-Texts = TypeVar("Texts", bound=Tokens)
-M = TypeVar("M", bound=Model)
 
-
-class TransformerModel(Model, Generic[Texts]):
-    """Model of transformers that reads token ids, with or without LoRA.
-
-    A subclass encodes a dataset, runs a module, and says what its answer is.
-    """
+class TransformerModel(Model):
+    """Model of transformers. A subclass reads a kind of data, and says what its answer is."""
 
     kind: ClassVar[str]
     """Class of transformers that loads such models."""
 
+    version: str | None = "1"
     forward_batch: ClassVar[int] = 32
     draws_weights: ClassVar[bool] = False
 
@@ -72,43 +71,38 @@ class TransformerModel(Model, Generic[Texts]):
         self,
         load: Callable[..., nn.Module],
         config: Any,
-        tokenizer: Any,
+        reader: Any,
         identity: Mapping[str, Any],
-        lora: LoRA | None,
         defaults: Mapping[str, Any],
-        max_length: int | None,
-        *,
-        cache: bool = False,
-        dtype: str = "auto",
     ) -> None:
-        check_lora(lora)
-        self._load, self._config, self._tokenizer = load, config, tokenizer
-        self._identity, self._lora, self._max_length = dict(identity), lora, max_length
-        self._dtype = dtype
+        self._load, self._config = load, config
+        self._reader = reader  # a tokenizer or an image processor
+        self._identity = dict(identity)
         self.training_defaults = defaults
-        self._first = _first_kept(config, lora) if cache else 0
-        self._encoded: WeakKeyDictionary[Dataset, Texts] = WeakKeyDictionary()
-        self._kept: dict[str, Tensor] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what was read of datasets and modules, which no other process gets."""
+        self._read: WeakKeyDictionary[Dataset, Any] = WeakKeyDictionary()
+        self._readings: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_read", "_readings")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{k}={v!r}" for k, v in self._identity.items())
-        lora = "" if self._lora is None else f", lora={self._lora}"
-        return f"{type(self).__name__}({settings}{lora})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_encoded"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _encoded=WeakKeyDictionary())
+        return f"{type(self).__name__}({settings})"
 
     def settings(self) -> dict[str, Any]:
         """Return the recipe's own settings, which are displayed and hashed."""
-        lora = None if self._lora is None else {**vars(self._lora)}
-        dtype = {} if self._dtype == "auto" else {"dtype": self._dtype}
-        return {**self._identity, "lora": lora, "max_length": self._max_length, **dtype}
+        return dict(self._identity)
 
     def describe(self, data: Dataset) -> dict[str, str]:
-        """Return what identifies a model, including digests of its files or its tokenizer.
+        """Return what identifies a model, including digests of its files or its reader.
 
         Raises
         ------
@@ -119,7 +113,122 @@ class TransformerModel(Model, Generic[Texts]):
 
     def has_user_code(self, data: Dataset) -> bool:
         """Return whether a part of a model that was given is a class of a user."""
-        return given_has_users_class(self._load) or super().has_user_code(data)
+        given = isinstance(self._load, Given) and has_users_class(*self._load.parts())
+        return given or super().has_user_code(data)
+
+    def shared(self, folder: str | os.PathLike[str]) -> Self:
+        """Return the model with weights that were given to it in a file of the folder."""
+        if not isinstance(self._load, Given):
+            return self
+        found = copy.copy(self)
+        vars(found)["_load"] = self._load.shared(folder)
+        return found
+
+    def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        """Load the weights of a checkpoint; frozen ones, which it may lack, stay."""
+        trained = {name for name, p in module.named_parameters() if p.requires_grad}
+        fixed = {k: v for k, v in module.state_dict().items() if k not in trained}
+        module.load_state_dict({**fixed, **weights})
+
+    @contextmanager
+    def captured(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:
+        """Within this context, every forward pass stores the hidden states in the dictionary.
+
+        They are read at the position that `_representation` chooses.
+        """
+        kept: dict[str, Tensor] = {}
+        names, read = self.layer_names(module), self._representation(module)
+        entry: Entry | None = module.__dict__.get(_ENTRY)
+
+        def ask(_module: nn.Module, inputs: Any, named: dict[str, Any]) -> tuple[Any, Any]:
+            return inputs, {**named, "output_hidden_states": True}
+
+        def keep(_module: nn.Module, _inputs: Any, named: dict[str, Any], answer: Any) -> None:
+            above = names if entry is None else names[1:]
+            states = list(answer.hidden_states[-len(above) :])
+            if entry is not None:  # transformers keeps no state of a module of ours
+                states.insert(0, entry.states)
+            for name, hidden in zip(names, states, strict=True):
+                kept[name] = read(hidden.detach(), named)
+
+        hooks = [
+            module.register_forward_pre_hook(ask, with_kwargs=True),
+            module.register_forward_hook(keep, with_kwargs=True),
+        ]
+        try:
+            yield kept
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _representation(self, module: nn.Module) -> Callable[[Tensor, dict[str, Any]], Tensor]:
+        """Return a function from a hidden state and what the module was called with.
+
+        It returns the representation in that state, (batch, width), in float32.
+        """
+        raise NotImplementedError
+
+    def _changes(self, data: Dataset) -> dict[str, Any]:
+        """Return what a dataset changes in the configuration: the width of a classifier's head."""
+        return {"num_labels": len(data.class_names)}
+
+    def _from_config(self, data: Dataset) -> nn.Module:
+        """Return the model with random weights."""
+        return random_weights(self._config, self.kind, **self._changes(data))
+
+    def _fresh(self, data: Dataset) -> nn.Module:
+        """Return the model before any training, without adapters."""
+        changes = self._changes(data)
+        if changes:
+            self._check_width(data)
+        return self._load(**changes)
+
+    def _check_width(self, data: Dataset) -> None:
+        """Raise if a model in memory does not have one logit for each class of the data."""
+        width, n_classes = int(self._config.num_labels), len(data.class_names)
+        if isinstance(self._load, Given) and width != n_classes:
+            raise ValueError(
+                f"the model has {width} logits, but the data have {n_classes} classes; load it "
+                f"with num_labels={n_classes}"
+            )
+
+    def _origin(self) -> dict[str, str]:
+        """Return digests of the files that the model is made of, or of its tokenizer."""
+        if isinstance(self._load, Pretrained):
+            return self._load.origin()
+        return {"tokenizer": tokenizer_digest(self._reader)}  # the settings have the weights
+
+
+class TokenModel(TransformerModel):
+    """Model of transformers that reads token ids, with or without LoRA."""
+
+    def __init__(
+        self,
+        load: Callable[..., nn.Module],
+        config: Any,
+        tokenizer: Any,
+        identity: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        lora: LoRA | None = None,
+        max_length: int | None = None,
+        *,
+        cache: bool = False,
+        dtype: str = "auto",
+    ) -> None:
+        check_dtype(dtype, lora)
+        super().__init__(load, config, tokenizer, identity, defaults)
+        self._lora, self._max_length, self._dtype = lora, max_length, dtype
+        self._first = _first_kept(config, lora) if cache else 0  # lowest block that always runs
+
+    def __repr__(self) -> str:
+        lora = "" if self._lora is None else f", lora={self._lora}"
+        return f"{super().__repr__()[:-1]}{lora})"
+
+    def settings(self) -> dict[str, Any]:
+        """Return the recipe's own settings, which are displayed and hashed."""
+        lora = None if self._lora is None else {**vars(self._lora)}
+        dtype = {} if self._dtype == "auto" else {"dtype": self._dtype}
+        return {**self._identity, "lora": lora, "max_length": self._max_length, **dtype}
 
     def skeleton(self, data: Dataset) -> nn.Module:
         """Return the module without weights."""
@@ -130,12 +239,17 @@ class TransformerModel(Model, Generic[Texts]):
 
     def placed(self, module: nn.Module, device: torch.device, precision: str) -> nn.Module:
         """Return the module on a device, with frozen weights in the type that is fastest there."""
+        import torch
+
         from memowidgets.models.precision import resolve_precision
-        from memowidgets.models.pretrained import placed
 
         wanted = precision if self._dtype == "auto" else self._dtype
         bfloat16 = resolve_precision(device, wanted) == "bfloat16"
-        return placed(module, device, bfloat16=bfloat16)
+        for parameter in module.parameters():
+            if parameter.is_floating_point():
+                rounded = bfloat16 and not parameter.requires_grad
+                parameter.data = parameter.data.to(torch.bfloat16 if rounded else torch.float32)
+        return module.to(device)
 
     def feeder(self, data: Dataset, device: torch.device) -> Callable[[NDArray[Any]], Any]:
         """Return a function from positions to padded token ids on the device."""
@@ -145,11 +259,11 @@ class TransformerModel(Model, Generic[Texts]):
         self, data: Dataset, device: torch.device, precision: str
     ) -> Callable[[NDArray[Any]], Any]:
         """Return `feeder` with the output of frozen blocks computed in the precision."""
-        encoded = self._encode(data)
-        prefix = self._prefix(data, encoded, device, precision) if self._first else None
+        tokens = self._encoded(data)
+        prefix = self._prefix(data, tokens, device, precision) if self._first else None
 
         def feed(positions: NDArray[Any]) -> dict[str, Tensor]:
-            batch = self._batch(encoded, positions, device)
+            batch = tokens.batch(positions, device)
             if prefix is not None:
                 batch["states"] = prefix.batch(positions, device)
             return batch
@@ -158,20 +272,11 @@ class TransformerModel(Model, Generic[Texts]):
 
     def lengths(self, data: Dataset) -> NDArray[Any]:
         """Return the number of tokens of each sample, (n,), to batch similar lengths together."""
-        return self._encode(data).lengths
+        return self._encoded(data).lengths
 
     def layer_names(self, module: nn.Module) -> tuple[str, ...]:
         """Return ``"1"`` to ``"K"``, one per block, from the last frozen one on if it is kept."""
         return tuple(str(k) for k in range(max(1, self._first), len(blocks_of(module)[1]) + 1))
-
-    @contextmanager
-    def captured(self, module: nn.Module) -> Iterator[dict[str, Tensor]]:  # noqa: ARG002
-        """Within this context, every forward pass stores all hidden states in the dictionary."""
-        self._kept = {}
-        try:
-            yield self._kept
-        finally:
-            self._kept = None
 
     def weights(self, module: nn.Module) -> dict[str, Tensor]:
         """Return the trained weights; those of adapters are named as in peft."""
@@ -182,7 +287,7 @@ class TransformerModel(Model, Generic[Texts]):
     def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
         """Load trained weights; the frozen ones stay."""
         if self._lora is None:
-            module.load_state_dict(dict(weights), strict=False)
+            super().load_weights(module, weights)
             return
         from peft import set_peft_model_state_dict
 
@@ -200,44 +305,33 @@ class TransformerModel(Model, Generic[Texts]):
             return {}
         config = cast("PeftModel", module).peft_config["default"]
         described = {**config.to_dict(), "inference_mode": True}
-        return {"adapter_config.json": json.loads(json.dumps(described, default=_listed))}
+        plain = json.dumps(described, default=lambda v: sorted(v) if isinstance(v, set) else str(v))
+        return {"adapter_config.json": json.loads(plain)}
 
-    def shared(self, folder: str | os.PathLike[str]) -> Self:
-        """Return the model with weights that were given to it in a file of the folder."""
-        return with_shared_weights(self, folder)
+    def _encoded(self, data: Dataset) -> Tokens:
+        if data not in self._read:
+            self._read[data] = self._tokens(data)
+        return cast("Tokens", self._read[data])
 
-    def _encode(self, data: Dataset) -> Texts:
-        if data not in self._encoded:
-            self._encoded[data] = self._tokens(data)
-        return self._encoded[data]
-
-    def _tokens(self, data: Dataset) -> Texts:
+    def _tokens(self, data: Dataset) -> Tokens:
         """Return the tokens of every sample."""
         raise NotImplementedError
 
-    def _from_config(self, data: Dataset) -> nn.Module:
-        """Return the model with random weights."""
+    def _ask(self, model: nn.Module, batch: dict[str, Tensor]) -> Any:
+        """Run a model on a batch, and return its answer."""
         raise NotImplementedError
 
-    def _fresh(self, data: Dataset) -> nn.Module:
-        """Return the model before any training, without adapters."""
-        raise NotImplementedError
-
-    def _ask(self, model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    def _logits(self, model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
         """Return the logits that a cached prefix must not change."""
-        raise NotImplementedError
-
-    def _batch(
-        self, encoded: Texts, positions: NDArray[Any], device: torch.device
-    ) -> dict[str, Tensor]:
-        return encoded.batch(positions, device)
+        logits: Tensor = self._ask(model, batch).logits
+        return (logits if logits.ndim == 2 else logits[:, -1]).float()
 
     def _adapted(self, model: nn.Module) -> nn.Module:
         return model if self._lora is None else self._lora.wrap(model)
 
     def _with_entry(self, model: nn.Module) -> nn.Module:
         """Return the model with its adapters, without the blocks whose output is kept."""
-        from memowidgets.models.prefix import values_beside, without_prefix
+        from memowidgets.models.patches import values_beside, without_prefix
 
         entry = None
         if self._first:
@@ -248,15 +342,15 @@ class TransformerModel(Model, Generic[Texts]):
         adapted.__dict__[_ENTRY] = entry  # not a submodule, because it already has a name
         return adapted
 
-    def _entered(self, module: nn.Module, inputs: Any) -> bool:
-        """Give the kept states to a module; return whether it starts from them."""
+    def _answer(self, module: nn.Module, inputs: dict[str, Tensor]) -> Any:
+        """Return a module's answer, from the kept states on if it lacks the frozen blocks."""
         entry: Entry | None = module.__dict__.get(_ENTRY)  # modules from elsewhere have none
         if entry is not None:
             entry.states = inputs["states"]
-        return entry is not None
+        return self._ask(module, inputs)
 
     def _prefix(
-        self, data: Dataset, encoded: Texts, device: torch.device, precision: str
+        self, data: Dataset, tokens: Tokens, device: torch.device, precision: str
     ) -> Prefix:
         from memowidgets.models.precision import resolve_precision
         from memowidgets.models.prefix import Prefix
@@ -267,10 +361,10 @@ class TransformerModel(Model, Generic[Texts]):
             self._origin(),
             self._first,
             used,
-            *(tokens.tolist() for tokens in encoded.ids),
+            *(ids.tolist() for ids in tokens.ids),
         ]
         key = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:16]
-        prefix = Prefix(key, encoded, self._config.get_text_config().hidden_size, self._ask)
+        prefix = Prefix(key, tokens, self._config.get_text_config().hidden_size, self._logits)
         with self.autocast(device, used), _one_sentence(self._config, device):
             prefix.ensure(lambda: self._frozen(data, device, used), self._first, device)
         return prefix
@@ -282,15 +376,6 @@ class TransformerModel(Model, Generic[Texts]):
         with torch.random.fork_rng(devices=[]):
             model = self._fresh(data)
         return self.placed(model.requires_grad_(requires_grad=False), device, precision)
-
-    def _origin(self) -> dict[str, str]:
-        """Return digests of the files that the model is made of, or of its tokenizer."""
-        from memowidgets.models.digests import tokenizer_digest
-        from memowidgets.models.pretrained import Pretrained
-
-        if isinstance(self._load, Pretrained):
-            return self._load.origin()
-        return {"tokenizer": tokenizer_digest(self._tokenizer)}  # the settings have the weights
 
 
 @contextmanager
@@ -347,21 +432,6 @@ class Given:
         save_file({str(i): p.detach().contiguous() for i, p in enumerate(parameters)}, file)
         hollow: dict[int, Any] = {id(p): _hollow(p) for p in parameters}
         return Given(copy.deepcopy(self._model, hollow), file)
-
-
-def given_has_users_class(load: Any) -> bool:
-    """Return whether a loader copies a model that has a part of a user's own."""
-    return isinstance(load, Given) and has_users_class(*load.parts())
-
-
-def with_shared_weights(model: M, folder: str | os.PathLike[str]) -> M:
-    """Return a model whose loader is a `Given` with one that reads a file; others unchanged."""
-    load = vars(model)["_load"]
-    if not isinstance(load, Given):
-        return model
-    found = copy.copy(model)
-    vars(found)["_load"] = load.shared(folder)
-    return found
 
 
 def _hollow(parameter: nn.Parameter) -> nn.Parameter:
@@ -448,45 +518,88 @@ def positions_of(config: Any, make: Callable[[], nn.Module]) -> int | None:
     return stated
 
 
-def check_dtype(dtype: str, lora: LoRA | None) -> None:
-    """Raise for a dtype of frozen weights that is unknown, or where no weight is frozen."""
-    from memowidgets.models.pretrained import DTYPES
-
-    check_lora(lora)
+def check_dtype(dtype: str, lora: object) -> None:
+    """Raise for adapters that are not a `LoRA`, and for a dtype of frozen weights that can't be."""
+    if lora is not None and not isinstance(lora, LoRA):
+        raise TypeError(
+            "lora must be a memowidgets.models.LoRA, such as LoRA(layers='top:4'), or None, not "
+            f"{as_code(lora)}"
+        )
     if dtype not in DTYPES:
         raise ValueError(f"unknown dtype {dtype!r}; valid: {', '.join(DTYPES)}")
     if lora is None and dtype == "bfloat16":
         raise ValueError('without LoRA all weights are trained in float32; leave dtype at "auto"')
 
 
-def check_lora(lora: object) -> None:
-    """Raise for adapters that are described in another way than by `LoRA`."""
-    if lora is not None and not isinstance(lora, LoRA):
-        raise TypeError(
-            "lora must be a memowidgets.models.LoRA, such as LoRA(layers='top:4'), or None, not "
-            f"{as_code(lora)}"
+def random_weights(config: Any, kind: str, **changes: Any) -> nn.Module:
+    """Return a model with random weights, of a configuration with some changes."""
+    import transformers
+
+    config = copy.deepcopy(config)
+    for name, value in changes.items():
+        setattr(config, name, value)
+    return cast("nn.Module", getattr(transformers, kind).from_config(config))
+
+
+class Scratch:
+    """Loader of a model with random weights."""
+
+    def __init__(self, config: Any, kind: str) -> None:
+        self._config, self._kind = config, kind
+
+    def __call__(self, **changes: Any) -> nn.Module:
+        """Return a new model."""
+        return random_weights(self._config, self._kind, **changes)
+
+
+def small_llama(vocabulary: int, layers: int, width: int) -> Any:
+    """Return the configuration of a Llama whose heads have 16 values.
+
+    Raises
+    ------
+    ValueError
+        If the width is not a multiple of 16, or there is no layer.
+    """
+    from transformers import LlamaConfig
+
+    if not 1 <= layers <= _MOST_LAYERS or not 16 <= width <= _WIDEST or width % 16:
+        raise ValueError(
+            f"layers must be from 1 to {_MOST_LAYERS} and width a multiple of 16 up to {_WIDEST}, "
+            f"not {layers} and {width}"
         )
-
-
-def _listed(value: Any) -> Any:
-    return sorted(value) if isinstance(value, set) else str(value)
+    return LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 16,
+        num_key_value_heads=width // 16,
+        max_position_embeddings=1024,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=None,
+        tie_word_embeddings=False,
+    )
 
 
 def _first_kept(config: Any, lora: LoRA | None) -> int:
     """Return the lowest block that runs in every step; 0 if no block's output can be kept."""
-    from memowidgets.models.prefix import why_not
-
-    first = 0 if lora is None else lora.first_trained(_n_blocks(config))
-    reason = why_not(config) if first else None
-    if reason is not None:
-        warnings.warn(
-            f"the frozen blocks of {config.model_type} run in every step and their output is not "
-            f"kept: {reason}",
-            UserWarning,
-            stacklevel=4,
-        )
-    return 0 if reason is not None else first
-
-
-def _n_blocks(config: Any) -> int:
-    return int(config.get_text_config().num_hidden_layers)
+    text = config.get_text_config()
+    first = 0 if lora is None else lora.first_trained(int(text.num_hidden_layers))
+    if not first:
+        return 0
+    if getattr(text, "num_kv_shared_layers", 0):
+        reason = "its upper blocks use keys and values of lower ones"
+    elif getattr(text, "hidden_size_per_layer_input", 0):
+        reason = "its blocks have an input other than the block below"
+    elif getattr(config, "is_encoder_decoder", False):
+        reason = "it also has an encoder"
+    else:
+        return first
+    warnings.warn(
+        f"the frozen blocks of {config.model_type} run in every step and their output is not "
+        f"kept: {reason}",
+        UserWarning,
+        stacklevel=4,
+    )
+    return 0

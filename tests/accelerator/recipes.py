@@ -16,7 +16,7 @@ from transformers import (
 )
 
 import memowidgets as mw
-from memowidgets.models.scratch import word_tokenizer
+from memowidgets.models.tokens import word_tokenizer
 
 N = 48
 _SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}

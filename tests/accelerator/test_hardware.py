@@ -18,7 +18,7 @@ from transformers import Trainer, TrainingArguments
 import memowidgets as mw
 from memowidgets.audit.runs.identity import run_digest
 from memowidgets.audit.runs.training import recorder
-from memowidgets.models.transformer import TransformerModel
+from memowidgets.models.transformer import TokenModel
 from memowidgets.progress import Progress
 from memowidgets.training.device import DeviceError, device_status, resolve_device, working_on
 from memowidgets.training.engine import worker
@@ -146,7 +146,7 @@ def test_frozen_blocks_that_do_not_fit_are_told_from_a_batch_that_does_not(
     def full(*_):
         raise torch.OutOfMemoryError("out of memory")
 
-    monkeypatch.setattr(TransformerModel, "_frozen", full)
+    monkeypatch.setattr(TokenModel, "_frozen", full)
     with pytest.raises(MemoryError, match="the weights"):
         kept_states(tmp_path / "none", device, monkeypatch)
 
@@ -271,8 +271,8 @@ def test_a_device_that_is_lost_while_the_frozen_blocks_run_is_named(
         hardware.lost = True
         return model
 
-    frozen = TransformerModel._frozen
-    monkeypatch.setattr(TransformerModel, "_frozen", loses)
+    frozen = TokenModel._frozen
+    monkeypatch.setattr(TokenModel, "_frozen", loses)
     monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path / "cache"))
     made = audit("LoRA, prefix kept", tmp_path / "run", device)
     with pytest.raises(DeviceError, match="pretend has failed"):

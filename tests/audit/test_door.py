@@ -16,7 +16,7 @@ from transformers import (
 )
 
 import memowidgets as mw
-from memowidgets.models.scratch import word_tokenizer
+from memowidgets.models.tokens import word_tokenizer
 
 QUESTIONS = mw.data.make_mcqs(40, seed=0)
 DIGITS = mw.data.load_digits().take(range(60))

@@ -18,7 +18,7 @@ from memowidgets.audit.sources.shadow_sets import config_digest
 from memowidgets.models import digests
 from memowidgets.models.digests import file_digest, folder_origin
 from memowidgets.models.prefix import clear_cache
-from memowidgets.models.scratch import word_tokenizer
+from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import StoreError
 from tests.hostile.old import written_by_format_1
 

@@ -218,7 +218,7 @@ class Prompts:
 @pytest.mark.parametrize("size", [0, 10, 6 * 4 * 2 - 1, 6 * 4 * 2 + 2])
 def test_a_prefix_cache_of_another_size_is_made_again(tmp_path, monkeypatch, size):
     monkeypatch.setenv("MEMOWIDGETS_CACHE", str(tmp_path))
-    prefix = Prefix("key", Prompts(), 4)
+    prefix = Prefix("key", Prompts(), 4, None)
     made = []
 
     def compute(_self, _model, _first, _device, _memory, file):

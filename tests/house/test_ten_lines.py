@@ -37,7 +37,7 @@ def place(tmp_path, monkeypatch):
     from transformers import LlamaConfig, LlamaForCausalLM
 
     import memowidgets as mw
-    from memowidgets.models.scratch import word_tokenizer
+    from memowidgets.models.tokens import word_tokenizer
 
     rng = np.random.default_rng(0)
     rows = [

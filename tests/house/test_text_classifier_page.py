@@ -39,7 +39,7 @@ def pretrained(place, tmp_path, monkeypatch):
     """A tiny model without a head, beside few of the messages, in a folder with the hub's name."""
     from transformers import DistilBertConfig, DistilBertModel
 
-    from memowidgets.models.scratch import tokenizer_of_words
+    from memowidgets.models.tokens import tokenizer_of_words
 
     folder, patients = tmp_path, place[1].take(range(FEW))
     monkeypatch.chdir(folder)

@@ -62,7 +62,7 @@ def test_the_loop_stops_and_shows_what_is_flagged():
 
 @pytest.mark.slow
 def test_the_loop_with_a_forward_watches_texts():
-    from memowidgets.models.scratch import tokenizer_of_words
+    from memowidgets.models.tokens import tokenizer_of_words
 
     data = texts()
     words = tokenizer_of_words(data.texts)
@@ -109,7 +109,7 @@ def test_transformers_trainer_stops_and_goes_on():
     import transformers
 
     from memowidgets.models import SequenceClassifier
-    from memowidgets.models.scratch import tokenizer_of_words
+    from memowidgets.models.tokens import tokenizer_of_words
 
     data = texts()
     tokenizer = tokenizer_of_words(data.texts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import memowidgets as mw
 from memowidgets.models.lora import quiet_peft
-from memowidgets.models.scratch import word_tokenizer
+from memowidgets.models.tokens import word_tokenizer
 from memowidgets.training.forward import forward
 
 LETTERS = "ABCDEFGHIJ"
@@ -168,7 +170,7 @@ def test_labels_that_are_no_token_of_their_own_are_named(tokenizer):
 
 def test_a_prompt_that_is_too_long_is_named_and_not_cut(data, tokenizer):
     model = mw.models.CausalLM.from_model(tiny("llama", len(tokenizer)), tokenizer, max_length=12)
-    with pytest.raises(ValueError, match=r"longer than 12 tokens, the first in row \d+"):
+    with pytest.raises(ValueError, match=r"23 prompts .* 12 tokens .* with 18; raise max"):
         model.feeder(data, torch.device("cpu"))
 
 
@@ -198,3 +200,16 @@ def test_adapters_that_do_not_fit_are_refused(data, tokenizer):
 def test_images_are_no_questions():
     with pytest.raises(TypeError, match="ImageDataset has none"):
         mw.models.CausalLM.from_scratch(mw.data.load_digits())
+
+
+def test_one_model_is_shared_by_threads_that_keep_hidden_states(data, tokenizer):
+    """Shadow models in a ThreadPoolExecutor share the recipe; each has a module of its own."""
+    model = mw.models.CausalLM.from_model(tiny("llama", len(tokenizer)), tokenizer)
+    modules = [model.build(data) for _ in range(4)]
+    positions = np.arange(len(data))
+    alone = one_pass(model, modules[0], data, positions)
+    with ThreadPoolExecutor(4) as executor:
+        passes = [executor.submit(one_pass, model, m, data, positions) for m in modules]
+    for made in passes:
+        for name, layer in alone.layers.items():
+            np.testing.assert_array_equal(made.result().layers[name], layer)

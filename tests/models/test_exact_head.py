@@ -12,8 +12,8 @@ from torch.nn.functional import linear
 
 import memowidgets as mw
 from memowidgets.metrics import logit_gap
-from memowidgets.models import exact_head
-from memowidgets.models.exact_head import head_in_float32
+from memowidgets.models import patches
+from memowidgets.models.patches import head_in_float32
 from memowidgets.progress import Progress
 from memowidgets.training.learner import Learner, Recipe
 
@@ -57,14 +57,14 @@ def test_float32_is_what_it_was_without_it(name, monkeypatch):
     make_data, make_model = MODELS[name]
     data = make_data()
     now = gaps(make_model(data), data, "float32")
-    monkeypatch.setattr(exact_head, "_is_plain", lambda _part: False)
+    monkeypatch.setattr(patches, "_is_plain", lambda _part: False)
     np.testing.assert_array_equal(gaps(make_model(data), data, "float32"), now)
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("trained", [True, False])
 def test_values_and_gradients_are_those_of_float32(bias, trained, monkeypatch):
-    monkeypatch.setattr(exact_head, "_MOST_VALUES", 3 * 8)  # several parts, the last smaller
+    monkeypatch.setattr(patches, "_MOST_VALUES", 3 * 8)  # several parts, the last smaller
     torch.manual_seed(0)
     head = nn.Linear(8, 7, bias=bias).bfloat16().requires_grad_(trained)
     hidden = torch.randn(5, 8, dtype=torch.bfloat16, requires_grad=True)

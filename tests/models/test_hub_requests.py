@@ -17,7 +17,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 import memowidgets as mw
 from transformers import LlamaConfig, LlamaForCausalLM
-from memowidgets.models.scratch import word_tokenizer
+from memowidgets.models.tokens import word_tokenizer
 
 data = mw.data.make_mcqs(40, seed=0)
 tokenizer = word_tokenizer(data)

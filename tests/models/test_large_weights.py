@@ -8,8 +8,7 @@ import torch
 from transformers import ViTImageProcessorPil
 
 import memowidgets as mw
-from memowidgets.models.pretrained import load_config
-from memowidgets.models.scratch import word_tokenizer
+from memowidgets.models.tokens import word_tokenizer
 from memowidgets.models.transformer import Given
 from memowidgets.progress import Progress
 from memowidgets.training.engine.sharing import SharedSamples
@@ -46,7 +45,7 @@ def test_a_folder_of_quantised_weights_is_refused(data, tmp_path):
     config.quantization_config = {"quant_method": "gptq", "bits": 4}
     config.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"are quantised, and an audit needs them in full"):
-        load_config(str(tmp_path))
+        mw.models.CausalLM.from_pretrained(tmp_path)
 
 
 def test_given_weights_travel_in_one_file_and_train_alike(data, tmp_path):

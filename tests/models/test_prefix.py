@@ -10,7 +10,7 @@ import torch
 
 import memowidgets as mw
 from memowidgets.models import prefix
-from memowidgets.models.scratch import word_tokenizer
+from memowidgets.models.tokens import word_tokenizer
 from tests.models.test_causal_lm import FAMILIES, one_pass, questions, tiny
 
 LORA = mw.models.LoRA(r=2, layers="top:2")

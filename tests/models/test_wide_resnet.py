@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import memowidgets as mw
-from memowidgets.models.wide_block import Block
+from memowidgets.models.networks import Block
 from memowidgets.progress import Progress
 from memowidgets.training.learner import Learner, Recipe
 from memowidgets.training.rho import Record, prediction_checkpoint

@@ -8,7 +8,7 @@ import pytest
 import memowidgets as mw
 from memowidgets.metrics import logit_gap
 from memowidgets.models import precision as precision_room
-from memowidgets.models.scratch import word_tokenizer
+from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import StoreError
 from tests.training.test_trainer_callback import make_audit, script_rows, tiny, trainer
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.models.scratch import word_tokenizer
+from memowidgets.models.tokens import word_tokenizer
 
 ROOT = Path(__file__).parents[2]
 

@@ -549,7 +549,7 @@ def test_a_model_in_memory_is_asked_with_its_own_weights(monkeypatch):
     given = LlamaForSequenceClassification(scratch.build(data).config)
 
     def probed():
-        model = mw.models.SequenceClassifier.from_model(given, scratch._tokenizer)
+        model = mw.models.SequenceClassifier.from_model(given, scratch._reader)
         settings = mw.TrainingConfig().resolved(model.training_defaults)
         return made_probe(model, data, np.arange(20), settings, 20)
 

@@ -21,7 +21,7 @@ from transformers import (
 
 import memowidgets as mw
 from memowidgets.models.lora import quiet_peft
-from memowidgets.models.scratch import word_tokenizer
+from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import StoreError
 from memowidgets.training.rho import StopRule
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import abc
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
+from memowidgets.models.capture import captured
 from memowidgets.models.precision import check_available, resolve_precision
 
 if TYPE_CHECKING:
@@ -169,16 +170,9 @@ class Model(abc.ABC):
 
         Outputs are flattened to (batch, values) in float32, after pooling according to `pool`.
         """
-        kept: dict[str, Tensor] = {}
-        hooks = [
-            module.get_submodule(name).register_forward_hook(_keeper(kept, name, self.pool))
-            for name in self.layer_names(module)
-        ]
-        try:
+        places = {name: (name, False) for name in self.layer_names(module)}
+        with captured(module, places, lambda *given: _flattened(given[-1], self.pool)) as kept:
             yield kept
-        finally:
-            for hook in hooks:
-                hook.remove()
 
     def autocast(self, device: torch.device, precision: str) -> AbstractContextManager[Any]:
         """Return the context for forward passes in a precision."""
@@ -222,34 +216,17 @@ def check_model(model: object) -> None:
     raise TypeError(f"model must be a model of mw.models, not {type(model).__name__}{advice}")
 
 
-def _keeper(kept: dict[str, Tensor], name: str, pool: str | int | None) -> Callable[..., None]:
-    import torch
-
-    def keep(_module: nn.Module, _inputs: Sequence[Any], output: Any) -> None:
-        if isinstance(output, Mapping):  # as networks of transformers return
-            output = tuple(output.values())
-        if isinstance(output, tuple | list) and output:
-            output = output[0]
-        if not isinstance(output, torch.Tensor):
-            return
-        flat = _flattened(output.detach(), pool).float()
-        if flat.data_ptr() == output.data_ptr():  # the next layer may change its input in place
-            flat = flat.clone()
-        kept[name] = flat
-
-    return keep
-
-
 def _flattened(output: Tensor, pool: str | int | None) -> Tensor:
+    """Return an activation as (batch, values) in float32, after pooling."""
     from torch.nn.functional import adaptive_avg_pool2d
 
     if pool == "auto" and output[0].numel() > _LARGEST_REPRESENTATION:
         pool = _POOLED
     if output.ndim == 3 and isinstance(pool, int):  # tokens have no rows and columns
-        return output.mean(dim=1)
+        return output.mean(dim=1).float()
     if output.ndim == 4 and isinstance(pool, int) and max(output.shape[2:]) > pool:
         output = adaptive_avg_pool2d(output, pool)
-    return output.flatten(1)
+    return output.flatten(1).float()
 
 
 def _digest(text: str) -> str:

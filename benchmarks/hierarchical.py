@@ -37,7 +37,7 @@ def rows(_: Namespace) -> list[Row]:
 
 def _gaps_of(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return final gaps, early gaps and masks of all shadow models over the pool."""
-    source = mw.open_recorded(name).source
+    source = mw.open_recorded(name).evidence
     final, early = (
         source.shadows.read(source.names.record(checkpoint).name)
         for checkpoint in ("final", "prediction")

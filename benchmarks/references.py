@@ -25,12 +25,12 @@ def main() -> None:
         audit = mw.open_recorded(name)
         _line(audit, f"{name}, log-LiRA ≥ 4 by {HALF} other shadow models", _log_lira(audit), HALF)
         if audit.data.canaries is not None:
-            canaries = audit.data.canaries[audit.source.member_rows]
+            canaries = audit.data.canaries[audit.evidence.member_rows]
             _line(audit, f"{name}, canaries", np.where(canaries, np.inf, -np.inf), None)
 
 
 def _line(audit: mw.Audit, what: str, truth: NDArray[np.float64], of: int | None) -> None:
-    _, members, gaps, _ = member_gaps(audit.source, "prediction")
+    _, members, gaps, _ = member_gaps(audit.evidence, "prediction")
     members, gaps = members[:of], gaps[:of]
     kept = ((~members).sum(axis=0) >= max(NUMBERS)) & ~np.isnan(truth)  # others lack models
     memorized = truth[kept] >= 4
@@ -42,7 +42,7 @@ def _line(audit: mw.Audit, what: str, truth: NDArray[np.float64], of: int | None
 
 
 def _log_lira(audit: mw.Audit) -> NDArray[np.float64]:
-    _, members, gaps, target = member_gaps(audit.source, "final")
+    _, members, gaps, target = member_gaps(audit.evidence, "final")
     return log_lira(gaps[HALF:], members[HALF:], target, "shrunk")
 
 

@@ -25,7 +25,6 @@ from sklearn.neighbors import NearestNeighbors
 
 import memowidgets as mw
 from benchmarks.measure import machine
-from memowidgets.audit.numbers.trace import so_far
 from memowidgets.evaluation import ENOUGH_MODELS
 
 PLAN = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -66,7 +65,7 @@ def _audit(name: str, seed: int, arguments: argparse.Namespace) -> mw.Audit:
         audit.train()
         audit.run_references(PLAN["references"], processes=arguments.processes)
         audit.run_shadows(PLAN["shadow_models"], processes=arguments.processes)
-        for checkpoint in so_far(audit.source, audit.prediction.record):
+        for checkpoint in audit.evidence.names.so_far(audit.prediction.record):
             audit.score("psmi", checkpoint=checkpoint.name)
     return audit
 
@@ -139,21 +138,21 @@ def knn(audit: mw.Audit, k: int = 10) -> Floats:
 
 def _over_training(audit: mw.Audit) -> list[Floats]:
     """Logits at each checkpoint after step 0 up to ρ."""
-    records = so_far(audit.source, audit.prediction.record)
-    return [audit.source.logits_at(record).astype(np.float64) for record in records]
+    records = audit.evidence.names.so_far(audit.prediction.record)
+    return [audit.evidence.logits(record).astype(np.float64) for record in records]
 
 
 def confidence(audit: mw.Audit) -> Floats:
     """Mean probability of the label over checkpoints (Swayamdipta et al. 2020)."""
     rows = np.arange(len(audit.labels))
-    records = so_far(audit.source, audit.prediction.record)
+    records = audit.evidence.names.so_far(audit.prediction.record)
     return np.mean([audit.probabilities(r.name)[rows, audit.labels] for r in records], axis=0)
 
 
 def lt_iqr(audit: mw.Audit) -> Floats:
     """Interquartile range of the loss over checkpoints (Pollock et al. 2024), negated."""
-    records = so_far(audit.source, audit.prediction.record)
-    losses = np.stack([audit.source.losses_at(record) for record in records])
+    records = audit.evidence.names.so_far(audit.prediction.record)
+    losses = np.stack([audit.evidence.losses(record) for record in records])
     low, high = np.quantile(losses, [0.25, 0.75], axis=0)
     return low - high
 
@@ -254,9 +253,9 @@ def _targets(audits: dict[str, list[mw.Audit]]) -> str:
 def _target(audit: mw.Audit) -> list[str]:
     drops, at = audit.checkpoints["drop"], audit.prediction.record.name
     memorised = audit.log_lira().to_numpy() >= PLAN["eta"]
-    planted = getattr(audit.source.data, "canaries", None)
-    canaries = "–" if planted is None else (memorised & planted[audit.source.member_rows]).sum()
-    how_far = str(audit.source.seed), at, f"{drops[at]:.3f}", f"{drops.max():.3f}"
+    planted = getattr(audit.evidence.data, "canaries", None)
+    canaries = "–" if planted is None else (memorised & planted[audit.evidence.member_rows]).sum()
+    how_far = str(audit.evidence.seed), at, f"{drops[at]:.3f}", f"{drops.max():.3f}"
     return [*how_far, f"{memorised.sum()} of {len(memorised)}", str(canaries)]
 
 

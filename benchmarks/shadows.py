@@ -121,14 +121,14 @@ def _through_and_bare(epochs: float) -> tuple[float, float]:
 def _bare_seconds(audit: mw.Audit) -> float:
     from memowidgets.audit.runs.shadows import make_job, planned
 
-    parts = audit.source.run, audit.source.names
+    parts = audit.run.run, audit.evidence.names
     job = make_job(
-        audit.source.recipe(),
-        audit.source.design,
-        audit.source.manifest,
+        audit.run.recipe(),
+        audit.run.design,
+        audit.run.manifest,
         *parts,
         "final",
-        planned(audit.data, audit.source.design, "halves", None),
+        planned(audit.data, audit.run.design, "halves", None),
         keep_forward=False,
     )
     threads = torch.get_num_threads()

@@ -58,7 +58,7 @@ def _digits() -> list[Row]:
             audit.score("psmi", checkpoint="final")
             sizes[states] = sum(f.stat().st_size for f in (path / "forward").iterdir())
             if states == "float32":
-                labels = audit.source.labels
+                labels = audit.evidence.labels
                 found = [
                     _changed(f"digits, layer {layer}", audit.representation(layer, "final"), labels)
                     for layer in audit.layers

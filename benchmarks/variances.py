@@ -27,7 +27,7 @@ def rows(_: Namespace) -> list[Row]:
         audit = digits_audit(path, epochs=12)
         audit.train()
         audit.run_shadows(REFERENCE + OTHERS, checkpoints="final")
-        _, members, gaps, target = member_gaps(audit.source)
+        _, members, gaps, target = member_gaps(audit.evidence)
     truth = log_lira(gaps[:REFERENCE], members[:REFERENCE], target)
     errors = {
         (variance, size): _rank_error(gaps, members, target, truth, variance, size)

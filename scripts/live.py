@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memowidgets.audit.sources.run import RunSource
+    from memowidgets.audit.evidence import Evidence
     from memowidgets.audit.views.dashboard import AuditView
     from memowidgets.widgets.protocol import ScoreView
 
@@ -185,8 +185,8 @@ class _Recorded:
 
     def __init__(self, name: str) -> None:
         self.shown = RECORDINGS[name]
-        self.source, self.view = _opened(name)
-        self.title = f"Recorded audit: {self.source.manifest['recording']['title']}"
+        self.evidence, self.view = _opened(name)
+        self.title = f"Recorded audit: {self.evidence.manifest['recording']['title']}"
         wanted = self.shown.checkpoints
         found = self.view.checkpoint_choices()
         self.checkpoints = [c for c in found if not wanted or c.value in wanted]
@@ -264,12 +264,12 @@ class _Recorded:
 
     def samples(self) -> dict[str, Any]:
         """Return ids and labels of the members, and the gaps of the shadow models."""
-        data = self.source.member_data
-        labels = np.asarray(self.source.labels)
+        data = self.evidence.member_data
+        labels = np.asarray(self.evidence.labels)
         canaries = data.canaries
         right = self._scored(*self.first).right
         return {
-            "ids": [visible(str(name), 200) for name in self.source.members],
+            "ids": [visible(str(name), 200) for name in self.evidence.members],
             "labels": labels.astype("<u2").tobytes(),
             "classes": [visible(name, 200) for name in data.class_names],
             "canaries": None if canaries is None else np.asarray(canaries, "u1").tobytes(),
@@ -280,7 +280,7 @@ class _Recorded:
     def _scored(self, *pick: str) -> ScoreView:
         """Return the numbers of a pick, which must have every member."""
         found = self.view.view(*pick)
-        if len(found.scores) != len(self.source.members) or found.log_lira is None:
+        if len(found.scores) != len(self.evidence.members) or found.log_lira is None:
             raise UnknownPartError(f"{found.title} does not have every member's score and log-LiRA")
         if np.isnan(found.log_lira).any():
             raise UnknownPartError(f"{found.title}: some members have no log-LiRA")
@@ -290,7 +290,7 @@ class _Recorded:
         """Return what the picture of LiRA needs of every member, one member after the other."""
         from memowidgets.audit.views.details import Details
 
-        fitted = Details(self.source)._fits()  # noqa: SLF001 - of all members at once
+        fitted = Details()._fits(self.evidence)  # noqa: SLF001 - of all members at once
         sides = fitted.densities.gaussians()
         gaps = np.clip(fitted.gaps, -MOST_GAP, MOST_GAP)
         return {
@@ -324,14 +324,14 @@ class _Recorded:
 
 
 @cache
-def _opened(name: str) -> tuple[RunSource, AuditView]:
-    from memowidgets.audit.runs.recorded import recorded_source
+def _opened(name: str) -> tuple[Evidence, AuditView]:
+    from memowidgets.audit import open_recorded
     from memowidgets.audit.views.dashboard import AuditView
     from memowidgets.store import StoreError
 
     try:
-        source = recorded_source(name)
-        return source, AuditView(source)
+        audit = open_recorded(name)
+        return audit.evidence, AuditView(audit)
     except (StoreError, ValueError, OSError) as error:
         raise UnknownPartError(f"the recorded audit {name!r} cannot be shown: {error}") from error
 

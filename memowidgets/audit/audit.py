@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from functools import partial, wraps
+from contextlib import suppress
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
@@ -15,10 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
 from memowidgets.audit.console import shown
-from memowidgets.audit.decisions import kept
+from memowidgets.audit.decisions import kept, log_of
+from memowidgets.audit.evidence import Evidence, Need, cannot
 from memowidgets.audit.numbers import judge, pooled, scores, truth
+from memowidgets.audit.numbers.scores import SCORES
+from memowidgets.audit.numbers.scores import needs as score_needs
+from memowidgets.audit.run import Run
 from memowidgets.audit.runs import opening, recorded
-from memowidgets.audit.runs.arrays import arrays_source, opened_arrays
+from memowidgets.audit.runs.arrays import kept_arrays, opened_arrays
 from memowidgets.audit.runs.estimate import estimate
 from memowidgets.audit.runs.shapes import is_of_arrays
 from memowidgets.audit.runs.training import (
@@ -28,15 +32,13 @@ from memowidgets.audit.runs.training import (
     train,
     use_shadows,
 )
-from memowidgets.audit.source import Source
-from memowidgets.audit.sources.shadow import kept_shadow_source, shadow_source
 from memowidgets.audit.views.summary import summary_html
 from memowidgets.checks import as_code, check_version, several
 from memowidgets.data import Dataset
 from memowidgets.decisions import DecisionLog
 from memowidgets.models import Model
 from memowidgets.progress import Progress
-from memowidgets.store import StoreError
+from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.training.config import Settings
 from memowidgets.training.design import HeldOut, Members
@@ -54,24 +56,6 @@ if TYPE_CHECKING:
     from memowidgets.widgets import Dashboard
 
 __all__ = ["Audit", "figures_by_setting", "open_recorded", "scoreboard"]
-
-
-def _metric_first(flagged: Callable[..., pd.DataFrame]) -> Callable[..., pd.DataFrame]:
-    """Let `Audit.flagged` take τ before the metric, as it once did, with a warning."""
-
-    @wraps(flagged)
-    def either(self: Audit, *given: Any, **named: Any) -> pd.DataFrame:
-        first = given[0] if given else None
-        if isinstance(first, int | float | np.number) and not isinstance(first, bool):
-            warnings.warn(
-                f"flagged takes the metric first now: flagged(metric, tau={first!r})",
-                FutureWarning,
-                stacklevel=2,
-            )
-            given, named = given[1:], {**named, "tau": first}
-        return flagged(self, *given, **named)
-
-    return either
 
 
 class Audit:
@@ -104,8 +88,8 @@ class Audit:
 
     Attributes
     ----------
-    source : memowidgets.audit.source.Source
-        The evidence that all numbers are computed from. For those who extend memowidgets.
+    evidence : memowidgets.audit.evidence.Evidence
+        What all numbers are computed from, as it is now. For those who extend memowidgets.
 
     Raises
     ------
@@ -135,7 +119,11 @@ class Audit:
     True
     """
 
-    source: Source
+    _run: Run | None
+    _given: Evidence  # of arrays, which have no run
+    _index: int | None = None  # of the shadow model that is the target
+    _key: str | None = None  # of the set of that model
+    _log: DecisionLog
 
     def __init__(
         self,
@@ -149,15 +137,24 @@ class Audit:
         held_out: HeldOut = 1 / 9,
         states: str = "auto",
     ) -> None:
-        self.source = opening.begun_run(
+        self._run: Run | None = opening.begun_run(
             model, data, path, training, seed, device, members, held_out, states
         )
+        self._log = log_of(data, self._run.run)
 
     @classmethod
-    def from_source(cls, source: Source) -> Self:
-        """Make an audit of evidence that is at hand. For those who extend memowidgets."""
+    def of(cls, run: Run) -> Self:
+        """Make an audit of a run that is at hand. For those who extend memowidgets."""
         audit = cls.__new__(cls)
-        audit.source = source
+        vars(audit).update(_run=run, _log=log_of(run.data, run.run))
+        return audit
+
+    @classmethod
+    def _of_arrays(cls, found: tuple[Evidence, RunDirectory | None]) -> Self:
+        audit = cls.__new__(cls)
+        evidence, folder = found
+        log = log_of(evidence.data, folder)
+        vars(audit).update(_run=None, _given=evidence, _log=log)
         return audit
 
     @classmethod
@@ -207,12 +204,12 @@ class Audit:
         """
         run = opening.existing_run(path)
         if not is_of_arrays(run):
-            return cls.from_source(opening.opened_run(run, data, model, held_out, device))
+            return cls.of(opening.opened_run(run, data, model, held_out, device))
         if model is not None or held_out is not None:
             raise ValueError(
                 f"{path} holds an audit of arrays, which has no model: pass data= alone"
             )
-        return cls.from_source(opened_arrays(run, data))
+        return cls._of_arrays(opened_arrays(run, data))
 
     @classmethod
     def from_arrays(
@@ -305,7 +302,7 @@ class Audit:
         >>> audit.flagged("psmi", tau=0.0).index.tolist()
         ['000']
         """
-        from memowidgets.audit.sources.given import checked
+        from memowidgets.audit.given import checked
 
         given = checked(
             labels,
@@ -321,45 +318,92 @@ class Audit:
             early_shadow_gaps,
             reference_gaps,
         )
-        return cls.from_source(arrays_source(given, path, seed))
+        return cls._of_arrays(kept_arrays(given, path, seed))
 
     def __repr__(self) -> str:
-        return repr(self.source)
+        return repr(self.evidence)
 
     def _repr_html_(self) -> str:
-        return summary_html(self.source)
+        return summary_html(self.evidence)
+
+    # The evidence, and the run behind it
+
+    @property
+    def evidence(self) -> Evidence:
+        """What all numbers are computed from, as the files are now.
+
+        It is the same object as long as they stay as they are.
+        """
+        if self._run is None:
+            return self._given
+        if self._index is None:
+            return self._run.evidence()
+        return self._run.evidence(self._key).as_target(self._index)
+
+    def evidence_with(
+        self, needs: Callable[[Evidence], Iterable[Need]], progress: Progress | None = None
+    ) -> Evidence:
+        """Return the evidence after what is missing of `needs` was made, if it can be."""
+        evidence = self.evidence
+        missing = evidence.missing(needs(evidence))
+        if not missing or self._run is None or not evidence.can_ask:
+            return evidence
+        self._run.make(missing, progress)
+        return self.evidence
+
+    @property
+    def run(self) -> Run:
+        """The run directory with model and data, also of a shadow model as the target.
+
+        Raises
+        ------
+        NotGivenError
+            If this audit is of arrays.
+        """
+        if self._run is None:
+            raise cannot("repeat", "arrays", self.path)
+        return self._run
+
+    def _run_for(self, work: str) -> Run:
+        """Return the run, if it can do some work; the error says why not, and what to do."""
+        if self._index is not None:
+            raise cannot(work, "shadow", self.path, self._index)
+        if self._run is None:
+            raise cannot(work, "arrays", self.path)
+        self._run.check_can(work)
+        return self._run
 
     # What it is of
 
     @property
     def path(self) -> str:
         """The run directory."""
-        return self.source.path
+        return self.evidence.path
 
     @property
     def data(self) -> Dataset:
         """All samples: members, other samples of the pool, and held-out ones."""
-        return self.source.data
+        return self.evidence.data
 
     @property
     def members(self) -> NDArray[np.str_]:
         """Ids of the samples that the target model trains on, (n_members,)."""
-        return self.source.members
+        return self.evidence.members
 
     @property
     def labels(self) -> NDArray[np.int64]:
         """Label that each member is trained on, (n_members,)."""
-        return self.source.labels
+        return self.evidence.labels
 
     @property
     def member_data(self) -> Dataset:
         """The target's members as a dataset, in the order of `members`."""
-        return self.source.member_data
+        return self.evidence.member_data
 
     @property
     def layers(self) -> tuple[str, ...]:
         """Names of the model's layers, first to last; layer 1 is the first."""
-        return self.source.names.layer_names
+        return self.evidence.names.layer_names
 
     @property
     def training(self) -> Settings:
@@ -367,12 +411,14 @@ class Audit:
 
         `precision` is the one that ``"auto"`` meant where the run was made.
         """
-        return self.source.training
+        if self._run is None:
+            raise self._given.cannot("training")
+        return self._run.training
 
     @property
     def recording(self) -> dict[str, str] | None:
         """Title, data, command and machine of a recorded audit; None for others."""
-        return self.source.manifest.get("recording")
+        return self.evidence.manifest.get("recording")
 
     @property
     def forked(self) -> dict[str, Any] | None:
@@ -381,7 +427,7 @@ class Audit:
         ``parent`` (a digest of that run), ``start``, ``checkpoint`` (None from scratch) and
         ``seen``: how many removed or changed samples its weights have learned from.
         """
-        fork = self.source.manifest.get("fork")
+        fork = self.evidence.manifest.get("fork")
         return None if fork is None else {k: v for k, v in fork.items() if k != "gone"}
 
     @property
@@ -397,7 +443,7 @@ class Audit:
             and ``learned`` (False where the model has not learned its task yet, so that scores
             predict nothing).
         """
-        return self.source.checkpoints
+        return self.evidence.table()
 
     @property
     def prediction(self) -> Prediction:
@@ -408,22 +454,22 @@ class Audit:
         ValueError
             If the target was not trained yet.
         """
-        return self.source.names.prediction()
+        return self.evidence.names.prediction()
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the scores that can be computed; ``"baseline"`` needs shadow models."""
-        return scores.metrics_of(self.source)
+        return scores.metrics_of(self.evidence)
 
     @property
     def n_shadows(self) -> int:
         """Number of shadow models on disk."""
-        return len(self.source.shadows)
+        return self.evidence.n_shadows
 
     @property
     def has_ground_truth(self) -> bool:
         """Whether log-LiRA at the end of training is known or can be computed."""
-        return self.source.has_ground_truth
+        return self.evidence.has_ground_truth
 
     # Training
 
@@ -454,7 +500,7 @@ class Audit:
         FloatingPointError
             If the training diverges.
         """
-        train(self.source, stop_at_drop, progress, over_last)
+        train(self._run_for("train"), stop_at_drop, progress, over_last)
 
     def recorder(
         self,
@@ -484,7 +530,7 @@ class Audit:
         TypeError, ValueError
             If the audit's model cannot stand for one that is trained elsewhere.
         """
-        return recorder(self.source, stop_at_drop, layers, over_last)
+        return recorder(self._run_for("record"), stop_at_drop, layers, over_last)
 
     def run_shadows(
         self,
@@ -546,7 +592,7 @@ class Audit:
             versions of memowidgets, torch or Python. The finished ones are kept.
         """
         run_shadows(
-            self.source,
+            self._run_for("run_shadows"),
             n,
             executor,
             checkpoints,
@@ -621,7 +667,7 @@ class Audit:
         >>> len(audit.score("reference")) == len(audit.members)
         True
         """
-        run_references(self.source, n, executor, processes, progress)
+        run_references(self._run_for("run_references"), n, executor, processes, progress)
 
     def estimate(
         self, n_shadows: int = 100, n_references: int = 1, processes: int | None = None
@@ -667,12 +713,12 @@ class Audit:
         count libraries that they share each for itself, so ``memory_mb`` is too high rather than
         too low. ``python -m benchmarks estimate`` compares the estimate with what then happens.
         """
-        return estimate(self.source, n_shadows, n_references, processes)
+        return estimate(self._run_for("estimate"), n_shadows, n_references, processes)
 
     @property
     def shadow_sets(self) -> dict[str, int]:
         """Number of shadow models of each design, by the key of its set."""
-        return self.source.shadow_sets
+        return self.evidence.shadow_sets()
 
     def use_shadows(self, design: str) -> None:
         """Take the ground truth from the shadow models of another design.
@@ -687,7 +733,7 @@ class Audit:
         ValueError
             If there is no such set, or there are several of that design.
         """
-        use_shadows(self.source, design)
+        use_shadows(self._run_for("use_shadows"), design)
 
     def clear_cache(self) -> None:
         """Delete the cached output of frozen layers, of this run and all others.
@@ -761,15 +807,19 @@ class Audit:
         """
         check_version(version)
         own = None if version is None else (name, version)
-        found = scores.score(self.source, metric, layer, checkpoint, progress, last, own)
-        values, errors = scores.named_series(self.source, metric, found, name)
+
+        def needs(evidence: Evidence) -> list[Need]:
+            return scores.needs(evidence, metric, evidence.names.record(checkpoint), last)
+
+        evidence = self.evidence_with(needs, progress)
+        found = scores.score(evidence, metric, layer, checkpoint, progress, last, own)
+        values, errors = scores.named_series(evidence, metric, found, name)
         if not return_std:
             return values
         if errors is None:
             raise ValueError(f"{values.name} has no standard error; PSMI has")
         return values, errors
 
-    @_metric_first
     def flagged(
         self,
         metric: str | scores.Metric = "psmi",
@@ -789,8 +839,7 @@ class Audit:
             Threshold. Default: 0 for PSMI, which is the practitioner's (paper, Section 4.3), and
             the logit gap, −4 for the baseline, and the lowest 5 % for every other score. With
             "class", a member is flagged if its score is more than one robust deviation (1.4826
-            times the median absolute deviation) below the median of its class. A threshold as the
-            first argument still works, with a FutureWarning.
+            times the median absolute deviation) below the median of its class.
         share : float, optional
             Share of the members to flag, instead of `tau`: those with the lowest scores.
 
@@ -815,7 +864,15 @@ class Audit:
             is inaccurate, as PSMI is for a class of few members. Without `tau` and `share`, also if
             PSMI's 0 flags less than half of what the rule by class flags.
         """
-        return scores.flagged(self.source, metric, layer, checkpoint, tau, share)
+
+        def needs(evidence: Evidence) -> list[Need]:
+            record = evidence.names.record(checkpoint)
+            of_truth = judge.needs_of_truth(evidence) if evidence.has_ground_truth else []
+            losses = [Need("losses", record.name)] if evidence.has_logits else []
+            return [*scores.needs(evidence, metric, record), *losses, *of_truth]
+
+        evidence = self.evidence_with(needs)
+        return scores.flagged(evidence, metric, layer, checkpoint, tau, share)
 
     def representation(
         self, layer: str | int = "last", checkpoint: str | float = "prediction"
@@ -830,11 +887,15 @@ class Audit:
             If it is not on disk: nothing was scored at the checkpoint yet, or a recording does
             not have it.
         """
-        return scores.representation(self.source, layer, checkpoint)
+        return scores.representation(self.evidence, layer, checkpoint)
 
     def probabilities(self, checkpoint: str | float = "prediction") -> NDArray[np.float64]:
         """Return the model's probability of each class for each member, (n_members, n_classes)."""
-        return scores.probabilities(self.source, checkpoint)
+
+        def needs(evidence: Evidence) -> list[Need]:
+            return [Need("losses", evidence.names.record(checkpoint).name)]
+
+        return scores.probabilities(self.evidence_with(needs), checkpoint)
 
     # Ground truth
 
@@ -908,13 +969,27 @@ class Audit:
             If ``"hierarchical"`` has no covariates: the shadow models kept no logit gaps at the
             prediction checkpoint.
         """
-        table = truth.log_lira_table(self.source, checkpoint, variance, mode, return_std=return_std)
+        evidence = self._with_truth(checkpoint, variance)
+        table = truth.log_lira_table(evidence, checkpoint, variance, mode, return_std=return_std)
         series = table["log_lira"]
-        series.attrs["left_out"] = len(self.source.member_rows) - len(series)
+        series.attrs["left_out"] = len(evidence.member_rows) - len(series)
         if variance == truth.HIERARCHICAL:
-            record = self.source.names.record(checkpoint)
-            series.attrs["covariates"] = truth.covariates_at(self.source, record)
+            record = evidence.names.record(checkpoint)
+            series.attrs["covariates"] = truth.covariates_at(evidence, record)
         return (series, table["log_lira_std"]) if return_std else series
+
+    def _with_truth(
+        self, checkpoint: str | float, variance: str = truth.VARIANCE, *, others: bool = False
+    ) -> Evidence:
+        """Return the evidence with what log-LiRA at a checkpoint needs."""
+
+        def needs(evidence: Evidence) -> list[Need]:
+            record = evidence.names.record(checkpoint)
+            of_others = [Need("others", record.name)] if others else []
+            found = truth.truth_needs(evidence, record, variance)
+            return [*found, *of_others] if found else []
+
+        return self.evidence_with(needs)
 
     def probability_memorized(
         self, eta: float = 4.0, checkpoint: str | float = "final"
@@ -961,7 +1036,8 @@ class Audit:
         >>> bool(expected < found)
         True
         """
-        return truth.probability_memorized(self.source, eta, checkpoint)
+        evidence = self._with_truth(checkpoint, truth.HIERARCHICAL)
+        return truth.probability_memorized(evidence, eta, checkpoint)
 
     def compare_memorization(
         self,
@@ -993,8 +1069,9 @@ class Audit:
             their noise and agree too well. Noise makes this ρ too low. So the table also has the
             reliability of both, and where that allows it the disattenuated ρ with its interval.
         """
+        evidence = self._with_truth(checkpoint, variance, others=True)
         return truth.compared_definitions_of(
-            self.source, checkpoint, variance, n_bootstrap, random_state
+            evidence, checkpoint, variance, n_bootstrap, random_state
         )
 
     def as_target(self, index: int) -> Self:
@@ -1019,7 +1096,15 @@ class Audit:
         StoreError
             If there is no such shadow model.
         """
-        return self.from_source(shadow_source(self.source, index))
+        if self._run is None or self._run.kind == "watched":
+            raise self.evidence.cannot("as_target")
+        run, shadows = self._run, self._run.shadows
+        shadows.check(index)
+        shadows.file(index)  # refuses one that cannot be read
+        made = self.of(run)
+        log = log_of(run.data, run.folder_of(shadows.key, index))
+        vars(made).update(_index=int(index), _key=shadows.key, _log=log)
+        return made
 
     # How well scores predict the ground truth
 
@@ -1067,8 +1152,14 @@ class Audit:
         ValueError, TypeError
             If a name is unknown, η is not a number, or all or no members are memorised.
         """
+
+        def needs(evidence: Evidence) -> list[Need]:
+            record = evidence.names.record(checkpoint)
+            of_truth = judge.needs_of_truth(evidence, truth, variance)
+            return [*scores.needs(evidence, metric, record), *of_truth]
+
         return judge.evaluate(
-            self.source,
+            self.evidence_with(needs),
             metric,
             layer,
             checkpoint,
@@ -1125,11 +1216,13 @@ class Audit:
             If there is nothing to pool, or all or no pairs are memorised, or canaries are the
             truth and to be left out.
         """
-        every = pooled.checked_targets(self.source, targets, truth, with_canaries=with_canaries)
+        evidence = self.evidence
+        every = pooled.checked_targets(evidence, targets, truth, with_canaries=with_canaries)
+        if truth == "log_lira":
+            evidence = self._with_first()
         with shown(progress) as report:
             return pooled.pooled_evaluation(
-                self.source,
-                partial(kept_shadow_source, self.source),
+                evidence,
                 every,
                 metric,
                 layer,
@@ -1138,6 +1231,22 @@ class Audit:
                 report,
                 with_canaries=with_canaries,
             )
+
+    def _with_first(self) -> Evidence:
+        """Return the run's evidence with the gaps of its target over the pool.
+
+        They are needed where shadow models take the target's place, one after the other.
+        """
+        evidence = self.evidence.whole or self.evidence
+        final = evidence.names.final()
+        if self._run is None or final is None or not evidence.can_ask:
+            return evidence
+        if (
+            final.name in evidence.shadows.checkpoints
+            and evidence.checkpoints[final.name].first is None
+        ):
+            self._run.make([Need("pool", final.name)])
+        return self._run.evidence(evidence.shadows.design)
 
     def compare(
         self,
@@ -1168,7 +1277,15 @@ class Audit:
             ``metric``, ``layer``, ``checkpoint``, ``epoch``, ``auc``, ``auc_low``, ``auc_high``,
             ``n``, ``n_memorized``. Choosing the best row of it is choosing on the labels.
         """
-        return judge.compare(self.source, metrics, layers, checkpoints, eta, truth, variance)
+        picks = judge.picked(self.evidence, metrics, layers, checkpoints)
+
+        def needs(evidence: Evidence) -> list[Need]:
+            of_scores = [
+                need for pick in picks for need in scores.needs(evidence, pick.metric, pick.record)
+            ]
+            return [*of_scores, *judge.needs_of_truth(evidence, truth, variance)]
+
+        return judge.compare(self.evidence_with(needs), picks, eta, truth, variance)
 
     def shadow_curve(
         self,
@@ -1219,8 +1336,13 @@ class Audit:
         ValueError
             If a size is above half of the shadow models, or there are fewer than 8.
         """
+
+        def needs(evidence: Evidence) -> list[Need]:
+            of_score = scores.needs(evidence, metric, evidence.names.record(checkpoint))
+            return [*of_score, *judge.needs_of_truth(evidence, variance=truth.HIERARCHICAL)]
+
         return judge.shadow_curve(
-            self.source,
+            self.evidence_with(needs),
             metric,
             layer,
             checkpoint,
@@ -1273,7 +1395,8 @@ class Audit:
         """
         from memowidgets.audit.views.figures import audit_figures
 
-        return audit_figures(self.source, eta, truth, etas, compute, theme, targets)
+        evidence = self._with_first() if targets == "all" else self.evidence
+        return audit_figures(evidence, eta, truth, etas, compute, theme, targets)
 
     def dashboard(self, edits_file: str | os.PathLike[str] | None = None) -> Dashboard:
         """Open the widget: pick checkpoint, layer and score, move τ, look at samples, decide.
@@ -1288,7 +1411,7 @@ class Audit:
 
         if edits_file is not None:
             self.edits_file = edits_file
-        return Dashboard(AuditView(self.source))
+        return Dashboard(AuditView(self))
 
     def report(
         self,
@@ -1342,7 +1465,7 @@ class Audit:
         from memowidgets.report import checked_targets, write
 
         checked_targets(path, overwrite=overwrite)
-        content = content_of(self.source, tau, metric, include_samples=include_samples)
+        content = content_of(self, tau, metric, include_samples=include_samples)
         return write(content, path, overwrite=overwrite)
 
     # Decisions, and what follows from them
@@ -1363,7 +1486,7 @@ class Audit:
             If ``decisions.csv`` cannot be read. Then only the decisions of this session are in
             the table.
         """
-        log = self.source.decision_log
+        log = self._log
         log.refresh()
         if log.unread:
             warnings.warn(log.unread, UserWarning, stacklevel=2)
@@ -1372,7 +1495,7 @@ class Audit:
     @property
     def decision_log(self) -> DecisionLog:
         """The decisions with their undo, shared by the dashboards of this audit."""
-        return self.source.decision_log
+        return self._log
 
     @property
     def edits_file(self) -> Path | None:
@@ -1381,11 +1504,11 @@ class Audit:
         It holds JSON lines that only their owner can read. The run directory does not note its
         path: set it again when you open the run.
         """
-        return self.source.decision_log.edits_file
+        return self._log.edits_file
 
     @edits_file.setter
     def edits_file(self, path: str | os.PathLike[str] | None) -> None:
-        self.source.decision_log.edits_file = path
+        self._log.edits_file = path
 
     def kept(self) -> Dataset:
         """Return the dataset to train on after the decisions.
@@ -1410,11 +1533,11 @@ class Audit:
         UserWarning
             If duplicates of removed or anonymised samples stay.
         """
-        log = self.source.decision_log
+        log = self._log
         log.refresh()
         if log.unread:
             raise StoreError(log.unread)
-        return kept(self.source.clean_data(), log)
+        return kept(self.evidence.clean_data, log)
 
     def fork(
         self,
@@ -1461,10 +1584,9 @@ class Audit:
             If it starts from weights that have seen removed samples.
         """
         from memowidgets.audit.runs.fork import forked
-        from memowidgets.audit.sources.run import run_behind
 
-        run = run_behind(self.source, "fork")
-        return self.from_source(forked(run, path, self.kept() if data is None else data, start))
+        run = self._run_for("fork")
+        return self.of(forked(run, path, self.kept() if data is None else data, start))
 
     def compare_fork(
         self, fork: Audit, checkpoint: str | float = "final", variance: str = truth.VARIANCE
@@ -1501,7 +1623,8 @@ class Audit:
 
         if not isinstance(fork, Audit):
             raise TypeError(f"fork must be an Audit, such as fork() returns, not {as_code(fork)}")
-        return compared(self.source, fork.source, checkpoint, variance)
+        runs = self._run_for("compare_fork"), fork._run_for("compare_fork")
+        return compared(*runs, self._with_truth(checkpoint, variance), checkpoint, variance)
 
 
 def open_recorded(name: str, data: Dataset | None = None) -> Audit:
@@ -1525,7 +1648,7 @@ def open_recorded(name: str, data: Dataset | None = None) -> Audit:
     ValueError
         If there is no such recording, or the data lack some of its samples.
     """
-    return Audit.from_source(recorded.recorded_source(name, data))
+    return Audit.of(recorded.recorded_source(name, data))
 
 
 def figures_by_setting(
@@ -1557,8 +1680,8 @@ def figures_by_setting(
     """
     from memowidgets.audit.views.figures import figures_by_setting
 
-    sources = {setting: audit.source for setting, audit in audits.items()}
-    return figures_by_setting(sources, eta, truth, compute, theme)
+    settings = {setting: audit.evidence for setting, audit in audits.items()}
+    return figures_by_setting(settings, eta, truth, compute, theme)
 
 
 def scoreboard(
@@ -1619,19 +1742,51 @@ def scoreboard(
     from memowidgets.audit.views.scoreboard import Scoreboard
 
     settings = _settings(audits)
-    sources = {name: [audit.source for audit in of] for name, of in settings.items()}
-    every = [source for of in sources.values() for source in of]
-    asked = numbers.early_scores(every) if scores is None else scores
+    every = [audit for of in settings.values() for audit in of]
+    asked = scores
+    if asked is None:
+        asked = numbers.early_scores([audit.evidence for audit in every])
     truths = numbers.TRUTHS if truth is None else (truth,)
     if isinstance(asked, str) or not set(truths) <= set(numbers.TRUTHS):
         raise ValueError(
             "scores are several names, and truth is one of " + ", ".join(numbers.TRUTHS)
         )
     named = asked if isinstance(asked, Mapping) else {name: name for name in asked}
-    metrics = {str(name): _of_source(name, metric) for name, metric in named.items()}
-    _check_against(against, metrics)
-    table, missing, notes = numbers.board(sources, metrics, truths, eta, against)
+    for name, metric in named.items():
+        if isinstance(metric, str) and metric not in SCORES:
+            raise ValueError(f"unknown score {metric!r}; valid: {', '.join(SCORES)}")
+        if not isinstance(metric, str) and not callable(metric):
+            raise TypeError(f"{name!r} must be a score's name or a function of an audit")
+    if against not in map(str, named) and against != "psmi":
+        raise ValueError(
+            f"against is {against!r}, which is not one of the scores: {', '.join(map(str, named))}"
+        )
+    metrics = [metric for metric in named.values() if isinstance(metric, str)]
+    found = {name: [_complete(audit, metrics) for audit in of] for name, of in settings.items()}
+    audit_of = dict(zip([id(one) for of in found.values() for one in of], every, strict=True))
+
+    def of_evidence(metric: str | Callable[[Audit], ArrayLike]) -> str | Callable[[Evidence], Any]:
+        if isinstance(metric, str):
+            return metric
+        return lambda evidence: metric(audit_of[id(evidence)])
+
+    by_name = {str(name): of_evidence(metric) for name, metric in named.items()}
+    table, missing, notes = numbers.board(found, by_name, truths, eta, against)
     return Scoreboard(table, tuple(missing), tuple(notes))
+
+
+def _complete(audit: Audit, metrics: Iterable[str]) -> Evidence:
+    """Return the evidence with what scores and truth need; the board names what can't be made."""
+    for metric in (*metrics, None):
+
+        def needs(evidence: Evidence, metric: str | None = metric) -> list[Need]:
+            if metric is None:
+                return judge.needs_of_truth(evidence)
+            return score_needs(evidence, metric, evidence.names.prediction().record)
+
+        with suppress(ValueError, StoreError):
+            audit.evidence_with(needs)
+    return audit.evidence
 
 
 def _settings(
@@ -1650,7 +1805,7 @@ def _settings(
     for one in [one for of in found.values() for one in of]:
         _check_audit(one)
     for name, of in found.items():
-        if len({id(one.source) for one in of}) < len(of):
+        if len({id(one) for one in of}) < len(of):
             raise ValueError(f"the setting {name!r} has the same audit twice")
     return found
 
@@ -1665,25 +1820,6 @@ def _names_of(audits: Sequence[Audit]) -> list[str]:
     return [f"{name} ({number})" for number, name in enumerate(chosen, start=1)]
 
 
-def _check_against(against: str, metrics: Collection[str]) -> None:
-    if against not in metrics and against != "psmi":
-        raise ValueError(
-            f"against is {against!r}, which is not one of the scores: {', '.join(metrics)}"
-        )
-
-
 def _check_audit(one: object) -> None:
     if not isinstance(one, Audit):
         raise TypeError(f"a scoreboard is of audits, not of {type(one).__name__}")
-
-
-def _of_source(
-    name: Any, metric: str | Callable[[Audit], ArrayLike]
-) -> str | Callable[[Source], ArrayLike]:
-    if isinstance(metric, str):
-        if metric not in scores.SCORES:
-            raise ValueError(f"unknown score {metric!r}; valid: {', '.join(scores.SCORES)}")
-        return metric
-    if not callable(metric):
-        raise TypeError(f"{name!r} must be a score's name or a function of an audit")
-    return lambda source: metric(Audit.from_source(source))

@@ -161,7 +161,7 @@ def watch(
     stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
 
     def begin() -> tuple[Audit, Recorder, int]:
-        source, recorder = begun_loop(
+        run, recorder = begun_loop(
             module,
             data,
             path,
@@ -181,7 +181,7 @@ def watch(
         _check_forward(recorder, unwrapped(module), step)
         if recorder.is_due(step):
             recorder.record(module, step)
-        return Audit.from_source(source), recorder, step
+        return Audit.of(run), recorder, step
 
     return Watch(module, stop, path, plan, begin)
 

@@ -155,7 +155,7 @@ def _audit(path: Path, device: str, epochs: int | None = None, **settings: Any) 
 
 def _last(audit: Audit) -> Record:
     """Return the record of the end of the training."""
-    return audit.source.names.records()[-1]
+    return audit.evidence.names.found[-1]
 
 
 def _silent() -> Any:
@@ -185,12 +185,11 @@ def _about(device: str) -> str:
 def _gaps(here: Audit, device: str) -> Check:
     """Compare the logit gaps of the same weights."""
     from memowidgets.audit import Audit
-    from memowidgets.audit.sources.run import run_behind
     from memowidgets.models import ConvNet
 
     moved = Audit.open(here.path, data=here.data, model=ConvNet(), device=device)
-    sources = [run_behind(audit.source, "repeat") for audit in (here, moved)]
-    one, other = (np.asarray(run.gaps_of(_last(here), run.member_rows)) for run in sources)
+    runs = here.run, moved.run
+    one, other = (np.asarray(run.gaps_of(_last(here), run.design.members)) for run in runs)
     off = float(np.abs(one - other).max() / np.std(one))
     what, there = "logit gaps, same weights", f"off by {off:.1g}"
     said = "standard deviations at most"
@@ -254,11 +253,10 @@ def _repeated(folder: Path, device: str) -> Check:
 
 def _timed(audit: Audit) -> Timing:
     """Time a few steps and a pass of a throw-away model."""
-    from memowidgets.audit.sources.run import run_behind
     from memowidgets.training.cost import take_times
     from memowidgets.training.shadow import ShadowJob
 
-    run = run_behind(audit.source, "estimate")
+    run = audit.run
     known = {record.name: record.step for record in run.names.records()}
     job = ShadowJob(
         run.recipe(), run.design, run.seed, {_last(audit).name: max(known.values())}, known

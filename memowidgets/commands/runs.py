@@ -125,11 +125,11 @@ def checked_run(path: Path) -> Run:
     """
     manifest = checked_manifest(path)
     with refusing(path):
+        from memowidgets.audit.compared import shadow_set
+        from memowidgets.audit.run import read_names
         from memowidgets.audit.runs.arrays import n_given_shadows
         from memowidgets.audit.runs.identity import read_design
         from memowidgets.audit.runs.shapes import is_of_arrays
-        from memowidgets.audit.sources.catalogue import Catalogue
-        from memowidgets.audit.sources.shadow_sets import current_set
 
         directory = RunDirectory.existing(path, read_only=True)
         directory.hold(manifest)
@@ -137,17 +137,16 @@ def checked_run(path: Path) -> Run:
             n_shadows = n_given_shadows(directory)
             return Run(manifest, len(manifest["ids"]), (), None, reached=False, shadows=n_shadows)
         members = len(read_design(directory, manifest).members)
-        catalogue = Catalogue(directory, manifest, members)
-        catalogue.final()
-        records = catalogue.records()
-        found = catalogue.prediction() if records else None
+        names = read_names(directory, manifest, members)
+        records = names.found
+        found = names.prediction() if records else None
         return Run(
             manifest,
             members,
             records,
             drop=None if found is None else found.drop,
             reached=found is not None and found.reached,
-            shadows=len(current_set(directory)),
+            shadows=len(shadow_set(directory)),
         )
 
 

@@ -40,7 +40,7 @@ def of_the_cpu(tmp_path_factory):
 
 
 def losses(made):
-    return [made.source.losses_at(record) for record in made.source.names.records()]
+    return [made.evidence.losses(record) for record in made.evidence.names.records()]
 
 
 def assert_trained_alike(one, other):
@@ -188,7 +188,7 @@ def unscored(of_the_cpu, device, tmp_path):
     of_the_cpu.score("loss", checkpoint="final")
     shutil.copytree(of_the_cpu.path, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "scores", ignore_errors=True)
-    model = of_the_cpu.source.model
+    model = of_the_cpu.run.model
     return mw.Audit.open(tmp_path / "run", data=of_the_cpu.data, model=model, device=device)
 
 
@@ -260,7 +260,7 @@ def test_no_model_is_kept_on_a_device_without_any_free_memory(device, hardware, 
     made = audit("ConvNet", tmp_path / "run", device)
     hardware.free = 0
     made.train()
-    assert made.source.loaded._learner is None
+    assert made.run.loaded._learner is None
 
 
 def test_a_device_that_is_lost_while_the_frozen_blocks_run_is_named(
@@ -324,25 +324,25 @@ def test_bfloat16_is_recorded_and_near(device, tmp_path):
     made = [audit("CausalLM", tmp_path / of, of, "bfloat16") for of in ("cpu", device)]
     for one in made:
         one.train()
-    assert {record.precision for one in made for record in one.source.names.records()} == {
+    assert {record.precision for one in made for record in one.evidence.names.records()} == {
         "bfloat16"
     }
-    assert made[1].source.names.records()[0].train_loss > 0
+    assert made[1].evidence.names.records()[0].train_loss > 0
     np.testing.assert_allclose(losses(made[0]), losses(made[1]), atol=0.05)
     assert np.isfinite(made[1].score("psmi", checkpoint="final")).all()
 
 
 def test_a_fork_on_the_device_is_that_of_the_cpu(of_the_cpu, device, tmp_path):
     there = mw.Audit.open(
-        of_the_cpu.path, data=of_the_cpu.data, model=of_the_cpu.source.model, device=device
+        of_the_cpu.path, data=of_the_cpu.data, model=of_the_cpu.run.model, device=device
     )
     forks = []
     for one in (of_the_cpu, there):
         kept = one.data
-        path = tmp_path / one.source.device
+        path = tmp_path / one.run.device
         fork = one.fork(path, data=kept, start="prediction")
         fork.train()
-        assert fork.source.device == one.source.device
+        assert fork.run.device == one.run.device
         forks.append(fork)
     assert_trained_alike(*forks)
 
@@ -417,7 +417,7 @@ def recorded(path, on):
     module = recipes.language_model(data)
     model = mw.models.CausalLM.from_model(module, recipes.word_tokenizer(data))
     made = mw.Audit(model, data, path=path, device="cpu", held_out=1 / 8)
-    kept = recorder(made.source, None, "last", 1)
+    kept = recorder(made.run, None, "last", 1)
     module = module.to(on)
     kept.begin(module, 0, 4, 4)
     kept.record(module, 0, None)
@@ -549,9 +549,9 @@ def test_pooling_that_is_deterministic_on_the_device_is_that_of_torch(shape, dev
 
 
 def test_a_run_says_whether_it_can_be_repeated_bit_for_bit(of_the_cpu, device, tmp_path):
-    plain = audit("ConvNet", tmp_path / "plain", device).source.manifest
-    exact = audit("ConvNet", tmp_path / "exact", device, deterministic=True).source.manifest
-    at_home = of_the_cpu.source.manifest
+    plain = audit("ConvNet", tmp_path / "plain", device).run.manifest
+    exact = audit("ConvNet", tmp_path / "exact", device, deterministic=True).run.manifest
+    at_home = of_the_cpu.run.manifest
     assert [made["repeats"] for made in (plain, exact, at_home)] == [
         "to rounding",
         "bit for bit",
@@ -566,7 +566,7 @@ def test_a_run_says_whether_it_can_be_repeated_bit_for_bit(of_the_cpu, device, t
 
 def test_psmi_runs_on_the_device_where_the_states_fit(of_the_cpu, device, hardware, monkeypatch):
     there = mw.Audit.open(
-        of_the_cpu.path, data=of_the_cpu.data, model=of_the_cpu.source.model, device=device
+        of_the_cpu.path, data=of_the_cpu.data, model=of_the_cpu.run.model, device=device
     )
     seen = []
     real = mw.metrics.PSMI.fit
@@ -580,7 +580,7 @@ def test_psmi_runs_on_the_device_where_the_states_fit(of_the_cpu, device, hardwa
     monkeypatch.undo()
     for layer, scores in found.items():
         x = there.representation(layer, checkpoint="final")
-        y = there.source.labels
+        y = there.evidence.labels
         rows = np.flatnonzero(np.bincount(y)[y] > 1)
         alone = expected.fit(x[rows], y[rows]).score_samples(x[rows], y[rows])
         np.testing.assert_allclose(scores, alone, atol=1e-5)
@@ -613,7 +613,7 @@ def test_a_worker_elsewhere_chooses_its_own_device_if_none_was_named(
     made.run_shadows(1, executor)
     assert executor.devices == [used]
     fork = made.fork(tmp_path / "fork", data=made.data, start="scratch")
-    assert fork.source.recipe().anywhere == (asked == "auto")
+    assert fork.run.recipe().anywhere == (asked == "auto")
 
 
 def test_a_recorded_pass_that_does_not_fit_is_halved_too(tmp_path, monkeypatch):
@@ -621,7 +621,7 @@ def test_a_recorded_pass_that_does_not_fit_is_halved_too(tmp_path, monkeypatch):
     module = recipes.language_model(data)
     model = mw.models.CausalLM.from_model(module, recipes.word_tokenizer(data))
     made = mw.Audit(model, data, path=tmp_path / "run", device="cpu", held_out=1 / 8)
-    kept = recorder(made.source, None, "last", 1)
+    kept = recorder(made.run, None, "last", 1)
     kept.begin(module, 0, 4, 4)
     whole = kept.record(module, 0, None)
 

@@ -65,15 +65,15 @@ def numbers(made):
     found = {"checkpoints": made.checkpoints.select_dtypes("number").to_numpy(float)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        for metric in metrics_of(made.source):
+        for metric in metrics_of(made.evidence):
             asked_at = "prediction" if metric == "reference" else "final"
             found[metric] = made.score(metric, checkpoint=asked_at)
         found["layer 1"] = made.score("psmi", layer=made.layers[0], checkpoint="final")
-        if made.source.has_ground_truth:
+        if made.evidence.has_ground_truth:
             found["log_lira"] = made.log_lira()
         found["as_target"] = made.as_target(0).score("loss")
         for i in range(made.n_shadows):
-            gaps = made.source.shadows.file(i)
+            gaps = made.run.shadows.file(i)
             found |= {f"{key} of {i}": np.array(gaps[key]) for key in gaps}
     return found
 
@@ -89,7 +89,7 @@ def both(request, tmp_path_factory, device):
 
 def test_training_scores_and_truth_are_those_of_the_cpu(both, request):
     here, there = map(numbers, both)
-    assert [made.source.device for made in both] == ["cpu", "pretend"]
+    assert [made.run.device for made in both] == ["cpu", "pretend"]
     assert here.keys() == there.keys()
     assert set(SCORES) <= here.keys() or "log_lira" not in here
     of_states = OF_STATES.get(request.node.callspec.params["both"], MOST_OF_STATES)
@@ -102,8 +102,8 @@ def test_training_scores_and_truth_are_those_of_the_cpu(both, request):
 
 def test_a_run_from_the_cpu_goes_on_on_the_device(both, device):
     here, there = both
-    moved = mw.Audit.open(here.path, data=here.data, model=here.source.model, device=device)
-    record = moved.source.names.final()
-    rows = moved.source.member_rows
-    expected = there.source.gaps_of(record, rows)
-    np.testing.assert_allclose(moved.source.gaps_of(record, rows), expected, atol=1e-5)
+    moved = mw.Audit.open(here.path, data=here.data, model=here.run.model, device=device)
+    record = moved.evidence.names.final()
+    rows = moved.evidence.member_rows
+    expected = there.run.gaps_of(record, rows)
+    np.testing.assert_allclose(moved.run.gaps_of(record, rows), expected, atol=1e-5)

@@ -28,7 +28,7 @@ def small_audit(path, **changes) -> mw.Audit:
 
 def recording_at(folder, data=None) -> mw.Audit:
     """The audit in a folder that `export` wrote."""
-    return mw.Audit.from_source(recording_in(folder, data))
+    return mw.Audit.of(recording_in(folder, data))
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.views.answered import answered_rightly
+from memowidgets.audit.numbers.truth import answered_rightly
 from memowidgets.audit.views.dashboard import AuditView
 from tests.javascript import asking
 
@@ -33,7 +33,7 @@ def ask(node):
 def view(request):
     """The name of a recording and its first view."""
     audit = mw.open_recorded(request.param)
-    return request.param, AuditView(audit.source).view("psmi", "last", audit.prediction.record.name)
+    return request.param, AuditView(audit).view("psmi", "last", audit.prediction.record.name)
 
 
 def sides(texts):
@@ -77,7 +77,7 @@ def test_memorised_is_not_answered_rightly(view):
 def test_a_shadow_model_in_the_targets_place_has_answers_of_its_own():
     audit = mw.open_recorded("mmlu-field-smollm2")
     other = audit.as_target(2)
-    right = answered_rightly(other.source)
+    right = answered_rightly(other.evidence)
     assert right.shape == (len(other.members),)
     assert 0.5 < right.mean() < 1
 
@@ -85,4 +85,4 @@ def test_a_shadow_model_in_the_targets_place_has_answers_of_its_own():
 def test_the_answers_of_arrays_are_not_known():
     rng = np.random.default_rng(0)
     audit = mw.Audit.from_arrays(labels=rng.integers(0, 3, 60), logits=rng.normal(size=(60, 3)))
-    assert answered_rightly(audit.source) is None
+    assert answered_rightly(audit.evidence) is None

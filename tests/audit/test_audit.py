@@ -29,7 +29,7 @@ def test_training_is_interrupted_at_rho_and_resumed_to_the_end(tmp_path):
 
 
 def weights(audit: mw.Audit, name: str) -> bytes:
-    return (audit.source.run.path / f"checkpoints/{name}/weights.safetensors").read_bytes()
+    return (audit.run.run.path / f"checkpoints/{name}/weights.safetensors").read_bytes()
 
 
 def test_an_interrupted_and_scored_run_ends_bit_for_bit_like_a_straight_one(finished, tmp_path):
@@ -81,11 +81,13 @@ def test_every_score_has_one_finite_value_a_member(finished, metric):
 
 
 def test_scores_are_those_of_the_metrics_room_on_the_captured_layer(finished):
-    made = finished.source.forward(finished.prediction.record)
-    x, y = made.representation("conv2"), finished.labels
+    made = finished.run.forward(finished.prediction.record)
+    x, y = made.tensors()["layer.conv2"], finished.labels
     expected = mw.metrics.PSMI(random_state=0).fit(x, y).score_samples(x, y)
     np.testing.assert_array_equal(finished.score("psmi", layer=2), expected)
-    np.testing.assert_allclose(finished.score("loss"), mw.metrics.loss(made.logits(), y), atol=1e-6)
+    np.testing.assert_allclose(
+        finished.score("loss"), mw.metrics.loss(made.tensors()["logits"], y), atol=1e-6
+    )
     assert finished.score("psmi", layer="conv2").equals(finished.score("psmi", layer=2))
     assert finished.score("psmi", layer="hidden").equals(finished.score("psmi"))
 
@@ -93,17 +95,17 @@ def test_scores_are_those_of_the_metrics_room_on_the_captured_layer(finished):
 def test_captured_layers_are_what_the_module_computes(finished):
     import torch
 
-    recipe = finished.source.recipe()
-    learner = finished.source.target()._learner()
-    learner.load_weights(finished.source.run.read_weights("checkpoints/epoch-2/weights", ""))
+    recipe = finished.run.recipe()
+    learner = finished.run.target()._learner()
+    learner.load_weights(finished.run.run.read_weights("checkpoints/epoch-2/weights", ""))
     module = learner.module.eval()
     feed = recipe.model.feeder(recipe.data, torch.device("cpu"))
     with torch.no_grad():
-        hidden = module[:3](feed(finished.source.design.members))
-        logits = module(feed(finished.source.design.members))
-    made = finished.source.forward(finished.source.names.record(2))
-    np.testing.assert_allclose(made.representation("hidden"), hidden.numpy(), atol=1e-5)
-    np.testing.assert_allclose(made.logits(), logits.numpy(), atol=1e-4)
+        hidden = module[:3](feed(finished.run.design.members))
+        logits = module(feed(finished.run.design.members))
+    made = finished.run.forward(finished.evidence.names.record(2))
+    np.testing.assert_allclose(made.tensors()["layer.hidden"], hidden.numpy(), atol=1e-5)
+    np.testing.assert_allclose(made.tensors()["logits"], logits.numpy(), atol=1e-4)
 
 
 def test_a_callable_is_a_score(finished):
@@ -128,13 +130,13 @@ def test_standard_errors_come_with_psmi_only(finished):
 
 
 def test_log_lira_is_that_of_the_pure_room(finished):
-    shadows = finished.source.shadows.read("epoch-4")
-    columns = np.searchsorted(finished.source.design.pool, finished.source.design.members)
-    made = finished.source.forward(finished.source.names.record("final"))
+    shadows = finished.evidence.shadows.read("epoch-4")
+    columns = np.searchsorted(finished.run.design.pool, finished.run.design.members)
+    made = finished.run.forward(finished.evidence.names.record("final"))
     expected = mw.memorization.log_lira(
         shadows.gaps[:, columns],
         shadows.members[:, columns],
-        mw.metrics.logit_gap(made.logits(), finished.labels),
+        mw.metrics.logit_gap(made.tensors()["logits"], finished.labels),
         variance="shrunk",
     )
     np.testing.assert_array_equal(finished.log_lira(), expected)
@@ -204,7 +206,7 @@ def test_unknown_names_list_the_valid_ones(finished, call, message):
 
 
 def test_gaps_at_a_checkpoint_that_shadows_did_not_keep_are_refused(finished):
-    kept = finished.source.shadows.checkpoints()
+    kept = finished.run.shadows.checkpoints()
     assert set(kept) == {finished.prediction.record.name, "epoch-4"}
     other = next(name for name in finished.checkpoints.index[1:] if name not in kept)
     with pytest.raises(StoreError, match=f"have gaps at {', '.join(kept)}, not at {other}"):
@@ -266,7 +268,7 @@ def test_a_drop_that_is_never_reached_is_said(tmp_path):
     with pytest.warns(UserWarning, match="no checkpoint reached a drop of 100%"):
         audit.train(stop_at_drop=0.9999)
     assert audit.checkpoints.index[-1] == "epoch-4"
-    assert any("no checkpoint reached" in note for note in audit.source.notes_at("prediction"))
+    assert any("no checkpoint reached" in note for note in audit.evidence.notes_at("prediction"))
 
 
 def test_a_model_that_has_not_learned_its_task_is_said(tmp_path):
@@ -350,9 +352,7 @@ def test_bundled_data_are_loaded_again(tmp_path):
 
 def test_no_sample_is_in_the_run_directory(finished):
     pixels = finished.data.images[finished.data.images.std(axis=(1, 2, 3)) > 0]
-    everything = b"".join(
-        p.read_bytes() for p in finished.source.run.path.rglob("*") if p.is_file()
-    )
+    everything = b"".join(p.read_bytes() for p in finished.run.run.path.rglob("*") if p.is_file())
     as_floats = (pixels.astype(np.float32) / 255 - 0.5) / 0.25
     for i in range(0, len(pixels), 40):
         assert pixels[i].tobytes() not in everything

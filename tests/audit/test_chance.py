@@ -19,7 +19,7 @@ def audit():
 
 def test_an_evaluation_says_how_many_chance_would_give(audit):
     found = audit.evaluate("psmi")
-    _, members, gaps, _ = member_gaps(audit.source)
+    _, members, gaps, _ = member_gaps(audit.evidence)
     assert found.by_chance == pytest.approx(ByChance.of(gaps, members).share(4.0) * found.n)
     assert found.warnings[-1] == chance_note(found.by_chance, found.n_memorized, 32)
     assert "more than a quarter" not in found.warnings[-1]
@@ -39,7 +39,7 @@ def test_many_by_chance_are_warned_of():
 
 
 def test_the_dashboard_says_it_too(audit):
-    view = AuditView(audit.source)
+    view = AuditView(audit)
     shown = view.view("loss", "last", audit.prediction.record.name)
     (note,) = shown.notes
     assert note.startswith("At η = 4, with 32 shadow models, chance alone would give 0.3 of the 35")
@@ -48,7 +48,7 @@ def test_the_dashboard_says_it_too(audit):
 
 def test_many_by_chance_are_a_warning(audit, monkeypatch):
     monkeypatch.setattr("memowidgets.audit.numbers.truth.share_by_chance", lambda *_: 0.02)
-    shown = AuditView(audit.source).view("loss", "last", audit.prediction.record.name)
+    shown = AuditView(audit).view("loss", "last", audit.prediction.record.name)
     assert shown.notes == ()
     assert any("20.0 of the 35 memorised" in text for text in shown.warnings)
 

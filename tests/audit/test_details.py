@@ -17,7 +17,7 @@ from tests.widgets.page import say
 
 @pytest.fixture(scope="module")
 def view(finished):
-    return AuditView(finished.source)
+    return AuditView(finished)
 
 
 def detail(view, position, score="psmi", layer=None, checkpoint=None):
@@ -31,7 +31,7 @@ def test_scores_everywhere_are_those_of_the_audit(finished, tmp_path):
     finished.score("psmi", layer=1, checkpoint=1)
     shutil.copytree(finished.path, tmp_path / "run")
     shutil.rmtree(tmp_path / "run/scores/epoch-1")
-    found = detail(AuditView(small_audit(tmp_path / "run").source), 7)
+    found = detail(AuditView(small_audit(tmp_path / "run")), 7)
     assert found.scores.shape == (len(found.checkpoints), len(finished.layers))
     assert [c.value for c in found.checkpoints if c.marked] == [finished.prediction.record.name]
     assert [c.value for c in found.layers if c.marked] == [finished.layers[-1]]
@@ -89,7 +89,7 @@ def test_what_is_missing_is_said(tmp_path):
 
     audit = small_audit(tmp_path / "run", training=mw.TrainingConfig(epochs=1, batch_size=8))
     audit.train()
-    view = AuditView(audit.source)
+    view = AuditView(audit)
     found = detail(view, 0)
     assert found.shadows is None
     assert found.neighbours == []

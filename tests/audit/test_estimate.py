@@ -96,9 +96,9 @@ def test_seconds_scale_with_models_and_processes(audit):
     two = audit.estimate(40, processes=2).loc["shadow models"]
     assert (one["models"], more["models"], two["processes"]) == (10, 40, 2)
     each = (more["seconds"] - one["seconds"]) / 30
-    own = int(audit.source.design.shadow_members(0, 0).sum())
+    own = int(audit.run.design.shadow_members(0, 0).sum())
     checkpoints = len({audit.prediction.record.name, "epoch-2"})
-    asked = len(audit.source.pool_rows) * checkpoints
+    asked = len(audit.evidence.pool) * checkpoints
     assert each == pytest.approx(
         BUILD + 2 * -(-own // 16) * STEP + checkpoints * LOOK + asked * SAMPLE
     )
@@ -123,7 +123,7 @@ def test_a_target_is_estimated_until_it_is_trained(tmp_path, audit):
 
 def test_a_pass_over_held_out_samples_counts_as_one_more(tmp_path):
     audit = audit_at(tmp_path / "new", held_out=0.25)
-    held_out, members = len(audit.source.held_out), len(audit.members)
+    held_out, members = len(audit.run.held_out), len(audit.members)
     said = audit.estimate(4).loc["target", "seconds"]
     passes = 2 * LOOK + (members + held_out) * SAMPLE
     assert held_out > 0
@@ -162,10 +162,10 @@ def test_recorded_seconds_are_used(audit):
     audit.run_shadows(2, Inline())
     for index, seconds in enumerate((30.0, 50.0)):
         name = f"shadows/{index:04d}"
-        kept = audit.source.run.read_tensors(name)
+        kept = audit.run.run.read_tensors(name)
         arrays = {key: np.array(kept[key]) for key in kept}
         notes = {key: value for key, value in kept.metadata.items() if key != "memowidgets"}
-        audit.source.run.write_tensors(name, arrays, {**notes, "seconds": str(seconds)})
+        audit.run.run.write_tensors(name, arrays, {**notes, "seconds": str(seconds)})
     row = audit_at(audit.path).estimate(12, processes=2).loc["shadow models"]
     assert (row["models"], row["basis"]) == (10, "2 recorded")
     assert row["seconds"] == pytest.approx(START + 5 * 40 + CLOSING)
@@ -232,7 +232,7 @@ def test_the_shadow_models_are_the_same_with_and_without(audit, tmp_path):
     audit.estimate(2)
     for one in (audit, other):
         one.run_shadows(2, Inline())
-    gaps = [one.source.shadows.read("epoch-2").gaps for one in (audit, other)]
+    gaps = [one.evidence.shadows.read("epoch-2").gaps for one in (audit, other)]
     np.testing.assert_array_equal(*gaps)
 
 
@@ -265,28 +265,28 @@ def test_the_target_is_timed_here_and_workers_from_their_opening_to_their_end(
     monkeypatch.setattr(estimate, "opened", opened)
     monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     monkeypatch.setattr(cost, "Learner", noted)
-    work = estimate._shadows(audit.source, audit.source.recipe(), 4, 2)
-    found = WITH_WORKERS(work, audit.source)
+    work = estimate._shadows(audit.run, audit.run.recipe(), 4, 2)
+    found = WITH_WORKERS(work, audit.run)
     assert (found.opening, found.closing) == (30.0, 4.0)
     assert built[:2] == [100.0, 100.0]
     assert found.target.save > found.shadow.save == 0
 
 
 def test_where_nothing_can_be_written_the_rest_is_timed(audit, monkeypatch):
-    job = estimate._shadows(audit.source, audit.source.recipe(), 4, 1).job
+    job = estimate._shadows(audit.run, audit.run.recipe(), 4, 1).job
     before = files(audit.path)
 
     def full(_target, _content):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(store.directory, "write_whole", full)
-    found = take_times(job, Progress(), audit.source.run)
+    found = take_times(job, Progress(), audit.run.run)
     assert found.save == 0 < found.step
     assert files(audit.path) == before
 
 
 def test_only_a_part_of_a_large_checkpoint_is_written(audit, monkeypatch):
-    job = estimate._shadows(audit.source, audit.source.recipe(), 4, 1).job
+    job = estimate._shadows(audit.run, audit.run.recipe(), 4, 1).job
     written = []
     real = store.RunDirectory.write_tensors
 
@@ -295,11 +295,11 @@ def test_only_a_part_of_a_large_checkpoint_is_written(audit, monkeypatch):
         real(self, name, tensors, *args)
 
     monkeypatch.setattr(store.RunDirectory, "write_tensors", noted)
-    take_times(job, Progress(), audit.source.run)
+    take_times(job, Progress(), audit.run.run)
     whole = max(written)
     monkeypatch.setattr(cost, "_MOST_WRITTEN", 100)
     written.clear()
-    assert take_times(job, Progress(), audit.source.run).save > 0
+    assert take_times(job, Progress(), audit.run.run).save > 0
     assert 100 < max(written) < whole / 2
 
 
@@ -318,8 +318,8 @@ def test_a_checkpoint_is_timed_by_writing_all_that_a_training_writes(audit, monk
 
     for name in ("write_tensors", "write_weights", "write_json", "forget"):
         noted(name)
-    job = estimate._shadows(audit.source, audit.source.recipe(), 4, 1).job
-    take_times(job, Progress(), audit.source.run)
+    job = estimate._shadows(audit.run, audit.run.recipe(), 4, 1).job
+    take_times(job, Progress(), audit.run.run)
     timed = {what for what in work if not what[1].startswith("epoch")}
     work.clear()
     audit_at(f"{audit.path}-new").train()
@@ -333,7 +333,7 @@ def test_what_a_killed_estimate_left_is_removed(audit):
     folder.mkdir()
     (folder / "weights.safetensors").touch()
     os.utime(folder, (0, 0))
-    with audit.source.run.lock("checkpoints"):
+    with audit.run.run.lock("checkpoints"):
         assert not folder.exists()
 
 
@@ -415,13 +415,13 @@ def test_an_audit_without_a_model_says_so(audit):
     with pytest.raises(StoreError, match="cannot estimate the cost of training, because it has no"):
         arrays.estimate()
     without = mw.Audit.open(audit.path)
-    without.source.model = None
+    without.run.model = None
     with pytest.raises(StoreError, match="needs the model and the data"):
         without.estimate()
 
 
 def test_a_watched_run_says_so(audit):
-    audit.source.manifest["kind"] = "watch"
+    audit.run.manifest["kind"] = "watch"
     with pytest.raises(StoreError, match="cannot estimate the cost of training"):
         audit.estimate()
 

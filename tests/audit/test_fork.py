@@ -41,7 +41,7 @@ def removed(audit: mw.Audit) -> set[str]:
 def test_members_and_held_out_samples_follow_by_id(stopped, tmp_path):
     fork = stopped.fork(tmp_path)
     assert set(fork.members) == set(stopped.members) - removed(stopped)
-    assert set(fork.source.held_out.ids) == set(stopped.source.held_out.ids)
+    assert set(fork.run.held_out.ids) == set(stopped.run.held_out.ids)
     assert len(fork.data) == len(stopped.data) - 10
     assert fork.training == stopped.training
     assert fork.forked == {
@@ -95,7 +95,7 @@ def test_where_nothing_was_removed_going_on_is_going_on(stopped, tmp_path):
     assert fork.checkpoints.drop(columns="prediction").equals(
         straight.checkpoints.drop(columns="prediction")
     )
-    assert fork.source.notes_at("final") == ()
+    assert fork.evidence.notes_at("final") == ()
 
 
 @pytest.fixture
@@ -112,18 +112,18 @@ def test_weights_that_have_seen_removed_samples_are_said_to_have(stopped, going_
     assert going_on.prediction.rho == stopped.prediction.rho == 0.5
     assert going_on.forked["checkpoint"] == name
     for checkpoint in ("prediction", "final"):
-        assert "already seen 10 samples" in " ".join(going_on.source.notes_at(checkpoint))
+        assert "already seen 10 samples" in " ".join(going_on.evidence.notes_at(checkpoint))
     assert "already seen 10 samples" in going_on._repr_html_()
     assert f"from {name}" in going_on._repr_html_()
     again = mw.Audit.open(going_on.path, data=going_on.data)
-    assert "already seen 10 samples" in " ".join(again.source.notes_at("final"))
+    assert "already seen 10 samples" in " ".join(again.evidence.notes_at("final"))
 
 
 def test_its_first_epochs_are_judged_by_its_own_members(stopped, going_on):
     going_on.train()
     positions = np.flatnonzero(np.isin(stopped.data.ids, going_on.members))
     for name in ("epoch-0", stopped.prediction.record.name):
-        seen = stopped.source.target().look(name, positions)
+        seen = stopped.run.target().look(name, positions)
         found = going_on.checkpoints.loc[name, "median_loss"]
         assert found == pytest.approx(np.median(seen.losses), rel=1e-5)
 
@@ -147,7 +147,7 @@ def test_a_changed_text_counts_as_seen(tmp_path):
 
 
 def test_shadow_models_are_its_own(finished, tmp_path):
-    pool = finished.data.ids[finished.source.design.pool]
+    pool = finished.data.ids[finished.run.design.pool]
     kept = finished.data.take(np.flatnonzero(~np.isin(finished.data.ids, pool[:5])))
     fork = finished.fork(tmp_path, data=kept)
     fork.train()
@@ -155,7 +155,7 @@ def test_shadow_models_are_its_own(finished, tmp_path):
     fork.run_shadows(8, Inline())
     assert finished.n_shadows == 20
     assert set(fork.log_lira().index) <= set(fork.members)
-    assert fork.source.shadows.read("epoch-4").gaps.shape == (8, len(pool) - 5)
+    assert fork.evidence.shadows.read("epoch-4").gaps.shape == (8, len(pool) - 5)
 
 
 def test_what_members_give_away_before_and_after(finished, tmp_path):
@@ -169,11 +169,9 @@ def test_what_members_give_away_before_and_after(finished, tmp_path):
     assert set(table.index[table["fate"] == "removed"]) == set(worst)
     assert set(table["fate"]) == {"removed", "kept"}
     pd.testing.assert_series_equal(table["before"], finished.log_lira(), check_names=False)
-    _, members, gaps, _ = member_gaps(finished.source)
+    _, members, gaps, _ = member_gaps(finished.evidence)
     logits = (
-        fork.source.target()
-        .look("epoch-4", np.arange(len(members[0])), finished.member_data)
-        .logits
+        fork.run.target().look("epoch-4", np.arange(len(members[0])), finished.member_data).logits
     )
     gap = mw.metrics.logit_gap(logits, finished.labels)
     expected = mw.memorization.log_lira(gaps, members, gap, "shrunk")
@@ -238,7 +236,7 @@ def test_new_samples_join_the_pool_but_not_the_members(stopped, tmp_path):
     data = mw.data.load_digits().take(range(500)).with_canaries(0)
     fork = stopped.fork(tmp_path, data=data)
     assert set(fork.members) == set(stopped.members)
-    assert set(fork.data.ids[fork.source.design.pool]) - set(stopped.data.ids)
+    assert set(fork.data.ids[fork.run.design.pool]) - set(stopped.data.ids)
 
 
 def test_a_held_out_dataset_stays_the_held_out_dataset(tmp_path):
@@ -246,7 +244,7 @@ def test_a_held_out_dataset_stays_the_held_out_dataset(tmp_path):
     audit = small_audit(tmp_path / "a", held_out=aside)
     audit.decision_log.decide(audit.members[:3].tolist(), "remove")
     fork = audit.fork(tmp_path / "b")
-    assert fork.source.held_out is aside
+    assert fork.run.held_out is aside
     reopened = mw.Audit.open(tmp_path / "a", data=small_data(), model=mw.models.ConvNet(16))
     with pytest.raises(StoreError, match="held_out="):
         reopened.fork(tmp_path / "c")

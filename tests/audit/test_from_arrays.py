@@ -95,13 +95,13 @@ def test_the_truth_is_that_of_the_memorization_room(audit):
 
 
 def test_it_answers_as_the_run_that_its_arrays_come_from(finished):
-    record = finished.source.names.final()
-    made = finished.source.forward(record)
-    name, members, gaps, _ = member_gaps(finished.source)
+    record = finished.evidence.names.final()
+    made = finished.run.forward(record)
+    name, members, gaps, _ = member_gaps(finished.evidence)
     audit = mw.Audit.from_arrays(
         labels=finished.labels,
-        representations={layer: made.representation(layer) for layer in finished.layers},
-        logits=made.logits(),
+        representations={layer: made.tensors()[f"layer.{layer}"] for layer in finished.layers},
+        logits=made.tensors()["logits"],
         samples=finished.member_data,
         shadow_gaps=gaps,
         shadow_members=members,
@@ -234,7 +234,7 @@ def test_a_class_with_one_sample_is_left_unscored_and_named():
 def test_the_guard_speaks_where_the_model_has_not_learned():
     logits = np.random.default_rng(0).normal(size=(N, CLASSES)) / 10
     audit = audit_of(logits=logits)
-    (note,) = audit.source.notes_at("prediction")
+    (note,) = audit.evidence.notes_at("prediction")
     assert note.startswith("the median training loss is 1.")
     assert "predict nothing" in note
     assert not audit.checkpoints["learned"].any()
@@ -277,7 +277,7 @@ def test_the_guard_counts_a_questions_own_options():
     logits = np.zeros((41, 5))
     logits[np.arange(41), data.labels] = 0.5  # 0.47 nats of log(2) = 0.69, far below half of log(5)
     audit = mw.Audit.from_arrays(data.labels, logits=logits, samples=data)
-    assert "half of log(2) = 0.35" in audit.source.notes_at("final")[0]
+    assert "half of log(2) = 0.35" in audit.evidence.notes_at("final")[0]
 
 
 RECORDS = [
@@ -378,7 +378,7 @@ def test_arrays_with_a_path_are_a_run_like_others(tmp_path):
         assert one.equals(other) if isinstance(one, pd.Series) else one == other
     assert again.decision_log["003"] == Decision("remove")
     assert again.checkpoints.equals(first.checkpoints)
-    assert again.source.notes_at("final") == first.source.notes_at("final")
+    assert again.evidence.notes_at("final") == first.evidence.notes_at("final")
     with pytest.raises(StoreError, match="only their ids: give data="):
         again.kept()
     with pytest.raises(ValueError, match="which has no model: pass data= alone"):

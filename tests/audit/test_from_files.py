@@ -67,4 +67,4 @@ def test_equal_texts_are_members_together(tmp_path):
         ]
         assert len(members & set(same)) in (0, len(same))
     assert 0.35 < len(members) / len(data) < 0.55
-    assert np.isin(audit.source.held_out.ids, list(members)).sum() == 0
+    assert np.isin(audit.run.held_out.ids, list(members)).sum() == 0

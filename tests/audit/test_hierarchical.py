@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.numbers.truth import evidence_for, member_gaps
+from memowidgets.audit.numbers.truth import against, member_gaps
 from memowidgets.memorization import hierarchical_probability, log_lira, probability_memorized
 from memowidgets.memorization.densities import Variance
 
@@ -19,7 +19,7 @@ def recorded():
 
 def parts(audit, checkpoint="final"):
     """Gaps over the pool, masks and early gaps of all shadow models, and columns of the members."""
-    source = audit.source
+    source = audit.evidence
     final, early = (source.names.record(name).name for name in (checkpoint, "prediction"))
     last, before = (source.shadows.read(name) for name in (final, early))
     np.testing.assert_array_equal(last.indices, before.indices)
@@ -28,7 +28,7 @@ def parts(audit, checkpoint="final"):
 
 def test_log_lira_is_that_of_the_pools_gaps(recorded):
     gaps, members, early, judged = parts(recorded)
-    target = recorded.source.target_gaps(recorded.source.names.record("final"))
+    target = recorded.evidence.target_gaps(recorded.evidence.names.record("final"))
     expected, errors = log_lira(
         gaps, members, target, "hierarchical", return_std=True, early_gaps=early, judged=judged
     )
@@ -126,10 +126,10 @@ def test_a_shadow_model_as_the_target(recorded):
 
 def test_its_evidence_has_the_order_of_the_shadow_models(finished):
     """Disjoint subsets are drawn by row, for log-LiRA and for the definitions beside it."""
-    source = finished.as_target(3).source
+    source = finished.as_target(3).evidence
     record = source.names.record("final")
     assert source.shadows.read(record.name).indices.tolist()[-1] == -1, "the run's target"
-    evidence = evidence_for(source, record, "hierarchical")
+    evidence = against(source, record, "hierarchical")
     _, members, gaps, _ = member_gaps(source, record.name)
     assert evidence.early is not None
     np.testing.assert_array_equal(evidence.members[:, evidence.judged], members)
@@ -140,7 +140,7 @@ def test_its_evidence_has_the_order_of_the_shadow_models(finished):
 
 def arrays(recorded, **changes):
     gaps, members, early, judged = parts(recorded)
-    source = recorded.source
+    source = recorded.evidence
     forward = source.forward(source.names.record("final"))
     given = {
         "labels": recorded.labels,
@@ -157,7 +157,7 @@ def test_arrays_with_early_gaps(recorded, tmp_path):
     expected = log_lira(
         given["shadow_gaps"],
         given["shadow_members"],
-        audit.source.target_gaps(audit.source.names.record("final")),
+        audit.evidence.target_gaps(audit.evidence.names.record("final")),
         "hierarchical",
         early_gaps=given["early_shadow_gaps"],
     )
@@ -219,7 +219,7 @@ def test_log_lira_as_it_was_given_has_no_probability(recorded):
 
 def test_shadow_models_without_gaps_at_the_prediction_checkpoint(recorded, monkeypatch):
     audit = mw.open_recorded("mmlu-field-smollm2")
-    monkeypatch.setattr(type(audit.source.shadows), "checkpoints", lambda _: ("epoch-6",))
+    monkeypatch.setattr(type(audit.run.shadows), "checkpoints", lambda _: ("epoch-6",))
     with pytest.warns(UserWarning, match=r"no logit gaps at epoch-3\.5.*run_shadows"):
         found = audit.log_lira(variance="hierarchical")
     with warnings.catch_warnings():

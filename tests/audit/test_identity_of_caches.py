@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,13 +11,13 @@ import pytest
 
 from memowidgets.audit.numbers.scores import is_computed
 from memowidgets.audit.numbers.truth import member_gaps
+from memowidgets.audit.passes import METHODS
 from memowidgets.audit.runs import recorded
-from memowidgets.audit.sources.passes import METHODS
 from memowidgets.audit.views.dashboard import AuditView
 from memowidgets.metrics import PSMI, Mahalanobis
 from memowidgets.store import RunDirectory, StoreError
 from tests.audit.conftest import recording_at
-from tests.hostile.old import held, written_by_format_1
+from tests.hostile.old import held
 from tests.training.small import tiny_audit, trained
 
 ABOUT = {"title": "digits", "data": "mw.data.load_digits()", "command": "none"}
@@ -84,7 +83,7 @@ def test_decisions_on_one_target_are_not_those_on_another(audit):
 
 def trained_otherwise(audit, index):
     """Put a shadow model that was trained otherwise in the place of one."""
-    shadows = audit.source.shadows
+    shadows = audit.run.shadows
     file, name = shadows.file(index), shadows._name(index)
     arrays = {key: np.array(file[key]) for key in file}
     moved = {
@@ -100,7 +99,7 @@ def test_a_shadow_model_that_was_trained_again_is_scored_again(audit):
     target = audit.as_target(1)
     before = target.score("psmi")
     trained_otherwise(audit, 1)
-    assert not is_computed(target.source, "psmi")
+    assert not is_computed(target.evidence, "psmi")
     after = target.score("psmi")
     assert not np.allclose(after, before)
     assert audit.as_target(1).score("psmi").equals(after)
@@ -129,7 +128,7 @@ def test_arrays_of_a_file_that_was_replaced_are_not_read_with_the_old_header(tmp
 @pytest.mark.parametrize("of_target", [False, True])
 def test_log_lira_follows_a_shadow_model_that_was_replaced(audit, of_target):
     judged = audit.as_target(0) if of_target else audit
-    view = AuditView(judged.source)
+    view = AuditView(judged)
     place = "psmi", judged.layers[-1], judged.prediction.record.name
     before, seen = judged.log_lira(), view.view(*place)
     revision = view.revision()
@@ -147,10 +146,10 @@ def test_log_lira_follows_a_shadow_model_that_was_replaced(audit, of_target):
 
 def test_log_lira_follows_a_forward_pass_of_the_target_that_was_replaced(audit):
     before = audit.log_lira()
-    view = AuditView(audit.source)
+    view = AuditView(audit)
     place = "psmi", audit.layers[-1], audit.prediction.record.name
     seen = view.view(*place).probabilities
-    run, name = held(audit.path), f"forward/{audit.source.names.final().name}"
+    run, name = held(audit.path), f"forward/{audit.evidence.names.final().name}"
     made = run.read_tensors(name)
     arrays = {key: np.array(made[key]) for key in made}
     run.write_tensors(name, arrays | {"logits": arrays["logits"] * 2}, made.metadata, made.stamp.of)
@@ -161,44 +160,27 @@ def test_log_lira_follows_a_forward_pass_of_the_target_that_was_replaced(audit):
 def test_the_first_targets_gaps_are_those_of_the_model_it_is(audit):
     judged = audit.as_target(0)
     before = judged.log_lira()
-    run, name = held(audit.path), f"targets/first/{audit.source.names.final().name}"
+    run, name = held(audit.path), f"targets/first/{audit.evidence.names.final().name}"
     kept = run.read_tensors(name)
     assert kept.metadata["target"]
     stale = np.array(kept["gap"])[::-1]
-    for metadata in ({}, {"target": "of another model"}):
-        run.write_tensors(name, {"gap": stale}, metadata)
-        assert tiny_audit(audit.path).as_target(0).log_lira().equals(before)
-        np.testing.assert_array_equal(run.read_tensors(name)["gap"], kept_first(audit))
-    run.write_tensors(name, {"gap": kept_first(audit)}, {})  # as runs have them from before
-    written = (run.path / f"{name}.safetensors").stat().st_mtime_ns
+    run.write_tensors(name, {"gap": stale}, {"target": "of another model"})
     assert tiny_audit(audit.path).as_target(0).log_lira().equals(before)
-    assert (run.path / f"{name}.safetensors").stat().st_mtime_ns == written
+    np.testing.assert_array_equal(run.read_tensors(name)["gap"], kept_first(audit))
 
 
 def kept_first(audit):
-    record = audit.source.names.final()
-    return audit.source.gaps_of(record, audit.source.design.pool)
+    record = audit.evidence.names.final()
+    return audit.run.gaps_of(record, audit.run.design.pool)
 
 
 def test_the_number_of_shadow_models_counts_the_first_target(audit):
     target = audit.as_target(2)
-    _, members, gaps, _ = member_gaps(target.source)
+    target.log_lira()
+    _, members, gaps, _ = member_gaps(target.evidence)
     assert target.n_shadows == len(gaps) == len(members) == N
-    assert target.source.truth_in_words == f"log-LiRA from {N} shadow models, variance shrunk"
+    assert target.evidence.truth_in_words == f"log-LiRA from {N} shadow models, variance shrunk"
     assert re.search(rf"shadow models</th><td[^>]*>{N}</td>", target._repr_html_())
-
-
-def old_layout(audit, path):
-    """A recording as it was written while all sets of shadow models shared a folder."""
-    recorded.export(audit.path, path, ABOUT, {})
-    for folder in sorted((path / "targets").glob("*/[0-9]*")):
-        for scores in (folder / "scores").iterdir():
-            place = path / "targets" / folder.name / "scores"
-            place.parent.mkdir(exist_ok=True)
-            shutil.move(scores, place)
-    shutil.rmtree(path / "targets" / audit.source.shadows.key)
-    written_by_format_1(path)
-    return recording_at(path)
 
 
 def test_a_recording_serves_each_set_its_own_scores(audit, both, tmp_path):
@@ -215,59 +197,20 @@ def test_a_recording_serves_each_set_its_own_scores(audit, both, tmp_path):
         assert again.evaluate_pooled("psmi", truth="canaries").auc == auc
 
 
-def test_an_old_recording_opens_where_one_set_alone_kept_forward_passes(both, tmp_path):
-    made = alone(both, "balanced", tmp_path / "run")
-    wanted = made.evaluate_pooled("psmi", truth="canaries").auc
-    again = old_layout(made, tmp_path / "recording")
-    assert again.evaluate_pooled("psmi", truth="canaries").auc == wanted
-    assert is_computed(again.as_target(1).source, "psmi")
-
-
-def test_an_old_recording_is_refused_where_its_scores_may_be_of_either_set(audit, tmp_path):
-    audit.evaluate_pooled("psmi", truth="canaries")
-    again = old_layout(audit, tmp_path / "recording")
-    for design in ("halves", "balanced"):
-        again.use_shadows(design)
-        assert not is_computed(again.as_target(1).source, "psmi")
-        with pytest.raises(StoreError, match="keeps logit gaps and losses of shadow models only"):
-            again.as_target(1).score("psmi")
-
-
-def test_scores_and_decisions_from_before_sets_were_told_apart(audit, both, tmp_path):
-    place = "targets/0001"
-    wrong = {"rows": np.arange(3), "score": np.zeros(3), "error": np.zeros(3)}
-    name = f"{place}/scores/{audit.prediction.record.name}/{audit.layers[-1]}/psmi"
-    member = str(audit.members[0])
-    lines = f'id,decision,note\n"{member}","remove",""\n'
-    RunDirectory(audit.path).write_tensors(name, wrong)
-    RunDirectory(audit.path).write_text(f"{place}/decisions.csv", lines)
-    with pytest.warns(UserWarning, match="does not say to which set of shadow models"):
-        target = audit.as_target(1)
-    assert len(target.score("psmi")) > 3
-    assert target.decisions.empty
-
-    one = alone(both, "balanced", tmp_path / "alone")
-    RunDirectory(one.path).write_text(f"{place}/decisions.csv", lines)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert one.as_target(1).decisions["id"].tolist() == [member]
-        assert one.as_target(1).decisions["id"].tolist() == [member]  # moved once
-
-
 @pytest.mark.parametrize("metric", ["psmi", "mahalanobis"])
 def test_scores_of_an_older_method_are_computed_again(audit, metric, monkeypatch):
     first = audit.score(metric)
-    names = audit.source.names
+    names = audit.evidence.names
     record = names.prediction().record.name
     name = f"scores/{record}/{names.layer('last')}/{metric}"
-    assert audit.source.run.read_tensors(name).metadata["method"] == str(METHODS[metric])
-    stored = audit.source.run.path / f"{name}.safetensors"
+    assert audit.run.run.read_tensors(name).metadata["method"] == str(METHODS[metric])
+    stored = audit.run.run.path / f"{name}.safetensors"
     before = stored.stat().st_mtime_ns
     np.testing.assert_array_equal(tiny_audit(audit.path).score(metric), first)
     assert stored.stat().st_mtime_ns == before
     monkeypatch.setitem(METHODS, metric, METHODS[metric] + 1)
     again = tiny_audit(audit.path)
-    assert not is_computed(again.source, metric, "last", record)
+    assert not is_computed(again.evidence, metric, "last", record)
     np.testing.assert_array_equal(again.score(metric), first)
     assert stored.stat().st_mtime_ns > before
 

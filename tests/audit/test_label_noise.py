@@ -22,9 +22,9 @@ def audit_of(data, path, noise=NOISE):
 def test_a_share_of_the_pool_is_flipped_and_the_held_out_part_is_not(data, tmp_path):
     audit = audit_of(data, tmp_path / "run")
     flipped = audit.data.labels != data.labels
-    pool = audit.source.design.pool
+    pool = audit.run.design.pool
     assert flipped[pool].sum() == round(NOISE * len(pool))
-    assert not flipped[audit.source.design.held_out].any()
+    assert not flipped[audit.run.design.held_out].any()
     assert (audit.data.labels < data.n_choices).all()
 
 
@@ -32,9 +32,9 @@ def test_scores_use_the_labels_that_were_trained_on(data, tmp_path):
     audit = audit_of(data, tmp_path / "run")
     audit.train()
     losses = -audit.score("loss", checkpoint="final").to_numpy()
-    logits = audit.source.forward(audit.source.names.record("final")).logits()
+    logits = audit.run.forward(audit.evidence.names.record("final")).tensors()["logits"]
     best = logits.argmax(axis=1)
-    assert audit.labels.tolist() == audit.data.labels[audit.source.design.members].tolist()
+    assert audit.labels.tolist() == audit.data.labels[audit.run.design.members].tolist()
     right = best == audit.labels
     assert losses[right].mean() < losses[~right].mean()
 
@@ -57,7 +57,7 @@ def test_it_is_shown_wherever_it_is_on(data, tmp_path):
     audit = audit_of(data, tmp_path / "run")
     audit.train()
     note = "label noise is on: 20.0% of the pool's labels were flipped at random"
-    assert note in audit.source.notes_at("final")
+    assert note in audit.evidence.notes_at("final")
     mask = np.arange(len(audit.members)) < 4
     assert note in audit.evaluate("loss", truth=mask).warnings
     assert "20.0% of the pool" in audit._repr_html_()

@@ -67,7 +67,7 @@ def test_shadow_models_are_trained_again_for_a_checkpoint_they_lack(tmp_path):
     audit.run_shadows(4, Inline(), checkpoints=[1])
     assert not audit.has_ground_truth
     audit.run_shadows(4, Inline(), checkpoints="final")
-    assert audit.source.shadows.checkpoints() == ("epoch-1", "epoch-4")
+    assert audit.run.shadows.checkpoints() == ("epoch-1", "epoch-4")
     assert audit.has_ground_truth
     with pytest.raises(ValueError, match="checkpoints is empty"):
         audit.run_shadows(2, checkpoints=())
@@ -83,13 +83,13 @@ def test_a_dashboard_without_the_data_shows_ids(finished):
 
 def test_scores_that_cannot_be_kept_are_returned_with_a_warning(copied, monkeypatch):
     audit = small_audit(copied)
-    audit.source.forward(audit.source.names.record(3))
-    audit.source.run.forget("scores")
+    audit.run.forward(audit.evidence.names.record(3))
+    audit.run.run.forget("scores")
 
     def full(*_args, **_kwargs):
         raise StoreError("the disk is full")
 
-    monkeypatch.setattr(audit.source.run, "write_tensors", full)
+    monkeypatch.setattr(audit.run.run, "write_tensors", full)
     with pytest.warns(UserWarning, match="the scores are not kept: the disk is full"):
         scores = audit.score("psmi", layer=1, checkpoint=3)
     assert np.isfinite(scores).all()
@@ -97,7 +97,7 @@ def test_scores_that_cannot_be_kept_are_returned_with_a_warning(copied, monkeypa
 
 def test_what_is_done_needs_no_lock(copied):
     audit = small_audit(copied)
-    with audit.source.run.lock("checkpoints"), audit.source.run.lock("shadows"):
+    with audit.run.run.lock("checkpoints"), audit.run.run.lock("shadows"):
         audit.train()
         audit.run_shadows(20)
 
@@ -119,7 +119,7 @@ def test_canaries_and_held_out_samples_belong_to_a_runs_identity(finished, tmp_p
     with pytest.raises(ValueError, match="holds another run: its held-out samples have other lab"):
         small_audit(tmp_path, held_out=other)
     assert small_audit(tmp_path, held_out=aside).path == audit.path
-    mw.Audit.open(audit.path, data=small_data(), held_out=aside, model=audit.source.model)
+    mw.Audit.open(audit.path, data=small_data(), held_out=aside, model=audit.run.model)
 
 
 def test_a_subclass_is_known_by_what_it_does(tmp_path):
@@ -223,7 +223,7 @@ def test_an_unlearned_task_is_said_to_the_practitioner(tmp_path):
 
 def test_cancel_acts_while_compute_waits_for_other_work(copied):
     audit = small_audit(copied)
-    audit.source.run.forget("scores/epoch-1")
+    audit.run.run.forget("scores/epoch-1", "forward/epoch-1")
     progress, outcome = Progress(), []
 
     def compute() -> None:
@@ -232,7 +232,7 @@ def test_cancel_acts_while_compute_waits_for_other_work(copied):
         except Cancelled as error:
             outcome.append(str(error))
 
-    with audit.source.alone():
+    with audit.run.alone():
         thread = threading.Thread(target=compute)
         thread.start()
         assert audit.score("psmi", checkpoint="final").notna().all()  # what is stored needs no turn

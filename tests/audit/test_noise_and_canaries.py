@@ -27,7 +27,7 @@ def test_canaries_keep_their_label(data, tmp_path):
     audit = audit_of(data, tmp_path / "run")
     flipped = audit.data.labels != data.labels
     assert not flipped[data.canaries].any()
-    assert flipped.sum() == round(NOISE * len(audit.source.design.pool))
+    assert flipped.sum() == round(NOISE * len(audit.run.design.pool))
     assert (audit.kept().labels == data.labels).all()
     again = mw.Audit.open(tmp_path / "run", data=data)
     np.testing.assert_array_equal(again.data.labels, audit.data.labels)
@@ -50,12 +50,12 @@ def test_an_old_run_keeps_its_labels_and_says_what_is_wrong(data, tmp_path):
     new = audit_of(data, tmp_path / "run")
     written_by_format_1(tmp_path / "run")
     change_manifest(tmp_path / "run", lambda manifest: manifest.pop("noise_draw"))
-    before = draw_noise(data, new.source.design.pool, NOISE, 0, draw=1).applied(data).labels
+    before = draw_noise(data, new.run.design.pool, NOISE, 0, draw=1).applied(data).labels
     for old in (audit_of(data, tmp_path / "run"), mw.Audit.open(tmp_path / "run", data=data)):
         np.testing.assert_array_equal(old.data.labels, before)
         np.testing.assert_array_equal(old.kept().labels, data.labels)
     fell_on = int((before != data.labels)[data.canaries].sum())
     assert fell_on > 0
     old.train()
-    note = next(note for note in old.source.notes_at("final") if "label noise" in note)
+    note = next(note for note in old.evidence.notes_at("final") if "label noise" in note)
     assert f"{fell_on} canaries among them" in note

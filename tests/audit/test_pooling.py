@@ -125,7 +125,7 @@ def test_an_opened_sample_follows_the_design(audit, tmp_path):
     with ThreadPoolExecutor(1) as threads:
         own.use_shadows("halves")
         own.run_shadows(6, threads)
-    view = AuditView(own.source)
+    view = AuditView(own)
     sets = [key for key, n in own.shadow_sets.items() if n == 6]
     known = []
     for key in sets:

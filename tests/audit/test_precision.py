@@ -123,7 +123,7 @@ def test_another_processor_goes_on_in_the_precision_of_the_run(here, processor, 
         assert again.training.precision == here
     np.testing.assert_array_equal(again.score("loss", checkpoint=1), expected)
     again.train()
-    weights = [a.source.run.read_weights("checkpoints/epoch-2/weights", "") for a in (again, whole)]
+    weights = [a.run.run.read_weights("checkpoints/epoch-2/weights", "") for a in (again, whole)]
     for name in weights[0]:
         np.testing.assert_array_equal(weights[0][name], weights[1][name])
 
@@ -138,8 +138,8 @@ def test_shadow_models_have_the_targets_precision_on_any_processor(here, process
     processor(other(here))
     train_shadows(there, 2)
     for index in range(2):
-        assert there.source.shadows.file(index).metadata["precision"] == here
-    some, others = (audit.source.shadows.read("epoch-2").gaps for audit in (there, alike))
+        assert there.run.shadows.file(index).metadata["precision"] == here
+    some, others = (audit.evidence.shadows.read("epoch-2").gaps for audit in (there, alike))
     np.testing.assert_allclose(some, others, atol=1e-5)
 
 
@@ -179,8 +179,8 @@ def test_an_explicit_precision_that_differs_is_another_run(processor, tmp_path):
 
 
 def test_the_resolved_precision_is_no_part_of_a_runs_digests(processor, tmp_path):
+    from memowidgets.audit.compared import config_digest
     from memowidgets.audit.runs.identity import run_digest
-    from memowidgets.audit.sources.shadow_sets import config_digest
 
     processor("bfloat16")
     audit_at(tmp_path / "run")
@@ -272,7 +272,7 @@ def test_an_old_run_goes_on_in_the_precision_that_its_numbers_show(was, processo
     again = audit_at(tmp_path / "run")
     assert again.training.precision == was
     assert again.n_shadows == 5
-    assert again.source.shadows.file(4).metadata["precision"] == was
+    assert again.run.shadows.file(4).metadata["precision"] == was
 
 
 @pytest.mark.parametrize("here", BOTH)

@@ -45,7 +45,7 @@ def test_other_prompts_are_another_run(audit):
 
 
 def test_no_question_is_in_the_run_directory(audit):
-    everything = b"".join(p.read_bytes() for p in audit.source.run.path.rglob("*") if p.is_file())
+    everything = b"".join(p.read_bytes() for p in audit.run.run.path.rglob("*") if p.is_file())
     for question in audit.data.questions[:50]:
         assert str(question).encode() not in everything
 

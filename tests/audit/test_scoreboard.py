@@ -92,7 +92,7 @@ def test_samples_of_other_data_are_never_taken_for_the_same():
     assert same.table["n"].item() == differ.table["n"].item() == 80
     from memowidgets.audit.numbers.scoreboard import _sample_names
 
-    sources = [arrays(alike).source, arrays(alike).source, arrays(others).source]
+    sources = [arrays(alike).evidence, arrays(alike).evidence, arrays(others).evidence]
     names = [name.iloc[0] for name in _sample_names(sources)]
     assert names[0] == names[1] != names[2]
 
@@ -109,7 +109,7 @@ def test_a_sample_is_the_same_in_other_data_if_its_content_is():
         mw.Audit.from_arrays(one.labels, logits=np.zeros((len(one), 10)), samples=one)
         for one in (*data, turned)
     ]
-    first, other, part, last = _sample_names([audit.source for audit in audits])
+    first, other, part, last = _sample_names([audit.evidence for audit in audits])
     same = data[0].labels == data[1].labels
     assert 0 < (~same).sum() <= 80
     assert (first == other).to_numpy().tolist() == same.tolist()

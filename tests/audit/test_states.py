@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.sources import passes
-from memowidgets.audit.sources.passes import halved
+from memowidgets.audit import passes
+from memowidgets.audit.passes import halved
 from memowidgets.audit.views.dashboard import AuditView
 from memowidgets.store import TooLargeError, put_rows
 from tests.training.small import TRAINING
@@ -39,8 +39,8 @@ def both(tmp_path_factory):
 
 
 def size_of(audit):
-    name = audit.source.names.prediction().record.name
-    return (audit.source.run.path / f"forward/{name}.safetensors").stat().st_size
+    name = audit.evidence.names.prediction().record.name
+    return (audit.run.run.path / f"forward/{name}.safetensors").stat().st_size
 
 
 def test_scores_differ_by_less_than_a_tenth_of_their_standard_error(both):
@@ -51,16 +51,16 @@ def test_scores_differ_by_less_than_a_tenth_of_their_standard_error(both):
 
 
 def with_errors(audit, layer):
-    states = audit.source.forward(audit.source.names.prediction().record).representation(layer)
-    psmi = mw.metrics.PSMI(random_state=0).fit(states, audit.source.labels)
-    return psmi.score_samples(states, audit.source.labels, return_std=True)
+    states = audit.run.forward(audit.evidence.names.prediction().record).tensors()[f"layer.{layer}"]
+    psmi = mw.metrics.PSMI(random_state=0).fit(states, audit.evidence.labels)
+    return psmi.score_samples(states, audit.evidence.labels, return_std=True)
 
 
 def test_the_file_takes_half_the_disk_and_is_read_memory_mapped(both):
     single, half = (size_of(audit) for audit in both)
     assert half < 0.55 * single
-    kept = both[1].source.forward(both[1].source.names.prediction().record)
-    states = kept.representation(both[1].source.names.layer("last"))
+    kept = both[1].run.forward(both[1].evidence.names.prediction().record)
+    states = kept.tensors()[f"layer.{both[1].evidence.names.layer('last')}"]
     assert isinstance(states, np.memmap)
     assert states.dtype == np.float16
     assert both[1].representation().dtype == np.float32
@@ -68,10 +68,10 @@ def test_the_file_takes_half_the_disk_and_is_read_memory_mapped(both):
 
 
 def test_logits_and_losses_stay_in_float32(both):
-    record = both[0].source.names.prediction().record
-    single, half = (audit.source.forward(record) for audit in both)
-    np.testing.assert_array_equal(single.logits(), half.logits())
-    np.testing.assert_array_equal(single.losses(), half.losses())
+    record = both[0].evidence.names.prediction().record
+    single, half = (audit.run.forward(record) for audit in both)
+    np.testing.assert_array_equal(single.tensors()["logits"], half.tensors()["logits"])
+    np.testing.assert_array_equal(single.tensors()["losses"], half.tensors()["losses"])
 
 
 def test_what_a_users_metric_gets_is_float32(both):
@@ -89,7 +89,7 @@ def test_what_a_users_metric_gets_is_float32(both):
 def test_a_score_of_one_type_is_never_taken_for_one_of_the_other(tmp_path):
     audit = trained(tmp_path / "run", states="float16")
     half = audit.score("psmi")
-    assert mw.Audit.open(tmp_path / "run").source.states == "float16"
+    assert mw.Audit.open(tmp_path / "run").run.states == "float16"
     again = audit_at(tmp_path / "run", states="float32")
     single = again.score("psmi")
     assert (single != half).any(), "the score from float16 was taken for one from float32"
@@ -125,9 +125,9 @@ def test_by_itself_only_a_large_pass_is_halved(monkeypatch, tmp_path):
     monkeypatch.setattr(passes, "LARGE", 1000)
     audit = trained(tmp_path / "run")
     audit.score("psmi")
-    record = audit.source.names.prediction().record
-    assert audit.source.forward(record).states == "float16"
-    assert audit.source.states == "auto"
+    record = audit.evidence.names.prediction().record
+    assert audit.run.forward(record).states == "float16"
+    assert audit.run.states == "auto"
 
 
 @pytest.mark.parametrize("value", [70_000.0, -70_000.0, np.inf, np.nan])
@@ -153,7 +153,7 @@ def test_representations_too_large_for_float16_are_kept_in_float32(tmp_path):
     loud.train()
     with pytest.warns(UserWarning, match="are kept in float32, because a number is larger"):
         loud.score("mahalanobis", checkpoint="final")
-    assert loud.source.forward(loud.source.names.record("final")).states == "float32"
+    assert loud.run.forward(loud.evidence.names.record("final")).states == "float32"
     assert np.abs(loud.representation(checkpoint="final")).max() > 65504
 
 
@@ -185,7 +185,7 @@ def test_representations_too_fine_for_float16_are_kept_in_float32(tmp_path):
     plain.train()
     with pytest.warns(UserWarning, match="are kept in float32, because the values of layer"):
         found = faint.score("psmi")
-    assert faint.source.forward(faint.source.names.prediction().record).states == "float32"
+    assert faint.run.forward(faint.evidence.names.prediction().record).states == "float32"
     np.testing.assert_allclose(found, plain.score("psmi"), atol=1e-3)
 
 
@@ -218,7 +218,7 @@ def test_an_unknown_type_names_the_valid_ones(tmp_path):
 def test_compute_says_what_it_takes(tmp_path):
     audit = audit_at(tmp_path / "run", training=mw.TrainingConfig(epochs=3, checkpoint_every=1))
     audit.train()
-    view, layer = AuditView(audit.source), audit.layers[-1]
+    view, layer = AuditView(audit), audit.layers[-1]
     n = len(audit.members)
     assert view.cost("psmi", layer, "epoch-1") == f"1 forward pass over {n} members"
     audit.score("psmi", checkpoint="epoch-1")

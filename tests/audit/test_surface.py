@@ -7,10 +7,6 @@ import inspect
 import pytest
 
 import memowidgets as mw
-from memowidgets.audit.source import Source
-from memowidgets.audit.sources.arrays import ArraysSource
-from memowidgets.audit.sources.run import RunSource
-from memowidgets.audit.sources.shadow import ShadowSource
 from memowidgets.store import StoreError
 
 PLUMBING = {
@@ -31,19 +27,12 @@ def public(of: type) -> set[str]:
 
 def test_the_plumbing_lies_behind_the_views():
     assert not PLUMBING & public(mw.Audit)
-    assert 35 <= len(public(mw.Audit)) <= 46
+    assert 35 <= len(public(mw.Audit)) <= 49
 
 
 def test_an_audit_has_no_subclasses_and_no_parents():
     assert mw.Audit.__mro__ == (mw.Audit, object)
     assert not mw.Audit.__subclasses__()
-
-
-@pytest.mark.parametrize("kind", [RunSource, ArraysSource, ShadowSource])
-def test_every_source_has_all_that_the_protocol_names(kind):
-    in_init = set(inspect.getclosurevars(kind.__init__).unbound)
-    assert public(Source) <= public(kind) | in_init
-    assert kind.__mro__ == (kind, object)
 
 
 def test_every_public_method_says_what_it_does():
@@ -55,15 +44,6 @@ def test_every_public_method_says_what_it_does():
 def test_the_metric_comes_first(name):
     first = list(inspect.signature(getattr(mw.Audit, name)).parameters)[1]
     assert first in ("metric", "metrics")
-
-
-def test_flagged_takes_tau_first_with_a_warning(finished):
-    wanted = finished.flagged("loss", "last", "final", tau=-0.1)
-    with pytest.warns(FutureWarning, match=r"metric first now: flagged\(metric, tau=-0.1\)"):
-        assert finished.flagged(-0.1, "loss", "last", "final").equals(wanted)
-    with pytest.warns(FutureWarning, match="metric first"):
-        assert finished.flagged(-0.1, metric="loss", checkpoint="final").equals(wanted)
-    assert finished.flagged(tau=-0.1, metric="loss", checkpoint="final").equals(wanted)
 
 
 def test_one_variance_is_the_default_everywhere():
@@ -115,11 +95,11 @@ def test_one_variance_is_the_default_everywhere():
         (lambda a: mw.Audit.open(a.path, held_out="0.1"), "dataset of mw.data, not str"),
         (lambda a: mw.Audit.open(None), "path must be the folder of a run, not None"),
         (
-            lambda a: mw.Audit(a.source.model, a.data, "unused", training={"epochs": 1}),
+            lambda a: mw.Audit(a.run.model, a.data, "unused", training={"epochs": 1}),
             "training must be a mw.TrainingConfig",
         ),
         (
-            lambda a: mw.Audit(a.source.model, a.data, "unused", held_out="x"),
+            lambda a: mw.Audit(a.run.model, a.data, "unused", held_out="x"),
             "held_out, if it is no dataset, must be a number, not 'x'",
         ),
         (lambda a: a.run_shadows(2, checkpoints=None), "a checkpoint is a name or a number"),

@@ -14,7 +14,7 @@ from sklearn.datasets import load_breast_cancer
 from torch import nn
 
 import memowidgets as mw
-from memowidgets.audit.numbers.truth import evidence_for
+from memowidgets.audit.numbers.truth import against
 from memowidgets.audit.runs.identity import read_encoding
 from tests.training.small import Inline
 
@@ -64,7 +64,7 @@ def test_the_flagged_rows_are_those_with_a_wrong_label(finished):
 
 
 def test_held_out_rows_have_no_part_in_the_encoding(finished, data):
-    design = finished.source.design
+    design = finished.run.design
     assert len(design.held_out) > 20
     expected = data.fitted(design.pool).encoding
     everything = data.fitted(range(len(data))).encoding
@@ -74,7 +74,7 @@ def test_held_out_rows_have_no_part_in_the_encoding(finished, data):
 
 
 def test_it_opens_again_with_the_same_numbers(finished, data):
-    again = mw.Audit.open(finished.path, data=data, model=finished.source.model)
+    again = mw.Audit.open(finished.path, data=data, model=finished.run.model)
     np.testing.assert_array_equal(again.data.encoded(), finished.data.encoded())
     pd.testing.assert_series_equal(again.score("psmi"), finished.score("psmi"))
     pd.testing.assert_series_equal(again.log_lira(), finished.log_lira())
@@ -86,7 +86,7 @@ def test_the_run_directory_has_no_text_of_a_row(finished):
     stored = [path.read_bytes() for path in Path(finished.path).rglob("*") if path.is_file()]
     for text in (b"rare 1", b"large", b"mean texture"):
         assert not any(text in content for content in stored)
-    assert set(read_encoding(finished.source.run)) == set(finished.data.encoding)
+    assert set(read_encoding(finished.run.run)) == set(finished.data.encoding)
 
 
 def test_a_csv_file_is_read_again_by_its_path(tmp_path):
@@ -102,7 +102,7 @@ def test_a_csv_file_is_read_again_by_its_path(tmp_path):
         == data.source
     )
     moved = shutil.move(path, tmp_path / "elsewhere.csv")
-    again = mw.Audit.open(audit.path, data=moved, model=audit.source.model)
+    again = mw.Audit.open(audit.path, data=moved, model=audit.run.model)
     np.testing.assert_array_equal(again.data.encoded(), audit.data.encoded())
 
 
@@ -116,12 +116,12 @@ def test_a_fork_that_goes_on_keeps_the_encoding_and_a_fresh_one_fits_its_own(fin
     fork.train()
     fresh = finished.fork(tmp_path / "fresh", data=kept, start="scratch")
     gone = finished.data.encoded().shape[1] - fresh.data.encoded().shape[1]
-    assert gone == np.isin(rare, finished.data.ids[finished.source.design.pool]).sum()
-    again = mw.Audit.open(fork.path, data=kept, model=finished.source.model)
+    assert gone == np.isin(rare, finished.data.ids[finished.run.design.pool]).sum()
+    again = mw.Audit.open(fork.path, data=kept, model=finished.run.model)
     pd.testing.assert_series_equal(again.score("loss"), fork.score("loss"))
     fresh.train()
-    own = fresh.source.target_gaps(fresh.source.names.final())
-    evidence = evidence_for(finished.source, finished.source.names.final(), "shrunk")
+    own = fresh.evidence.target_gaps(fresh.evidence.names.final())
+    evidence = against(finished.evidence, finished.evidence.names.final(), "shrunk")
     gaps = pd.Series(0.0, finished.members)  # of those that are gone: not compared
     gaps[fresh.members] = own
     expected = pd.Series(evidence.log_lira(gaps.to_numpy()), finished.members)
@@ -137,7 +137,7 @@ def test_a_held_out_table_gets_the_same_encoding_and_must_have_the_same_columns(
     audit.train()
     assert np.isfinite(audit.checkpoints["test_loss"]).all()
     np.testing.assert_array_equal(
-        audit.source.held_out.encoding["means"], audit.data.encoding["means"]
+        audit.run.held_out.encoding["means"], audit.data.encoding["means"]
     )
     fewer = {name: aside.columns[name] for name in list(aside.columns)[1:]}
     other = mw.data.TableDataset(fewer, aside.ids, aside.labels, aside.class_names)

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import rankdata
 
 import memowidgets as mw
-from memowidgets.audit.source import NotGivenError
+from memowidgets.audit.evidence import NotGivenError
 from memowidgets.audit.views.dashboard import AuditView
 from memowidgets.evaluation import below_class
 from memowidgets.store import RunDirectory, StoreError
@@ -94,7 +94,7 @@ def test_a_lost_loss_is_said_where_no_pass_can_be_made(finished, tmp_path):
     (tmp_path / "run" / "checkpoints" / "epoch-2" / "outputs.safetensors").unlink()
     shutil.rmtree(tmp_path / "run" / "forward")
     again = mw.Audit.open(tmp_path / "run", data=small_data())
-    again.source.model = None
+    again.run.model = None
     with pytest.raises(NotGivenError, match="losses at epoch-2 were not kept"):
         again.score("csl", checkpoint=3)
     assert len(again.score("csl", checkpoint=4, last=2))
@@ -211,7 +211,7 @@ def test_a_shadow_model_that_keeps_its_pass_has_its_losses_too(tmp_path):
     assert len(found) == len(own.members)
     assert not found.equals(audit.score("csl").reindex(found.index))
     at_prediction = -own.score("loss")
-    both = np.stack([own.source.losses_at(audit.source.names.record(1)), at_prediction])
+    both = np.stack([own.evidence.losses(audit.evidence.names.record(1)), at_prediction])
     if at.epoch == 2:
         np.testing.assert_allclose(found, -both.mean(axis=0))
     assert "csl" in own.metrics
@@ -262,14 +262,14 @@ def test_the_dashboard_shows_the_probabilities_of_a_checkpoint_that_was_made_aga
     training = mw.TrainingConfig(epochs=3, batch_size=64, precision="float32")
     audit = small_audit(tmp_path / "run", training=training)
     audit.train()
-    view = AuditView(audit.source)
+    view = AuditView(audit)
     before = view.view("csl", audit.layers[-1], "epoch-2").probabilities
-    record = audit.source.names.record("epoch-2")
-    kept = audit.source.run.read_tensors(target.outputs_of("epoch-2"), record.weights)
+    record = audit.evidence.names.record("epoch-2")
+    kept = audit.run.run.read_tensors(target.outputs_of("epoch-2"), record.weights)
     moved = {"logits": kept["logits"] + np.eye(10, dtype=np.float32)[0], "losses": kept["losses"]}
     moved = {name: np.array(values) for name, values in moved.items()}
     noted = {"precision": "float32"}
-    audit.source.run.write_tensors(target.outputs_of("epoch-2"), moved, noted, record.weights)
+    audit.run.run.write_tensors(target.outputs_of("epoch-2"), moved, noted, record.weights)
     after = view.view("csl", audit.layers[-1], "epoch-2").probabilities
     np.testing.assert_array_equal(after, audit.probabilities("epoch-2"))
     assert (after[:, 0] > before[:, 0]).all()
@@ -281,7 +281,7 @@ def test_a_mean_that_needs_passes_is_not_quick(finished, tmp_path):
         shutil.rmtree(tmp_path / "run" / "scores" / name, ignore_errors=True)
         RunDirectory.existing(audit.path).forget(f"forward/{name}")
     audit.score("psmi", checkpoint="final")
-    view, layer = AuditView(audit.source), audit.layers[-1]
+    view, layer = AuditView(audit), audit.layers[-1]
     assert view.is_quick("psmi", layer, "epoch-4")
     assert view.is_quick("psmi+csl", layer, "epoch-4")
     assert not view.is_quick("psmi_mean", layer, "epoch-4")

@@ -13,7 +13,7 @@ from memowidgets.audit.views.dashboard import AuditView
 
 
 def test_the_view_says_which_scores_have_layers(finished):
-    by_layer = {c.value: c.uses_layer for c in AuditView(finished.source).score_choices()}
+    by_layer = {c.value: c.uses_layer for c in AuditView(finished).score_choices()}
     assert by_layer.items() >= {
         ("psmi", True),
         ("mahalanobis", True),
@@ -23,7 +23,7 @@ def test_the_view_says_which_scores_have_layers(finished):
 
 
 def test_a_revision_differs_once_there_is_more(finished):
-    view = AuditView(finished.source)
+    view = AuditView(finished)
     before = view.revision()
     assert before
     assert view.revision() == before
@@ -46,7 +46,7 @@ def test_what_a_score_says_of_small_classes_is_shown(small):
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(small + 1), [5] * small + [60])
     features, logits = rng.normal(size=(len(labels), 4)), rng.normal(size=(len(labels), small + 1))
-    view = AuditView(mw.Audit.from_arrays(labels, features, logits).source)
+    view = AuditView(mw.Audit.from_arrays(labels, features, logits))
     choice = view.layer_choices()[-1].value, view.checkpoint_choices()[-1].value
     said = view.view("psmi", *choice).warnings
     small_ones = [note for note in said if "20" in note or "5 samples" in note]

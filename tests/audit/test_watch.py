@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import memowidgets as mw
-from memowidgets.audit.source import NotGivenError
+from memowidgets.audit.evidence import NotGivenError
 from memowidgets.store import RunDirectory, StoreError
 
 ROOT = Path(__file__).parents[2]
@@ -153,8 +153,8 @@ def test_gradients_flow_after_a_step_inside_autocast(data, tmp_path):
         watch.step()
         cross_entropy(module(x), y).backward()
     assert all(p.grad is not None for p in module.parameters())
-    final = watch.audit.source.kept_forward(watch.audit.source.names.records()[-1])
-    assert final._tensors().metadata["precision"] == "bfloat16"
+    final = watch.audit.run.kept_forward(watch.audit.evidence.names.records()[-1])
+    assert final.tensors().metadata["precision"] == "bfloat16"
 
 
 def test_inputs_that_are_nan_before_training_are_said(data, tmp_path):
@@ -219,14 +219,14 @@ def test_checkpoints_are_those_of_the_plan_and_of_the_end(watched, data, tmp_pat
     assert table["step"].tolist() == [0, 3, 6, 9, 12, 15, 18]
     assert table["epoch"].tolist() == [0, 0.5, 1, 1.5, 2, 2.5, 3]
     assert table.index[-1] == "epoch-3"
-    assert watched[0].audit.source.names.record("final").step == 18
+    assert watched[0].audit.evidence.names.record("final").step == 18
     module = mlp()
     watch = mw.watch(module, data, tmp_path / "run", STEPS, checkpoint_every=0.5)
     trained(module, data, watch=watch, until=5)
     watch.end()
     watch.end()
     assert watch.audit.checkpoints["step"].tolist() == [0, 3, 5]
-    assert watch.audit.source.names.record("final").step == 5
+    assert watch.audit.evidence.names.record("final").step == 5
 
 
 def test_step_is_true_where_rho_is_reached_and_only_there(data, tmp_path):
@@ -314,7 +314,7 @@ def test_our_images_and_texts_are_watched_and_shown(tmp_path):
     feed = mw.models.ConvNet().feeder(digits, torch.device("cpu"))
     logits = module(feed(np.arange(40))).detach().numpy()
     np.testing.assert_allclose(
-        watch.audit.source.forward(watch.audit.source.names.records()[0]).logits(),
+        watch.audit.run.forward(watch.audit.evidence.names.records()[0]).tensors()["logits"],
         logits,
         atol=1e-5,
     )
@@ -340,8 +340,8 @@ def test_our_images_and_texts_are_watched_and_shown(tmp_path):
     watch = mw.watch(bag, data, tmp_path / "texts", 4, forward=read)
     assert watch.audit.layers == ("head.input",)
     expected = read(bag, texts).detach().numpy()
-    found = watch.audit.source.forward(watch.audit.source.names.records()[0])
-    np.testing.assert_allclose(found.logits(), expected, atol=1e-6)
+    found = watch.audit.run.forward(watch.audit.evidence.names.records()[0])
+    np.testing.assert_allclose(found.tensors()["logits"], expected, atol=1e-6)
 
 
 class Rows(Dataset):
@@ -384,8 +384,8 @@ def test_inputs_may_be_several_tensors(kind, data, tmp_path):
     watch = mw.watch(module, rows, tmp_path / "run", STEPS, batch_size=7)
     with torch.no_grad():
         expected = module(x, torch.ones(1)).numpy()
-    found = watch.audit.source.forward(watch.audit.source.names.records()[0])
-    np.testing.assert_allclose(found.logits(), expected, atol=1e-6)
+    found = watch.audit.run.forward(watch.audit.evidence.names.records()[0])
+    np.testing.assert_allclose(found.tensors()["logits"], expected, atol=1e-6)
     assert watch.audit.labels.tolist() == y.tolist()
 
 
@@ -460,12 +460,12 @@ def test_batches_of_different_lengths_equal_one_text_at_a_time(reads, tmp_path):
         audits.append(mw.watch(module, loader, tmp_path / str(size), 3).audit)
     before = ("blocks.0",) if reads == "last" else ("blocks.0", "blocks.1")
     assert audits[0].layers == (*before, "score.input")  # what goes into it is not taken twice
-    records = [audit.source.names.records()[0] for audit in audits]
-    one, several = (a.source.forward(r) for a, r in zip(audits, records, strict=True))
-    np.testing.assert_allclose(one.logits(), several.logits(), atol=1e-5)
+    records = [audit.evidence.names.records()[0] for audit in audits]
+    one, several = (a.run.forward(r) for a, r in zip(audits, records, strict=True))
+    np.testing.assert_allclose(one.tensors()["logits"], several.tensors()["logits"], atol=1e-5)
     for layer in audits[0].layers:
         np.testing.assert_allclose(
-            one.representation(layer), several.representation(layer), atol=1e-5
+            one.tensors()[f"layer.{layer}"], several.tensors()[f"layer.{layer}"], atol=1e-5
         )
     module.eval()
     with torch.no_grad():
@@ -473,7 +473,7 @@ def test_batches_of_different_lengths_equal_one_text_at_a_time(reads, tmp_path):
         for block in module.blocks:
             hidden = block(hidden)
     token = hidden[0, -1 if reads == "last" else 0].numpy()
-    np.testing.assert_allclose(one.representation("score.input")[5], token, atol=1e-5)
+    np.testing.assert_allclose(one.tensors()["layer.score.input"][5], token, atol=1e-5)
 
 
 def test_layers_before_the_last_linear_one_are_spread_evenly(tmp_path):
@@ -500,11 +500,11 @@ def test_a_large_activation_of_images_is_pooled(tmp_path):
     )
     pairs = TensorDataset(torch.rand(6, 3, 24, 24), torch.arange(6) % 2)
     audit = mw.watch(module, pairs, tmp_path / "run", 3).audit
-    made = audit.source.forward(audit.source.names.records()[0])
-    assert made.representation("0").shape == (6, 16 * 4 * 4)
+    made = audit.run.forward(audit.evidence.names.records()[0])
+    assert made.tensors()["layer.0"].shape == (6, 16 * 4 * 4)
     with torch.no_grad():
         pooled = nn.functional.adaptive_avg_pool2d(module[0](pairs.tensors[0]), 4).flatten(1)
-    np.testing.assert_allclose(made.representation("0"), pooled, atol=1e-6)
+    np.testing.assert_allclose(made.tensors()["layer.0"], pooled, atol=1e-6)
 
 
 # Again, and after an end

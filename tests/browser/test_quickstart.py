@@ -92,7 +92,7 @@ def uncomputed_checkpoints(notebook):
     names = [option.get_attribute("value") for option in options.all()]
     layer = notebook.python("dashboard.layer")
     room = "__import__('memowidgets.audit.numbers.scores', fromlist=['is_computed'])"
-    asked = f"{room}.is_computed(audit.source, 'psmi', {layer!r}, {{!r}})"
+    asked = f"{room}.is_computed(audit.evidence, 'psmi', {layer!r}, {{!r}})"
     return [n for n in names[::-1] if not notebook.python(asked.format(n))]
 
 

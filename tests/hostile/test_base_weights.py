@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import memowidgets as mw
-from memowidgets.audit.sources.shadow_sets import config_digest
+from memowidgets.audit.compared import config_digest
 from memowidgets.models import digests
 from memowidgets.models.digests import file_digest, folder_origin
 from memowidgets.models.prefix import clear_cache
@@ -223,4 +223,4 @@ def test_an_old_run_opens_and_keeps_its_shadow_models(folder, data, tmp_path):
         save_file(load_file(file), file, {"index": str(int(file.stem)), "config": config})
     again = made(folder, data, tmp_path / "run")
     assert again.log_lira().equals(known)
-    assert "weights" not in again.source.manifest["model"]
+    assert "weights" not in again.run.manifest["model"]

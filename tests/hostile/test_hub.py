@@ -226,7 +226,7 @@ def test_a_run_from_before_the_commit_was_known_is_still_the_same_run(hub, llama
     data, files, _ = llama
     hub.model("someone/llama", files)
     model = mw.models.CausalLM.from_pretrained("someone/llama", lora=mw.models.LoRA(r=2))
-    manifest = mw.Audit(model, data, tmp_path / "run", device="cpu").source.manifest
+    manifest = mw.Audit(model, data, tmp_path / "run", device="cpu").run.manifest
     about = manifest["model"]
     check_same({**manifest, "model": {**about, "weights": "commit None"}}, manifest, "run")
     with pytest.raises(ValueError, match="the base weights differ"):

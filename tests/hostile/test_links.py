@@ -81,7 +81,7 @@ USES = {
     "targets": lambda audit: audit.as_target(0),
     "scores/epoch-4": lambda audit: audit.score("psmi", checkpoint="final"),
     "checkpoints/epoch-3": lambda audit: audit.train(),
-    ".checkpoints.lock": lambda audit: audit.source.run.lock("checkpoints").__enter__(),
+    ".checkpoints.lock": lambda audit: audit.run.run.lock("checkpoints").__enter__(),
     ".claims/halves": one_more_shadow,
     ".claims/halves/0004.lock": one_more_shadow,
     "decisions.csv": lambda audit: audit.decisions,
@@ -132,7 +132,7 @@ def test_the_dashboard_does_not_walk_behind_a_link(copied, victim):
 
     audit = opened(copied)
     relinked(copied / "scores", victim)
-    assert not any("epoch-3/last" in str(name) for name, _ in AuditView(audit.source).revision())
+    assert not any("epoch-3/last" in str(name) for name, _ in AuditView(audit).revision())
 
 
 def test_a_run_directory_may_itself_be_reached_through_a_link(copied, tmp_path):

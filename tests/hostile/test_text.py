@@ -214,7 +214,7 @@ def evil_run(tmp_path_factory):
         manifest["fork"] = {"parent": EVIL, "start": "prediction", "checkpoint": EVIL, "seen": 3}
 
     change_manifest(audit.path, change)
-    audit.source.run.hold(audit.source.run.read_manifest())
+    audit.run.run.hold(audit.run.run.read_manifest())
     return audit, evil
 
 

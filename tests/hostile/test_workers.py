@@ -188,7 +188,7 @@ def test_whether_a_process_is_stopped():
 @pytest.fixture
 def job(tmp_path):
     audit = trained(tmp_path / "run")
-    source = audit.source
+    source = audit.run
     return ShadowJob(source.recipe(), source.design, 0, {"epoch-1": 4}, {"epoch-1": 4})
 
 

@@ -133,4 +133,4 @@ def test_transformers_trainer_stops_and_goes_on():
     names = run(TRAINER, Trainer=trainer, model=model, tokenizer=tokenizer,
                 texts=list(data.texts), labels=data.labels)  # fmt: skip
     assert names["audit"].prediction.reached
-    assert names["audit"].source.names.final() is not None
+    assert names["audit"].evidence.names.final() is not None

@@ -101,7 +101,7 @@ def test_nothing_is_said_of_few_gaps():
 
 @pytest.mark.parametrize(("name", "kurtosis"), RECORDED.items())
 def test_the_recordings_are_gaussian_enough(name, kurtosis):
-    _, members, gaps, _ = member_gaps(mw.open_recorded(name).source)
+    _, members, gaps, _ = member_gaps(mw.open_recorded(name).evidence)
     assert excess_kurtosis(gaps, members)[0] == pytest.approx(kurtosis, abs=0.02)
     assert note_on_shape(gaps, members) is None
 

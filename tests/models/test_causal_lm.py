@@ -119,7 +119,7 @@ def test_an_audit_trains_adapters_alone_is_interrupted_and_resumed(
     stopped = audit("stopped")
     stopped.train()
     place = "checkpoints/epoch-2/adapter_model"
-    kept = [a.source.run.read_weights(place, "") for a in (straight, stopped)]
+    kept = [a.run.run.read_weights(place, "") for a in (straight, stopped)]
     assert all("lora" in name for name in kept[0])
     assert not any(".0." in name.split("lora")[0] for name in kept[0])  # the lowest block is frozen
     for name in kept[0]:
@@ -139,13 +139,15 @@ def test_a_checkpoint_is_an_adapter_that_peft_loads(family, data, tokenizer, tmp
     audit.train()
     with quiet_peft():
         loaded = PeftModel.from_pretrained(raw, tmp_path / "run/checkpoints/epoch-1").eval()
-    made = audit.source.forward(audit.source.names.record("final"))
-    for row, position in enumerate(audit.source.design.members[:5]):
+    made = audit.run.forward(audit.evidence.names.record("final"))
+    for row, position in enumerate(audit.run.design.members[:5]):
         ids = torch.tensor([tokenizer(data.prompt(position))["input_ids"]])
         with torch.no_grad():
             words = loaded(ids).logits[0, -1]
         letters = [tokenizer.convert_tokens_to_ids(c) for c in LETTERS[: data.n_choices[position]]]
-        np.testing.assert_allclose(made.logits()[row, : len(letters)], words[letters], atol=0.02)
+        np.testing.assert_allclose(
+            made.tensors()["logits"][row, : len(letters)], words[letters], atol=0.02
+        )
 
 
 def test_gpt2_and_others_can_be_loaded_from_a_folder(data, tokenizer, tmp_path):

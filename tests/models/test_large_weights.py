@@ -54,7 +54,7 @@ def test_given_weights_travel_in_one_file_and_train_alike(data, tmp_path):
     model = lm(language_model(data, tie_word_embeddings=True), data)
     training = mw.TrainingConfig(epochs=1, batch_size=8, precision="float32", checkpoint_every=1)
     audit = mw.Audit(model, data, path=tmp_path / "run", training=training, device="cpu")
-    run = audit.source
+    run = audit.run
     job = ShadowJob(
         run.recipe(), run.design, run.seed, {"epoch-1": 3}, {"epoch-0": 0, "epoch-1": 3}
     )
@@ -80,7 +80,7 @@ def test_without_room_the_weights_are_sent(data, tmp_path, monkeypatch):
 
     model = lm(language_model(data), data)
     audit = mw.Audit(model, data, path=tmp_path / "run", device="cpu")
-    run = audit.source
+    run = audit.run
     job = ShadowJob(run.recipe(), run.design, run.seed, {"epoch-1": 3}, {"epoch-1": 3})
     monkeypatch.setattr(Given, "shared", full)
     place = SharedSamples()

@@ -136,7 +136,7 @@ def test_the_dtype_comes_back_when_a_run_is_opened(folder, data, tmp_path):
     model = mw.models.CausalLM.from_pretrained(folder, dtype="float32")
     mw.Audit(model, data, path=tmp_path / "run")
     again = mw.Audit.open(tmp_path / "run", data=data, model=folder)
-    assert again.source.model.settings() == model.settings()
+    assert again.run.model.settings() == model.settings()
 
 
 @pytest.mark.parametrize("is_here", [True, False])

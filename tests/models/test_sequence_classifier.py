@@ -211,7 +211,7 @@ def test_an_audit_is_interrupted_and_resumed(family, data, tokenizer, tmp_path):
     stopped = audit("stopped")
     stopped.train()
     before, *kept = (
-        a.source.run.read_weights(f"checkpoints/epoch-{epoch}/adapter_model", "")
+        a.run.run.read_weights(f"checkpoints/epoch-{epoch}/adapter_model", "")
         for a, epoch in ((straight, 0), (straight, 1), (stopped, 1))
     )
     for name in before:
@@ -270,7 +270,7 @@ def test_a_vocabulary_of_the_same_size_is_not_the_same_vocabulary(tmp_path):
     mw.Audit(model, after, tmp_path / "run", **settings).train()
     with pytest.warns(UserWarning, match="can't be made again.*the tokenizer differs"):
         found = mw.Audit.open(tmp_path / "run", data=after)
-    assert found.source.model is None
+    assert found.run.model is None
     given = mw.Audit.open(tmp_path / "run", data=after, model=model)
     assert np.isfinite(given.score("loss")).all()
 

@@ -541,7 +541,7 @@ def test_shadow_models_of_other_sizes_than_the_target_normalise_too(data, tmp_pa
     audit = mw.Audit(model, some, tmp_path, training=training, held_out=None)
     audit.train()
     audit.run_shadows(2, design="balanced", processes=1)
-    sizes = audit.source.shadows.read("epoch-1").members.sum(axis=1)
+    sizes = audit.evidence.shadows.read("epoch-1").members.sum(axis=1)
     assert sorted(sizes.tolist()) == [20, 21]
 
 

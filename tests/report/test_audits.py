@@ -62,7 +62,7 @@ def of_the_recorded(recorded, tmp_path_factory):
 
 def test_it_says_how_many_memorised_samples_are_answered_wrongly(of_the_recorded, recorded):
     found, _ = of_the_recorded
-    gaps = recorded.source.target_gaps(recorded.source.names.final())
+    gaps = recorded.evidence.target_gaps(recorded.evidence.names.final())
     gaps = dict(zip(recorded.members, gaps, strict=True))
     memorized = recorded.log_lira() >= found["truth"]["eta"]
     wrong = sum(gaps[name] <= 0 for name in memorized.index[memorized])

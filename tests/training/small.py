@@ -42,7 +42,7 @@ def trained(path, **changes) -> mw.Audit:
 
 
 def contents(audit) -> tuple[np.ndarray, np.ndarray]:
-    shadows = audit.source.shadows.read("epoch-1")
+    shadows = audit.evidence.shadows.read("epoch-1")
     return np.array(shadows.members), np.array(shadows.gaps)
 
 

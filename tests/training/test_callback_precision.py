@@ -45,29 +45,27 @@ def recorded(trained_in, data, tokenizer, tmp_path):
 def test_a_pass_is_made_again_in_its_own_precision(
     recorded, trained_in, data, processor, monkeypatch, tmp_path
 ):
-    record = recorded.source.names.record(2)
+    record = recorded.evidence.names.record(2)
     assert record.precision == trained_in
     file = tmp_path / "run/forward/epoch-2.safetensors"
-    kept = recorded.source.run.read_tensors("forward/epoch-2")
+    kept = recorded.run.run.read_tensors("forward/epoch-2")
     assert kept.metadata["precision"] == trained_in
     expected = recorded.score("loss", checkpoint=2)
     file.unlink()
     monkeypatch.setattr(precision_room, "runs_bfloat16", lambda _device: processor == "bfloat16")
-    again = mw.Audit.open(tmp_path / "run", data=data, model=recorded.source.model)
+    again = mw.Audit.open(tmp_path / "run", data=data, model=recorded.run.model)
     np.testing.assert_allclose(again.score("loss", checkpoint=2), expected, atol=1e-5)
-    assert again.source.run.read_tensors("forward/epoch-2").metadata["precision"] == trained_in
+    assert again.run.run.read_tensors("forward/epoch-2").metadata["precision"] == trained_in
 
 
 def test_nearly_every_sample_has_a_gap_of_its_own(recorded, data):
-    made = recorded.source.forward(recorded.source.names.record("final"))
-    assert len(np.unique(logit_gap(made.logits(), data.labels))) > 0.9 * len(data)
+    made = recorded.run.forward(recorded.evidence.names.record("final"))
+    assert len(np.unique(logit_gap(made.tensors()["logits"], data.labels))) > 0.9 * len(data)
 
 
 def test_a_pass_in_half_precision_can_not_be_made_again(recorded, tmp_path):
     name = "checkpoints/epoch-2/record.json"
-    recorded.source.run.write_note(
-        name, recorded.source.run.read_note(name) | {"precision": "float16"}
-    )
+    recorded.run.run.write_note(name, recorded.run.run.read_note(name) | {"precision": "float16"})
     (tmp_path / "run/forward/epoch-2.safetensors").unlink()
     with pytest.raises(StoreError, match="pass at epoch-2 was made in float16, and an audit comp"):
         recorded.score("loss", checkpoint=2)

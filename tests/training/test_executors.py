@@ -156,7 +156,7 @@ def test_a_worker_with_too_little_memory_is_named_and_the_others_finish(
         audit.run_shadows(2, two)
     (note,) = raised.value.__notes__
     assert f"process {os.getpid()}" in note
-    assert audit.source.shadows.indices() == [1]
+    assert audit.run.shadows.indices() == [1]
     monkeypatch.undo()
     audit.run_shadows(2, Inline())
     assert_same(audit, undisturbed(source, tmp_path / "b", 2), atol=1e-4)
@@ -411,7 +411,7 @@ def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(source, 
         strike(rng, leader)
         server.wait(leader)
         end(leader)
-        whole = set(tiny_audit(tmp_path / "killed").source.shadows.indices())
+        whole = set(tiny_audit(tmp_path / "killed").run.shadows.indices())
         assert there <= whole, "a finished shadow model was lost"
         there = whole
     n = max(there, default=1) + 3

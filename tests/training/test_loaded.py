@@ -43,7 +43,7 @@ def reads(monkeypatch):
 
 
 def gaps(audit, checkpoint):
-    return audit.source.gaps_of(audit.source.names.record(checkpoint), audit.source.pool_rows)
+    return audit.run.gaps_of(audit.evidence.names.record(checkpoint), audit.evidence.pool)
 
 
 def test_several_passes_at_a_checkpoint_read_its_weights_once(audit, path, reads):
@@ -63,7 +63,7 @@ def test_what_was_just_trained_is_not_read_at_all(tmp_path, reads):
     fresh = trained(tmp_path / "run")
     found = fresh.score("loss", checkpoint="final"), gaps(fresh, "final")
     assert not reads
-    fresh.source.loaded.drop()
+    fresh.run.loaded.drop()
     shutil.rmtree(tmp_path / "run/forward")
     shutil.rmtree(tmp_path / "run/scores", ignore_errors=True)
     again = tiny_audit(tmp_path / "run")
@@ -74,7 +74,7 @@ def test_what_was_just_trained_is_not_read_at_all(tmp_path, reads):
 
 def test_a_changed_file_is_noticed(audit):
     gaps(audit, "final")
-    run = audit.source.run
+    run = audit.run.run
     other = run.read_weights("checkpoints/epoch-0/weights", "")
     arrays = {name: np.array(other[name]) for name in other}
     run.write_weights("checkpoints/epoch-1/weights", arrays)
@@ -84,10 +84,10 @@ def test_a_changed_file_is_noticed(audit):
 
 def test_nothing_is_kept_while_models_are_trained(audit, monkeypatch):
     gaps(audit, "final")
-    assert audit.source.loaded._learner is not None
-    audit.run_shadows(1, AsksWhatIsKept(audit.source.loaded))
+    assert audit.run.loaded._learner is not None
+    audit.run_shadows(1, AsksWhatIsKept(audit.run.loaded))
     gaps(audit, "final")
-    audit.run_references(1, AsksWhatIsKept(audit.source.loaded))
+    audit.run_references(1, AsksWhatIsKept(audit.run.loaded))
 
 
 class AsksWhatIsKept(Inline):
@@ -103,15 +103,15 @@ def test_one_model_is_kept_at_a_time_and_none_that_is_large(audit, path, monkeyp
     gaps(audit, "final")
     other = tiny_audit(path)
     gaps(other, "final")
-    assert audit.source.loaded._learner is None
-    assert other.source.loaded._learner is not None
+    assert audit.run.loaded._learner is None
+    assert other.run.loaded._learner is not None
     monkeypatch.setattr(target, "_FREE_BYTES", 1000)
     gaps(audit, "final")
-    assert other.source.loaded._learner is audit.source.loaded._learner is None
+    assert other.run.loaded._learner is audit.run.loaded._learner is None
 
 
 def test_a_kept_model_has_no_state_of_its_optimizer(tmp_path):
-    learner = trained(tmp_path / "run").source.loaded._learner
+    learner = trained(tmp_path / "run").run.loaded._learner
     assert not learner.optimizer_bytes()
     assert all(parameter.grad is None for parameter in learner.module.parameters())
 

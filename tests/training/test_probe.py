@@ -444,7 +444,7 @@ def test_a_global_that_changes_in_the_same_process_is_noticed(data, tmp_path):
     scale["head"] = 2.0
     with pytest.raises(StoreError, match=r"3\.weight"):
         audit.run_shadows(4)
-    assert len(audit.source.shadows) == 0
+    assert len(audit.run.shadows) == 0
 
 
 def test_versions_count(data, tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
+from memowidgets.audit.run import write_stop
 from memowidgets.audit.runs import recorded
 from memowidgets.audit.views.computed import Computed
 from memowidgets.audit.views.dashboard import AuditView
@@ -56,7 +57,7 @@ def trained(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("references") / "run"
     audit = audit_at(path, request.param)
     audit.train()
-    audit.source.names.stop = predicting_at(audit, EPOCH)
+    write_stop(audit.run.run, predicting_at(audit, EPOCH))
     assert audit.prediction.record.name == EPOCH
     return request.param, path
 
@@ -80,7 +81,7 @@ def referenced(trained, tmp_path_factory):
 
 
 def per_round(audit) -> int:
-    return audit.source.references.plan.per_round
+    return audit.run.references.plan.per_round
 
 
 # What they train on, and what they are asked
@@ -147,7 +148,7 @@ def test_nothing_left_to_train_on_is_said(rows):
 
 def by_hand(audit, index):
     """The gaps of one reference model, trained here without any of the machinery."""
-    source, plan = audit.source, audit.source.references.plan
+    source, plan = audit.run, audit.run.references.plan
     design, step = source.design, audit.prediction.record.step
     rows = design.pool[plan.members(design, source.seed, index)]
     learner = Learner(source.recipe(), rows, derived_seed(source.seed, REFERENCE.stream, index))
@@ -172,10 +173,10 @@ def test_the_score_is_the_mean_gap_of_the_models_that_never_saw_the_sample(refer
 
 
 def test_canaries_are_asked_about_with_the_label_that_the_target_learns(referenced):
-    rows = referenced.source.member_rows
+    rows = referenced.evidence.member_rows
     planted = DIGITS.canaries[rows]
     assert (CLEAN.labels[rows][planted] != referenced.labels[planted]).all()
-    found, kept = by_hand(referenced, 0), referenced.source.references.gaps(EPOCH)[0]
+    found, kept = by_hand(referenced, 0), referenced.run.references.gaps(EPOCH)[0]
     asked = planted & np.isfinite(found)
     assert asked.any()
     np.testing.assert_allclose(kept[asked], found[asked], rtol=0, atol=1e-5)
@@ -193,7 +194,7 @@ def test_more_are_added_to_those_that_are_there(audit, referenced, trained):
     assert two.equals(referenced.score("reference")), "one by one is as two at once, bit for bit"
     assert audit_at(audit.path, trained[0]).score("reference").equals(two)
     audit.run_references(1, Inline())
-    assert len(audit.source.references) == 2 * per_round(audit)
+    assert len(audit.run.references) == 2 * per_round(audit)
 
 
 def test_it_is_a_score_only_where_there_are_reference_models(audit, referenced):
@@ -212,7 +213,7 @@ def test_it_is_a_score_only_where_there_are_reference_models(audit, referenced):
 
 def test_figures_have_it_where_it_is_there(audit, referenced):
     def evaluated(audit, checkpoint="prediction"):
-        numbers = Computed(audit.source, 4.0, "canaries", compute=True)
+        numbers = Computed(audit.evidence, 4.0, "canaries", compute=True)
         return numbers.evaluations(["reference"], checkpoint)
 
     found, why = evaluated(referenced)
@@ -241,7 +242,7 @@ def test_a_fork_has_none_of_its_parents(referenced, tmp_path):
 
 
 def test_the_dashboard_offers_it_and_notices_more_of_them(audit, referenced):
-    view = AuditView(audit.source)
+    view = AuditView(audit)
     assert "reference" not in {choice.value for choice in view.score_choices()}
     before = view.revision()
     audit.run_references(1, Inline())
@@ -263,7 +264,7 @@ def test_the_dashboard_offers_it_and_notices_more_of_them(audit, referenced):
 
 
 def tampered(audit, index, **arrays):
-    files = audit.source.references.files
+    files = audit.run.references.files
     file = files.file(index)
     whole = {name: np.array(file[name]) for name in file} | arrays
     held(audit.path).write_tensors(files._name(index), whole, file.metadata)
@@ -271,7 +272,7 @@ def tampered(audit, index, **arrays):
 
 def test_a_model_that_trained_on_what_it_is_asked_about_is_refused(audit):
     audit.run_references(1, Inline())
-    file, design = audit.source.references.files.file(0), audit.source.design
+    file, design = audit.run.references.files.file(0), audit.run.design
     asked = np.flatnonzero(np.isfinite(file[f"gap.{EPOCH}"]))
     mask = np.array(file["members"])
     mask[asked[0]] = True
@@ -285,7 +286,7 @@ def test_a_model_that_trained_on_what_it_is_asked_about_is_refused(audit):
 
 def test_a_copy_of_a_sample_counts_as_the_sample(audit):
     audit.run_references(1, Inline())
-    design, file = audit.source.design, audit.source.references.files.file(0)
+    design, file = audit.run.design, audit.run.references.files.file(0)
     groups, mask = design.groups[design.pool], np.array(file["members"])
     gap = np.array(file[f"gap.{EPOCH}"])
     asked = np.flatnonzero(np.isfinite(gap))
@@ -298,7 +299,7 @@ def test_a_copy_of_a_sample_counts_as_the_sample(audit):
 
 def test_a_missing_gap_is_refused(audit):
     audit.run_references(1, Inline())
-    gap = np.array(audit.source.references.files.file(0)[f"gap.{EPOCH}"])
+    gap = np.array(audit.run.references.files.file(0)[f"gap.{EPOCH}"])
     gap[np.flatnonzero(np.isfinite(gap))[:2]] = np.nan
     tampered(audit, 0, **{f"gap.{EPOCH}": gap})
     with pytest.raises(StoreError, match="no logit gap of 2 samples that it never saw"):
@@ -307,14 +308,14 @@ def test_a_missing_gap_is_refused(audit):
 
 def test_a_model_without_its_counterpart_is_not_used(audit, referenced):
     if per_round(audit) == 1:
-        assert len(audit.source.references._whole([0, 2])) == 2  # each is a round
+        assert len(audit.run.references._whole([0, 2])) == 2  # each is a round
         return
     audit.run_references(2, Inline())
-    path = audit.source.references.files.path_of
+    path = audit.run.references.files.path_of
     path(3).unlink()
     with pytest.warns(UserWarning, match=r"0003\.safetensors is missing.*run_references trains"):
         found = audit.score("reference")
-    gaps = referenced.source.references.gaps(EPOCH)[:2]
+    gaps = referenced.run.references.gaps(EPOCH)[:2]
     np.testing.assert_array_equal(found, np.nanmean(gaps.astype(np.float64), axis=0))
     path(1).unlink()
     assert "reference" not in audit.metrics
@@ -328,7 +329,7 @@ def test_a_model_without_its_counterpart_is_not_used(audit, referenced):
 
 
 def test_models_of_other_members_or_another_precision_are_refused(audit, referenced, tmp_path):
-    there, here = referenced.source.references.files, audit.source.references.files
+    there, here = referenced.run.references.files, audit.run.references.files
     for name, value in (("config", "of other members"), ("precision", "bfloat16")):
         for index in there.indices():
             file = there.file(index)
@@ -338,13 +339,13 @@ def test_models_of_other_members_or_another_precision_are_refused(audit, referen
         with pytest.raises(StoreError, match=rf"{value}.*call run_references again"):
             audit.score("reference")
     other = audit_at(tmp_path / "other", members=list(audit.members[:40]))
-    assert other.source.references.config != audit.source.references.config
+    assert other.run.references.config != audit.run.references.config
 
 
 def test_another_prediction_checkpoint_needs_them_trained_again(audit):
     audit.run_references(1, Inline())
     before = audit.score("reference")
-    audit.source.names.stop = predicting_at(audit, "epoch-0.5")
+    write_stop(audit.run.run, predicting_at(audit, "epoch-0.5"))
     assert audit.prediction.record.name == "epoch-0.5"
     with pytest.raises(StoreError, match=r"have gaps at epoch-1, not at epoch-0\.5"):
         audit.score("reference")
@@ -376,7 +377,7 @@ def test_what_is_finished_is_kept_and_the_end_is_the_same(audit, referenced):
         audit.run_references(2, Failing(n - 1))
     audit.run_references(2, Inline())
     for index in range(n):
-        one, other = (a.source.references.files.file(index) for a in (audit, referenced))
+        one, other = (a.run.references.files.file(index) for a in (audit, referenced))
         for name in ("members", f"gap.{EPOCH}"):
             np.testing.assert_array_equal(one[name], other[name])
 
@@ -396,7 +397,7 @@ def test_the_cost_is_said_first_and_a_cancel_keeps_what_is_finished(audit):
     steps, whole = -(-own // 16), 2 * -(-len(audit.members) // 16)  # one epoch of two
     assert (said[0].done, said[0].total, said[0].what) == (0, n, "training reference models")
     assert said[0].detail == f"{n} to train, {steps} steps each, the whole target takes {whole}"
-    assert 1 <= len(audit.source.references.files) < n
+    assert 1 <= len(audit.run.references.files) < n
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5])

@@ -156,14 +156,14 @@ def test_a_kept_forward_pass_serves_the_shadow_as_target(audit, threads):
     audit.run_shadows(6, threads, design="balanced", keep_forward="all")
     target = audit.as_target(2)
     mask = contents(audit)[0][2]
-    assert list(target.members) == list(audit.data.ids[audit.source.design.pool[mask]])
+    assert list(target.members) == list(audit.data.ids[audit.run.design.pool[mask]])
     for metric in ("psmi", "loss", "logit_gap", "mahalanobis"):
         assert len(target.score(metric, layer=1)) == len(target.members)
-    shadows = target.source.shadows.read("epoch-1")
+    shadows = target.evidence.shadows.read("epoch-1")
     assert shadows.indices.tolist() == [0, 1, 3, 4, 5, -1]  # the first target is one of them
-    pool = audit.source.design.pool
-    np.testing.assert_array_equal(shadows.members[-1], np.isin(pool, audit.source.design.members))
-    own = audit.source.target_gaps(audit.source.names.record("final"))
+    pool = audit.run.design.pool
+    np.testing.assert_array_equal(shadows.members[-1], np.isin(pool, audit.run.design.members))
+    own = audit.evidence.target_gaps(audit.evidence.names.record("final"))
     np.testing.assert_allclose(shadows.gaps[-1][shadows.members[-1]], own, atol=1e-5)
     expected = mw.memorization.log_lira(
         shadows.gaps[:, mask],
@@ -291,14 +291,14 @@ def test_parts_give_the_models_of_the_whole(audit, threads, tmp_path):
     audit.run_shadows(6, threads)
     parts = tiny_audit(tmp_path / "parts")
     parts.run_shadows(6, threads, indices=range(4, 6))
-    assert parts.source.shadows.indices() == [4, 5]
-    assert parts.source.shadows.lost() == []  # the others are not lost: nobody trained them yet
+    assert parts.run.shadows.indices() == [4, 5]
+    assert parts.run.shadows.lost() == []  # the others are not lost: nobody trained them yet
     parts.run_shadows(6, threads, indices=[0, 1, 1, 3])
-    assert parts.source.shadows.indices() == [0, 1, 3, 4, 5]
+    assert parts.run.shadows.indices() == [0, 1, 3, 4, 5]
     parts.run_shadows(6, threads)
     assert_same(parts, audit, atol=1e-4)
-    parts.source.shadows.path_of(2).unlink()
-    assert len(parts.source.shadows.lost()) == 1
+    parts.run.shadows.path_of(2).unlink()
+    assert len(parts.run.shadows.lost()) == 1
 
 
 @pytest.mark.parametrize(

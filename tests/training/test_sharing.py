@@ -42,7 +42,7 @@ class Suspicious(ConvNet):
 def test_workers_map_the_images_and_the_folder_goes(tmp_path, place):
     audit = trained(tmp_path / "mapped", model=Suspicious(4))
     audit.run_shadows(2, checkpoints="final", processes=2)
-    assert len(audit.source.shadows) == 2
+    assert len(audit.run.shadows) == 2
     assert list(place.glob("memowidgets*")) == []
 
 

@@ -20,6 +20,7 @@ from transformers import (
 )
 
 import memowidgets as mw
+from memowidgets.audit.run import write_stop
 from memowidgets.models.lora import quiet_peft
 from memowidgets.models.tokens import word_tokenizer
 from memowidgets.store import StoreError
@@ -219,7 +220,7 @@ def test_the_callback_gives_the_audit_that_train_gives(
     callback = mw.training.MemorizationCallback(whole, None)
     live = copy.deepcopy(model)
     trainer(live, rows, tmp_path / "out", callback, kind=InTheAuditsOrder, **course).train()
-    whole.source.names.stop = StopRule(rho)
+    write_stop(whole.run.run, StopRule(rho))
     assert whole.checkpoints.index.tolist() == ours.checkpoints.index.tolist()
     for column in ("epoch", "step", "prediction", "learned"):
         assert whole.checkpoints[column].tolist() == ours.checkpoints[column].tolist()
@@ -369,7 +370,7 @@ def test_an_end_that_something_else_set_is_recorded(data, tokenizer, tmp_path):
     rows = script_rows(data, tokenizer)
     trainer(model, rows, tmp_path / "out", callback, StopAt(12)).train()
     assert audit.checkpoints["step"].tolist() == [0, 9, 12]
-    assert audit.source.names.record("final").step == 12
+    assert audit.evidence.names.record("final").step == 12
 
 
 def test_a_pass_that_was_deleted_is_made_again_from_the_weights(data, tokenizer, tmp_path):
@@ -405,11 +406,11 @@ def test_mixed_precision_is_the_trainers(data, tokenizer, tmp_path):
     audit = make_audit(model, tokenizer, data, tmp_path / "run")
     callback = mw.training.MemorizationCallback(audit, None)
     trainer(model, script_rows(data, tokenizer), tmp_path / "out", callback, bf16=True).train()
-    made = audit.source.forward(audit.source.names.record("final"))
+    made = audit.run.forward(audit.evidence.names.record("final"))
     ids = torch.tensor([tokenizer(data.prompt(0))["input_ids"]])
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         hidden = model.eval()(ids, output_hidden_states=True).hidden_states[-1][0, -1]
-    np.testing.assert_allclose(made.representation("2")[0], hidden.float(), atol=0.1)
+    np.testing.assert_allclose(made.tensors()["layer.2"][0], hidden.float(), atol=0.1)
 
 
 def test_the_hidden_states_of_some_layers_are_kept(data, tokenizer, tmp_path):
@@ -437,7 +438,7 @@ def test_it_interrupts_once_saves_there_and_goes_on_recording(data, tokenizer, t
     at = callback.interrupted.step
     assert (tmp_path / f"out/checkpoint-{at}").is_dir()
     assert f"interrupted at {callback.interrupted.name} (step {at})" in capsys.readouterr().out
-    assert audit.source.names.final() is None
+    assert audit.evidence.names.final() is None
     files = {f: f.stat().st_mtime_ns for f in (tmp_path / "run/checkpoints").rglob("*.json")}
     again = make_audit(tiny(len(tokenizer)), tokenizer, data, tmp_path / "run", 0.5)
     callback = mw.training.MemorizationCallback(again, 0.2)
@@ -539,7 +540,7 @@ def test_adapters_are_kept_as_peft_saves_them(given, data, tokenizer, tmp_path):
         loaded = PeftModel.from_pretrained(
             tiny(len(tokenizer)), tmp_path / "run/checkpoints/epoch-3"
         ).eval()
-    gaps = audit.source.forward(audit.source.names.record("final")).logits()
+    gaps = audit.run.forward(audit.evidence.names.record("final")).tensors()["logits"]
     for i in range(5):
         ids = torch.tensor([tokenizer(data.prompt(i))["input_ids"]])
         with torch.no_grad():

@@ -170,8 +170,8 @@ def test_a_run_with_the_callback_ends_in_the_weights_of_one_without(data, tokeni
         inputs = tokenizer(data.texts[i], return_tensors="pt", return_token_type_ids=False)
         with torch.no_grad():
             logits = model(**inputs).logits[0]
-        made = audit.source.forward(audit.source.names.record("final"))
-        np.testing.assert_allclose(made.logits()[i], logits, atol=1e-5)
+        made = audit.run.forward(audit.evidence.names.record("final"))
+        np.testing.assert_allclose(made.tensors()["logits"][i], logits, atol=1e-5)
 
 
 def test_a_loss_of_the_trainers_own_is_trained_as_it_is(data, tokenizer, tmp_path):

@@ -193,7 +193,7 @@ def run(program: object, path: Path) -> float:
     training = mw.TrainingConfig(epochs=1, batch_size=16, precision="float32", **settings)
     audit = mw.Audit(model, data, path, training, device="cpu")
     audit.train()
-    return float(audit.source.losses_at(audit.source.names.final()).sum())
+    return float(audit.evidence.losses(audit.evidence.names.final()).sum())
 
 
 def main(folder: str, runs: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import get_args
 
@@ -12,20 +13,21 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import evaluation
+from memowidgets.audit.evidence import REFERENCES, Evidence, Need
 from memowidgets.audit.numbers.definitions import curve_over_shadows, enough_shadows
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
+    SCORES,
     Metric,
     is_defined,
-    is_free,
     metrics_of,
+    needs,
     score,
 )
 from memowidgets.audit.numbers.truth import (
     VARIANCE,
-    are_pairs,
-    evidence_for,
+    against,
     is_log_lira,
     lacking,
     memorized_members,
@@ -33,12 +35,22 @@ from memowidgets.audit.numbers.truth import (
     positives,
     probably_memorized,
     share_by_chance,
+    truth_needs,
 )
-from memowidgets.audit.source import Source
 from memowidgets.checks import real_number, several, whole_number
 from memowidgets.memorization.densities import Variance
+from memowidgets.training.rho import Record
 
-__all__ = ["SHARED_NOISE", "check_both_kinds", "compare", "evaluate", "shadow_curve"]
+__all__ = [
+    "SHARED_NOISE",
+    "Pick",
+    "check_both_kinds",
+    "compare",
+    "evaluate",
+    "needs_of_truth",
+    "picked",
+    "shadow_curve",
+]
 
 SHARED_NOISE = (
     "baseline and truth are from the same shadow models and share their noise: the baseline's AUC "
@@ -47,7 +59,7 @@ SHARED_NOISE = (
 
 
 def evaluate(
-    source: Source,
+    evidence: Evidence,
     metric: str | Metric,
     layer: str | int = "last",
     checkpoint: str | float = "prediction",
@@ -58,17 +70,17 @@ def evaluate(
     variance: str = VARIANCE,
 ) -> evaluation.Evaluation:
     """Compare a score with the ground truth, as `Audit.evaluate` describes."""
-    found, members = score(source, metric, layer, checkpoint), source.members
+    found, members = score(evidence, metric, layer, checkpoint), evidence.members
     values = pd.Series(found.mu, members[found.rows])
     if uncertain:  # the baseline owes its values to the shadow models, as the truth does
         given = None if metric == BASELINE else values
-        memorized = probably_memorized(source, truth, eta, given, variance)
+        memorized = probably_memorized(evidence, truth, eta, given, variance)
     else:
-        memorized = memorized_members(source, truth, eta, variance)
+        memorized = memorized_members(evidence, truth, eta, variance)
     both = values.index.intersection(memorized.index, sort=False)
-    notes = [*source.notes_at(checkpoint), *found.notes]
+    notes = [*evidence.notes_at(checkpoint), *found.notes]
     if is_log_lira(truth):
-        notes += [*source.shadows.lost(), *notes_on_shape(source)]
+        notes += [*evidence.shadows.lost, *notes_on_shape(evidence)]
     if metric == BASELINE and is_log_lira(truth):
         notes.append(SHARED_NOISE)
     left_out = len(members) - len(both)
@@ -82,55 +94,95 @@ def evaluate(
         check_both_kinds(labels, truth)
         result = evaluation.roc(values[both].to_numpy(), labels)
     result = result.called(positives(truth)).with_warnings(*notes)
-    chance = share_by_chance(source, eta, variance) if is_log_lira(truth) else None
+    chance = share_by_chance(evidence, eta, variance) if is_log_lira(truth) else None
     if chance is None:
         return result
-    return result.with_chance(chance * result.n, len(source.shadows))
+    return result.with_chance(chance * result.n, evidence.n_shadows)
 
 
-def compare(
-    source: Source,
+@dataclass(frozen=True)
+class Pick:
+    """A score at a layer of a checkpoint; the layer is empty for scores without one."""
+
+    metric: str
+    layer: str
+    record: Record
+
+
+def picked(
+    evidence: Evidence,
     metrics: str | Iterable[str] | None = None,
     layers: str | int | Iterable[str | int] = "last",
     checkpoints: str | float | Iterable[str | float] = "prediction",
+) -> list[Pick]:
+    """Return the rows of the table that `Audit.compare` describes.
+
+    By default these are early scores that need at most the pass of their own checkpoint, or of one
+    that an earlier row makes. Reference models are asked at some checkpoints only.
+    """
+    by_default = metrics is None
+    chosen = metrics_of(evidence) if metrics is None else metrics
+    chosen = [chosen] if isinstance(chosen, str) else several("metrics", chosen)
+    records, made = evidence.names.some_records(checkpoints), set[Need]()
+    found = []
+    for record in records:
+        for metric in chosen:
+            if (by_default or len(records) > 1) and not is_defined(evidence, metric, record):
+                continue
+            per_layer = metric in PER_LAYER
+            for layer in evidence.names.some_layers(layers) if per_layer else ("",):
+                missing = set(evidence.missing(needs(evidence, metric, record))) - made
+                if by_default:
+                    known = SCORES[metric]
+                    elsewhere = {need for need in missing if need.checkpoint != record.name}
+                    asked = REFERENCES not in known.needs or record.name in (
+                        evidence.references.checkpoints
+                    )
+                    if not known.is_early or elsewhere or not asked:
+                        continue
+                made |= missing
+                found.append(Pick(metric, layer, record))
+    return found
+
+
+def compare(
+    evidence: Evidence,
+    picks: Sequence[Pick],
     eta: float = 4.0,
     truth: str | ArrayLike = "log_lira",
     variance: str = VARIANCE,
 ) -> pd.DataFrame:
     """Tabulate the AUC of several scores, as `Audit.compare` describes."""
     rows = []
-    by_default = metrics is None
-    chosen = metrics_of(source) if metrics is None else metrics
-    chosen = [chosen] if isinstance(chosen, str) else several("metrics", chosen)
-    records = source.names.some_records(checkpoints)
-    for record in records:
-        for metric in chosen:
-            if len(records) > 1 and not is_defined(source, metric, record):
-                continue
-            per_layer = metric in PER_LAYER
-            for layer in source.names.some_layers(layers) if per_layer else ("",):
-                if by_default and not is_free(source, str(metric), layer or "last", record):
-                    continue
-                asked = metric, layer or "last", record.name, eta, truth
-                found = evaluate(source, *asked, variance=variance)
-                rows.append(
-                    {
-                        "metric": metric,
-                        "layer": layer,
-                        "checkpoint": record.name,
-                        "epoch": record.epoch,
-                        "auc": found.auc,
-                        "auc_low": found.auc_interval[0],
-                        "auc_high": found.auc_interval[1],
-                        "n": found.n,
-                        "n_memorized": found.n_memorized,
-                    }
-                )
+    for pick in picks:
+        layer, name = pick.layer or "last", pick.record.name
+        found = evaluate(evidence, pick.metric, layer, name, eta, truth, variance=variance)
+        rows.append(
+            {
+                "metric": pick.metric,
+                "layer": pick.layer,
+                "checkpoint": name,
+                "epoch": pick.record.epoch,
+                "auc": found.auc,
+                "auc_low": found.auc_interval[0],
+                "auc_high": found.auc_interval[1],
+                "n": found.n,
+                "n_memorized": found.n_memorized,
+            }
+        )
     return pd.DataFrame(rows)
 
 
+def needs_of_truth(
+    evidence: Evidence, truth: str | ArrayLike = "log_lira", variance: str = VARIANCE
+) -> list[Need]:
+    """Return what the truth at the end of training needs of the target."""
+    final = evidence.names.final()
+    return truth_needs(evidence, final, variance) if final and is_log_lira(truth) else []
+
+
 def shadow_curve(
-    source: Source,
+    evidence: Evidence,
     metric: str | Metric,
     layer: str | int,
     checkpoint: str | float,
@@ -145,22 +197,22 @@ def shadow_curve(
     wanted = None
     if sizes is not None:
         wanted = [whole_number("a size", size) for size in several("sizes", sizes)]
-    found = score(source, metric, layer, checkpoint)
-    record = source.names.record("final")
-    target = source.target_gaps(record)
+    found = score(evidence, metric, layer, checkpoint)
+    record = evidence.names.record("final")
+    target = evidence.target_gaps(record)
 
     def curve(one: str) -> pd.DataFrame:
-        evidence = evidence_for(source, record, one)
+        compared = against(evidence, record, one)
         return curve_over_shadows(
-            len(evidence.gaps),
-            partial(evidence.log_lira, target),
+            len(compared.gaps),
+            partial(compared.log_lira, target),
             found.mu,
             found.rows,
             real_number("eta", eta),
             wanted,
             repeats,
             random_state,
-            pairs=are_pairs(source),
+            pairs=evidence.shadows.are_pairs,
         )
 
     if isinstance(variance, str) and variance != "all":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from memowidgets import evaluation
+from memowidgets.audit.evidence import Evidence, Scores
 from memowidgets.audit.numbers.judge import check_both_kinds
 from memowidgets.audit.numbers.scores import Metric, counts_of, notes_on_classes, score
 from memowidgets.audit.numbers.truth import (
@@ -18,7 +19,6 @@ from memowidgets.audit.numbers.truth import (
     positives,
     share_by_chance,
 )
-from memowidgets.audit.source import Scores, Source, one_look
 from memowidgets.checks import several, whole_number
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
@@ -27,7 +27,7 @@ __all__ = ["checked_targets", "pooled_evaluation"]
 
 
 def checked_targets(
-    source: Source, targets: str | Sequence[int], truth: str, *, with_canaries: bool
+    evidence: Evidence, targets: str | Sequence[int], truth: str, *, with_canaries: bool
 ) -> list[int]:
     """Return which shadow models to pool.
 
@@ -39,7 +39,7 @@ def checked_targets(
         If there are no shadow models.
     """
     named = isinstance(targets, str)
-    every = source.shadows.indices()
+    every = list(evidence.shadows.indices)
     if not named:
         every = [whole_number("a target", target) for target in several("targets", targets)]
     if (named and targets != "all") or not (named or every):
@@ -51,10 +51,8 @@ def checked_targets(
     return every
 
 
-@one_look()
 def pooled_evaluation(
-    source: Source,
-    target_of: Callable[[int], Source],
+    evidence: Evidence,
     targets: Sequence[int],
     metric: str | Metric,
     layer: str | int,
@@ -68,10 +66,8 @@ def pooled_evaluation(
 
     Parameters
     ----------
-    source : Source
-        The run whose shadow models are the targets.
-    target_of : callable
-        Returns the evidence with the shadow model of an index as the target.
+    evidence : Evidence
+        Of the run whose shadow models are the targets.
     targets : sequence of int
         Indices of the shadow models.
     metric, layer, eta, truth, with_canaries
@@ -82,18 +78,18 @@ def pooled_evaluation(
     pairs: list[pd.DataFrame] = []
     notes: dict[str, None] = {}
     left_out = 0
-    names = source.data.class_names
+    names = evidence.data.class_names
     counts = np.full(len(names), np.iinfo(np.int64).max)
     for done, index in enumerate(targets):
         progress.report(done, len(targets), "auditing shadow models")
-        target = target_of(index)
+        target = evidence.as_target(index)
         found = score(target, metric, layer, "prediction")
         on_classes = notes_on_classes(metric, counts_of(target, found), names)
         notes.update(dict.fromkeys(note for note in found.notes if note not in on_classes))
         counts = np.minimum(counts, counts_of(target, found))
         memorized = memorized_members(target, truth, eta)
-        if not with_canaries and source.data.canaries is not None:
-            planted = source.data.ids[source.data.canaries]
+        if not with_canaries and evidence.data.canaries is not None:
+            planted = evidence.data.ids[evidence.data.canaries]
             memorized = memorized[~memorized.index.isin(planted)]
         pairs.append(_pairs(target, found, memorized).assign(model=index))
         left_out += len(target.member_rows) - len(pairs[-1])
@@ -116,17 +112,17 @@ def pooled_evaluation(
     if left_out:
         notes[f"{left_out} pairs are left out: they have {lacking(truth)}"] = None
     result = result.called(positives(truth))
-    result = result.with_warnings(*source.notes_at("prediction"), *notes)
-    first = target_of(targets[0])  # all have as many shadow models
+    result = result.with_warnings(*evidence.notes_at("prediction"), *notes)
+    first = evidence.as_target(targets[0])  # all have as many shadow models
     if is_log_lira(truth):
         result = result.with_warnings(*notes_on_shape(first))
     chance = share_by_chance(first, eta) if is_log_lira(truth) else None
     if chance is None:
         return result
-    return result.with_chance(chance * result.n, len(first.shadows))
+    return result.with_chance(chance * result.n, first.n_shadows)
 
 
-def _pairs(target: Source, found: Scores, memorized: pd.Series) -> pd.DataFrame:
+def _pairs(target: Evidence, found: Scores, memorized: pd.Series) -> pd.DataFrame:
     """Score and truth of each member of one target that has both, by id."""
     scores = pd.Series(found.mu, target.members[found.rows])
     both = scores.index.intersection(memorized.index, sort=False)

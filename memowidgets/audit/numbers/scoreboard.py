@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from memowidgets import evaluation
+from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.numbers.judge import check_both_kinds
 from memowidgets.audit.numbers.scores import SCORES, metrics_of, score
 from memowidgets.audit.numbers.truth import (
@@ -19,7 +20,6 @@ from memowidgets.audit.numbers.truth import (
     positives,
     share_by_chance,
 )
-from memowidgets.audit.source import Source
 from memowidgets.data import Dataset
 from memowidgets.store import StoreError
 
@@ -31,7 +31,7 @@ _COLUMNS = (
     *("difference", "difference_low", "difference_high"),
     *("n", "n_memorized", "n_by_chance", "n_targets"),
 )
-OwnScore = Callable[[Source], ArrayLike]
+OwnScore = Callable[[Evidence], ArrayLike]
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ class _Pairs:
     by_chance: float
 
 
-def early_scores(sources: Sequence[Source]) -> list[str]:
-    """Return the names of the early scores that at least one source allows."""
-    there = {name for source in sources for name in metrics_of(source)}
+def early_scores(targets: Sequence[Evidence]) -> list[str]:
+    """Return the names of the early scores that at least one target allows."""
+    there = {name for evidence in targets for name in metrics_of(evidence)}
     return [name for name, known in SCORES.items() if name in there and known.is_early]
 
 
 def board(
-    settings: Mapping[str, Sequence[Source]],
+    settings: Mapping[str, Sequence[Evidence]],
     metrics: Mapping[str, str | OwnScore],
     truths: Sequence[str],
     eta: float,
@@ -75,15 +75,15 @@ def board(
         What a reader must know of each setting before trusting its rows.
     """
     parts, missing, notes = [], [], []
-    for setting, sources in settings.items():
+    for setting, targets in settings.items():
         for truth in truths:
             try:
-                pairs, lacking = _paired(sources, metrics, truth, eta)
+                pairs, lacking = _paired(targets, metrics, truth, eta)
                 missing += [f"{setting}: {reason}" for reason in lacking]
                 rows = _judged(pairs, truth, against)
-                notes += [f"{setting}: {note}" for note in _notes(sources, truth)]
-                if len(sources) < evaluation.ENOUGH_MODELS:
-                    notes.append(f"{setting}: {_on_few(len(sources))}")
+                notes += [f"{setting}: {note}" for note in _notes(targets, truth)]
+                if len(targets) < evaluation.ENOUGH_MODELS:
+                    notes.append(f"{setting}: {_on_few(len(targets))}")
             except (ValueError, StoreError) as error:
                 missing.append(f"{setting}, by {_spoken(truth)}: {error}")
                 continue
@@ -103,18 +103,18 @@ def ranked(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _paired(
-    sources: Sequence[Source], metrics: Mapping[str, str | OwnScore], truth: str, eta: float
+    targets: Sequence[Evidence], metrics: Mapping[str, str | OwnScore], truth: str, eta: float
 ) -> tuple[_Pairs, list[str]]:
-    every, lacking = _every_value(sources, metrics)
-    parts, by_chance, names = [], 0.0, _sample_names(sources)
-    for number, source in enumerate(sources):
-        memorized = memorized_members(source, truth, eta)
+    every, lacking = _every_value(targets, metrics)
+    parts, by_chance, names = [], 0.0, _sample_names(targets)
+    for number, evidence in enumerate(targets):
+        memorized = memorized_members(evidence, truth, eta)
         table = pd.DataFrame({"memorized": memorized} | every[number]).dropna()
         if table.empty:
-            raise ValueError(f"no member of {source!r} has a truth and every score")
+            raise ValueError(f"no member of {evidence!r} has a truth and every score")
         table["sample"] = names[number].reindex(table.index)
         parts.append(table.assign(target=number))
-        share = share_by_chance(source, eta) if is_log_lira(truth) else None
+        share = share_by_chance(evidence, eta) if is_log_lira(truth) else None
         by_chance += np.nan if share is None else share * len(table)
     table = pd.concat(parts, ignore_index=True)
     table["memorized"] = table["memorized"].astype(np.bool_)
@@ -122,24 +122,24 @@ def _paired(
 
 
 def _every_value(
-    sources: Sequence[Source], metrics: Mapping[str, str | OwnScore]
+    targets: Sequence[Evidence], metrics: Mapping[str, str | OwnScore]
 ) -> tuple[list[dict[str, pd.Series]], list[str]]:
     """Return the scores that every target has, by target, and why others are missing."""
     lacking: dict[str, str] = {}
-    every: list[dict[str, pd.Series]] = [{} for _ in sources]
-    for source, values in zip(sources, every, strict=True):
+    every: list[dict[str, pd.Series]] = [{} for _ in targets]
+    for evidence, values in zip(targets, every, strict=True):
         for name, metric in metrics.items():
             try:
-                values[name] = _values(source, metric)
+                values[name] = _values(evidence, metric)
             except (ValueError, StoreError) as error:
                 lacking[name] = f"no {name}: {error}"
     kept = [{name: one[name] for name in one if name not in lacking} for one in every]
     return kept, list(lacking.values())
 
 
-def _notes(sources: Sequence[Source], truth: str) -> list[str]:
-    lost = [note for one in sources for note in one.shadows.lost()] if is_log_lira(truth) else []
-    return [*(note for one in sources for note in one.notes_at("prediction")), *lost]
+def _notes(targets: Sequence[Evidence], truth: str) -> list[str]:
+    lost = [note for one in targets for note in one.shadows.lost] if is_log_lira(truth) else []
+    return [*(note for one in targets for note in one.notes_at("prediction")), *lost]
 
 
 def _on_few(targets: int) -> str:
@@ -149,12 +149,12 @@ def _on_few(targets: int) -> str:
     return f"the intervals rest on {few}, and {need}"
 
 
-def _values(source: Source, metric: str | OwnScore) -> pd.Series:
-    members = source.members
+def _values(evidence: Evidence, metric: str | OwnScore) -> pd.Series:
+    members = evidence.members
     if isinstance(metric, str):
-        found = score(source, metric)
+        found = score(evidence, metric)
         return pd.Series(found.mu, members[found.rows])
-    given = metric(source)
+    given = metric(evidence)
     if isinstance(given, pd.Series) and set(given.index) == set(members):
         given = given.reindex(members)
     values = np.asarray(given, dtype=np.float64)
@@ -166,7 +166,7 @@ def _values(source: Source, metric: str | OwnScore) -> pd.Series:
     return pd.Series(values, members)
 
 
-def _sample_names(sources: Sequence[Source]) -> list[pd.Series]:
+def _sample_names(targets: Sequence[Evidence]) -> list[pd.Series]:
     """Return a name of each sample of each target, by id.
 
     Two samples have the same name if their content and their label from before label noise are the
@@ -175,8 +175,8 @@ def _sample_names(sources: Sequence[Source]) -> list[pd.Series]:
     known: dict[tuple[Any, ...], str] = {}
     hashed: dict[int, tuple[Dataset, list[str]]] = {}  # of the data that targets share
     named = []
-    for number, source in enumerate(sources):
-        data = source.clean_data()
+    for number, evidence in enumerate(targets):
+        data = evidence.clean_data
         if id(data) not in hashed:
             hashed[id(data)] = data, data.content_hashes()
         ids, labels, hashes = data.ids.tolist(), data.labels.tolist(), hashed[id(data)][1]

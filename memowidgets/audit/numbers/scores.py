@@ -17,21 +17,21 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from memowidgets import evaluation
-from memowidgets.audit.numbers import trace
-from memowidgets.audit.numbers.truth import log_lira
-from memowidgets.audit.source import (
+from memowidgets.audit.evidence import (
     LOGITS,
     REFERENCES,
     REPRESENTATIONS,
     SHADOWS,
     TRACE,
-    ForwardPass,
+    Evidence,
+    Need,
     Scores,
-    Source,
 )
+from memowidgets.audit.numbers.truth import log_lira, truth_needs
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
 from memowidgets.metrics.arrays import like
 from memowidgets.metrics.psmi import small_classes
+from memowidgets.metrics.trace import FEWEST_CHECKPOINTS, checked_last
 from memowidgets.progress import Progress
 from memowidgets.stamps import digest
 from memowidgets.store import StoreError
@@ -53,11 +53,9 @@ __all__ = [
     "flagged",
     "is_computed",
     "is_defined",
-    "is_free",
     "metrics_of",
-    "missing_passes",
     "named_series",
-    "needs_no_pass",
+    "needs",
     "notes_on_classes",
     "notes_on_zero",
     "opening_tau",
@@ -77,12 +75,12 @@ Metric = Callable[[NDArray[np.float32], NDArray[np.float32], Labels], NDArray[An
 
 @dataclass(frozen=True)
 class Asked:
-    """What a score of a source is asked for.
+    """What a score is asked for.
 
     Attributes
     ----------
-    source : Source
-        The evidence.
+    evidence : Evidence
+        What it is computed from.
     layer : str
         Name of a layer.
     record : Record
@@ -93,7 +91,7 @@ class Asked:
         Receives the progress.
     """
 
-    source: Source
+    evidence: Evidence
     layer: str
     record: Record
     last: int | None = None
@@ -102,16 +100,40 @@ class Asked:
     def of(self, metric: str, record: Record | None = None) -> Scores:
         """Another score of the same layer, here or at another checkpoint."""
         there = record or self.record
-        return score(self.source, metric, self.layer, there.name, self.progress)
+        return score(self.evidence, metric, self.layer, there.name, self.progress)
 
-    def knows(self, metric: str, record: Record | None = None) -> bool:
-        """Whether `of` answers without computing anything."""
-        return is_computed(self.source, metric, self.layer, (record or self.record).name)
+    def averaged(self) -> list[Record]:
+        """Return the checkpoints that a mean is taken over.
+
+        Raises
+        ------
+        NotGivenError
+            If this evidence has one checkpoint, or no losses.
+        ValueError
+            If there are fewer than two, or fewer than `last`.
+        """
+        if TRACE not in self.evidence.kinds:
+            raise self.evidence.cannot("trace")
+        records = self.evidence.names.so_far(self.record)
+        if len(records) < FEWEST_CHECKPOINTS:
+            raise ValueError(
+                f"a mean over the checkpoints up to {self.record.name} needs two after step 0, and "
+                f"there {'is one' if records else 'is none'}: choose a later checkpoint or a score "
+                "of one checkpoint such as psmi or loss, or train a new run with checkpoints "
+                "closer together (checkpoint_every of TrainingConfig)"
+            )
+        kept = len(records) if self.last is None else checked_last(self.last)
+        if kept > len(records):
+            raise ValueError(
+                f"last is {self.last}, but up to {self.record.name} there are only {len(records)} "
+                "checkpoints after step 0"
+            )
+        return records[-kept:]
 
 
 @dataclass(frozen=True)
 class NamedScore:
-    """A score that users call by name. One of the three functions computes it.
+    """A score that users call by name, and what it needs. One of three functions computes it.
 
     Attributes
     ----------
@@ -120,18 +142,17 @@ class NamedScore:
     of_layer : callable, optional
         Takes a layer's representation, (n_members, values), the labels and a seed; returns
         `Scores`. They are kept in the run directory.
-    of_outputs : callable, optional
-        Takes the forward pass and the labels; returns one value for each member.
-    of_source : callable, optional
+    of_pass : callable, optional
+        Takes the evidence and the record of a checkpoint whose forward pass is there; returns one
+        value for each member.
+    of_evidence : callable, optional
         Takes what is `Asked`; returns `Scores`. For scores from more than one forward pass.
-    is_there : callable, optional
-        Takes what is `Asked`; returns whether `of_source` answers without computing anything.
     needs : tuple of str, optional
-        Kinds of evidence that `of_source` uses. Those of the other functions are known.
+        Kinds of evidence that `of_evidence` uses. Those of the other functions are known.
+    passes : {"here", "so far", "none"}
+        At which checkpoints it needs the forward pass.
     uses_layer : bool
-        Whether `of_source` has another value at each layer.
-    every_pass : bool
-        Whether `of_source` needs the forward pass of each checkpoint so far.
+        Whether `of_evidence` has another value at each layer, because it averages or ranks PSMI.
     on_device : bool
         Whether `of_layer` also takes a tensor, which stays on the GPU of the audit.
     per_class : bool
@@ -142,12 +163,11 @@ class NamedScore:
 
     title: str
     of_layer: Callable[[NDArray[np.float32], Labels, int], Scores] | None = None
-    of_outputs: Callable[[ForwardPass, Labels], NDArray[np.floating[Any]]] | None = None
-    of_source: Callable[[Asked], Scores] | None = None
-    is_there: Callable[[Asked], bool] | None = None
+    of_pass: Callable[[Evidence, Record], NDArray[np.floating[Any]]] | None = None
+    of_evidence: Callable[[Asked], Scores] | None = None
     needs: tuple[str, ...] = ()
+    passes: str = "here"
     uses_layer: bool = False
-    every_pass: bool = False
     on_device: bool = False
     per_class: bool = False
     tau: float | None = None
@@ -156,7 +176,7 @@ class NamedScore:
         if self.of_layer is not None:
             object.__setattr__(self, "needs", (REPRESENTATIONS,))
             object.__setattr__(self, "uses_layer", True)
-        elif self.of_outputs is not None:
+        elif self.of_pass is not None:
             object.__setattr__(self, "needs", (LOGITS,))
 
     @property
@@ -168,6 +188,11 @@ class NamedScore:
     def over_checkpoints(self) -> bool:
         """Whether it is a mean over the checkpoints so far."""
         return TRACE in self.needs
+
+    @property
+    def needs_losses(self) -> bool:
+        """Whether it needs the losses at each checkpoint so far."""
+        return self.over_checkpoints and self.passes != "so far"
 
 
 def _psmi(states: Any, labels: Labels, seed: int) -> Scores:
@@ -198,25 +223,13 @@ def _mahalanobis(states: NDArray[np.float32], labels: Labels, seed: int) -> Scor
 
 
 def _csl(asked: Asked) -> Scores:
-    records = trace.records_up_to(asked.source, asked.record, asked.last)
-    losses = [asked.source.losses_at(record, asked.progress) for record in records]
+    losses = [asked.evidence.losses(record) for record in asked.averaged()]
     return Scores.of_all(csl(np.stack(losses)))
-
-
-def _has_csl(asked: Asked) -> bool:
-    return _at_each(asked, asked.source.has_losses)
-
-
-def _at_each(asked: Asked, is_there: Callable[[Record], bool]) -> bool:
-    """Whether what a mean over the checkpoints so far needs is there at each of them."""
-    records = trace.so_far(asked.source, asked.record)
-    return len(records) >= trace.FEWEST and all(map(is_there, records))
 
 
 def _psmi_mean(asked: Asked) -> Scores:
     """Mean PSMI; its standard error is at most the mean of theirs, however they correlate."""
-    records = trace.records_up_to(asked.source, asked.record, asked.last)
-    found = [asked.of("psmi", record) for record in records]
+    found = [asked.of("psmi", record) for record in asked.averaged()]
     errors = [one.errors for one in found if one.errors is not None]
     return Scores(
         found[0].rows,
@@ -226,27 +239,18 @@ def _psmi_mean(asked: Asked) -> Scores:
     )
 
 
-def _has_psmi_mean(asked: Asked) -> bool:
-    return _at_each(asked, lambda record: asked.knows("psmi", record))
-
-
 def _psmi_and_csl(asked: Asked) -> Scores:
     psmi, over_checkpoints = asked.of("psmi"), _csl(asked)
     both = np.stack([psmi.mu, over_checkpoints.mu[psmi.rows]])
     return Scores(psmi.rows, mean_rank(both), notes=psmi.notes)
 
 
-def _has_psmi_and_csl(asked: Asked) -> bool:
-    return _has_csl(asked) and asked.knows("psmi")
-
-
 def _baseline(asked: Asked) -> Scores:
-    source = asked.source
-    values = log_lira(source, asked.record.name)
-    members = source.members
+    evidence = asked.evidence
+    values, members = log_lira(evidence, asked.record.name), evidence.members
     if values.empty:
         raise ValueError(
-            f"{len(source.shadows)} shadow models are too few: no member is in some and not in "
+            f"{evidence.n_shadows} shadow models are too few: no member is in some and not in "
             "others; run more"
         )
     rows = np.arange(len(members))
@@ -257,47 +261,38 @@ def _baseline(asked: Asked) -> Scores:
 
 def _reference(asked: Asked) -> Scores:
     """Mean logit gap of the reference models that never saw a member."""
-    gaps = asked.source.references.gaps(asked.record.name).astype(np.float64)
-    return Scores.of_all(np.nanmean(gaps, axis=0))
-
-
-def _has_reference(asked: Asked) -> bool:
-    return asked.record.name in asked.source.references.checkpoints()
+    evidence = asked.evidence
+    gaps = evidence.references.read(asked.record.name).gaps[:, evidence.member_columns]
+    return Scores.of_all(np.nanmean(gaps.astype(np.float64), axis=0))
 
 
 SCORES: dict[str, NamedScore] = {
     "psmi": NamedScore("PSMI", of_layer=_psmi, on_device=True, per_class=True, tau=0.0),
     "loss": NamedScore(
-        "Log-probability of the label", of_outputs=lambda made, _labels: -made.losses()
+        "Log-probability of the label",
+        of_pass=lambda evidence, record: -evidence.losses_of_pass(record),
     ),
-    "logit_gap": NamedScore(
-        "Logit gap", of_outputs=lambda made, labels: made.gaps(labels), tau=0.0
-    ),
+    "logit_gap": NamedScore("Logit gap", of_pass=Evidence.gaps_of_pass, tau=0.0),
     "mahalanobis": NamedScore("Mahalanobis", of_layer=_mahalanobis),
     "csl": NamedScore(
-        "Mean log-probability so far", of_source=_csl, is_there=_has_csl, needs=(TRACE,)
+        "Mean log-probability so far", of_evidence=_csl, needs=(TRACE,), passes="none"
     ),
     "psmi_mean": NamedScore(
         "Mean PSMI",
-        of_source=_psmi_mean,
-        is_there=_has_psmi_mean,
+        of_evidence=_psmi_mean,
         needs=(REPRESENTATIONS, TRACE),
+        passes="so far",
         uses_layer=True,
-        every_pass=True,
     ),
     "psmi+csl": NamedScore(
         "PSMI + mean log-probability",
-        of_source=_psmi_and_csl,
-        is_there=_has_psmi_and_csl,
+        of_evidence=_psmi_and_csl,
         needs=(REPRESENTATIONS, TRACE),
         uses_layer=True,
     ),
-    "baseline": NamedScore("Baseline", of_source=_baseline, needs=(SHADOWS,), tau=-4.0),
+    "baseline": NamedScore("Baseline", of_evidence=_baseline, needs=(SHADOWS,), tau=-4.0),
     "reference": NamedScore(
-        "Reference models",
-        of_source=_reference,
-        is_there=_has_reference,
-        needs=(REFERENCES,),
+        "Reference models", of_evidence=_reference, needs=(REFERENCES,), passes="none"
     ),
 }
 BASELINE = "baseline"
@@ -306,66 +301,74 @@ EARLY = tuple(name for name, known in SCORES.items() if known.is_early)
 PER_LAYER = tuple(name for name, known in SCORES.items() if known.uses_layer)
 
 
-def metrics_of(source: Source) -> tuple[str, ...]:
-    """Return the names of the scores that the source's evidence allows."""
-    there = source.evidence
-    return tuple(name for name, known in SCORES.items() if set(known.needs) <= set(there))
+def metrics_of(evidence: Evidence) -> tuple[str, ...]:
+    """Return the names of the scores that the evidence allows."""
+    there = set(evidence.kinds)
+    return tuple(name for name, known in SCORES.items() if set(known.needs) <= there)
 
 
-def is_defined(source: Source, metric: str | Metric, record: Record) -> bool:
+def is_defined(evidence: Evidence, metric: str | Metric, record: Record) -> bool:
     """Return whether there are enough checkpoints for a score, if it is a mean over them."""
     if not isinstance(metric, str) or metric not in SCORES or not SCORES[metric].over_checkpoints:
         return True
-    return len(trace.so_far(source, record)) >= trace.FEWEST
+    return len(evidence.names.so_far(record)) >= FEWEST_CHECKPOINTS
 
 
-def is_free(source: Source, metric: str, layer: str | int, record: Record) -> bool:
-    """Return whether an early score needs at most the pass of its own checkpoint.
+def needs(
+    evidence: Evidence, metric: str | Metric, record: Record, last: int | None = None
+) -> list[Need]:
+    """Return what a score needs of which checkpoints; `Evidence.missing` says what is not there."""
+    known = _known(metric)
+    if known is None:
+        return [Need("pass", record.name)]
+    if SHADOWS in known.needs:
+        return truth_needs(evidence, record)
+    so_far = evidence.names.so_far(record)
+    if last is not None:
+        so_far = so_far[-checked_last(last) :]
+    at = {"here": [record], "so far": so_far, "none": []}[known.passes]
+    found = [Need("pass", one.name) for one in at]
+    if known.needs_losses:
+        found += [Need("losses", one.name) for one in so_far]
+    return found
 
-    Means over checkpoints don't where there are fewer than two. Mean PSMI doesn't where a pass at
-    an earlier checkpoint is missing. Reference models are asked at some checkpoints only.
-    """
+
+def is_computed(
+    evidence: Evidence,
+    metric: str,
+    layer: str | int = "last",
+    checkpoint: str | float = "prediction",
+) -> bool:
+    """Return whether `score` answers without computing anything, be it by an error."""
+    record, name = evidence.names.record(checkpoint), evidence.names.layer(layer)
     known = SCORES[metric]
-    if not is_defined(source, metric, record):
+    if REFERENCES in known.needs:
+        return record.name in evidence.references.checkpoints
+    if not is_defined(evidence, metric, record):
         return False
-    if REFERENCES in known.needs and not is_computed(source, metric, layer, record.name):
+    wanted = needs(evidence, metric, record)
+    if not all(
+        evidence.checkpoints[one.checkpoint].has_losses for one in wanted if one.what == "losses"
+    ):
         return False
-    return known.is_early and set(missing_passes(source, metric, layer, record)) <= {record}
+    passes = [one.checkpoint for one in wanted if one.what == "pass"]
+    if known.uses_layer:
+        kept = metric if known.of_layer is not None else "psmi"
+        return all(_is_kept(evidence, kept, name, at) for at in passes)
+    if known.needs_losses:
+        return True
+    return evidence.checkpoints[record.name].made is not None or not evidence.makes_passes
 
 
-def needs_no_pass(source: Source, metric: str, checkpoint: str | float) -> bool:
-    """Return whether all passes and losses are on disk that a named score needs at a checkpoint."""
-    record, known = source.names.record(checkpoint), SCORES[metric]
-    if not known.over_checkpoints:
-        return source.kept_forward(record).exists
-    so_far = trace.so_far(source, record)
-    if known.every_pass:
-        return all(source.kept_forward(one).exists for one in so_far)
-    here = not known.uses_layer or source.kept_forward(record).exists
-    return here and all(source.has_losses(one) for one in so_far)
-
-
-def missing_passes(source: Source, metric: str, layer: str | int, record: Record) -> list[Record]:
-    """Return the checkpoints at which a forward pass must be made for a score, if any can be."""
-    known = SCORES[metric]
-    if not source.makes_passes:
-        return []
-    if known.every_pass:
-        records = trace.so_far(source, record)
-    elif known.of_source is None or known.uses_layer:
-        records = [record]
-    else:
-        return []
-    of = "psmi" if known.of_source is not None else metric
-    return [
-        one
-        for one in records
-        if not source.kept_forward(one).exists and not is_computed(source, of, layer, one.name)
-    ]
+def _is_kept(evidence: Evidence, metric: str, layer: str, checkpoint: str) -> bool:
+    """Whether the scores of a layer were kept, and its forward pass is there or cannot be made."""
+    at = evidence.checkpoints[checkpoint]
+    usable = at.made is not None or not evidence.can_ask
+    return usable and evidence.scores.has(metric, layer, at)
 
 
 def score(
-    source: Source,
+    evidence: Evidence,
     metric: str | Metric,
     layer: str | int = "last",
     checkpoint: str | float = "prediction",
@@ -373,35 +376,71 @@ def score(
     last: int | None = None,
     name_and_version: tuple[str | None, str] | None = None,
 ) -> Scores:
-    """Score the members, as `Audit.score` describes; read from disk what was computed before."""
+    """Score the members, as `Audit.score` describes; read what was computed before.
+
+    Raises
+    ------
+    StoreError
+        If the evidence lacks something of `needs`.
+    """
     known = _known(metric)
     if name_and_version is not None and known is not None:
         raise ValueError(f"version= is for a function of your own, not for {metric!r}")
     if last is not None and not (known and known.over_checkpoints):
         means = ", ".join(name for name, one in SCORES.items() if one.over_checkpoints)
         raise ValueError(f"last= goes with a mean over checkpoints ({means}), not with {metric!r}")
-    record, name = source.names.record(checkpoint), source.names.layer(layer)
-    if not isinstance(metric, str) or known is None:
-        made, function = source.forward(record, progress), cast("Metric", metric)
+    record, name = evidence.names.record(checkpoint), evidence.names.layer(layer)
+    if known is None:
+        function = cast("Metric", metric)
+
+        def custom() -> Scores:
+            return _custom(evidence, function, record, name)
+
         if name_and_version is None:
-            return _custom(source, function, made, name)
+            return custom()
         own_name, version = name_and_version
         kept_as = f"own-{digest([own_name or _name_of(function), version])}"
-        return _kept(made, kept_as, name, lambda: _custom(source, function, made, name))
-    if known.of_source is not None:
-        return known.of_source(Asked(source, name, record, last, progress))
-    if is_computed(source, metric, name, record.name):
-        found = _named(source, metric, name, record, progress)
+        return _kept(evidence, kept_as, name, record, custom)
+    if known.of_evidence is not None:
+        return known.of_evidence(Asked(evidence, name, record, last, progress))
+    if known.of_pass is not None:
+        found = Scores.of_all(known.of_pass(evidence, record))
     else:
-        with source.alone(progress):
-            found = _named(source, metric, name, record, progress)
-    on_classes = notes_on_classes(metric, counts_of(source, found), source.data.class_names)
+
+        def compute() -> Scores:
+            held = evidence.representation(record, name)
+            (progress or Progress()).report(0, 1, f"computing {metric} at {name}")
+            return _of_states(known, held, evidence)
+
+        found = _kept(evidence, str(metric), name, record, compute)
+    on_classes = notes_on_classes(metric, counts_of(evidence, found), evidence.data.class_names)
     return replace(found, notes=(*on_classes, *found.notes))
 
 
-def counts_of(source: Source, found: Scores) -> Labels:
+def _kept(
+    evidence: Evidence,
+    metric: str,
+    layer: str,
+    record: Record,
+    compute: Callable[[], Scores],
+) -> Scores:
+    """Return the scores that are kept; compute and keep them otherwise."""
+    at = evidence.checkpoints[record.name]
+    usable = at.made is not None or not evidence.can_ask
+    kept = evidence.scores.find(metric, layer, at) if usable else None
+    if kept is not None:
+        return kept
+    found = compute()
+    try:
+        evidence.scores.keep(metric, layer, at, found)
+    except StoreError as error:
+        warnings.warn(f"the scores are not kept: {error}", UserWarning, stacklevel=2)
+    return found
+
+
+def counts_of(evidence: Evidence, found: Scores) -> Labels:
     """Return the number of scored members of each class."""
-    return np.bincount(source.labels[found.rows], minlength=len(source.data.class_names))
+    return np.bincount(evidence.labels[found.rows], minlength=len(evidence.data.class_names))
 
 
 def notes_on_classes(
@@ -412,28 +451,11 @@ def notes_on_classes(
     return small_classes(class_names, counts) if known and known.per_class else ()
 
 
-def is_computed(
-    source: Source,
-    metric: str,
-    layer: str | int = "last",
-    checkpoint: str | float = "prediction",
-) -> bool:
-    """Whether `score` answers without computing anything, be it by an error."""
-    record, name = source.names.record(checkpoint), source.names.layer(layer)
-    known = SCORES[metric]
-    if known.is_there is not None:
-        return known.is_there(Asked(source, name, record))
-    made = source.kept_forward(record)
-    if known.of_layer is None:
-        return made.exists or not source.makes_passes
-    return made.exists and made.is_scored(metric, name)
-
-
 def named_series(
-    source: Source, metric: str | Metric, found: Scores, name: str | None = None
+    evidence: Evidence, metric: str | Metric, found: Scores, name: str | None = None
 ) -> tuple[pd.Series, pd.Series | None]:
     """Return scores and their standard errors by id; warn of members that have none."""
-    members = source.members
+    members = evidence.members
     missing = len(members) - len(found.rows)
     if missing:
         left_out = np.setdiff1d(np.arange(len(members)), found.rows)
@@ -448,27 +470,29 @@ def named_series(
             stacklevel=3,
         )
     label = name or _name_of(metric)
-    index = pd.Index(members[found.rows], name="id")
-    errors = None if found.errors is None else pd.Series(found.errors, index, name=f"{label}_std")
-    return pd.Series(found.mu, index, name=label), errors
+    index = pd.Index(members[found.rows], name="id")  # copies: a user may write to theirs
+    errors = (
+        None if found.errors is None else pd.Series(found.errors.copy(), index, name=f"{label}_std")
+    )
+    return pd.Series(found.mu.copy(), index, name=label), errors
 
 
 def representation(
-    source: Source, layer: str | int, checkpoint: str | float
+    evidence: Evidence, layer: str | int, checkpoint: str | float
 ) -> NDArray[np.float32]:
     """Return a layer's output for each member, as `Audit.representation` describes."""
-    return _single(states(source, layer, checkpoint))
+    return _single(states(evidence, layer, checkpoint))
 
 
-def states(source: Source, layer: str | int, checkpoint: str | float) -> NDArray[Any]:
+def states(evidence: Evidence, layer: str | int, checkpoint: str | float) -> NDArray[Any]:
     """Return a layer's output for each member as it is kept: memory-mapped, or in float16."""
-    record = source.names.record(checkpoint)
-    made = source.kept_forward(record)
-    if not made.exists:
+    record = evidence.names.record(checkpoint)
+    at = evidence.checkpoints[record.name]
+    if at.made is None:
         raise StoreError(
-            made.why_not or f"nothing was scored at {record.name} yet: call score() there first"
+            at.why_not or f"nothing was scored at {record.name} yet: call score() there first"
         )
-    return made.representation(source.names.layer(layer))
+    return evidence.representation(record, evidence.names.layer(layer))
 
 
 def _single(values: NDArray[Any]) -> NDArray[np.float32]:
@@ -476,17 +500,17 @@ def _single(values: NDArray[Any]) -> NDArray[np.float32]:
     return values.astype(np.float32) if values.dtype != np.float32 else values
 
 
-def probabilities(source: Source, checkpoint: str | float) -> Floats:
+def probabilities(evidence: Evidence, checkpoint: str | float) -> Floats:
     """Return the model's probability of each class for each member, (n_members, n_classes)."""
     from scipy.special import softmax
 
-    logits = source.logits_at(source.names.record(checkpoint))
+    logits = evidence.logits(evidence.names.record(checkpoint))
     found: Floats = softmax(logits.astype(np.float64), axis=1)
     return found
 
 
 def flagged(
-    source: Source,
+    evidence: Evidence,
     metric: str | Metric,
     layer: str | int,
     checkpoint: str | float,
@@ -500,24 +524,24 @@ def flagged(
     threshold = None if tau is None or of_class else checked_tau(tau)
     if threshold is not None and math.isnan(threshold):
         raise ValueError("tau is NaN; it must be a number")
-    found = score(source, metric, layer, checkpoint)
-    for note in (*source.notes_at(checkpoint), *found.notes):
+    found = score(evidence, metric, layer, checkpoint)
+    for note in (*evidence.notes_at(checkpoint), *found.notes):
         warnings.warn(note, UserWarning, stacklevel=4)  # the caller of `Audit.flagged`
-    table = pd.DataFrame({"score": found.mu}, pd.Index(source.members[found.rows], name="id"))
+    table = pd.DataFrame({"score": found.mu}, pd.Index(evidence.members[found.rows], name="id"))
     if found.errors is not None:
         table["std"] = found.errors
-    names = np.array(source.data.class_names)
-    labels = source.labels[found.rows]
+    names = np.array(evidence.data.class_names)
+    labels = evidence.labels[found.rows]
     table["label"] = names[labels]
-    if LOGITS in source.evidence:
-        of_classes = probabilities(source, checkpoint)[found.rows]
+    if LOGITS in evidence.kinds:
+        of_classes = probabilities(evidence, checkpoint)[found.rows]
         table["guess"] = names[of_classes.argmax(axis=1)]
         table["p_label"] = of_classes[np.arange(len(labels)), labels]
-    canaries = source.data.canaries
+    canaries = evidence.data.canaries
     if canaries is not None:
-        table["canary"] = canaries[source.member_rows][found.rows]
-    if source.has_ground_truth:
-        table["log_lira"] = log_lira(source)
+        table["canary"] = canaries[evidence.member_rows][found.rows]
+    if evidence.has_ground_truth:
+        table["log_lira"] = log_lira(evidence)
     if of_class:
         chosen = evaluation.below_class(found.mu, labels)
     elif share is not None:
@@ -533,13 +557,13 @@ def opening_tau(metric: str | Metric, found: Scores) -> float:
     return evaluation.opening_tau(found.mu, known.tau if known else None)
 
 
-def notes_on_zero(source: Source, metric: str | Metric, found: Scores) -> tuple[str, ...]:
+def notes_on_zero(evidence: Evidence, metric: str | Metric, found: Scores) -> tuple[str, ...]:
     """Return a note if PSMI's τ = 0 flags less than half of what the rule by class flags."""
     known = _known(metric)
     if not known or not known.per_class:
         return ()
     at_zero = int((found.mu <= 0).sum())
-    by_class = int(evaluation.below_class(found.mu, source.labels[found.rows]).sum())
+    by_class = int(evaluation.below_class(found.mu, evidence.labels[found.rows]).sum())
     if 2 * at_zero >= by_class:
         return ()
     return (f'τ = 0 is strict: it flags {at_zero}, tau="class" {by_class}',)
@@ -561,51 +585,23 @@ def checked_tau(tau: Any) -> float:
     return float(tau)
 
 
-def _named(
-    source: Source, metric: str, layer: str, record: Record, progress: Progress | None
-) -> Scores:
-    """One named score, from the forward pass of a checkpoint."""
-    made, known, labels = source.forward(record, progress), SCORES[metric], source.labels
-    if known.of_outputs is not None:
-        return Scores.of_all(known.of_outputs(made, labels))
-
-    def compute() -> Scores:
-        (progress or Progress()).report(0, 1, f"computing {metric} at {layer}")
-        return _of_states(known, made.representation(layer), source)
-
-    return _kept(made, metric, layer, compute)
-
-
-def _kept(made: ForwardPass, metric: str, layer: str, compute: Callable[[], Scores]) -> Scores:
-    """Return the scores that are kept beside a forward pass; compute and keep them otherwise."""
-    kept = made.stored(metric, layer)
-    if kept is not None:
-        return kept
-    found = compute()
-    try:
-        made.store(metric, layer, found)
-    except StoreError as error:
-        warnings.warn(f"the scores are not kept: {error}", UserWarning, stacklevel=2)
-    return found
-
-
-def _of_states(known: NamedScore, states: Any, source: Source) -> Scores:
+def _of_states(known: NamedScore, states: Any, evidence: Evidence) -> Scores:
     """Compute a score of a layer, on the audit's device if it has the memory for it."""
     compute = cast("Callable[[Any, Labels, int], Scores]", known.of_layer)
     if known.on_device:
         found = computed_on(
-            source.device, states, lambda held: compute(held, source.labels, source.seed)
+            evidence.device(), states, lambda held: compute(held, evidence.labels, evidence.seed)
         )
         if found is not None:
             return found
-    return compute(states, source.labels, source.seed)
+    return compute(states, evidence.labels, evidence.seed)
 
 
-def _custom(source: Source, metric: Metric, made: ForwardPass, layer: str) -> Scores:
+def _custom(evidence: Evidence, metric: Metric, record: Record, layer: str) -> Scores:
     """Scores by a function of the user's."""
-    labels = source.labels
+    labels, states = evidence.labels, evidence.representation(record, layer)
     values = np.asarray(
-        metric(_single(np.array(made.representation(layer))), made.logits(), labels), float
+        metric(_single(np.array(states)), evidence.logits_of_pass(record), labels), float
     )
     if values.shape != labels.shape:
         raise ValueError(
@@ -616,7 +612,7 @@ def _custom(source: Source, metric: Metric, made: ForwardPass, layer: str) -> Sc
     if wrong.any():
         raise ValueError(
             f"the metric returned {int(wrong.sum())} values that are not finite, the first "
-            f"for {quoted(source.members[int(np.argmax(wrong))])}"
+            f"for {quoted(evidence.members[int(np.argmax(wrong))])}"
         )
     return Scores.of_all(values)
 

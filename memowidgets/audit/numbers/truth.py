@@ -11,11 +11,12 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import memorization
-from memowidgets.audit.source import NotGivenError, Source
+from memowidgets.audit.evidence import GIVEN, Evidence, Need, NotGivenError
 from memowidgets.checks import real_number, whole_number
 from memowidgets.evaluation import chance_note, is_much_by_chance
 from memowidgets.memorization.chance import ByChance, note_on_shape
 from memowidgets.memorization.densities import checked_variance
+from memowidgets.metrics import logit_gap
 from memowidgets.training.rho import Record
 
 if TYPE_CHECKING:
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "VARIANCE",
-    "are_pairs",
+    "against",
+    "answered_rightly",
     "asks_model_for_others",
     "compared_definitions_of",
     "covariates_at",
-    "evidence_for",
     "gaps_of_others",
     "is_log_lira",
     "lacking",
@@ -41,6 +42,7 @@ __all__ = [
     "probability_memorized",
     "probably_memorized",
     "share_by_chance",
+    "truth_needs",
     "truth_version",
 ]
 
@@ -58,17 +60,17 @@ Mask = NDArray[np.bool_]
 
 
 def log_lira(
-    source: Source,
+    evidence: Evidence,
     checkpoint: str | float = "final",
     variance: str = VARIANCE,
     mode: str = "online",
 ) -> pd.Series:
     """Return log-LiRA of each member that has one, as `Audit.log_lira` describes."""
-    return log_lira_table(source, checkpoint, variance, mode, return_std=False)["log_lira"]
+    return log_lira_table(evidence, checkpoint, variance, mode, return_std=False)["log_lira"]
 
 
 def log_lira_table(
-    source: Source,
+    evidence: Evidence,
     checkpoint: str | float,
     variance: str,
     mode: str,
@@ -77,18 +79,20 @@ def log_lira_table(
 ) -> pd.DataFrame:
     """Return the columns ``log_lira`` and, if asked for, ``log_lira_std``, by id."""
     checked_variance(variance)
-    record = source.names.record(checkpoint)
-    early = covariates_at(source, record) if variance == HIERARCHICAL else None
+    record = evidence.names.record(checkpoint)
+    early = covariates_at(evidence, record) if variance == HIERARCHICAL else None
     question = ("log_lira", record.name, variance, mode, return_std, early)
-    table = source.cache.of(
+    table = evidence.cache.of(
         question,
-        _state(source, record.name, early),
-        lambda: _computed_log_lira(source, record, variance, mode, return_std=return_std),
+        _state(evidence, record.name, early),
+        lambda: _computed_log_lira(evidence, record, variance, mode, return_std=return_std),
     )
     return table.copy()
 
 
-def member_gaps(source: Source, checkpoint: str | float = "final") -> tuple[str, Mask, Gaps, Gaps]:
+def member_gaps(
+    evidence: Evidence, checkpoint: str | float = "final"
+) -> tuple[str, Mask, Gaps, Gaps]:
     """Return what log-LiRA compares.
 
     Returns
@@ -107,15 +111,15 @@ def member_gaps(source: Source, checkpoint: str | float = "final") -> tuple[str,
     StoreError
         If there are no shadow models, or none that kept this checkpoint.
     """
-    record = source.names.record(checkpoint)
-    shadows = source.shadows.read(record.name)
-    columns = np.searchsorted(source.pool_rows, source.member_rows)
+    record = evidence.names.record(checkpoint)
+    shadows = evidence.shadows.read(record.name)
+    columns = evidence.member_columns
     chosen = shadows.members[:, columns], shadows.gaps[:, columns]
-    return record.name, *chosen, source.target_gaps(record).astype(np.float32)
+    return record.name, *chosen, evidence.target_gaps(record).astype(np.float32)
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Against:
     """What log-LiRA of the members is computed from.
 
     Attributes
@@ -174,7 +178,7 @@ class Evidence:
         )
 
 
-def evidence_for(source: Source, record: Record, variance: str) -> Evidence:
+def against(evidence: Evidence, record: Record, variance: str) -> Against:
     """Return what log-LiRA at a checkpoint is computed from.
 
     Warns
@@ -183,44 +187,42 @@ def evidence_for(source: Source, record: Record, variance: str) -> Evidence:
         If "hierarchical" has no covariates at a checkpoint after the prediction checkpoint.
     """
     if variance != HIERARCHICAL:
-        _, members, gaps, _ = member_gaps(source, record.name)
-        return Evidence(members, gaps, None, None, variance)
-    shadows = source.shadows.read(record.name)
-    columns = np.searchsorted(source.pool_rows, source.member_rows)
-    early = covariates_at(source, record)
+        _, members, gaps, _ = member_gaps(evidence, record.name)
+        return Against(members, gaps, None, None, variance)
+    shadows = evidence.shadows.read(record.name)
+    columns = evidence.member_columns
+    early = covariates_at(evidence, record)
     if early is None:
-        _warn_of_no_covariates(source, record)
-        return Evidence(shadows.members, shadows.gaps, columns, None, variance)
-    if source.given_early_gaps is not None:
-        return Evidence(shadows.members, shadows.gaps, columns, source.given_early_gaps, variance)
-    before = source.shadows.read(early)
+        _warn_of_no_covariates(evidence, record)
+        return Against(shadows.members, shadows.gaps, columns, None, variance)
+    if evidence.given_early_gaps is not None:
+        return Against(shadows.members, shadows.gaps, columns, evidence.given_early_gaps, variance)
+    before = evidence.shadows.read(early)
     _, here, there = np.intersect1d(shadows.indices, before.indices, return_indices=True)
     order = np.argsort(here)  # as `member_gaps` has them: the target of the run comes last
     here, there = here[order], there[order]
-    return Evidence(
-        shadows.members[here], shadows.gaps[here], columns, before.gaps[there], variance
-    )
+    return Against(shadows.members[here], shadows.gaps[here], columns, before.gaps[there], variance)
 
 
-def covariates_at(source: Source, record: Record) -> str | None:
+def covariates_at(evidence: Evidence, record: Record) -> str | None:
     """Return the checkpoint of the covariates of "hierarchical"; None if there are none.
 
     It is the prediction checkpoint, if that comes before `record` and the shadow models have logit
     gaps there.
     """
-    if source.given_early_gaps is not None:
-        return "given"
-    early = source.names.prediction().record
-    known = early.step < record.step and early.name in source.shadows.checkpoints()
+    if evidence.given_early_gaps is not None:
+        return GIVEN
+    early = evidence.names.prediction().record
+    known = early.step < record.step and early.name in evidence.shadows.checkpoints
     return early.name if known else None
 
 
-def _warn_of_no_covariates(source: Source, record: Record) -> None:
-    early = source.names.prediction().record
+def _warn_of_no_covariates(evidence: Evidence, record: Record) -> None:
+    early = evidence.names.prediction().record
     if early.step < record.step:
         missing = f"the shadow models have no logit gaps at {early.name}, the prediction checkpoint"
         advice = 'run_shadows(…, checkpoints=("prediction", "final")) keeps them'
-    elif len(source.names.records()) == 1:
+    elif len(evidence.names.records()) == 1:
         missing = "the shadow models' early gaps were not given"
         advice = "pass early_shadow_gaps= to Audit.from_arrays"
     else:
@@ -232,14 +234,26 @@ def _warn_of_no_covariates(source: Source, record: Record) -> None:
     )
 
 
-def _state(source: Source, checkpoint: str, early: str | None) -> tuple[Any, ...]:
+def truth_needs(evidence: Evidence, record: Record, variance: str = VARIANCE) -> list[Need]:
+    """Return what log-LiRA at a checkpoint needs of the target."""
+    shadows = evidence.shadows
+    if evidence.given_log_lira is not None or record.name not in shadows.checkpoints:
+        return []
+    names = [record.name]
+    if variance == HIERARCHICAL and covariates_at(evidence, record) not in (None, GIVEN):
+        names.append(evidence.names.prediction().record.name)
+    own = [] if evidence.checkpoints[record.name].gaps is not None else [Need("pass", record.name)]
+    return [*own, *(Need("pool", name) for name in names)]
+
+
+def _state(evidence: Evidence, checkpoint: str, early: str | None = None) -> tuple[Any, ...]:
     """Return a value that changes when log-LiRA at a checkpoint may."""
-    names = [checkpoint] if early in (None, "given") else [checkpoint, str(early)]
-    return tuple(source.gaps_state(name) for name in names)
+    names = [checkpoint] if early in (None, GIVEN) else [checkpoint, str(early)]
+    return evidence.shadows.state, tuple(evidence.checkpoints[name].state for name in names)
 
 
 def compared_definitions_of(
-    source: Source,
+    evidence: Evidence,
     checkpoint: str | float,
     variance: str,
     n_bootstrap: int,
@@ -249,12 +263,12 @@ def compared_definitions_of(
     from memowidgets.audit.numbers.definitions import compared_definitions
 
     whole_number("n_bootstrap", n_bootstrap, 2)
-    record = source.names.record(checkpoint)
-    _, members, gaps, _ = member_gaps(source, record.name)
-    target, others = source.target_gaps(record), gaps_of_others(source, record)
-    evidence = evidence_for(source, record, variance)
+    record = evidence.names.record(checkpoint)
+    _, members, gaps, _ = member_gaps(evidence, record.name)
+    target, others = evidence.target_gaps(record), gaps_of_others(evidence, record)
+    compared = against(evidence, record, variance)
     return compared_definitions(
-        source.members,
+        evidence.members,
         gaps,
         members,
         target,
@@ -262,93 +276,110 @@ def compared_definitions_of(
         variance,
         n_bootstrap,
         random_state,
-        log_lira=lambda shadows: evidence.log_lira(target, shadows),
-        pairs=are_pairs(source),
+        log_lira=lambda shadows: compared.log_lira(target, shadows),
+        pairs=evidence.shadows.are_pairs,
     )
 
 
-def are_pairs(source: Source) -> bool:
-    """Whether shadow models were trained in complementary pairs."""
-    return source.shadows.key != "halves"
-
-
-def gaps_of_others(source: Source, record: Record) -> tuple[Gaps, Mask, Gaps] | None:
+def gaps_of_others(evidence: Evidence, record: Record) -> tuple[Gaps, Mask, Gaps] | None:
     """Return shadow gaps, masks and target gaps of the pool's samples that are not members.
 
-    None where the target cannot be asked.
+    None where the target's gaps are not known.
     """
-    columns = _others(source)
-    target = source.gaps_of(record, source.pool_rows[columns]) if len(columns) > 1 else None
-    if target is None:
+    columns, target = evidence.other_columns, evidence.checkpoints[record.name].others
+    if len(columns) <= 1 or target is None:
         return None
-    shadows = source.shadows.read(record.name)
+    shadows = evidence.shadows.read(record.name)
     return shadows.gaps[:, columns], shadows.members[:, columns], target
 
 
-def asks_model_for_others(source: Source) -> bool:
-    """Whether `gaps_of_others` makes a forward pass."""
-    return source.asks_model and len(_others(source)) > 1
+def asks_model_for_others(evidence: Evidence) -> bool:
+    """Whether what `gaps_of_others` returns comes from a forward pass that a run has to make."""
+    return evidence.kind == "run" and evidence.can_ask and len(evidence.other_columns) > 1
 
 
-def truth_version(source: Source) -> tuple[str, int]:
+def answered_rightly(evidence: Evidence) -> NDArray[np.bool_] | None:
+    """Return whether the finished model gives each member the label that it was trained on.
+
+    Returns
+    -------
+    array of shape (n_members,), bool, or None
+        Where the logit gap at the end of training is positive. None where training has not ended,
+        where the logits at its end were not kept, and for arrays, whose checkpoint is not known.
+    """
+    final = evidence.names.final()
+    if final is None or np.isnan(final.epoch):
+        return None
+    if evidence.knows_gaps(final):
+        gaps = evidence.target_gaps(final)
+    elif "logits" in (evidence.checkpoints[final.name].outputs or ()):
+        gaps = logit_gap(evidence.logits(final), evidence.labels)
+    else:
+        return None
+    right: NDArray[np.bool_] = gaps > 0
+    return right
+
+
+def truth_version(evidence: Evidence) -> tuple[str, int]:
     """Return a value that changes when log-LiRA at the end of training may."""
-    final = source.names.final()
-    key, files = source.gaps_state("" if final is None else final.name)
-    return key, hash(files)
+    final = evidence.names.final()
+    if final is None:
+        return evidence.shadows.design, hash(evidence.shadows.state)
+    return evidence.shadows.design, hash(_state(evidence, final.name))
 
 
-def share_by_chance(source: Source, eta: float, variance: str = VARIANCE) -> float | None:
+def share_by_chance(evidence: Evidence, eta: float, variance: str = VARIANCE) -> float | None:
     """Return the share of members with log-LiRA of at least η if nothing were memorised.
 
     None where log-LiRA was given as it is, without the shadow models behind it, and for
     "hierarchical", whose prior already knows how rare memorised samples are.
     """
-    if variance == HIERARCHICAL or not len(source.shadows):
+    if variance == HIERARCHICAL or not evidence.n_shadows:
         return None
-    if source.given_log_lira is not None and variance == VARIANCE:
+    if evidence.given_log_lira is not None and variance == VARIANCE:
         return None
 
     def by_chance() -> ByChance:
-        _, members, gaps, _ = member_gaps(source, "final")
+        _, members, gaps, _ = member_gaps(evidence, "final")
         return ByChance.of(gaps, members, variance)
 
-    state = source.gaps_state(source.names.record("final").name), len(source.shadows)
-    simulated = source.cache.of(("by chance", variance), state, by_chance)
+    state = _state(evidence, evidence.names.record("final").name), evidence.n_shadows
+    simulated = evidence.cache.of(("by chance", variance), state, by_chance)
     share = ("share by chance", variance, eta)
-    return source.cache.of(share, state, lambda: simulated.share(eta))
+    return evidence.cache.of(share, state, lambda: simulated.share(eta))
 
 
-def note_on_chance(source: Source, eta: float) -> tuple[str, bool]:
+def note_on_chance(evidence: Evidence, eta: float) -> tuple[str, bool]:
     """Say how many members chance alone would make memorised, and whether that is a warning.
 
     The text is empty where nothing can be said.
     """
-    share = share_by_chance(source, eta) if source.has_ground_truth else None
+    share = share_by_chance(evidence, eta) if evidence.has_ground_truth else None
     if share is None:
         return "", False
-    values = log_lira(source)
+    values = log_lira(evidence)
     found, expected = int((values >= eta).sum()), share * len(values)
-    note = chance_note(expected, found, len(source.shadows))
+    note = chance_note(expected, found, evidence.n_shadows)
     return f"At η = {eta:g}, {note}", is_much_by_chance(expected, found)
 
 
-def notes_on_shape(source: Source, checkpoint: str | float = "final") -> tuple[str, ...]:
+def notes_on_shape(evidence: Evidence, checkpoint: str | float = "final") -> tuple[str, ...]:
     """Say if the gaps of the shadow models are plainly not Gaussian, as all of LiRA assumes."""
-    if not len(source.shadows):
+    if not evidence.n_shadows:
         return ()
-    record = source.names.record(checkpoint)
+    record = evidence.names.record(checkpoint)
 
     def found() -> tuple[str, ...]:
-        _, members, gaps, _ = member_gaps(source, record.name)
+        _, members, gaps, _ = member_gaps(evidence, record.name)
         note = note_on_shape(gaps, members)
         return () if note is None else (note,)
 
-    state = source.gaps_state(record.name), len(source.shadows)
-    return source.cache.of(("shape", record.name), state, found)
+    state = _state(evidence, record.name), evidence.n_shadows
+    return evidence.cache.of(("shape", record.name), state, found)
 
 
 def memorized_members(
-    source: Source, truth: str | ArrayLike, eta: float, variance: str = VARIANCE
+    evidence: Evidence, truth: str | ArrayLike, eta: float, variance: str = VARIANCE
 ) -> pd.Series:
     """Return whether each member counts as memorised, by id.
 
@@ -359,40 +390,40 @@ def memorized_members(
     """
     if isinstance(truth, str):
         if is_log_lira(truth):
-            return log_lira(source, variance=variance) >= real_number("eta", eta)
+            return log_lira(evidence, variance=variance) >= real_number("eta", eta)
         if truth != "canaries":
             raise ValueError(f"unknown truth {truth!r}; valid: log_lira, canaries, or a mask")
-        return _canaries(source)
+        return _canaries(evidence)
     if isinstance(truth, pd.Series):
-        return _by_id(source, truth)
-    mask, n = np.asarray(truth), len(source.member_rows)
+        return _by_id(evidence, truth)
+    mask, n = np.asarray(truth), len(evidence.member_rows)
     if mask.dtype != np.bool_ or mask.shape != (n,):
         raise ValueError(
             f"truth must be a boolean mask over the {n} members, not {mask.dtype} of shape "
             f"{mask.shape}"
         )
-    return pd.Series(mask, source.members)
+    return pd.Series(mask, evidence.members)
 
 
 def probability_memorized(
-    source: Source, eta: float, checkpoint: str | float = "final"
+    evidence: Evidence, eta: float, checkpoint: str | float = "final"
 ) -> pd.Series:
     """Return the probability that each member is memorised, as the audit's method describes."""
-    eta, record = real_number("eta", eta), source.names.record(checkpoint)
-    if not len(source.shadows) and source.given_log_lira is not None:
+    eta, record = real_number("eta", eta), evidence.names.record(checkpoint)
+    if not evidence.n_shadows and evidence.given_log_lira is not None:
         raise NotGivenError(_ONLY_VALUES)
 
     def computed() -> Floats:
-        evidence = evidence_for(source, record, HIERARCHICAL)
-        return evidence.probability(source.target_gaps(record), eta)
+        compared = against(evidence, record, HIERARCHICAL)
+        return compared.probability(evidence.target_gaps(record), eta)
 
-    _warn_of_few(len(source.shadows))
-    for note in notes_on_shape(source, checkpoint):
+    _warn_of_few(evidence.n_shadows)
+    for note in notes_on_shape(evidence, checkpoint):
         warnings.warn(note, UserWarning, stacklevel=3)
-    early = covariates_at(source, record)
+    early = covariates_at(evidence, record)
     question = "probability", record.name, early, eta
-    found = source.cache.of(question, _state(source, record.name, early), computed)
-    return pd.Series(found.copy(), pd.Index(source.members, name="id")).dropna()
+    found = evidence.cache.of(question, _state(evidence, record.name, early), computed)
+    return pd.Series(found.copy(), pd.Index(evidence.members, name="id")).dropna()
 
 
 def _warn_of_few(n_shadows: int) -> None:
@@ -407,7 +438,7 @@ def _warn_of_few(n_shadows: int) -> None:
 
 
 def probably_memorized(
-    source: Source,
+    evidence: Evidence,
     truth: str | ArrayLike,
     eta: float,
     scores: pd.Series | None = None,
@@ -417,8 +448,8 @@ def probably_memorized(
     if not is_log_lira(truth):
         raise ValueError('only truth="log_lira" can be uncertain: no other has an error')
     if variance == HIERARCHICAL:
-        return probability_memorized(source, eta)
-    table = log_lira_table(source, "final", variance, "online", return_std=True)
+        return probability_memorized(evidence, eta)
+    table = log_lira_table(evidence, "final", variance, "online", return_std=True)
     values, errors, given = table["log_lira"], table["log_lira_std"], None
     if scores is not None:
         both = values.index.intersection(scores.index, sort=False)
@@ -447,41 +478,36 @@ def lacking(truth: str | ArrayLike) -> str:
 
 
 def _computed_log_lira(
-    source: Source, record: Record, variance: str, mode: str, *, return_std: bool
+    evidence: Evidence, record: Record, variance: str, mode: str, *, return_std: bool
 ) -> pd.DataFrame:
-    index = pd.Index(source.members, name="id")
-    given = source.given_log_lira
+    index = pd.Index(evidence.members, name="id")
+    given = evidence.given_log_lira
     if given is not None and (variance, mode, return_std) == (VARIANCE, "online", False):
         return pd.DataFrame({"log_lira": given}, index).dropna()
-    if given is not None and not len(source.shadows):
+    if given is not None and not evidence.n_shadows:
         raise NotGivenError(_ONLY_VALUES)
-    evidence = evidence_for(source, record, variance)
-    target = source.target_gaps(record)
+    compared = against(evidence, record, variance)
+    target = evidence.target_gaps(record)
     table = pd.DataFrame(index=index)
     if return_std:
-        table["log_lira"], table["log_lira_std"] = evidence.with_errors(target, mode)
+        table["log_lira"], table["log_lira_std"] = compared.with_errors(target, mode)
     else:
-        table["log_lira"] = evidence.log_lira(target, mode=mode)
+        table["log_lira"] = compared.log_lira(target, mode=mode)
     return table.dropna(subset="log_lira")
 
 
-def _others(source: Source) -> NDArray[np.int64]:
-    """Columns of the pool that are not members."""
-    return np.flatnonzero(~np.isin(source.pool_rows, source.member_rows))
-
-
-def _canaries(source: Source) -> pd.Series:
-    canaries = source.data.canaries
+def _canaries(evidence: Evidence) -> pd.Series:
+    canaries = evidence.data.canaries
     if canaries is None:
-        raise NotGivenError(source.cannot("canaries"))
-    return pd.Series(canaries[source.member_rows], source.members)
+        raise evidence.cannot("canaries")
+    return pd.Series(canaries[evidence.member_rows], evidence.members)
 
 
-def _by_id(source: Source, truth: pd.Series) -> pd.Series:
-    unknown = truth.index.difference(pd.Index(source.members))
+def _by_id(evidence: Evidence, truth: pd.Series) -> pd.Series:
+    unknown = truth.index.difference(pd.Index(evidence.members))
     if len(unknown) or truth.dtype != np.bool_:
         raise ValueError(
             f"truth must be boolean and indexed by members' ids; it is {truth.dtype} and "
             f"{len(unknown)} of its ids are no members'"
         )
-    return truth.reindex([i for i in source.members if i in truth.index])
+    return truth.reindex([i for i in evidence.members if i in truth.index])

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.audit.compared import content_digest
+from memowidgets.audit.evidence import Evidence
+from memowidgets.audit.given import SCORES, Given, checked, evidence_of
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.shapes import ARRAYS, is_of_arrays, read_arrays_manifest
-from memowidgets.audit.sources.arrays import SCORES, ArraysSource
-from memowidgets.audit.sources.given import Given, checked
-from memowidgets.audit.sources.shadow_sets import content_digest
 from memowidgets.checks import warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.stamps import Stamp, array_digest
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.visible import quoted
 
-__all__ = ["arrays_source", "n_given_shadows", "opened_arrays"]
+__all__ = ["kept_arrays", "n_given_shadows", "opened_arrays"]
 
 MARK = "arrays.json"
 _FILE = "arrays"
@@ -30,8 +30,10 @@ _SHADOWS = ("shadow_gaps", "shadow_members", "early_shadow_gaps")
 _OPTIONAL = ("logits", "log_lira", *_SHADOWS, "reference_gaps")
 
 
-def arrays_source(given: Given, path: str | os.PathLike[str] | None, seed: int) -> ArraysSource:
-    """Return the evidence in arrays; with a path, keep them there for `Audit.open`.
+def kept_arrays(
+    given: Given, path: str | os.PathLike[str] | None, seed: int
+) -> tuple[Evidence, RunDirectory | None]:
+    """Return the evidence in arrays and its folder; with a path, keep them for `Audit.open`.
 
     Raises
     ------
@@ -40,7 +42,7 @@ def arrays_source(given: Given, path: str | os.PathLike[str] | None, seed: int) 
     """
     seed = whole_number("seed", seed)
     if path is None:
-        return ArraysSource(given, None, seed)
+        return evidence_of(given, None, seed), None
     run = RunDirectory(path)
     if run.has_file(MANIFEST) and not is_of_arrays(run):
         raise ValueError(f"{run.path} holds a run: choose another folder for your arrays")
@@ -55,11 +57,11 @@ def arrays_source(given: Given, path: str | os.PathLike[str] | None, seed: int) 
         run.forget(SCORES)
     run.hold(read_arrays_manifest(run))
     _keep(run, _arrays_of(given), known)
-    return ArraysSource(given, run, seed)
+    return evidence_of(given, run, seed), run
 
 
-def opened_arrays(run: RunDirectory, data: Any = None) -> ArraysSource:
-    """Open what `arrays_source` kept.
+def opened_arrays(run: RunDirectory, data: Any = None) -> tuple[Evidence, RunDirectory]:
+    """Open what `kept_arrays` kept.
 
     Parameters
     ----------
@@ -104,7 +106,7 @@ def opened_arrays(run: RunDirectory, data: Any = None) -> ArraysSource:
         raise StoreError(f"{run.path / _FILE}.safetensors {wrong}: {error}") from None
     if isinstance(given.data, WithheldDataset):
         given = replace(given, data=replace(given.data, hint="data=…"))
-    return ArraysSource(given, run, manifest["seed"])
+    return evidence_of(given, run, manifest["seed"]), run
 
 
 def n_given_shadows(run: RunDirectory) -> int:

@@ -9,11 +9,10 @@ from typing import Any
 
 import pandas as pd
 
+from memowidgets.audit.compared import config_digest, shadow_set
+from memowidgets.audit.passes import halved
+from memowidgets.audit.run import Run
 from memowidgets.audit.runs.shadows import check_request, planned
-from memowidgets.audit.source import Source
-from memowidgets.audit.sources.passes import halved
-from memowidgets.audit.sources.run import RunSource, run_behind
-from memowidgets.audit.sources.shadow_sets import config_digest, set_of_halves
 from memowidgets.models.memory import free_memory
 from memowidgets.progress import Progress
 from memowidgets.store import StoreError
@@ -60,16 +59,13 @@ class _Timings:
     closing: float
 
 
-def estimate(
-    source: Source, n_shadows: int, n_references: int, processes: int | None
-) -> pd.DataFrame:
+def estimate(run: Run, n_shadows: int, n_references: int, processes: int | None) -> pd.DataFrame:
     """Return what training will take, as `Audit.estimate` describes."""
-    run = run_behind(source, "estimate")
     check_request(n_shadows, None, ("prediction", "final"), processes)
     check_request(n_references, None, ("prediction",), processes, REFERENCE)
     run.refuse_recorded("its models are trained elsewhere, so their cost cannot be estimated")
     with run.alone():
-        recipe = run.recipe(keep=False)
+        recipe = run.recipe()
         shadows = _shadows(run, recipe, int(n_shadows), processes)
         references = _references(run, recipe, int(n_references), processes)
         passes = _missing_passes(run) if not shadows.why_not else 0
@@ -86,7 +82,7 @@ def estimate(
     return pd.DataFrame(rows).set_index("work")
 
 
-def _shadows(run: RunSource, recipe: Recipe, n: int, processes: int | None) -> _Work:
+def _shadows(run: Run, recipe: Recipe, n: int, processes: int | None) -> _Work:
     known = _planned_checkpoints(run)
     job = ShadowJob(
         recipe,
@@ -101,11 +97,11 @@ def _shadows(run: RunSource, recipe: Recipe, n: int, processes: int | None) -> _
         planned(run.data, run.design, "halves", None)
     except ValueError as error:
         return _Work(job, 0, 0, why_not=str(error))
-    made = _work(set_of_halves(run.run, run.precision), n, job, processes)
+    made = _work(shadow_set(run.run, "halves", run.precision), n, job, processes)
     return replace(made, at_most=len(job.checkpoints) > 1 and not _is_trained(run))
 
 
-def _references(run: RunSource, recipe: Recipe, n: int, processes: int | None) -> _Work:
+def _references(run: Run, recipe: Recipe, n: int, processes: int | None) -> _Work:
     known, plan, trained = _planned_checkpoints(run), run.references.plan, _is_trained(run)
     name = run.names.prediction().record.name if trained else list(known)[-1]
     job = ShadowJob(
@@ -125,13 +121,13 @@ def _work(files: ShadowSet, n: int, job: ShadowJob, processes: int | None) -> _W
     return _Work(job, len(missing), slots, tuple(files.seconds()))
 
 
-def _planned_checkpoints(run: RunSource) -> dict[str, int]:
+def _planned_checkpoints(run: Run) -> dict[str, int]:
     """Return the step of each checkpoint by name, also of those that are not reached yet."""
     plan = run.training.checkpoint_steps(len(run.design.members))
     return {name_of(epoch): step for step, epoch in plan.items()}
 
 
-def _asked_checkpoints(run: RunSource) -> list[str]:
+def _asked_checkpoints(run: Run) -> list[str]:
     """Return the names of the prediction checkpoint and of the end.
 
     The prediction checkpoint of a target that was not trained is not known, and another one takes
@@ -143,12 +139,12 @@ def _asked_checkpoints(run: RunSource) -> list[str]:
     return list(dict.fromkeys(names[-2:]))
 
 
-def _is_trained(run: RunSource) -> bool:
+def _is_trained(run: Run) -> bool:
     """Return whether the target has a checkpoint after step 0, so that one is the prediction's."""
     return len(run.names.records()) > 1
 
 
-def _missing_passes(run: RunSource) -> int:
+def _missing_passes(run: Run) -> int:
     """Return the number of passes over the members that `run_shadows` makes at its end."""
     records = {record.name: record for record in run.names.records()}
     return sum(
@@ -157,14 +153,14 @@ def _missing_passes(run: RunSource) -> int:
     )
 
 
-def _steps_left(run: RunSource) -> dict[str, int]:
+def _steps_left(run: Run) -> dict[str, int]:
     """Return the checkpoints that the target has not reached, with their steps."""
     records = run.names.records()
     last = records[-1].step if records else -1
     return {name: step for name, step in _planned_checkpoints(run).items() if step > last}
 
 
-def _timed(work: _Work, run: RunSource | None) -> _Timings:
+def _timed(work: _Work, run: Run | None) -> _Timings:
     """Time a few steps of `run`'s target in this process, then in as many workers as needed.
 
     This process imports what it needs here, once, and not when it trains.
@@ -185,7 +181,7 @@ def _timed(work: _Work, run: RunSource | None) -> _Timings:
     return _Timings(shadow, target or shadow, end - start, closing)
 
 
-def _target_row(run: RunSource, timings: _Timings | None) -> dict[str, Any]:
+def _target_row(run: Run, timings: _Timings | None) -> dict[str, Any]:
     left = _steps_left(run)
     if timings is None or not left:
         return _as_row("target", 0, 0, 0.0, 0, 0, _DONE)
@@ -198,7 +194,7 @@ def _target_row(run: RunSource, timings: _Timings | None) -> dict[str, Any]:
 
 
 def _row(
-    run: RunSource, what: str, work: _Work, timings: _Timings | None, passes: int = 0
+    run: Run, what: str, work: _Work, timings: _Timings | None, passes: int = 0
 ) -> dict[str, Any]:
     """Return the row of shadow or reference models; `passes` of the target follow them."""
     if timings is None or not work.missing:

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from memowidgets.audit.numbers.truth import evidence_for
+from memowidgets.audit.evidence import Evidence
+from memowidgets.audit.numbers.truth import against
+from memowidgets.audit.run import Run, fork_note, write_stop
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.shapes import read_manifest
-from memowidgets.audit.source import Source
-from memowidgets.audit.sources.catalogue import Catalogue
-from memowidgets.audit.sources.notes import fork_note
-from memowidgets.audit.sources.run import RunSource, run_behind
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.files import check_outside_runs
 from memowidgets.metrics import logit_gap
@@ -37,9 +35,8 @@ __all__ = ["check_start", "compared", "forked"]
 STARTS = ("scratch", "prediction")
 
 
-def forked(parent: Source, path: str | os.PathLike[str], data: Dataset, start: str) -> RunSource:
+def forked(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) -> Run:
     """Begin the run that `Audit.fork` describes, or go on with it."""
-    run = run_behind(parent, "fork")
     _check_request(run, path, data, start)
     recipe = run.recipe()
     aside = _held_out_of(run)
@@ -63,7 +60,7 @@ def forked(parent: Source, path: str | os.PathLike[str], data: Dataset, start: s
     made.hold(manifest if fresh else read_manifest(made))
     manifest = identity.continued(made, manifest, recipe.device)
     if fresh:  # the manifest comes last: what was killed before it begins again
-        Catalogue(made, manifest, len(design.members)).stop = run.names.stop
+        write_stop(made, run.names.stop)
     if chosen is not None and (fresh or not made.has(start_of(chosen.name))):
         own = replace(recipe, data=data)
         TargetTraining(made, own, design, aside, run.seed).start_from(run.run, chosen)
@@ -71,28 +68,29 @@ def forked(parent: Source, path: str | os.PathLike[str], data: Dataset, start: s
     for note in fork_note(manifest):
         warnings.warn(note, UserWarning, stacklevel=3)
     device = "auto" if recipe.anywhere else recipe.device
-    return RunSource(made, manifest, recipe.model, data, aside, design, device, settings=asked)
+    return Run(made, manifest, recipe.model, data, aside, design, device, settings=asked)
 
 
-def compared(parent: Source, fork: Source, checkpoint: str | float, variance: str) -> pd.DataFrame:
+def compared(
+    parent: Run, fork: Run, evidence: Evidence, checkpoint: str | float, variance: str
+) -> pd.DataFrame:
     """Return the table that `Audit.compare_fork` describes."""
-    before_it, forked_run = run_behind(parent, "compare_fork"), run_behind(fork, "compare_fork")
-    _check_family(before_it, forked_run)
-    record = before_it.names.record(checkpoint)
-    target = before_it.target_gaps(record).astype(np.float32)
-    evidence = evidence_for(before_it, record, variance)
-    there = forked_run.names.record(checkpoint).name
-    data, everything = before_it.member_data, np.arange(len(before_it.members))
-    read = data.with_encoding(forked_run.data.encoding)  # its weights read what its own gives
-    seen = forked_run.target().look(there, everything, read)
-    now, before = _contents(forked_run.data), _contents(data)
+    _check_family(parent, fork)
+    record = evidence.names.record(checkpoint)
+    target = evidence.target_gaps(record).astype(np.float32)
+    compared_with = against(evidence, record, variance)
+    there = fork.names.record(checkpoint).name
+    data, everything = evidence.member_data, np.arange(len(evidence.members))
+    read = data.with_encoding(fork.data.encoding)  # its weights read what its own gives
+    seen = fork.target().look(there, everything, read)
+    now, before = _contents(fork.data), _contents(data)
     fate = [
         "removed" if i not in now else "changed" if now[i] != before[i] else "kept"
-        for i in before_it.members.tolist()
+        for i in evidence.members.tolist()
     ]
-    table = pd.DataFrame({"fate": fate}, pd.Index(before_it.members, name="id"))
-    for column, gap in (("before", target), ("after", logit_gap(seen.logits, before_it.labels))):
-        table[column] = evidence.log_lira(gap)
+    table = pd.DataFrame({"fate": fate}, pd.Index(evidence.members, name="id"))
+    for column, gap in (("before", target), ("after", logit_gap(seen.logits, evidence.labels))):
+        table[column] = compared_with.log_lira(gap)
     table.attrs["checkpoint"] = record.name
     return table.dropna()
 
@@ -115,9 +113,7 @@ def check_start(run: RunDirectory, manifest: Mapping[str, Any]) -> None:
         )
 
 
-def _check_request(
-    parent: RunSource, path: str | os.PathLike[str], data: Dataset, start: str
-) -> None:
+def _check_request(parent: Run, path: str | os.PathLike[str], data: Dataset, start: str) -> None:
     if start not in STARTS:
         raise ValueError(f"unknown start {start!r}; valid: {', '.join(map(repr, STARTS))}")
     if not isinstance(data, Dataset):
@@ -140,7 +136,7 @@ def _check_request(
         )
 
 
-def _check_family(parent: RunSource, fork: RunSource) -> None:
+def _check_family(parent: Run, fork: Run) -> None:
     own = identity.run_digest(parent.manifest)
     if (fork.manifest.get("fork") or {}).get("parent") != own:
         raise ValueError(f"{fork.path} is no fork of {parent.path}: give what fork() made of it")
@@ -149,7 +145,7 @@ def _check_family(parent: RunSource, fork: RunSource) -> None:
         raise StoreError(f"the samples are not at hand, only their ids: give {parent.data.hint}")
 
 
-def _held_out_of(parent: RunSource) -> Dataset | None:
+def _held_out_of(parent: Run) -> Dataset | None:
     """The held-out dataset where it is one of its own."""
     held_out, digest = parent.held_out, parent.manifest["held_out"]
     if digest is None:
@@ -162,7 +158,7 @@ def _held_out_of(parent: RunSource) -> Dataset | None:
     return held_out
 
 
-def _chosen(parent: RunSource) -> Record:
+def _chosen(parent: Run) -> Record:
     try:
         return parent.names.prediction().record
     except ValueError as error:
@@ -171,9 +167,7 @@ def _chosen(parent: RunSource) -> Record:
         ) from None
 
 
-def _described(
-    parent: RunSource, data: Dataset, start: str, chosen: Record | None
-) -> dict[str, Any]:
+def _described(parent: Run, data: Dataset, start: str, chosen: Record | None) -> dict[str, Any]:
     described = {
         "parent": identity.run_digest(parent.manifest),
         "start": start,

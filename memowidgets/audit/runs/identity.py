@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.audit.compared import content_digest
+from memowidgets.audit.precisions import settled_precision
+from memowidgets.audit.run import write_stop
 from memowidgets.audit.runs.shapes import checked_design, read_manifest
-from memowidgets.audit.sources.catalogue import Catalogue
-from memowidgets.audit.sources.precisions import settled_precision
-from memowidgets.audit.sources.shadow_sets import content_digest
 from memowidgets.data import Dataset
 from memowidgets.models import (
     Model,
@@ -25,6 +25,7 @@ from memowidgets.training.config import Settings, is_function
 from memowidgets.training.design import Design
 from memowidgets.training.noise import NOISE_DRAW
 from memowidgets.training.probe import made_probe, probe_differences
+from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed, quoted, visible
 
 __all__ = [
@@ -198,9 +199,8 @@ def settle(
     stored = read_manifest(run)
     check_same(stored, manifest, str(run.path))
     run.hold(stored)
-    catalogue = Catalogue(run, stored, len(design.members))
-    if not (run.path / "checkpoints").exists():
-        catalogue.begin()
+    if not ((run.path / "checkpoints").exists() or run.has_file("rho.json")):
+        write_stop(run, StopRule())
     if _needs_design(run, stored):
         write_design(run, trained_on, design)
     return stored

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.audit.console import shown
+from memowidgets.audit.run import WATCHED, Run, write_stop
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.pairs import others, read_pairs
-from memowidgets.audit.sources.run import WATCHED, RunSource
 from memowidgets.checks import check_version, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.data.pairs import PairDataset
@@ -50,7 +50,7 @@ def begun_loop(
     held_out: Any,
     seed: int,
     version: str | None,
-) -> tuple[RunSource, Recorder]:
+) -> tuple[Run, Recorder]:
     """Begin the run that `watch` describes, or continue the one in the directory."""
     _check_given(module, forward, data, class_names, ids)
     _check_batch_size(batch_size)
@@ -66,10 +66,10 @@ def begun_loop(
     looker = Looker(batches, samples.labels, forward, chosen, head)
     unseen, aside = _held_out(held_out, samples, looker, batch_size)
     looker = dataclasses.replace(looker, held_out=aside)
-    source = _source(module, samples, looker, path, plan, seed, unseen, version)
+    run = _run(module, samples, looker, path, plan, seed, unseen, version)
     if stop is not None:
-        source.names.stop = stop
-    return source, Recorder(source.run, looker, plan.every, shown)
+        write_stop(run.run, stop)
+    return run, Recorder(run.run, looker, plan.every, shown)
 
 
 def _check_given(module: Any, forward: Any, data: Any, class_names: Any, ids: Any) -> None:
@@ -158,7 +158,7 @@ def _with_classes(data: Dataset, n_classes: int, *, named: bool) -> Dataset:
     )
 
 
-def _source(
+def _run(
     module: nn.Module,
     data: Dataset,
     looker: Looker,
@@ -167,7 +167,7 @@ def _source(
     seed: int,
     held_out: Dataset | None,
     version: str | None,
-) -> RunSource:
+) -> Run:
     run = RunDirectory(path)
     _check_kind(run)
     design = draw_design(data, "all", None, seed)
@@ -189,7 +189,7 @@ def _source(
     manifest = identity.continued(run, manifest, "cpu")
     manifest = identity.settle(run, manifest, data, design)
     _check_encoding(run, data)
-    return RunSource(run, manifest, None, data, held_out, design, "cpu")
+    return Run(run, manifest, None, data, held_out, design, "cpu")
 
 
 def _check_encoding(run: RunDirectory, data: Dataset) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from memowidgets.audit.passes import AUTO, check_states
+from memowidgets.audit.run import WATCHED, Run, device_of, noise_of
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.origin import PathLike
 from memowidgets.audit.runs.pairs import others, pair_data
 from memowidgets.audit.runs.reopening import read_data, reopened
 from memowidgets.audit.runs.shapes import read_manifest
-from memowidgets.audit.sources.passes import AUTO, check_states
-from memowidgets.audit.sources.run import WATCHED, RunSource, device_of, noise_of
 from memowidgets.checks import as_code, whole_number
 from memowidgets.data import Dataset
 from memowidgets.files import checked_path
@@ -36,7 +36,7 @@ def begun_run(
     members: Members,
     held_out: HeldOut,
     states: str = AUTO,
-) -> RunSource:
+) -> Run:
     """Begin the run that `Audit` describes, or go on with it where the directory holds it."""
     check_model(model)
     seed = whole_number("seed", seed)
@@ -66,7 +66,7 @@ def begun_run(
     manifest = identity.continued(run, manifest, used)
     trained_on = noise_of(data, design, manifest).applied(data)
     manifest = identity.settle(run, manifest, trained_on, design)
-    return RunSource(run, manifest, model, trained_on, aside, design, device, states, settings)
+    return Run(run, manifest, model, trained_on, aside, design, device, states, settings)
 
 
 def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirectory:
@@ -94,7 +94,7 @@ def opened_run(
     model: Model | PathLike | None = None,
     held_out: Dataset | None = None,
     device: str = "auto",
-) -> RunSource:
+) -> Run:
     """Open a run from its directory, as `Audit.open` describes."""
     manifest = read_manifest(run)
     run.hold(manifest)
@@ -109,7 +109,7 @@ def opened_run(
     if found is not None:
         found = noise_of(found, design, manifest).applied(found)
     known = found or read_data(run, manifest)
-    return RunSource(run, manifest, made, known, held_out, design, device)
+    return Run(run, manifest, made, known, held_out, design, device)
 
 
 def _are_pairs(data: Any) -> bool:

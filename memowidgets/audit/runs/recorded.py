@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memowidgets.audit.run import Run
 from memowidgets.audit.runs.opening import opened_run
 from memowidgets.audit.runs.shapes import read_manifest
-from memowidgets.audit.sources.run import RunSource
 from memowidgets.data import Dataset
 from memowidgets.files import make_private
 from memowidgets.store import RunDirectory, StoreError, Tensors
@@ -36,7 +36,7 @@ _COPIED = (
 )
 
 
-def recorded_source(name: str, data: Dataset | None = None) -> RunSource:
+def recorded_source(name: str, data: Dataset | None = None) -> Run:
     """Return the evidence of a recording that ships with the package, as `open_recorded` says.
 
     Raises
@@ -50,7 +50,7 @@ def recorded_source(name: str, data: Dataset | None = None) -> RunSource:
     return recording_in(_FOLDER / name, data)
 
 
-def recording_in(folder: Path, data: Dataset | None = None) -> RunSource:
+def recording_in(folder: Path, data: Dataset | None = None) -> Run:
     """Return the evidence of a recording that `export` wrote; its files stay as they are."""
     run = RunDirectory.existing(folder, read_only=True)
     chosen = None if data is None else _selected(read_manifest(run), data)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from memowidgets import data as data_room
+from memowidgets.audit.compared import content_digest
 from memowidgets.audit.runs.identity import (
     ASIDE_LABELS,
     check_same,
@@ -23,7 +24,6 @@ from memowidgets.audit.runs.identity import (
     read_encoding,
 )
 from memowidgets.audit.runs.origin import Origin, PathLike
-from memowidgets.audit.sources.shadow_sets import content_digest
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.models import (
     CausalLM,

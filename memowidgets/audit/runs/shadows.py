@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.sources.catalogue import Catalogue
-from memowidgets.audit.sources.shadow_sets import config_digest
+from memowidgets.audit.compared import config_digest
+from memowidgets.audit.evidence import Names
 from memowidgets.checks import as_code, whole_number
 from memowidgets.data import Dataset
 from memowidgets.store import RunDirectory
@@ -95,14 +95,14 @@ def make_job(
     design: Design,
     manifest: Mapping[str, Any],
     run: RunDirectory,
-    catalogue: Catalogue,
+    names: Names,
     checkpoints: Any,
     plan: ShadowDesign | ReferenceDesign,
     keep_forward: bool | str | int | Sequence[str | int],
 ) -> ShadowJob:
     """All that a worker needs."""
-    known = {record.name: record.step for record in catalogue.records()}
-    records = catalogue.some_records(checkpoints)
+    known = {record.name: record.step for record in names.records()}
+    records = names.some_records(checkpoints)
     return ShadowJob(
         recipe,
         design,
@@ -111,15 +111,13 @@ def make_job(
         known,
         plan,
         config_digest(run.manifest),
-        _forward(catalogue, keep_forward),
+        _forward(names, keep_forward),
         manifest.get("probe", {}),
     )
 
 
-def _forward(
-    catalogue: Catalogue, keep: bool | str | int | Sequence[str | int]
-) -> KeptForward | None:
+def _forward(names: Names, keep: bool | str | int | Sequence[str | int]) -> KeptForward | None:
     if keep is False:
         return None
-    layers = catalogue.some_layers("last" if keep is True else keep)
-    return KeptForward(catalogue.prediction().record.name, tuple(layers))
+    layers = names.some_layers("last" if keep is True else keep)
+    return KeptForward(names.prediction().record.name, tuple(layers))

@@ -10,12 +10,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.audit.compared import set_of_design
 from memowidgets.audit.console import shown
+from memowidgets.audit.run import Run, write_stop
 from memowidgets.audit.runs import shadows
 from memowidgets.audit.runs.fork import check_start
-from memowidgets.audit.source import Source
-from memowidgets.audit.sources.run import run_behind
-from memowidgets.audit.sources.shadow_sets import set_of_design, use_set
 from memowidgets.models.memory import free_memory
 from memowidgets.progress import Progress
 from memowidgets.training.design import REFERENCE
@@ -28,17 +27,14 @@ from memowidgets.training.trainer_passes import ModelPasses
 __all__ = ["recorder", "run_references", "run_shadows", "train", "use_shadows"]
 
 
-def train(
-    source: Source, stop_at_drop: float | None, progress: Progress | None, over_last: int
-) -> None:
+def train(run: Run, stop_at_drop: float | None, progress: Progress | None, over_last: int) -> None:
     """Train the target, as `Audit.train` describes."""
-    run = run_behind(source, "train")
     stop = _stop_rule(stop_at_drop, over_last)
     run.refuse_recorded("resume it with trainer.train(resume_from_checkpoint=True)")
     check_start(run.run, run.manifest)
     with run.alone(), shown(progress) as report:
         if stop is not None:
-            run.names.stop = stop
+            write_stop(run.run, stop)
         check_functions(run.manifest.get("probe", {}), run.recipe(), run.design)
         run.target().train(stop, report)
     free_memory(torch_device(run.device))
@@ -48,25 +44,24 @@ def train(
 
 
 def recorder(
-    source: Source,
+    run: Run,
     stop_at_drop: float | None,
     layers: str | int | Iterable[str | int],
     over_last: int,
 ) -> Recorder:
     """Return what keeps checkpoints of a target that is trained elsewhere."""
-    run = run_behind(source, "record")
     stop = _stop_rule(stop_at_drop, over_last)
     recipe = run.recipe()
     names, kept = run.names.layer_names, run.names.some_layers(layers)
     passes = ModelPasses(recipe, run.design.members, run.held_out, names, kept)
     made = Recorder(run.run, passes, recipe.settings.checkpoint_every, shown)
     if stop is not None:
-        run.names.stop = stop
+        write_stop(run.run, stop)
     return made
 
 
 def run_shadows(
-    source: Source,
+    run: Run,
     n: int,
     executor: Executor | None,
     checkpoints: str | float | Sequence[str | float],
@@ -78,7 +73,6 @@ def run_shadows(
     progress: Progress | None,
 ) -> None:
     """Train shadow models, as `Audit.run_shadows` describes."""
-    run = run_behind(source, "run_shadows")
     shadows.check_request(n, executor, checkpoints, processes)
     part = None if indices is None else shadows.checked_part(indices, n)
     run.refuse_recorded(
@@ -98,24 +92,24 @@ def run_shadows(
             plan,
             keep_forward,
         )
-        run.shadows = use_set(run.run, plan.key, run.precision)
+        run.use_shadows(plan.key)
+        filled = run.shadows
     run.loaded.drop()
     with shown(progress) as report:
-        run.shadows.fill(n, job, processes, report, executor, part)
-        run.shadows.note_trained(n)
+        filled.fill(n, job, processes, report, executor, part)
+        filled.note_trained(n)
         for record in records:  # what log-LiRA needs of the target
             run.forward(record, report)
 
 
 def run_references(
-    source: Source,
+    run: Run,
     n: int,
     executor: Executor | None,
     processes: int | None,
     progress: Progress | None,
 ) -> None:
     """Train reference models, as `Audit.run_references` describes."""
-    run = run_behind(source, "run_references")
     shadows.check_request(n, executor, ("prediction",), processes, REFERENCE)
     run.refuse_recorded(
         "reference models must be trained as their target was; let audit.train() train the target "
@@ -142,12 +136,11 @@ def run_references(
         files.note_trained(models)
 
 
-def use_shadows(source: Source, design: str) -> None:
+def use_shadows(run: Run, design: str) -> None:
     """Take the ground truth from the shadow models of another design."""
-    run = run_behind(source, "use_shadows")
     key = set_of_design(run.run, design).key
     with run.alone():
-        run.shadows = use_set(run.run, key, run.precision)
+        run.use_shadows(key)
 
 
 def _stop_rule(rho: float | None, over_last: int) -> StopRule | None:

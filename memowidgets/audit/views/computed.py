@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from memowidgets.audit.console import shown
+from memowidgets.audit.evidence import REFERENCES, Evidence, Need
 from memowidgets.audit.numbers.judge import evaluate
 from memowidgets.audit.numbers.pooled import checked_targets, pooled_evaluation
 from memowidgets.audit.numbers.scores import (
@@ -18,11 +18,9 @@ from memowidgets.audit.numbers.scores import (
     SCORES,
     is_computed,
     is_defined,
-    missing_passes,
+    needs,
 )
 from memowidgets.audit.numbers.truth import log_lira, memorized_members, positives
-from memowidgets.audit.source import REFERENCES, Source
-from memowidgets.audit.sources.shadow import kept_shadow_source
 from memowidgets.store import StoreError
 from memowidgets.visible import listed
 
@@ -50,12 +48,12 @@ class NotThereError(Exception):
 
 
 class Computed:
-    """The numbers of a source, as far as they need no training and no forward pass.
+    """The numbers of an audit, as far as they need no training and no forward pass.
 
     Parameters
     ----------
-    source : Source
-        Evidence of the audit.
+    evidence : Evidence
+        Of the audit.
     eta, truth
         As in `Audit.evaluate`.
     compute : bool
@@ -67,8 +65,8 @@ class Computed:
         If the truth is unknown, or is not a mask over the members.
     """
 
-    def __init__(self, source: Source, eta: float, truth: Truth, compute: bool) -> None:
-        self.source, self.eta, self.truth, self.compute = source, eta, truth, compute
+    def __init__(self, evidence: Evidence, eta: float, truth: Truth, compute: bool) -> None:
+        self.evidence, self.eta, self.truth, self.compute = evidence, eta, truth, compute
         self._by_lira = isinstance(truth, str) and truth == "log_lira"
         if not self._by_lira:
             self.memorized()  # raises for an invalid truth, instead of drawing nothing
@@ -76,7 +74,7 @@ class Computed:
 
     def memorized(self) -> pd.Series:
         """What counts as memorised, by id."""
-        return memorized_members(self.source, self.truth, self.eta)
+        return memorized_members(self.evidence, self.truth, self.eta)
 
     @property
     def positives(self) -> str:
@@ -87,7 +85,7 @@ class Computed:
 
     def name(self, checkpoint: str) -> str:
         """A checkpoint's own name."""
-        return self.source.names.record(checkpoint).name
+        return self.evidence.names.record(checkpoint).name
 
     def log_lira(self, checkpoint: str = "final") -> pd.Series:
         """Log-LiRA at a checkpoint.
@@ -99,21 +97,26 @@ class Computed:
         """
         try:
             name = self.name(checkpoint)
-            shadows = self.source.shadows
-            if len(shadows) and name not in shadows.checkpoints():
+            evidence, at = self.evidence, self.evidence.checkpoints[name]
+            if evidence.n_shadows and name not in evidence.shadows.checkpoints:
                 raise NotThereError(
                     "the shadow models kept no logit gaps at {}: name such checkpoints in "
                     "audit.run_shadows(n, checkpoints=[…]) of a new run",
                     name,
                 )
-            if len(shadows) and not self.source.gaps_known(name):
+            unknown = not evidence.knows_gaps(at.record) or self._lacks_first(name)
+            if evidence.n_shadows and unknown:
                 raise NotThereError(
                     "log-LiRA at {} needs a forward pass of the target: audit.log_lira(…) makes it",
                     name,
                 )
-            return log_lira(self.source, name)
+            return log_lira(evidence, name)
         except (ValueError, StoreError) as error:
             raise self._not_there(error, checkpoint) from error
+
+    def _lacks_first(self, name: str) -> bool:
+        """Whether a shadow model's log-LiRA needs a forward pass of the run's target."""
+        return len(self.evidence.missing([Need("pool", name)])) > 0
 
     def evaluation(
         self,
@@ -136,11 +139,11 @@ class Computed:
             if metric == BASELINE:
                 self._refuse_baseline(name)
             elif not self._asks_references(metric) and not is_computed(
-                self.source, metric, layer, name
+                self.evidence, metric, layer, name
             ):
                 self._refuse_work(metric, layer, name)
             eta = self.eta if eta is None else eta
-            return evaluate(self.source, metric, layer, name, eta, truth)
+            return evaluate(self.evidence, metric, layer, name, eta, truth)
         except (ValueError, StoreError) as error:
             raise self._not_there(error, checkpoint) from error
 
@@ -182,12 +185,11 @@ class Computed:
         return found, why
 
     def _pooled(self, metric: str, eta: float, truth: str, *, with_canaries: bool) -> Evaluation:
-        source = self.source
-        targets = checked_targets(source, "all", truth, with_canaries=with_canaries)
+        evidence = self.evidence
+        targets = checked_targets(evidence, "all", truth, with_canaries=with_canaries)
         with shown(None) as report:
             return pooled_evaluation(
-                source,
-                partial(kept_shadow_source, source),
+                evidence,
                 targets,
                 metric,
                 "last",
@@ -203,7 +205,7 @@ class Computed:
 
     def canaries(self) -> bool:
         """Whether some members are canaries, and some are not."""
-        known = self.source.member_data.canaries
+        known = self.evidence.member_data.canaries
         return known is not None and bool(known.any() and not known.all())
 
     def _not_there(self, error: Exception, checkpoint: str) -> NotThereError:
@@ -217,12 +219,12 @@ class Computed:
 
     def _is_defined(self, metric: str, checkpoint: str) -> bool:
         if self._asks_references(metric):
-            return REFERENCES in self.source.evidence
+            return REFERENCES in self.evidence.kinds
         try:
-            record = self.source.names.record(checkpoint)
+            record = self.evidence.names.record(checkpoint)
         except ValueError as error:
             raise self._not_there(error, checkpoint) from error
-        return is_defined(self.source, metric, record)
+        return is_defined(self.evidence, metric, record)
 
     def _refuse_baseline(self, name: str) -> None:
         try:
@@ -233,7 +235,8 @@ class Computed:
     def _refuse_work(self, metric: str, layer: str, name: str) -> None:
         place = "" if layer == "last" else f', layer="{layer}"'
         call = f"audit.score(metric{place}, checkpoint=…)"
-        if missing_passes(self.source, metric, layer, self.source.names.record(name)):
+        record = self.evidence.names.record(name)
+        if self.evidence.missing(needs(self.evidence, metric, record)):
             what = f"a forward pass is missing for {{metric}} at {{}}: {call} makes it"
             raise NotThereError(what, name, metric)
         if not self.compute:

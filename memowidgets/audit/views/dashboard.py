@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from memowidgets.audit.evidence import LOGITS, Cache, Evidence, Need
 from memowidgets.audit.numbers import scores
-from memowidgets.audit.numbers.judge import SHARED_NOISE
+from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of_truth
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
@@ -20,13 +21,12 @@ from memowidgets.audit.numbers.scores import (
     probabilities,
 )
 from memowidgets.audit.numbers.truth import (
+    answered_rightly,
     log_lira,
     note_on_chance,
     notes_on_shape,
     truth_version,
 )
-from memowidgets.audit.source import LOGITS, Cache, Source
-from memowidgets.audit.views.answered import answered_rightly
 from memowidgets.audit.views.details import Details
 from memowidgets.data import Dataset
 from memowidgets.progress import Progress
@@ -37,6 +37,7 @@ from memowidgets.visible import visible
 from memowidgets.widgets.protocol import Choice, SampleDetail, ScoreView
 
 if TYPE_CHECKING:
+    from memowidgets.audit.audit import Audit
     from memowidgets.decisions import DecisionLog
 
 __all__ = ["AuditView"]
@@ -51,18 +52,18 @@ class AuditView:
 
     Parameters
     ----------
-    source : Source
-        Evidence of the audit on show.
+    audit : Audit
+        The audit on show. Each answer is from its evidence as it is then.
     """
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._details = Details(source)
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self._details = Details()
         self._cache = Cache()
 
     def checkpoint_choices(self) -> Sequence[Choice]:
         """Checkpoints after step 0, with epoch and drop."""
-        table = self._source.checkpoints
+        table = self._audit.evidence.table()
         return [
             Choice(str(name), _when(row), bool(row.prediction) and not np.isnan(row.epoch))
             for name, row in table[table["step"] != 0].iterrows()
@@ -70,7 +71,7 @@ class AuditView:
 
     def layer_choices(self) -> Sequence[Choice]:
         """Layers by name; the last is the recommended one."""
-        layers = self._source.names.layer_names
+        layers = self._audit.evidence.names.layer_names
         if not layers:
             return [Choice("last", "none", marked=True)]
         return [
@@ -86,64 +87,74 @@ class AuditView:
         """All scores; the baseline only where there are shadow models."""
         return [
             Choice(name, SCORES[name].title, name == "psmi", uses_layer=name in PER_LAYER)
-            for name in metrics_of(self._source)
+            for name in metrics_of(self._audit.evidence)
         ]
 
     def is_computed(self, score: str, layer: str, checkpoint: str) -> bool:
         """Whether `view` answers from disk."""
-        return scores.is_computed(self._source, score, layer, checkpoint)
+        return scores.is_computed(self._audit.evidence, score, layer, checkpoint)
 
     def is_quick(self, score: str, layer: str, checkpoint: str) -> bool:
         """Whether `view` takes about a second or less: a small layer that needs no forward pass."""
-        if score not in PER_LAYER or not scores.needs_no_pass(self._source, score, checkpoint):
+        evidence = self._audit.evidence
+        wanted = scores.needs(evidence, score, evidence.names.record(checkpoint))
+        if score not in PER_LAYER or not all(
+            evidence.checkpoints[one.checkpoint].has(one) for one in wanted
+        ):
             return False
         try:
-            values = scores.states(self._source, layer, checkpoint).size
+            values = scores.states(evidence, layer, checkpoint).size
         except (StoreError, ValueError):
             return False
         return bool(values <= _QUICK_VALUES)
 
-    def cost(self, score: str, layer: str, checkpoint: str) -> str:
+    def cost(self, score: str, _layer: str, checkpoint: str) -> str:
         """What `view` has to make, from the last forward pass; empty if it needs none."""
-        source = self._source
-        record = source.names.record(checkpoint)
-        n = len(scores.missing_passes(source, score, layer, record))
+        evidence = self._audit.evidence
+        record = evidence.names.record(checkpoint)
+        n = len(evidence.missing(scores.needs(evidence, score, record)))
         if not n:
             return ""
-        seconds, size = source.pass_cost()
+        seconds, size = self._audit.run.pass_cost()
         known = announced(None if seconds is None else n * seconds, 0, n * (size or 0), 0)
-        passes = f"{n} forward pass{'es' if n > 1 else ''} over {len(source.members)} members"
+        passes = f"{n} forward pass{'es' if n > 1 else ''} over {len(evidence.members)} members"
         return f"{passes}: {known}" if size else passes
 
     def view(
         self, score: str, layer: str, checkpoint: str, progress: Progress | None = None
     ) -> ScoreView:
         """Return the numbers behind a choice, computed if need be."""
-        source = self._source
-        found = scores.score(source, score, layer, checkpoint, progress)
-        of_classes = self._probabilities(checkpoint)
-        planted = source.member_data.canaries
+
+        def needs(evidence: Evidence) -> list[Need]:
+            record = evidence.names.record(checkpoint)
+            truth = needs_of_truth(evidence) if evidence.has_ground_truth else []
+            return [*scores.needs(evidence, score, record), *truth]
+
+        evidence = self._audit.evidence_with(needs, progress)
+        found = scores.score(evidence, score, layer, checkpoint, progress)
+        of_classes = self._probabilities(evidence, checkpoint)
+        planted = evidence.member_data.canaries
         shared = (SHARED_NOISE,) if score == BASELINE else ()
-        chance, is_much = note_on_chance(source, _ETA)
-        right = answered_rightly(source)
+        chance, is_much = note_on_chance(evidence, _ETA)
+        right = answered_rightly(evidence)
         return ScoreView(
             title=self._title(score, layer, checkpoint),
             scores=found.mu,
-            labels=source.labels[found.rows],
+            labels=evidence.labels[found.rows],
             positions=found.rows,
             errors=found.errors,
-            log_lira=self._log_lira(found.rows),
+            log_lira=self._log_lira(evidence, found.rows),
             probabilities=None if of_classes is None else of_classes[found.rows],
             warnings=(
                 *shared,
                 *found.notes,
-                *source.notes_at(checkpoint),
+                *evidence.notes_at(checkpoint),
                 *([chance] if is_much else []),
-                *(notes_on_shape(source) if source.has_ground_truth else ()),
+                *(notes_on_shape(evidence) if evidence.has_ground_truth else ()),
             ),
             notes=(
                 *((chance,) if chance and not is_much else ()),
-                *scores.notes_on_zero(source, score, found),
+                *scores.notes_on_zero(evidence, score, found),
             ),
             right=None if right is None else right[found.rows],
             natural=SCORES[score].tau,
@@ -152,19 +163,20 @@ class AuditView:
 
     def revision(self) -> frozenset[tuple[str, int]]:
         """A value that changes with any new checkpoint, score, shadow model or ground truth."""
-        run = Path(self._source.path)
+        run = Path(self._audit.path)
         folders = [run / part for part in _GROWING if not (run / part).is_symlink()]
         files = (file for folder in folders for file in folder.rglob("*.safetensors"))
         there = {(str(file.relative_to(run)), _written(file)) for file in files}
-        return frozenset(there | {truth_version(self._source)})
+        return frozenset(there | {truth_version(self._audit.evidence)})
 
     def samples(self) -> Dataset:
         """The target's members, in the order that positions count."""
-        return self._source.member_data
+        return self._audit.evidence.member_data
 
     def detail(self, position: int, score: str, layer: str, checkpoint: str) -> SampleDetail:
         """Return all that is known of one member."""
         return self._details.of(
+            self._audit.evidence,
             position,
             (score, layer, checkpoint),
             title=SCORES[score].title,
@@ -175,41 +187,40 @@ class AuditView:
     def let_go(self) -> None:
         """Forget what is kept to answer faster."""
         self._cache.clear()
-        self._details = Details(self._source)
+        self._details = Details()
 
     @property
     def decision_log(self) -> DecisionLog:
         """The audit's decisions."""
-        return self._source.decision_log
+        return self._audit.decision_log
 
     def device_status(self) -> str:
         """The device and its memory in a few words."""
-        return device_status(self._source.device)
+        return device_status(self._audit.evidence.device())
 
     def _title(self, score: str, layer: str, checkpoint: str) -> str:
         place = f", {layer_label(layer, last=False)}" if score in PER_LAYER else ""
         return f"{SCORES[score].title}{place}, {visible(checkpoint.replace('-', ' '), 60)}"
 
-    def _probabilities(self, checkpoint: str) -> NDArray[np.float64] | None:
+    def _probabilities(self, evidence: Evidence, checkpoint: str) -> NDArray[np.float64] | None:
         """Those of all members at a checkpoint, kept while it is looked at."""
-        source = self._source
-        if LOGITS not in source.evidence:
+        if LOGITS not in evidence.kinds:
             return None
-        state = source.forward_state(checkpoint)
-        return self._cache.of("probabilities", state, lambda: probabilities(source, checkpoint))
+        state = evidence.checkpoints[evidence.names.record(checkpoint).name].state
+        return self._cache.of("probabilities", state, lambda: probabilities(evidence, checkpoint))
 
-    def _log_lira(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
-        source = self._source
-        if not source.has_ground_truth:
+    def _log_lira(self, evidence: Evidence, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        if not evidence.has_ground_truth:
             return None
-        return self._cache.of("log_lira", truth_version(source), self._aligned_log_lira)[rows]
 
-    def _aligned_log_lira(self) -> NDArray[np.float64]:
-        """One value for each member, in their order; NaN for those that have none."""
-        known, members = log_lira(self._source), self._source.members
-        if len(known) < len(members):  # by name only where need be: it takes its time
-            known = known.reindex(members)
-        return known.to_numpy(dtype=np.float64)
+        def aligned() -> NDArray[np.float64]:
+            """One value for each member, in their order; NaN for those that have none."""
+            known, members = log_lira(evidence), evidence.members
+            if len(known) < len(members):  # by name only where need be: it takes its time
+                known = known.reindex(members)
+            return known.to_numpy(dtype=np.float64)
+
+        return self._cache.of("log_lira", truth_version(evidence), aligned)[rows]
 
 
 def layer_label(name: str, *, last: bool) -> str:

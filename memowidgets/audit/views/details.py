@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.audit.evidence import Cache, Evidence
 from memowidgets.audit.numbers import scores as numbers_of
 from memowidgets.audit.numbers.scores import PER_LAYER
 from memowidgets.audit.numbers.truth import VARIANCE, log_lira, member_gaps, truth_version
-from memowidgets.audit.source import Cache, Source
 from memowidgets.memorization.densities import Densities
 from memowidgets.memorization.gaps import Moments, checked_models, moments
 from memowidgets.store import StoreError
@@ -25,21 +25,15 @@ _ROWS_AT_ONCE = 4096
 
 
 class Details:
-    """Tells what is known of a member; what all members share is computed once.
+    """Tells what is known of a member; what all members share is computed once."""
 
-    Parameters
-    ----------
-    source : Source
-        Evidence of the audit.
-    """
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self) -> None:
         self._cache = Cache()
         self._lock = threading.Lock()
 
     def of(
         self,
+        evidence: Evidence,
         position: int,
         pick: tuple[str, str, str],
         *,
@@ -51,6 +45,8 @@ class Details:
 
         Parameters
         ----------
+        evidence : Evidence
+            Of the audit.
         position : int
             Among the members.
         pick : tuple of str
@@ -63,9 +59,9 @@ class Details:
         score, layer, checkpoint = pick
         per_layer = score in PER_LAYER
         columns = layers if per_layer else [Choice("", "")]
-        scores, computed = self._scores(position, score, checkpoints, columns)
-        shadows, shadow_notes = self._shadows(position)
-        near, near_notes = self._nearest(position, layer, checkpoint)
+        scores, computed = self._scores(evidence, position, score, checkpoints, columns)
+        shadows, shadow_notes = self._shadows(evidence, position)
+        near, near_notes = self._nearest(evidence, position, layer, checkpoint)
         return SampleDetail(
             title=title,
             checkpoints=_marked(checkpoints, checkpoint),
@@ -78,37 +74,44 @@ class Details:
         )
 
     def _scores(
-        self, position: int, score: str, checkpoints: Sequence[Choice], layers: Sequence[Choice]
+        self,
+        evidence: Evidence,
+        position: int,
+        score: str,
+        checkpoints: Sequence[Choice],
+        layers: Sequence[Choice],
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """The member's score everywhere it is computed."""
         shape = (len(checkpoints), len(layers))
         values, computed = np.full(shape, np.nan), np.zeros(shape, dtype=np.bool_)
         for i, checkpoint in enumerate(checkpoints):
             for j, layer in enumerate(layers):
-                found = self._score(position, score, layer.value or "last", checkpoint.value)
+                place = layer.value or "last", checkpoint.value
+                found = self._score(evidence, position, score, *place)
                 if found is not None:
                     values[i, j], computed[i, j] = found, True
         return values, computed
 
-    def _score(self, position: int, score: str, layer: str, checkpoint: str) -> float | None:
+    def _score(
+        self, evidence: Evidence, position: int, score: str, layer: str, checkpoint: str
+    ) -> float | None:
         """The member's score; NaN where it has none, None where it is not computed."""
-        source = self._source
-        if not numbers_of.is_computed(source, score, layer, checkpoint):
+        if not numbers_of.is_computed(evidence, score, layer, checkpoint):
             return None
         try:
-            scores = numbers_of.score(source, score, layer, checkpoint)
+            scores = numbers_of.score(evidence, score, layer, checkpoint)
         except (StoreError, ValueError):  # the baseline, where the shadow models kept no gaps
             return None
         row = int(np.searchsorted(scores.rows, position))
         there = row < len(scores.rows) and scores.rows[row] == position
         return float(scores.mu[row]) if there else float("nan")
 
-    def _shadows(self, position: int) -> tuple[ShadowGaps | None, list[str]]:
+    def _shadows(self, evidence: Evidence, position: int) -> tuple[ShadowGaps | None, list[str]]:
         """The picture of LiRA at the end of training."""
-        if not self._source.has_ground_truth:
+        if not evidence.has_ground_truth:
             return None, ["There are no shadow models to compare with."]
         try:
-            fitted = self._fits()
+            fitted = self._fits(evidence)
         except StoreError as error:  # log-LiRA may be there without the gaps behind it
             return None, [f"No picture of LiRA: {error}."]
         inside = fitted.members[:, position]
@@ -126,24 +129,16 @@ class Details:
         )
         return shadows, []
 
-    def _fits(self) -> _Fitted:
+    def _fits(self, evidence: Evidence) -> _Fitted:
         """Both Gaussians of all members, fitted again once there are other shadow models."""
         with self._lock:
-            return self._cache.of("fits", truth_version(self._source), self._fitted)
-
-    def _fitted(self) -> _Fitted:
-        source = self._source
-        name, members, gaps, target = member_gaps(source)
-        found = moments(*checked_models(gaps, members))
-        densities = Densities.fit(found.inside, found.outside, VARIANCE)
-        values = log_lira(source).reindex(source.members).to_numpy(np.float64)
-        return _Fitted(name, members, gaps, target, found, densities, values)
+            return self._cache.of("fits", truth_version(evidence), lambda: _fitted(evidence))
 
     def _nearest(
-        self, position: int, layer: str, checkpoint: str
+        self, evidence: Evidence, position: int, layer: str, checkpoint: str
     ) -> tuple[list[tuple[int, float]], list[str]]:
         try:
-            states = numbers_of.states(self._source, layer, checkpoint)
+            states = numbers_of.states(evidence, layer, checkpoint)
         except StoreError as error:
             return [], [f"No neighbours: {error}."]
         return nearest(states, position, NEIGHBOURS), []
@@ -168,6 +163,14 @@ class _Fitted:
         one = of.at(slice(position, position + 1))
         variance = np.maximum(spread.of(one), self.densities.least)
         return float(one.mean[0]), float(np.sqrt(variance[0]))
+
+
+def _fitted(evidence: Evidence) -> _Fitted:
+    name, members, gaps, target = member_gaps(evidence)
+    found = moments(*checked_models(gaps, members))
+    densities = Densities.fit(found.inside, found.outside, VARIANCE)
+    values = log_lira(evidence).reindex(evidence.members).to_numpy(np.float64)
+    return _Fitted(name, members, gaps, target, found, densities, values)
 
 
 def nearest(states: NDArray[np.float32], position: int, k: int) -> list[tuple[int, float]]:

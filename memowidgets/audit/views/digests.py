@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.audit.decisions import FILE as DECISIONS
-from memowidgets.audit.sources.arrays import ArraysSource
-from memowidgets.audit.sources.shadow import ShadowSource
 from memowidgets.files import opened
 from memowidgets.report import Digest
 from memowidgets.store import MANIFEST
@@ -20,7 +18,7 @@ from memowidgets.store import MANIFEST
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memowidgets.audit.source import Source
+    from memowidgets.audit.evidence import Evidence
     from memowidgets.report import Scored
 
 __all__ = ["digests_of"]
@@ -30,32 +28,32 @@ _NO_WEIGHTS = "The weights are not kept with the audit; manifest.json describes 
 _BESIDE_WEIGHTS = ("outputs", "resume")  # other tensors in the folder of a checkpoint
 
 
-def digests_of(source: Source, scored: Scored | None) -> tuple[Digest, ...]:
+def digests_of(evidence: Evidence, scored: Scored | None) -> tuple[Digest, ...]:
     """Return the digests of what was audited, of how, and of what came out.
 
     Parameters
     ----------
-    source : Source
-        Evidence of the audit.
+    evidence : Evidence
+        Of the audit.
     scored : Scored or None
         The scores of the report.
     """
-    if isinstance(source, ArraysSource):
-        found = [Digest("model", "", None, _NO_MODEL), *_of_arrays(source)]
+    if evidence.kind == "arrays":
+        found = [Digest("model", "", None, _NO_MODEL), *_of_arrays(evidence)]
     else:
-        found = _of_run(source, None if scored is None else scored.checkpoint)
+        found = _of_run(evidence, None if scored is None else scored.checkpoint)
     if scored is not None:
         found.append(_of_numbers("scores", "score of each scored member", scored.scores))
         if scored.log_lira is not None:
             found.append(_of_numbers("log-LiRA", "log-LiRA of these members", scored.log_lira))
-    return (*found, *_of_decisions(source))
+    return (*found, *_of_decisions(evidence))
 
 
-def _of_run(source: Source, checkpoint: str | None) -> list[Digest]:
+def _of_run(evidence: Evidence, checkpoint: str | None) -> list[Digest]:
     """Return the digests of weights, samples and manifest; each can be computed from a file."""
-    run = source.first if isinstance(source, ShadowSource) else source
+    run = evidence.whole or evidence
     folder = Path(run.path)
-    weights = [] if run is not source or checkpoint is None else _weights(folder, checkpoint)
+    weights = [] if run is not evidence or checkpoint is None else _weights(folder, checkpoint)
     found = [Digest("model", f"checkpoints/{checkpoint}/{f.name}", _of_file(f)) for f in weights]
     content = run.manifest.get("content") or []
     samples = "content of the samples: their digests in manifest.json, each in a line"
@@ -73,20 +71,20 @@ def _weights(folder: Path, checkpoint: str) -> list[Path]:
     return [file for file in files if file.stem not in _BESIDE_WEIGHTS]
 
 
-def _of_arrays(source: ArraysSource) -> list[Digest]:
+def _of_arrays(evidence: Evidence) -> list[Digest]:
     """Return the digest of the arrays as data, and with the seed as run."""
-    arrays = {name: _of_values(values) for name, values in source.arrays.items()}
+    arrays = {name: _of_values(values) for name, values in evidence.arrays.items()}
     named = ", ".join(arrays)
     data = _of_texts([_canonical(arrays)])
-    run = _of_texts([_canonical({"arrays": arrays, "seed": source.seed})])
+    run = _of_texts([_canonical({"arrays": arrays, "seed": evidence.seed})])
     return [
         Digest("data", f"SHA-256 of each array, as JSON: {named}", data),
         Digest("run", "the same with the seed", run),
     ]
 
 
-def _of_decisions(source: Source) -> list[Digest]:
-    file = Path(source.path) / DECISIONS
+def _of_decisions(evidence: Evidence) -> list[Digest]:
+    file = Path(evidence.path) / DECISIONS
     return [Digest("decisions", DECISIONS, _of_file(file))] if file.is_file() else []
 
 

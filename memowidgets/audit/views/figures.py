@@ -11,16 +11,15 @@ import numpy as np
 import pandas as pd
 
 from memowidgets import charts
+from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.numbers.definitions import compared_definitions
 from memowidgets.audit.numbers.scores import EARLY, SCORES
 from memowidgets.audit.numbers.truth import (
     VARIANCE,
-    are_pairs,
     asks_model_for_others,
     gaps_of_others,
     member_gaps,
 )
-from memowidgets.audit.source import Source, one_look
 from memowidgets.audit.views.computed import (
     Computed,
     NotThereError,
@@ -60,7 +59,7 @@ _FEWEST = 2  # samples of a kind: with one the AUC has no interval
 
 
 def audit_figures(
-    source: Source,
+    evidence: Evidence,
     eta: float = 4.0,
     truth: Truth = "log_lira",
     etas: Iterable[float] | None = None,
@@ -71,14 +70,7 @@ def audit_figures(
     """All figures that the audit's data allow, as `Audit.figures` says."""
     if targets not in ("own", "all"):
         raise ValueError(f"targets must be 'own' or 'all', not {targets!r}")
-    with one_look():
-        return _all_figures(
-            _Desk(source, eta, truth, compute, theme, pooled=targets == "all"), etas
-        )
-
-
-def _all_figures(desk: _Desk, etas: Iterable[float] | None) -> charts.Figures:
-    chosen = ETAS
+    desk, chosen = _Desk(evidence, eta, truth, compute, theme, pooled=targets == "all"), ETAS
     if etas is not None:
         chosen = tuple(real_number("an eta", eta, finite=True) for eta in several("etas", etas))
     desk.draw("training", desk.training)
@@ -95,19 +87,19 @@ def _all_figures(desk: _Desk, etas: Iterable[float] | None) -> charts.Figures:
 
 
 def figures_by_setting(
-    sources: Mapping[str, Source],
+    settings: Mapping[str, Evidence],
     eta: float = 4.0,
     truth: Truth = "log_lira",
     compute: bool = False,
     theme: str = "light",
 ) -> charts.Figures:
-    """Draw several sources side by side, as `memowidgets.audit.figures_by_setting` describes."""
-    if not sources:
+    """Draw several audits side by side, as `memowidgets.audit.figures_by_setting` describes."""
+    if not settings:
         raise ValueError("give at least one audit, by the name of its setting")
     rows, curves, missing, drops = [], [], [], {}
-    for setting, source in sources.items():
-        desk = _Desk(source, eta, truth, compute, theme)
-        table = source.checkpoints
+    for setting, evidence in settings.items():
+        desk = _Desk(evidence, eta, truth, compute, theme)
+        table = evidence.table()
         drops[setting] = pd.Series(table["drop"].to_numpy(), table["epoch"].to_numpy())
         found, why = desk.numbers.evaluations(_PREDICTORS)
         rows.append(areas(found).assign(setting=setting))
@@ -164,7 +156,7 @@ class _Desk(_Drawn):
 
     def __init__(
         self,
-        source: Source,
+        evidence: Evidence,
         eta: float,
         truth: Truth,
         compute: bool,
@@ -176,10 +168,10 @@ class _Desk(_Drawn):
         eta = real_number("eta", eta)
         if not math.isfinite(eta):
             raise ValueError(f"eta must be a number, not {eta}")
-        self.source, self.eta = source, eta
+        self.evidence, self.eta = evidence, eta
         self.pooled = pooled
-        self.numbers = Computed(source, eta, truth, compute)
-        self.checkpoints = source.checkpoints
+        self.numbers = Computed(evidence, eta, truth, compute)
+        self.checkpoints = evidence.table()
         self.names = [str(name) for name in self.checkpoints.index]
         trained = self.checkpoints["step"] != 0
         self.later = [str(name) for name in self.checkpoints.index[trained]]
@@ -309,7 +301,7 @@ class _Desk(_Drawn):
 
     def auc_by_layer(self) -> None:
         """PSMI and Mahalanobis at each layer, at the prediction checkpoint."""
-        layers = self.source.names.layer_names
+        layers = self.evidence.names.layer_names
         if len(layers) < _FEWEST:
             raise NotThereError(f"there is only one layer, {', '.join(layers)}")
         rows = []
@@ -416,12 +408,12 @@ class _Desk(_Drawn):
         reason = self._why_no_lira()
         if reason:
             raise NotThereError(reason)
-        source = self.source
-        name, members, gaps, target = member_gaps(source)
-        asks = asks_model_for_others(source)
-        others = None if asks else gaps_of_others(source, source.names.record(name))
+        evidence = self.evidence
+        name, members, gaps, target = member_gaps(evidence)
+        asks = asks_model_for_others(evidence)
+        others = None if asks else gaps_of_others(evidence, evidence.names.record(name))
         found = compared_definitions(
-            source.members,
+            evidence.members,
             gaps,
             members,
             target,
@@ -429,7 +421,7 @@ class _Desk(_Drawn):
             VARIANCE,
             500,
             0,
-            pairs=are_pairs(source),
+            pairs=evidence.shadows.are_pairs,
         )
         values, spearman = found.values, found.spearman  # noqa: PD011 - its attribute
         notes: list[Reason] = []

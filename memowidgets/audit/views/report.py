@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from memowidgets.audit.evidence import GIVEN, Evidence, Need
 from memowidgets.audit.numbers import scores
+from memowidgets.audit.numbers.judge import needs_of_truth
 from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities
-from memowidgets.audit.numbers.truth import log_lira, note_on_chance
-from memowidgets.audit.source import Source, one_look
-from memowidgets.audit.views.answered import answered_rightly
+from memowidgets.audit.numbers.truth import answered_rightly, log_lira, note_on_chance
 from memowidgets.audit.views.digests import digests_of
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.data import WithheldDataset
@@ -30,14 +30,16 @@ from memowidgets.store import StoreError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from memowidgets.audit.audit import Audit
     from memowidgets.charts import Figures
+    from memowidgets.decisions import DecisionLog
+    from memowidgets.training.config import Settings
 
 __all__ = ["content_of"]
 
 ETA = 4.0
 MANY = 20_000  # members; figures by η then have fewer of them
 FEW_ETAS = (2.0, 4.0, 8.0)
-GIVEN = "given"  # the one checkpoint of an audit from arrays
 LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 Found = TypeVar("Found")
 # What to call in Python, which a reader of a report cannot. The rest is a sentence without it.
@@ -57,18 +59,18 @@ _CHECKPOINT = (
 
 
 def content_of(
-    source: Source,
+    audit: Audit,
     tau: float | None,
     metric: str | None,
     *,
     include_samples: bool,
 ) -> Content:
-    """All that a report says of an source.
+    """Return all that a report says of an audit.
 
     Parameters
     ----------
-    source : Source
-        Evidence of the source.
+    audit : Audit
+        The audit.
     tau : float or None
         Where τ stands at first; None for the score's natural one, or the lowest 5 %.
     metric : str or None
@@ -82,34 +84,44 @@ def content_of(
         If τ is no number, or the score is unknown.
     """
     if metric is None:
-        there = metrics_of(source)
+        there = metrics_of(audit.evidence)
         metric = "psmi" if "psmi" in there or "logit_gap" not in there else "logit_gap"
     if metric not in SCORES:
         raise ValueError(f"unknown score {metric!r}; valid: {', '.join(SCORES)}")
     if tau is not None and not math.isfinite(scores.checked_tau(tau)):
         raise ValueError(f"tau must be a finite number, not {tau}")
-    with one_look():
-        return _Gathering(source).content(tau, metric, include_samples=include_samples)
+
+    def needs(evidence: Evidence) -> list[Need]:
+        truth = needs_of_truth(evidence) if evidence.has_ground_truth else []
+        return [*scores.needs(evidence, metric, evidence.names.prediction().record), *truth]
+
+    try:
+        evidence = audit.evidence_with(needs)
+    except (StoreError, ValueError):  # the part that needs it says why it is missing
+        evidence = audit.evidence
+    gathering = _Gathering(evidence, audit.decision_log)
+    return gathering.content(tau, metric, include_samples=include_samples)
 
 
 class _Gathering:
     """Collects the parts of a report, and notes which are missing."""
 
-    def __init__(self, source: Source) -> None:
-        self._source, self._manifest = source, source.manifest
+    def __init__(self, evidence: Evidence, log: DecisionLog) -> None:
+        self._evidence, self._log = evidence, log
+        self._manifest = evidence.manifest
         self._missing: list[Missing] = []
-        self._name = Path(source.path).name or "audit"
+        self._name = Path(evidence.path).name or "audit"
 
     def content(self, tau: float | None, metric: str, *, include_samples: bool) -> Content:
-        source = self._source
+        evidence = self._evidence
         scored = self._tried("scores", lambda: self._scored(metric, include_samples))
         if tau is None:
             tau = opening_tau(scored.scores, scored.natural) if scored else 0.0
         self._note_truth()
-        if len(source.names.layer_names) == 1:
+        if len(evidence.names.layer_names) == 1:
             self._miss("scores by layer", "the model has one layer")
         samples = self._samples() if include_samples else None
-        chance, is_much = self._tried("false alarms", lambda: note_on_chance(source, ETA)) or (
+        chance, is_much = self._tried("false alarms", lambda: note_on_chance(evidence, ETA)) or (
             "",
             False,
         )
@@ -118,12 +130,12 @@ class _Gathering:
             created=f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
             facts=self._facts(),
             numbers={
-                "members": len(source.members),
-                "samples": len(source.data),
-                "classes": len(source.data.class_names),
-                "shadow_models": len(source.shadows),
+                "members": len(evidence.members),
+                "samples": len(evidence.data),
+                "classes": len(evidence.data.class_names),
+                "shadow_models": evidence.n_shadows,
             },
-            layers=source.names.layer_names,
+            layers=evidence.names.layer_names,
             training=self._tried("settings of the training", self._training) or {},
             versions=self._versions(),
             seed=self._manifest.get("seed"),
@@ -131,17 +143,17 @@ class _Gathering:
             tau=float(tau),
             eta=ETA,
             scored=scored,
-            ids=[str(name) for name in source.members],
+            ids=[str(name) for name in evidence.members],
             samples=samples,
-            class_names=source.data.class_names if include_samples else (),
+            class_names=evidence.data.class_names if include_samples else (),
             canaries=self._canaries(),
             decisions=self._decisions(),
             figures=self._figures(),
             warnings=(*self._warnings(), *([chance] if is_much else [])),
             remarks=(chance,) if chance and not is_much else (),
             missing=tuple(self._missing),
-            truth_given=source.given_log_lira is not None,
-            digests=digests_of(source, scored),
+            truth_given=evidence.given_log_lira is not None,
+            digests=digests_of(evidence, scored),
         )
 
     # ------------------------------------------------------------ trying
@@ -159,23 +171,23 @@ class _Gathering:
 
     def _unplaced(self, text: str) -> str:
         """A sentence without the place of the run, which is nobody else's business."""
-        return text.replace(self._source.path, self._name)
+        return text.replace(self._evidence.path, self._name)
 
     # ------------------------------------------------------------ numbers
 
     def _scored(self, metric: str, include_samples: bool) -> Scored:
-        source = self._source
-        checkpoint = source.names.prediction().record.name
-        found = scores.score(source, metric, "last", checkpoint)
-        right = answered_rightly(source)
+        evidence = self._evidence
+        checkpoint = evidence.names.prediction().record.name
+        found = scores.score(evidence, metric, "last", checkpoint)
+        right = answered_rightly(evidence)
         per_layer = metric in PER_LAYER
-        layer = source.names.layer_names[-1] if per_layer else ""
+        layer = evidence.names.layer_names[-1] if per_layer else ""
         where = [f"layer {layer}"] if layer not in ("", "last") else []
         where += [checkpoint.replace("-", " ")] if checkpoint != GIVEN else []
         of_classes = None
         if include_samples:
             of_classes = self._tried(
-                "the model's probabilities", lambda: probabilities(source, checkpoint)
+                "the model's probabilities", lambda: probabilities(evidence, checkpoint)
             )
         return Scored(
             metric=metric,
@@ -186,37 +198,37 @@ class _Gathering:
             scores=found.mu,
             errors=found.errors,
             log_lira=self._log_lira(found.rows),
-            labels=source.labels[found.rows] if include_samples else None,
+            labels=evidence.labels[found.rows] if include_samples else None,
             probabilities=None if of_classes is None else of_classes[found.rows],
             others=self._others(metric, checkpoint, found.rows),
-            notes=(*found.notes, *scores.notes_on_zero(source, metric, found)),
+            notes=(*found.notes, *scores.notes_on_zero(evidence, metric, found)),
             natural=SCORES[metric].tau,
             right=None if right is None else right[found.rows],
         )
 
     def _log_lira(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
-        source = self._source
-        if not source.has_ground_truth:
+        evidence = self._evidence
+        if not evidence.has_ground_truth:
             return None
-        values = self._tried("log-LiRA", lambda: log_lira(source))
+        values = self._tried("log-LiRA", lambda: log_lira(evidence))
         if values is None:
             return None
-        return values.reindex(source.members[rows]).to_numpy(dtype=np.float64)
+        return values.reindex(evidence.members[rows]).to_numpy(dtype=np.float64)
 
     def _others(
         self, metric: str, checkpoint: str, rows: NDArray[np.int64]
     ) -> dict[str, NDArray[np.float64]]:
         """The other scores that are computed already, of the same members."""
-        source = self._source
+        evidence = self._evidence
         found = {}
-        for name in EARLY if source.has_ground_truth else ():
-            if name == metric or not scores.is_computed(source, name, "last", checkpoint):
+        for name in EARLY if evidence.has_ground_truth else ():
+            if name == metric or not scores.is_computed(evidence, name, "last", checkpoint):
                 continue
             try:
-                other = scores.score(source, name, "last", checkpoint)
+                other = scores.score(evidence, name, "last", checkpoint)
             except (StoreError, ValueError):  # from arrays: what it is made of was not given
                 continue
-            everywhere = np.full(len(source.members), np.nan)
+            everywhere = np.full(len(evidence.members), np.nan)
             everywhere[other.rows] = other.mu
             if np.isfinite(everywhere[rows]).all():
                 found[SCORES[name].title] = everywhere[rows]
@@ -224,15 +236,18 @@ class _Gathering:
 
     def _note_truth(self) -> None:
         """In the audit's own words why there is no truth, and what would give one."""
-        source = self._source
+        evidence = self._evidence
         what = "ground truth: memorised samples, TPR, FPR, AUC"
-        if not source.has_ground_truth and self._tried(what, lambda: log_lira(source)) is not None:
+        if (
+            not evidence.has_ground_truth
+            and self._tried(what, lambda: log_lira(evidence)) is not None
+        ):
             self._miss(what, "there is no log-LiRA at the end of training")
 
     # ------------------------------------------------------------ what it is
 
     def _facts(self) -> dict[str, str]:
-        manifest, source = self._manifest, self._source
+        manifest, evidence = self._manifest, self._evidence
         recording = manifest.get("recording") or {}
         origin = (manifest.get("data") or {}).get("source") or {}
         model = manifest.get("model") or {}
@@ -241,16 +256,23 @@ class _Gathering:
             "model": model.get("class"),
             "model settings": _flat(model.get("settings")),
             "data": origin.get("loader"),
-            "members": f"{len(source.members)} of {len(source.data)} samples",
-            "classes": str(len(source.data.class_names)),
-            "layers": ", ".join(source.names.layer_names),
-            "shadow models": str(len(source.shadows)),
-            "ground truth": source.truth_in_words if source.has_ground_truth else None,
+            "members": f"{len(evidence.members)} of {len(evidence.data)} samples",
+            "classes": str(len(evidence.data.class_names)),
+            "layers": ", ".join(evidence.names.layer_names),
+            "shadow models": str(evidence.n_shadows),
+            "ground truth": evidence.truth_in_words if evidence.has_ground_truth else None,
         }
         return {name: str(text) for name, text in facts.items() if text}
 
+    def _settings(self) -> Settings:
+        """How the target was trained; an error where nobody knows."""
+        known = self._evidence.settings
+        if known is None:
+            raise self._evidence.cannot("training")
+        return known
+
     def _training(self) -> dict[str, Any]:
-        return {name: _plain(value) for name, value in self._source.training.described().items()}
+        return {name: _plain(value) for name, value in self._settings().described().items()}
 
     def _versions(self) -> dict[str, dict[str, str]]:
         now = {name: importlib.metadata.version(name) for name in LIBRARIES}
@@ -258,7 +280,7 @@ class _Gathering:
         return {"run": then, "report": now} if then else {"report": now}
 
     def _checkpoints(self) -> list[dict[str, Any]]:
-        table = self._tried("checkpoints", lambda: self._source.checkpoints)
+        table = self._tried("checkpoints", self._evidence.table)
         if table is None or not len(table):
             self._miss("checkpoints", "the target is not trained yet: audit.train() trains it")
             return []
@@ -271,36 +293,36 @@ class _Gathering:
         ]
 
     def _canaries(self) -> NDArray[np.bool_] | None:
-        found = self._source.member_data.canaries
+        found = self._evidence.member_data.canaries
         return None if found is None else np.asarray(found, dtype=np.bool_)
 
     def _decisions(self) -> dict[str, Decided]:
-        log = self._source.decision_log
+        log = self._log
         log.refresh()
         if log.problem:
             self._miss("decisions", log.problem)
         return {name: Decided(made.decision, made.note) for name, made in log.table().items()}
 
     def _samples(self) -> Any:
-        data = self._source.member_data
+        data = self._evidence.member_data
         if isinstance(data, WithheldDataset):
             self._miss("samples", "they are not at hand: open the audit with data=…")
             return None
         return data
 
     def _warnings(self) -> tuple[str, ...]:
-        found = self._tried("warnings", lambda: self._source.notes_at("prediction"))
+        found = self._tried("warnings", lambda: self._evidence.notes_at("prediction"))
         return tuple(map(self._unplaced, found or ()))
 
     # ------------------------------------------------------------ figures
 
     def _figures(self) -> tuple[Figure, ...]:
         """The figures that `Audit.figures` draws."""
-        source = self._source
+        evidence = self._evidence
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the report says them itself
-            etas = FEW_ETAS if len(source.member_rows) > MANY else None
-            figures = self._tried("figures", lambda: audit_figures(source, etas=etas))
+            etas = FEW_ETAS if len(evidence.member_rows) > MANY else None
+            figures = self._tried("figures", lambda: audit_figures(evidence, etas=etas))
         if figures is None:
             return ()
         reasons: dict[str, list[str]] = {}

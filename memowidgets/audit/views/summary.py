@@ -2,48 +2,47 @@
 
 from __future__ import annotations
 
+from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.numbers.scores import metrics_of
-from memowidgets.audit.source import Source
 from memowidgets.visible import listed
 from memowidgets.widgets.standin import table
 
 __all__ = ["summary_html"]
 
 
-def summary_html(source: Source) -> str:
+def summary_html(evidence: Evidence) -> str:
     """Return the main facts of an audit as a small HTML table of escaped text."""
-    of_arrays = source.checkpoints["step"].isna().any()  # the training is unknown
-    facts = _facts_of_arrays(source) if of_arrays else _facts_of_run(source)
-    return table(f"Audit of {source.path}", facts)
+    facts = _facts_of_arrays if evidence.kind == "arrays" else _facts_of_run
+    return table(f"Audit of {evidence.path}", facts(evidence))
 
 
-def _facts_of_arrays(source: Source) -> list[tuple[str, str]]:
+def _facts_of_arrays(evidence: Evidence) -> list[tuple[str, str]]:
     return [
-        ("samples", f"{len(source.data)}, all of them members"),
-        ("classes", str(len(source.data.class_names))),
-        ("layers", listed(source.names.layer_names) or "no representations"),
-        ("scores", ", ".join(metrics_of(source))),
-        ("ground truth", source.truth_in_words),
-        *[("warning", note) for note in source.notes_at("prediction")],
+        ("samples", f"{len(evidence.data)}, all of them members"),
+        ("classes", str(len(evidence.data.class_names))),
+        ("layers", listed(evidence.names.layer_names) or "no representations"),
+        ("scores", ", ".join(metrics_of(evidence))),
+        ("ground truth", evidence.truth_in_words),
+        *[("warning", note) for note in evidence.notes_at("prediction")],
     ]
 
 
-def _facts_of_run(source: Source) -> list[tuple[str, str]]:
-    n_checkpoints, fork = len(source.checkpoints), source.manifest.get("fork")
+def _facts_of_run(evidence: Evidence) -> list[tuple[str, str]]:
+    n_checkpoints, fork = len(evidence.names.found), evidence.manifest.get("fork")
     facts = [
-        ("members", f"{len(source.member_rows)} of {len(source.data)} samples"),
-        ("classes", str(len(source.data.class_names))),
-        ("layers", listed(source.names.layer_names)),
+        ("members", f"{len(evidence.member_rows)} of {len(evidence.data)} samples"),
+        ("classes", str(len(evidence.data.class_names))),
+        ("layers", listed(evidence.names.layer_names)),
         ("checkpoints", str(n_checkpoints)),
     ]
     if fork is not None:
         facts.append(("fork", f"of another run, from {fork['checkpoint'] or 'scratch'}"))
-    noise = source.manifest["training"].get("label_noise")
+    noise = evidence.manifest["training"].get("label_noise")
     if noise:
         facts.append(("label noise", f"{noise:.1%} of the pool's labels"))
     if n_checkpoints > 1:
-        chosen = source.names.prediction()
+        chosen = evidence.names.prediction()
         facts.append(("prediction", f"{chosen.record.name}, drop {chosen.drop:.1%}"))
-        facts += [("warning", note) for note in source.notes_at("prediction")]
-    facts.append(("shadow models", str(len(source.shadows))))
+        facts += [("warning", note) for note in evidence.notes_at("prediction")]
+    facts.append(("shadow models", str(evidence.n_shadows)))
     return facts

@@ -1,17 +1,28 @@
-"""Check the arrays that a user passes to `Audit.from_arrays`."""
+"""The arrays that a user passes to `Audit.from_arrays`: their checks, and the evidence in them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from memowidgets.audit.sources.given_samples import dataset_of
+from memowidgets.audit.evidence import (
+    GIVEN,
+    Cache,
+    Checkpoint,
+    Evidence,
+    KeptScores,
+    Models,
+    Names,
+    NotGivenError,
+    cannot,
+)
+from memowidgets.audit.given_samples import dataset_of
+from memowidgets.audit.passes import ScoreFiles
 from memowidgets.checks import (
     dense,
     is_tensor,
@@ -21,7 +32,7 @@ from memowidgets.checks import (
     to_numpy,
     warn_user,
 )
-from memowidgets.data import Dataset, MCQDataset
+from memowidgets.data import Dataset, MCQDataset, WithheldDataset
 from memowidgets.data.dataset import (
     checked_class_names,
     checked_ids,
@@ -30,13 +41,18 @@ from memowidgets.data.dataset import (
 )
 from memowidgets.memorization.gaps import checked_mask
 from memowidgets.metrics import logit_gap, loss
+from memowidgets.stamps import array_digest, digest
+from memowidgets.store import RunDirectory
+from memowidgets.training.rho import Record
+from memowidgets.training.shadows import Shadows
 from memowidgets.visible import listed, quoted
 
-__all__ = ["Given", "checked"]
+__all__ = ["SCORES", "Given", "checked", "evidence_of"]
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[Any]
 ONLY = "last"
+SCORES = f"scores/{GIVEN}"  # in the run directory
 _ROWS_AT_ONCE = 4096
 
 
@@ -70,16 +86,6 @@ class Given:
     shadow_members: NDArray[np.bool_] | None
     early_shadow_gaps: NDArray[np.float32] | None = None
     reference_gaps: NDArray[np.float32] | None = None
-
-    @cached_property
-    def losses(self) -> NDArray[Any]:
-        """Cross-entropy loss of each sample, (n,). Needs logits."""
-        return -loss(cast("Numbers", self.logits), self.data.labels)
-
-    @cached_property
-    def gaps(self) -> NDArray[Any]:
-        """Logit gap of each sample, (n,). Needs logits."""
-        return logit_gap(cast("Numbers", self.logits), self.data.labels)
 
 
 def checked(
@@ -131,6 +137,104 @@ def checked(
         _early(early_shadow_gaps, gaps),
         None if reference_gaps is None else _references(reference_gaps, data.ids),
     )
+
+
+def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
+    """Return the evidence in arrays of n samples, all of which are members.
+
+    There is one checkpoint, ``"given"``, which is ``"prediction"`` and ``"final"`` too.
+
+    Parameters
+    ----------
+    given : Given
+        The arrays, checked.
+    run : RunDirectory or None
+        Where scores are kept; in memory alone without one.
+    seed : int
+        Seed of PSMI's directions.
+    """
+    data, rows, made = given.data, np.arange(len(given.data)), _made(given)
+    median = mean = accuracy = float("nan")
+    if given.logits is not None:
+        mean, median = float(made["losses"].mean()), float(np.median(made["losses"]))
+        accuracy = float((given.logits.argmax(axis=1) == data.labels).mean())
+    record = Record(GIVEN, float("nan"), 1, median, mean, accuracy, None, None)
+    path = "arrays in memory" if run is None else str(run.path)
+
+    def read(_checkpoint: str) -> Shadows:
+        if given.shadow_gaps is None or given.shadow_members is None:
+            start = "log-LiRA is not known: give Audit.from_arrays log_lira=, or "
+            if given.log_lira is not None:
+                start = "there are no shadow models' gaps: give Audit.from_arrays "
+            raise NotGivenError(f"{start}shadow_gaps= and shadow_members= beside logits=")
+        return Shadows(given.shadow_members, given.shadow_gaps, np.arange(len(given.shadow_gaps)))
+
+    def read_references(_checkpoint: str) -> Shadows:
+        gaps = given.reference_gaps
+        if gaps is None:
+            raise cannot("run_references", "arrays", path)
+        return Shadows(np.isnan(gaps), gaps, np.arange(len(gaps)))
+
+    def models(read: Any, gaps: NDArray[Any] | None) -> Models:
+        # how they were drawn is not known: they are not taken for pairs
+        return Models(
+            "halves",
+            read,
+            lambda: range(0 if gaps is None else len(gaps)),
+            lambda: () if gaps is None else (GIVEN,),
+        )
+
+    digests: dict[str, str] = {}
+
+    def files(_record: Record, layer: str) -> ScoreFiles:
+        """The files of the scores from a layer: of these very values, labels and seed."""
+        if layer not in digests:
+            parts = [given.layers[layer]] if layer in given.layers else []
+            made_of = [array_digest(np.ascontiguousarray(a)) for a in (*parts, data.labels)]
+            digests[layer] = digest([*made_of, seed])
+        return ScoreFiles(cast("RunDirectory", run), SCORES, digests[layer])
+
+    cache = Cache()
+    n_shadows = 0 if given.shadow_gaps is None else len(given.shadow_gaps)
+    return Evidence(
+        kind="arrays",
+        path=path,
+        manifest={"seed": seed, "layers": list(given.layers), "training": {}},
+        seed=seed,
+        data=data,
+        trained_labels=data.labels,
+        true_labels=data.labels,
+        pool=rows,
+        member_rows=rows,
+        held_out_labels=np.empty(0, dtype=np.int64),
+        n_options=_n_options(given),
+        names=Names(tuple(given.layers), (record,)),
+        checkpoints={GIVEN: Checkpoint(record, made)},
+        shadows=models(read, given.shadow_gaps),
+        references=models(read_references, given.reference_gaps),
+        shadow_sets=lambda: {GIVEN: n_shadows} if n_shadows else {},
+        scores=KeptScores(cache, None if run is None else files, read_only=run is None),
+        given_log_lira=given.log_lira,
+        given_early_gaps=given.early_shadow_gaps,
+        cache=cache,
+    )
+
+
+def _made(given: Given) -> dict[str, NDArray[Any]]:
+    """The arrays as a forward pass holds them."""
+    made = {f"layer.{name}": values for name, values in given.layers.items()}
+    if given.logits is not None:
+        made |= {"logits": given.logits, "losses": -loss(given.logits, given.data.labels)}
+    return made
+
+
+def _n_options(given: Given) -> int:
+    """Number of answers that the model chooses from: classes, or a question's own options."""
+    if isinstance(given.data, MCQDataset):
+        return int(np.median(given.data.n_choices))
+    if given.logits is not None and isinstance(given.data, WithheldDataset):
+        return int(np.median(np.isfinite(given.logits).sum(axis=1)))  # −inf: no such option
+    return len(given.data.class_names)
 
 
 def _labels(

@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.source import Scores
-from memowidgets.metrics import logit_gap
+from memowidgets.audit.evidence import Scores
 from memowidgets.store import RunDirectory, StoreError, Tensors, TooLargeError
 from memowidgets.training.forward import Allocate, Forward
 from memowidgets.training.made_in import are_rounded
-from memowidgets.visible import listed, visible
 
 __all__ = [
     "AUTO",
@@ -155,7 +153,6 @@ class StoredPass:
         self._run, self.checkpoint, self._new_states = run, checkpoint, states
         self._name = place or f"forward/{checkpoint}"
         self._precision, self._weights = precision, weights
-        self._scores = ScoreFiles(run, f"scores/{checkpoint}", weights, lambda: self.states)
 
     @property
     def exists(self) -> bool:
@@ -171,6 +168,12 @@ class StoredPass:
     def why_not(self) -> str | None:
         """Why a pass that is on disk cannot be used."""
         return self._run.why_not(self._name, self._of)
+
+    @property
+    def scores(self) -> ScoreFiles:
+        """The scores that were computed from it."""
+        place = f"scores/{self.checkpoint}"
+        return ScoreFiles(self._run, place, self._weights, lambda: self.states)
 
     @property
     def size(self) -> int:
@@ -236,52 +239,18 @@ class StoredPass:
                         "too little within the classes for their size"
                     )
 
-    def logits(self) -> NDArray[np.float32]:
-        """Logits of shape (n_members, n_classes)."""
-        return np.array(self._tensors()["logits"], dtype=np.float32)  # recordings round some
-
-    def gaps(self, labels: NDArray[np.int64]) -> NDArray[np.floating[Any]]:
-        """Logit gap of each member, (n_members,)."""
-        return logit_gap(self.logits(), labels)
-
-    def losses(self) -> NDArray[np.float32]:
-        """Training loss of each member, (n_members,)."""
-        return np.array(self._tensors()["losses"])
-
-    def representation(self, layer: str) -> NDArray[Any]:
-        """Output of a layer, memory-mapped, (n_members, values): float32 or float16.
-
-        Raises
-        ------
-        StoreError
-            If it was not kept: a recording holds some layers at some checkpoints.
-        """
-        kept = self._tensors()
-        if f"layer.{layer}" not in kept:
-            there = [name.removeprefix("layer.") for name in kept if name.startswith("layer.")]
-            raise StoreError(
-                f"the hidden states of layer {visible(layer, 40)} at {self.checkpoint} were not "
-                f"kept; those of {listed(there) or 'no layer'} are there"
-            )
-        return kept[f"layer.{layer}"]
-
-    def is_scored(self, metric: str, layer: str) -> bool:
-        """Whether there are usable scores by a metric at a layer."""
-        return self._scores.is_scored(metric, layer)
-
-    def stored(self, metric: str, layer: str) -> Scores | None:
-        """Read the scores by a metric at a layer, as `ScoreFiles.stored`."""
-        return self._scores.stored(metric, layer)
-
-    def store(self, metric: str, layer: str, scores: Scores) -> None:
-        """Keep the scores by a metric at a layer."""
-        self._scores.store(metric, layer, scores)
-
     @property
     def _of(self) -> str | None:
         return self._weights or None
 
-    def _tensors(self) -> Tensors:
+    def tensors(self) -> Tensors:
+        """Return the arrays, memory-mapped: logits, losses, and representations by layer.
+
+        Raises
+        ------
+        StoreError
+            If they are of another precision than the checkpoint.
+        """
         kept = self._run.read_tensors(self._name, self._of)
         found = kept.metadata.get("precision") or self._precision
         if self._precision == "float32" and "precision" not in kept.metadata:

@@ -1,0 +1,1158 @@
+"""The evidence about one target model: all that an audit's numbers are computed from.
+
+A run directory gives one (`memowidgets.audit.run`), arrays of a user give one
+(`memowidgets.audit.given`), and `Evidence.as_target` derives one in which a shadow model is the
+target. It computes no score and no log-LiRA: the functions in `memowidgets.audit.numbers` do.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.checks import as_code
+from memowidgets.data import Dataset
+from memowidgets.evaluation.intervals import clopper_pearson
+from memowidgets.metrics import logit_gap
+from memowidgets.store import StoreError
+from memowidgets.training.rho import Prediction, Record, StopRule
+from memowidgets.training.shadows import Shadows
+from memowidgets.visible import listed, quoted, visible
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from memowidgets.training.config import Settings
+
+__all__ = [
+    "GIVEN",
+    "LOGITS",
+    "REFERENCES",
+    "REPRESENTATIONS",
+    "SHADOWS",
+    "TRACE",
+    "Arrays",
+    "Cache",
+    "Checkpoint",
+    "Evidence",
+    "KeptScores",
+    "Models",
+    "Names",
+    "Need",
+    "NotGivenError",
+    "OneModel",
+    "Scores",
+    "cannot",
+]
+
+REPRESENTATIONS, LOGITS, SHADOWS = "representations", "logits", "shadow models"
+TRACE, REFERENCES = "losses at each checkpoint", "reference models"
+GIVEN = "given"  # the one checkpoint of arrays
+FEWEST_SHADOWS = 4  # two inside and two outside
+_LAYER = "layer."
+_OTHERS = ("shadow_gaps", "reference_gaps")  # named where arrays are represented
+_Value = TypeVar("_Value")
+Kind = Literal["run", "watched", "recording", "arrays", "shadow"]
+
+
+class NotGivenError(StoreError, ValueError):
+    """Something that this audit does not have; the message says what to pass, or where to call."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of one metric; a low score means risk.
+
+    Attributes
+    ----------
+    rows : array of shape (n_scored,), int64
+        Positions of the scored members among all members.
+    mu : array of shape (n_scored,), float64
+        Score of each.
+    errors : array of shape (n_scored,), float64, or None
+        Standard error of each score, if the metric has one.
+    notes : tuple of str
+        Warnings of the metric about the data that it was fitted on.
+    """
+
+    rows: NDArray[np.int64]
+    mu: NDArray[np.float64]
+    errors: NDArray[np.float64] | None = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of_all(cls, values: NDArray[np.floating[Any]], notes: tuple[str, ...] = ()) -> Self:
+        """Return scores of all members, in their order."""
+        return cls(np.arange(len(values)), values.astype(np.float64), notes=notes)
+
+    def copy(self) -> Self:
+        """Return scores that share no array with these: what a user changes stays theirs."""
+        errors = None if self.errors is None else self.errors.copy()
+        return replace(self, rows=self.rows.copy(), mu=self.mu.copy(), errors=errors)
+
+
+class Cache:
+    """Keeps the last answer to each question, as long as what it depends on stays the same.
+
+    Examples
+    --------
+    >>> cache = Cache()
+    >>> cache.of("sum", (1, 2), lambda: 3), cache.of("sum", (1, 2), lambda: 4)
+    (3, 3)
+    >>> cache.of("sum", (2, 2), lambda: 4)
+    4
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[Hashable, tuple[Hashable, Any]] = {}
+
+    def of(self, question: Hashable, state: Hashable, make: Callable[[], _Value]) -> _Value:
+        """Return the value for a question; `state` names everything else that it depends on."""
+        held = self._held.get(question)
+        if held is None or held[0] != state:
+            held = self._held[question] = state, make()
+        return cast("_Value", held[1])
+
+    def known(self, question: Hashable, state: Hashable) -> Any:
+        """Return the value that is held for a question in that state, or None."""
+        held = self._held.get(question)
+        return None if held is None or held[0] != state else held[1]
+
+    def clear(self) -> None:
+        """Forget all answers."""
+        self._held = {}
+
+
+class Arrays(Mapping[str, NDArray[Any]]):
+    """Arrays by name that are opened when one is asked for.
+
+    Parameters
+    ----------
+    opened : callable
+        Function that returns a mapping, such as the memory-mapped arrays of a file.
+    start : str
+        Start of their names there, which is left out here. Arrays with other names are left out.
+    """
+
+    def __init__(self, opened: Callable[[], Mapping[str, NDArray[Any]]], start: str = "") -> None:
+        self._opened, self._start = opened, start
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._opened()[self._start + name]
+
+    def __iter__(self) -> Iterator[str]:
+        start = self._start
+        return (name.removeprefix(start) for name in self._opened() if name.startswith(start))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class ScoreStore(Protocol):
+    """Where scores from one layer at one checkpoint are kept, such as `passes.ScoreFiles`."""
+
+    def is_scored(self, metric: str, layer: str) -> bool:
+        """Whether `stored` has an answer."""
+        ...
+
+    def stored(self, metric: str, layer: str) -> Scores | None:
+        """The scores by a metric at a layer, if they were computed from these very arrays."""
+        ...
+
+    def store(self, metric: str, layer: str, scores: Scores) -> None:
+        """Keep the scores by a metric at a layer."""
+        ...
+
+
+class KeptScores:
+    """Scores that were computed before: on disk if the evidence has a folder, else in memory.
+
+    Parameters
+    ----------
+    cache : Cache
+        The memory.
+    files : callable or None
+        Function of a checkpoint's record and a layer that returns where they lie on disk.
+    read_only : bool
+        Whether nothing can be written there.
+    remember : bool
+        Whether new scores stay in memory, too.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        files: Callable[[Record, str], ScoreStore] | None = None,
+        *,
+        read_only: bool = True,
+        remember: bool = True,
+    ) -> None:
+        self._cache, self._files = cache, files
+        self._read_only, self._remember = read_only, remember
+
+    def has(self, metric: str, layer: str, at: Checkpoint) -> bool:
+        """Whether `find` has an answer."""
+        if self._cache.known(("score", metric, layer, at.record.name), at.state) is not None:
+            return True
+        return self._files is not None and self._files(at.record, layer).is_scored(metric, layer)
+
+    def find(self, metric: str, layer: str, at: Checkpoint) -> Scores | None:
+        """Return the scores by a metric at a layer of a checkpoint, if they are kept."""
+        held = self._cache.known(("score", metric, layer, at.record.name), at.state)
+        if held is not None:
+            return cast("Scores", held).copy()
+        return None if self._files is None else self._files(at.record, layer).stored(metric, layer)
+
+    def keep(self, metric: str, layer: str, at: Checkpoint, scores: Scores) -> None:
+        """Keep the scores by a metric at a layer of a checkpoint.
+
+        Raises
+        ------
+        StoreError
+            If they cannot be written.
+        """
+        if self._remember:
+            question = "score", metric, layer, at.record.name
+            self._cache.of(question, at.state, scores.copy)
+        if self._files is not None and not self._read_only:
+            self._files(at.record, layer).store(metric, layer, scores)
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something of a checkpoint that a number is computed from, and that a run can make.
+
+    Attributes
+    ----------
+    what : {"pass", "losses", "pool", "others"}
+        The forward pass over the members; their losses; logit gaps of the run's target over the
+        pool, for a shadow model in its place; logit gaps of the pool's samples that are not
+        members.
+    checkpoint : str
+        Name of the checkpoint.
+    """
+
+    what: Literal["pass", "losses", "pool", "others"]
+    checkpoint: str
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """What is known of the target at a checkpoint.
+
+    Attributes
+    ----------
+    record : Record
+        Epoch, step, losses and accuracies.
+    made : mapping of str to array, or None
+        The forward pass over the members: ``logits``, ``losses``, and ``layer.<name>``, the
+        representations. None if it was not made.
+    outputs : mapping of str to array, or None
+        ``logits`` and ``losses`` as training kept them.
+    gaps : array of shape (n_members,), or None
+        Logit gaps of the members, where they are known without logits.
+    others : array or None
+        Logit gaps of the pool's samples that are not members.
+    find_first : callable
+        Function that returns the logit gaps of the run's target over the pool, (n_pool,), or None
+        where they are not known.
+    state : hashable
+        A value that changes when the forward pass or the outputs do.
+    why_not, why_no_outputs : str
+        Why a file of the forward pass, or of the outputs, cannot be used; empty if it can, or is
+        not there.
+    """
+
+    record: Record
+    made: Mapping[str, NDArray[Any]] | None = None
+    outputs: Mapping[str, NDArray[Any]] | None = None
+    gaps: NDArray[Any] | None = None
+    others: NDArray[np.float32] | None = None
+    find_first: Callable[[], NDArray[np.float32] | None] = lambda: None
+    state: Hashable = ()
+    why_not: str = ""
+    why_no_outputs: str = ""
+
+    @cached_property
+    def first(self) -> NDArray[np.float32] | None:
+        """Logit gaps of the run's target over the pool, for a shadow model in its place."""
+        return self.find_first()
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether losses of the members are there."""
+        return self.outputs is not None or self.made is not None
+
+    def has(self, need: Need) -> bool:
+        """Whether something that can be made is there."""
+        there = {
+            "pass": self.made is not None,
+            "losses": self.has_losses,
+            "pool": self.first is not None,
+            "others": self.others is not None,
+        }
+        return there[need.what]
+
+
+@dataclass(frozen=True, eq=False)
+class OneModel:
+    """A shadow model, as it was kept.
+
+    Attributes
+    ----------
+    arrays : mapping of str to array
+        ``members``, a mask over the pool; ``gap.<checkpoint>``, logit gaps of the pool;
+        ``loss.<checkpoint>`` and ``forward.<name>``, losses and forward pass over its members.
+    forward_at : str or None
+        Name of the checkpoint of its forward pass.
+    digest : str
+        Digest of the model.
+    state : hashable
+        A value that changes when it is trained again.
+    """
+
+    arrays: Mapping[str, NDArray[Any]]
+    forward_at: str | None
+    digest: str
+    state: Hashable
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """Models that the target is compared with: shadow models of one design, or reference models.
+
+    Attributes
+    ----------
+    design : str
+        Key of the set, such as ``"halves"``. Other designs than halves are drawn in pairs.
+    read : callable
+        Function of a checkpoint's name that returns masks and logit gaps over the pool. It raises
+        an error that says how to get models where there are none.
+    find : callable
+        Function that returns the numbers of the models.
+    find_checkpoints : callable
+        Function that returns the names of the checkpoints at which every model has logit gaps.
+    find_lost : callable
+        Function that returns a sentence for each model that was trained and cannot be used.
+    one : callable
+        Function of a number that returns that model.
+    state : hashable
+        A value that changes when a model is added, removed or trained again.
+    """
+
+    design: str
+    read: Callable[[str], Shadows]
+    find: Callable[[], Sequence[int]] = tuple
+    find_checkpoints: Callable[[], Sequence[str]] = tuple
+    find_lost: Callable[[], Sequence[str]] = tuple
+    one: Callable[[int], OneModel] | None = None
+    state: Hashable = ()
+
+    @cached_property
+    def indices(self) -> tuple[int, ...]:
+        """Numbers of the models."""
+        return tuple(self.find())
+
+    @cached_property
+    def checkpoints(self) -> tuple[str, ...]:
+        """Names of the checkpoints at which every model has logit gaps."""
+        return tuple(self.find_checkpoints())
+
+    @cached_property
+    def lost(self) -> tuple[str, ...]:
+        """One sentence for each model that was trained and cannot be used."""
+        return tuple(self.find_lost())
+
+    @property
+    def are_pairs(self) -> bool:
+        """Whether they were trained in complementary pairs."""
+        return self.design != "halves"
+
+
+@dataclass(frozen=True)
+class Names:
+    """Finds checkpoints and layers by the names that users give them.
+
+    Attributes
+    ----------
+    layer_names : tuple of str
+        Names of the layers, first to last.
+    found : tuple of Record
+        The checkpoints, in the order of training.
+    stop : StopRule
+        When the run is interrupted.
+    last_step : int
+        Step at the end of training.
+    to_go_on : str
+        What to do for more checkpoints.
+    """
+
+    layer_names: tuple[str, ...]
+    found: tuple[Record, ...] = ()
+    stop: StopRule = field(default_factory=StopRule)
+    last_step: int = -1
+    to_go_on: str = "call train()"
+
+    @property
+    def _is_given(self) -> bool:
+        """Whether these are of arrays, which have one checkpoint under three names."""
+        return [record.name for record in self.found] == [GIVEN]
+
+    def records(self) -> list[Record]:
+        """All checkpoints, in the order of training."""
+        return list(self.found)
+
+    def so_far(self, record: Record) -> list[Record]:
+        """Return the checkpoints after step 0 up to one of them, in the order of training."""
+        return [one for one in self.found if 0 < one.step <= record.step]
+
+    def final(self) -> Record | None:
+        """The checkpoint at the end of training, if it was reached."""
+        ended = self._is_given or (self.found and self.found[-1].step == self.last_step)
+        return self.found[-1] if ended else None
+
+    def prediction(self) -> Prediction:
+        """The checkpoint that the ρ rule chose.
+
+        Raises
+        ------
+        ValueError
+            If the target was not trained yet.
+        """
+        if self._is_given:  # how far the loss had dropped is not known
+            return Prediction(self.found[0], np.nan, np.nan, reached=True)
+        if len(self.found) < 2:
+            raise ValueError(f"there is no checkpoint after step 0 yet: {self.to_go_on}")
+        return self.stop.prediction(self.found)
+
+    def record(self, checkpoint: str | float) -> Record:
+        """The checkpoint behind ``"prediction"``, ``"final"``, an epoch or a name.
+
+        Raises
+        ------
+        ValueError
+            If there is none; the message lists the valid ones.
+        TypeError
+            If it is neither a name nor a number.
+        """
+        _check_key("a checkpoint", checkpoint)
+        if self._is_given:
+            if checkpoint in ("prediction", "final", GIVEN):
+                return self.found[0]
+            raise ValueError(
+                f"unknown checkpoint {checkpoint!r}: an audit of arrays has one, which is called "
+                f"{GIVEN}, prediction and final"
+            )
+        if checkpoint == "prediction":
+            return self.prediction().record
+        if checkpoint == "final":
+            final = self.final()
+            if final is None:
+                raise ValueError(f"the target is not trained to the end yet: {self.to_go_on}")
+            return final
+        is_number = not isinstance(checkpoint, str | bool)
+        for record in self.found:
+            if checkpoint == record.name:
+                return record
+            if is_number and math.isclose(float(checkpoint), record.epoch, abs_tol=1e-6):
+                return record
+        if not self.found:
+            raise ValueError(
+                f"there is no checkpoint {_named(checkpoint)}, because there is no checkpoint yet: "
+                f"{self.to_go_on}"
+            )
+        raise ValueError(
+            f"unknown checkpoint {_named(checkpoint)}; valid: prediction, final, an epoch, or one "
+            f"of the names {listed(record.name for record in self.found)}"
+        )
+
+    def some_records(self, checkpoints: str | float | Iterable[str | float]) -> list[Record]:
+        """One checkpoint, several, or "all" after step 0."""
+        later = self.found if self._is_given else self.found[1:]
+        return _one_or_several(checkpoints, later, self.record)
+
+    def layer(self, layer: str | int) -> str:
+        """The name behind a number from 1, ``"last"`` or a name.
+
+        A number is a position from 1, but a name where the layers are named by numbers: the blocks
+        of a transformer, such as 27, 28, 29 and 30, or a user's own keys. Children of an
+        `nn.Sequential` are named from 0, and there a number is a position. Evidence without
+        representations has one layer, whose name is empty.
+
+        Raises
+        ------
+        ValueError
+            If there is none; the message lists the valid ones.
+        TypeError
+            If it is neither a name nor a number.
+        """
+        _check_key("a layer", layer)
+        names = self.layer_names
+        if not names:
+            if layer in ("last", ""):
+                return ""
+            raise NotGivenError(
+                f"there is no layer {quoted(layer)}: give Audit.from_arrays "
+                "representations={layer: array}"
+            )
+        if layer == "last":
+            return names[-1]
+        first = int(names[0]) if names[0].isdigit() else 0
+        are_blocks = first > 0 and list(names) == [str(first + i) for i in range(len(names))]
+        numbered = any(name.isdigit() for name in names) if self._is_given else are_blocks
+        is_number = isinstance(layer, int | np.integer) and not isinstance(layer, bool)
+        if is_number and not numbered:
+            if 1 <= int(layer) <= len(names):
+                return names[int(layer) - 1]
+        elif str(layer) in names:
+            return str(layer)
+        valid = f"1 to {len(names)}, "
+        if numbered:  # keys may have gaps between them
+            valid = f"{names[0]} to {names[-1]}, " if are_blocks else ""
+        raise ValueError(
+            f"unknown layer {_named(layer)}; valid: last, {valid}or a name of {listed(names)}"
+        )
+
+    def some_layers(self, layers: str | int | Iterable[str | int]) -> list[str]:
+        """Names of one layer, of several, or of "all"."""
+        return _one_or_several(layers, self.layer_names, self.layer)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The evidence about one target model, as it was when it was taken.
+
+    Attributes
+    ----------
+    kind : str
+        ``"run"``, ``"watched"`` (by `mw.watch`), ``"recording"``, ``"arrays"``, or ``"shadow"``: a
+        shadow model of a run in the target's place.
+    path : str
+        Folder that it comes from; a few words if there is none.
+    manifest : mapping
+        What made it: seed, model, data, versions, as far as they are known.
+    seed : int
+        Seed of every draw.
+    data : Dataset
+        All samples, with the labels that were trained on. Only ids and labels are sure to be there.
+    trained_labels, true_labels : array of shape (n,), int64
+        Label of each sample that was trained on, and the one from before label noise.
+    pool, member_rows : array of int64
+        Rows of `data` that a model may train on, and that the target trained on.
+    held_out_labels : array of int64
+        Labels of the held-out samples.
+    n_options : int
+        Number of answers that the model chooses from: classes, or options of a question.
+    names : Names
+        Checkpoints and layers by name.
+    checkpoints : dict of str to Checkpoint
+        What is known of each checkpoint, by name.
+    shadows, references : Models
+        Models that the target is compared with. References never saw the members, and no truth
+        comes from them.
+    shadow_sets : callable
+        Function that returns the number of shadow models of each design, by key of the set.
+    scores : KeptScores
+        Scores that were computed before.
+    scores_of : callable or None
+        Function of a shadow model's number, digest and cache that returns the scores of it as the
+        target.
+    given_log_lira : array of shape (n_members,), or None
+        Log-LiRA that a user gave.
+    given_early_gaps : array of shape (n_shadows, n_members), or None
+        Early logit gaps of the shadow models that a user gave.
+    general_notes : tuple of str
+        What a reader must know of all its numbers.
+    settings : Settings or None
+        How the target was trained, if it is known.
+    can_ask : bool
+        Whether model and samples are at hand, so that missing forward passes can be made.
+    device : callable
+        Function that returns where heavy scores are computed, as torch names it.
+    whole : Evidence or None
+        The run's own evidence, if a shadow model stands in its target's place.
+    index : int or None
+        Number of that shadow model.
+    has_trace : bool
+        Whether there may be losses at each checkpoint.
+    cache : Cache
+        Values that are expensive to compute.
+    """
+
+    kind: Kind
+    path: str
+    manifest: Mapping[str, Any]
+    seed: int
+    data: Dataset
+    trained_labels: NDArray[np.int64]
+    true_labels: NDArray[np.int64]
+    pool: NDArray[np.int64]
+    member_rows: NDArray[np.int64]
+    held_out_labels: NDArray[np.int64]
+    n_options: int
+    names: Names
+    checkpoints: Mapping[str, Checkpoint]
+    shadows: Models
+    references: Models
+    scores: KeptScores
+    shadow_sets: Callable[[], dict[str, int]] = dict
+    scores_of: Callable[[int, str, Cache], KeptScores] | None = None
+    given_log_lira: NDArray[np.float64] | None = None
+    given_early_gaps: NDArray[np.float32] | None = None
+    general_notes: tuple[str, ...] = ()
+    settings: Settings | None = None
+    can_ask: bool = False
+    device: Callable[[], str] = lambda: "cpu"
+    whole: Evidence | None = None
+    index: int | None = None
+    has_trace: bool = True
+    cache: Cache = field(default_factory=Cache)
+
+    def __repr__(self) -> str:
+        if self.whole is not None:
+            return f"ShadowAudit(shadow {self.index} as the target of {self.whole!r})"
+        if self.kind == "arrays":
+            named = [name for name in ("logits", "log_lira", *_OTHERS) if name in self.arrays]
+            parts = [f"{len(self.data)} samples"]
+            if self.names.layer_names:
+                parts.append(f"{len(self.names.layer_names)} layers")
+            parts += [name.replace("_", " ") for name in named]
+            return f"Audit.from_arrays({', '.join(parts)})"
+        return (
+            f"Audit({self.data!r}, {len(self.member_rows)} members, "
+            f"{len(self.names.found)} checkpoints, {len(self.shadows.indices)} shadow models)"
+        )
+
+    @cached_property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays that a user gave, by name."""
+        made, found = self.checkpoints[GIVEN].made or {}, {"labels": self.trained_labels}
+        found |= {
+            f"representations, {name.removeprefix(_LAYER)}": made[name]
+            for name in made
+            if name.startswith(_LAYER)
+        }
+        optional = {"logits": made.get("logits"), "log_lira": self.given_log_lira}
+        if self.shadows.indices:
+            shadows = self.shadows.read(GIVEN)
+            optional |= {"shadow_gaps": shadows.gaps, "shadow_members": shadows.members}
+        optional["early_shadow_gaps"] = self.given_early_gaps
+        if self.references.indices:
+            optional["reference_gaps"] = self.references.read(GIVEN).gaps
+        return found | {name: values for name, values in optional.items() if values is not None}
+
+    def cannot(self, work: str) -> NotGivenError:
+        """Return the error of evidence that can't do some work, or lacks what it needs."""
+        given = self.kind == "arrays"
+        if work == "training":
+            return NotGivenError(
+                "an audit of arrays does not know how the model was trained"
+                if given
+                else f"{self.path} was recorded from a loop whose settings are unknown"
+            )
+        if work == "canaries":
+            return NotGivenError(
+                "nobody said which samples are canaries: give Audit.from_arrays canaries=, a mask "
+                f"over the {len(self.data)} samples"
+                if given
+                else "these data have no canaries: plant some with with_canaries"
+            )
+        if work == "trace":
+            return NotGivenError(
+                "an audit of arrays has one checkpoint, so nothing can be averaged over several; "
+                "mw.metrics.csl(losses) takes losses of your own"
+                if given
+                else f"shadow {self.index} kept no losses at each checkpoint: "
+                "run_shadows(…, keep_forward=True) of a new run keeps them"
+            )
+        return cannot(work, self.kind, self.path, self.index)
+
+    # samples
+
+    @cached_property
+    def members(self) -> NDArray[np.str_]:
+        """Ids of the members, (n_members,)."""
+        return self.data.ids[self.member_rows]
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """Label that each member was trained on, (n_members,)."""
+        return self.trained_labels[self.member_rows]
+
+    @cached_property
+    def member_data(self) -> Dataset:
+        """The members as a dataset."""
+        return self.data if self.kind == "arrays" else self.data.take(self.member_rows)
+
+    @cached_property
+    def clean_data(self) -> Dataset:
+        """All samples, with their labels from before label noise."""
+        if self.whole is not None:
+            return self.whole.clean_data
+        same = self.true_labels is self.trained_labels
+        return self.data if same else self.data.with_labels(self.true_labels)
+
+    @cached_property
+    def member_columns(self) -> NDArray[np.int64]:
+        """Places of the members in the pool, (n_members,)."""
+        return np.searchsorted(self.pool, self.member_rows)
+
+    @cached_property
+    def other_columns(self) -> NDArray[np.int64]:
+        """Places in the pool of the samples that are not members."""
+        return np.flatnonzero(~np.isin(self.pool, self.member_rows))
+
+    # what there is
+
+    @property
+    def has_representations(self) -> bool:
+        """Whether there may be representations; arrays may have none."""
+        return bool(self.names.layer_names)
+
+    @property
+    def has_logits(self) -> bool:
+        """Whether there may be logits; arrays may have none."""
+        return self.kind != "arrays" or "logits" in (self.checkpoints[GIVEN].made or {})
+
+    @property
+    def makes_passes(self) -> bool:
+        """Whether a forward pass that is missing can be made, if model and data are at hand."""
+        return self.kind in ("run", "recording")
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """Which kinds of evidence scores can use.
+
+        Shadow models are among them once they give a ground truth, reference models once trained.
+        With one checkpoint the baseline is the truth itself.
+        """
+        of_arrays = self.kind == "arrays"
+        there = {
+            REPRESENTATIONS: self.has_representations,
+            LOGITS: self.has_logits,
+            TRACE: self.has_trace and not of_arrays,
+            SHADOWS: not of_arrays and self.has_ground_truth,
+            REFERENCES: len(self.references.indices) > 0,
+        }
+        return tuple(kind for kind, is_there in there.items() if is_there)
+
+    @cached_property
+    def has_ground_truth(self) -> bool:
+        """Whether log-LiRA at the end of training is known or can be computed."""
+        if self.given_log_lira is not None:
+            return True
+        if self.kind == "arrays":
+            return self.has_logits and _suffice(self.shadows)
+        final = self.names.final()
+        if final is None or self.n_in_set < FEWEST_SHADOWS:
+            return False
+        if final.name not in self.shadows.checkpoints:
+            return False
+        return self.knows_gaps(final) or self.can_ask
+
+    def knows_gaps(self, record: Record) -> bool:
+        """Whether the target's logit gaps at a checkpoint are there."""
+        at = self.checkpoints[record.name]
+        return at.made is not None or at.gaps is not None
+
+    @property
+    def n_in_set(self) -> int:
+        """Number of shadow models of the set, one that is the target included."""
+        return len(self.shadows.indices)
+
+    @cached_property
+    def n_shadows(self) -> int:
+        """Number of shadow models that the target is compared with at the end of training."""
+        if self.kind != "shadow":
+            return self.n_in_set
+        final = self.names.final()
+        knows_first = final is not None and self.checkpoints[final.name].first is not None
+        return self.n_in_set - 1 + (self.can_ask or knows_first)
+
+    @property
+    def truth_in_words(self) -> str:
+        """What log-LiRA is computed from."""
+        if self.given_log_lira is not None:
+            missing = int(np.isnan(self.given_log_lira).sum())
+            return "log-LiRA as given" + (f", {missing} samples have none" if missing else "")
+        if self.kind != "arrays":
+            return f"log-LiRA from {self.n_shadows} shadow models, variance shrunk"
+        if not self.has_ground_truth:
+            return "none"
+        return f"log-LiRA from the gaps of {self.n_shadows} shadow models, variance shrunk"
+
+    def missing(self, needs: Iterable[Need]) -> list[Need]:
+        """Return what of this is not there and can be made, if model and samples are at hand."""
+        made_of = {
+            "pass": self.makes_passes,
+            "losses": self.makes_passes,
+            "pool": self.kind == "shadow" and self.can_ask,
+            "others": self.kind == "run" and self.can_ask,
+        }
+        wanted = dict.fromkeys(need for need in needs if made_of[need.what])
+        return [need for need in wanted if not self.checkpoints[need.checkpoint].has(need)]
+
+    def notes_at(self, checkpoint: str | float) -> tuple[str, ...]:
+        """Return what a reader must know before trusting a score at a checkpoint.
+
+        Where the model has not learned its task, no score predicts anything.
+        """
+        record, chosen = self.names.record(checkpoint), self.names.prediction()
+        of_rule = chosen.warnings if record == chosen.record else ()
+        return (*self.not_learned(record), *of_rule, *self.general_notes)
+
+    def not_learned(self, record: Record) -> tuple[str, ...]:
+        """Return why the model has not learned its task at a checkpoint; empty if it has."""
+        notes, limit = [], 0.5 * math.log(self.n_options)
+        at = "" if record.name == GIVEN else f"at {record.name} "
+        if record.median_loss > limit:
+            notes.append(
+                f"{at}the median training loss is {record.median_loss:.2f}, above half of "
+                f"log({self.n_options}) = {limit:.2f}: the model has not learned its task and the "
+                "scores predict nothing"
+            )
+        held_out = self.held_out_labels
+        if record.test_accuracy is not None and len(held_out):
+            chance = float(np.bincount(held_out).max() / len(held_out))
+            lower, _ = clopper_pearson(round(record.test_accuracy * len(held_out)), len(held_out))
+            if lower <= chance:
+                notes.append(
+                    f"{at}the held-out accuracy, {record.test_accuracy:.0%} (at least "
+                    f"{lower:.0%} with 97.5 % confidence), is not above chance, {chance:.0%}: the "
+                    "model has not learned its task and the scores predict nothing"
+                )
+        return tuple(notes)
+
+    def table(self) -> pd.DataFrame:
+        """Return one row for each checkpoint, as `Audit.checkpoints` describes."""
+        import pandas as pd
+
+        columns = ["name", "epoch", "step", "median_loss", "train_loss", "train_accuracy"]
+        columns += ["test_loss", "test_accuracy"]
+        records = self.names.found
+        table = pd.DataFrame([asdict(record) for record in records], columns=columns)
+        table = table.astype({"test_loss": float, "test_accuracy": float}).set_index("name")
+        given = self.kind == "arrays"
+        drops = [np.nan if given else record.drop(records[0]) for record in records]
+        table.insert(3, "drop", drops)
+        chosen = self.names.prediction().record.name if given or len(records) > 1 else None
+        table["prediction"] = table.index == chosen
+        table["learned"] = [not self.not_learned(record) for record in records]
+        return table.assign(step=np.nan) if given else table
+
+    # reading what there is, or saying what is missing
+
+    def logits_of_pass(self, record: Record) -> NDArray[np.float32]:
+        """Return the logits of a forward pass, (n_members, n_classes)."""
+        made = self._made(record)
+        if "logits" not in made:
+            if self.kind == "arrays":
+                raise NotGivenError("this needs the model's logits: give Audit.from_arrays logits=")
+            raise StoreError("this recording keeps logit gaps and losses of shadow models only")
+        logits = made["logits"]
+        if self.kind == "arrays":
+            return logits
+        return np.array(logits, dtype=np.float32)  # recordings round some
+
+    def losses_of_pass(self, record: Record) -> NDArray[Any]:
+        """Return the loss of each member in a forward pass, (n_members,)."""
+        if self.kind == "arrays":
+            self.logits_of_pass(record)  # or the error that asks for them
+        return np.array(self._made(record)["losses"])
+
+    def gaps_of_pass(self, record: Record) -> NDArray[np.floating[Any]]:
+        """Return the logit gap of each member in a forward pass, (n_members,).
+
+        In a recording that is the one that LiRA takes.
+        """
+        own = self.checkpoints[record.name].gaps
+        if own is not None and "logits" not in self._made(record):
+            return own
+        return self.cache.of(
+            ("logit gaps", record.name),
+            self.checkpoints[record.name].state,
+            lambda: logit_gap(self.logits_of_pass(record), self.labels),
+        )
+
+    def representation(self, record: Record, layer: str) -> NDArray[Any]:
+        """Return a layer's output for each member, memory-mapped, (n_members, values).
+
+        Raises
+        ------
+        StoreError
+            If it is not there. The message says what to pass or to call.
+        """
+        made = self._made(record)
+        if f"{_LAYER}{layer}" in made:
+            return made[f"{_LAYER}{layer}"]
+        if self.kind == "arrays":
+            raise NotGivenError(
+                "this needs the samples' representations: give Audit.from_arrays "
+                "representations=, an array of shape (n, values) or {layer: array}"
+            )
+        if self.kind == "shadow":
+            self.logits_of_pass(record)  # a recording keeps neither
+            raise StoreError(
+                f"the shadow model did not keep layer {layer}: run_shadows(…, "
+                f"keep_forward=[{layer!r}]) keeps it"
+            )
+        there = [name.removeprefix(_LAYER) for name in made if name.startswith(_LAYER)]
+        raise StoreError(
+            f"the hidden states of layer {visible(layer, 40)} at {record.name} were not "
+            f"kept; those of {listed(there) or 'no layer'} are there"
+        )
+
+    def logits(self, record: Record) -> NDArray[np.float32]:
+        """Return the members' logits at a checkpoint, (n_members, n_classes).
+
+        Those of the forward pass, if there is one, as the scores are; else those of training.
+        """
+        outputs = self.checkpoints[record.name].outputs
+        if self.checkpoints[record.name].made is None and outputs is not None:
+            return np.array(outputs["logits"], dtype=np.float32)
+        return self.logits_of_pass(record)
+
+    def losses(self, record: Record) -> NDArray[Any]:
+        """Return the members' training losses at a checkpoint, (n_members,), in nats.
+
+        Those that training kept, if it did; else those of the forward pass.
+        """
+        outputs = self.checkpoints[record.name].outputs
+        if outputs is not None:
+            return np.array(outputs["losses"])
+        if self.checkpoints[record.name].why_no_outputs:
+            warnings.warn(
+                f"{self.checkpoints[record.name].why_no_outputs}. It is not used, and made again.",
+                UserWarning,
+                stacklevel=2,
+            )
+        if self.checkpoints[record.name].made is None:
+            raise self._no_losses(record)
+        return self.losses_of_pass(record)
+
+    def target_gaps(self, record: Record) -> NDArray[np.floating[Any]]:
+        """Return the target's logit gap of each member, (n_members,)."""
+        own = self.checkpoints[record.name].gaps
+        return self.gaps_of_pass(record) if own is None else own
+
+    def _made(self, record: Record) -> Mapping[str, NDArray[Any]]:
+        made = self.checkpoints[record.name].made
+        if made is None:
+            raise self._no_pass(record)
+        return made
+
+    def _no_pass(self, record: Record) -> StoreError:
+        if self.checkpoints[record.name].why_not:
+            return StoreError(self.checkpoints[record.name].why_not)
+        if self.kind in ("watched", "recording"):
+            return self.cannot("repeat")
+        if self.kind == "shadow":
+            kept = [name for name, at in self.checkpoints.items() if at.made is not None]
+            return StoreError(
+                f"shadow {self.index} kept "
+                + (f"its forward pass at {kept[0]}, not" if kept else "no forward pass")
+                + f" at {record.name}: run_shadows(…, keep_forward=True) keeps it at the "
+                "prediction checkpoint"
+            )
+        if not self.can_ask:
+            return StoreError(
+                f"this needs the model and the data of {self.path}: "
+                "Audit.open(path, data=…, model=…)"
+            )
+        return StoreError(f"nothing was scored at {record.name} yet: call score() there first")
+
+    def _no_losses(self, record: Record) -> StoreError:
+        if self.kind == "shadow":
+            return StoreError(
+                f"shadow {self.index} kept no losses at {record.name}: a new run's "
+                "run_shadows(…, keep_forward=True) keeps them up to the prediction checkpoint"
+            )
+        return NotGivenError(
+            f"the losses at {record.name} were not kept, and a pass over the members that "
+            f"makes them needs the model and the data of {self.path}"
+        )
+
+    # a shadow model in the target's place
+
+    def as_target(self, index: int) -> Evidence:
+        """Return the evidence with a shadow model as the target: leave one out.
+
+        Its members, forward pass, scores and log-LiRA are its own; checkpoints and the ρ rule are
+        the run's. The run's target is one of its shadow models where its logit gaps over the pool
+        are known. What was computed from it is kept while the shadow models' files stay.
+        """
+        if self.whole is not None:
+            return self.whole.as_target(index)
+        if index not in self._targets:
+            self._targets[index] = self._as_target(index)
+        return self._targets[index]
+
+    @cached_property
+    def _targets(self) -> dict[int, Evidence]:
+        """What `as_target` returned before."""
+        return {}
+
+    def _as_target(self, index: int) -> Evidence:
+        if self.shadows.one is None or self.scores_of is None:
+            raise self.cannot("as_target")
+        one, scores_of = self.shadows.one(index), self.scores_of
+        cache = self.cache.of(("target", self.shadows.design, index), one.state, Cache)
+        mask = np.array(one.arrays["members"])
+        at = {}
+        for name, held in self.checkpoints.items():
+            lost = f"loss.{name}"
+            made = None
+            if one.forward_at == name:
+                made = Arrays(lambda: one.arrays, "forward.")
+            gaps = f"gap.{name}"
+            every = np.array(one.arrays[gaps]) if gaps in one.arrays else None
+            at[name] = Checkpoint(
+                held.record,
+                made,
+                {"losses": one.arrays[lost]} if lost in one.arrays else None,
+                None if every is None else every[mask],
+                None if every is None else every[~mask],
+                held.find_first,
+                (name, one.state),
+            )
+        gone = not any(name.startswith("loss.") for name in one.arrays)
+        others = replace(
+            self.shadows,
+            read=lambda checkpoint: self._without(index, checkpoint),
+            state=(
+                self.shadows.state,
+                tuple((held.state, held.first is None) for held in self.checkpoints.values()),
+            ),
+        )
+        evidence = replace(
+            self,
+            kind="shadow",
+            path=f"{self.path}/targets/{self.shadows.design}/{index:04d}",
+            whole=self,
+            index=index,
+            member_rows=self.pool[mask],
+            checkpoints=at,
+            shadows=others,
+            has_trace=not gone,
+            scores=scores_of(index, one.digest, cache),
+            scores_of=None,
+            cache=cache,
+        )
+        why = evidence.cannot("run_references")
+        return replace(evidence, references=no_models("parts", why))
+
+    def _without(self, index: int, checkpoint: str) -> Shadows:
+        """Shadow models without one of them, the run's target last if its gaps are known."""
+        others, first = (
+            self.shadows.read(checkpoint).without(index),
+            self.checkpoints[checkpoint].first,
+        )
+        if first is None:
+            return others
+        return Shadows(
+            np.vstack([others.members, np.isin(self.pool, self.member_rows)]),
+            np.vstack([others.gaps, first]),
+            np.append(others.indices, -1),
+        )
+
+
+def no_models(design: str, why: StoreError) -> Models:
+    """Return a set without models, whose `read` raises an error that says why."""
+
+    def refuse(_checkpoint: str) -> Shadows:
+        raise why
+
+    return Models(design, refuse)
+
+
+def _suffice(shadows: Models) -> bool:
+    """Whether some sample is in two shadow models and out of two others."""
+    if not shadows.indices:
+        return False
+    members = shadows.read(GIVEN).members
+    inside = members.sum(axis=0)
+    return bool(((inside >= 2) & (len(members) - inside >= 2)).any())
+
+
+# Work that needs a run: what it is called, and what else helps who gave arrays.
+_WORK = {
+    "train": ("train", ""),
+    "record": ("record a training", ""),
+    "run_shadows": (
+        "train shadow models",
+        "; gaps of shadow models of your own go into shadow_gaps= and shadow_members=",
+    ),
+    "run_references": (
+        "train reference models",
+        "; gaps of models of your own that never saw a sample go into reference_gaps=",
+    ),
+    "use_shadows": ("have shadow models", ""),
+    "estimate": ("estimate the cost of training", ""),
+    "as_target": ("take a shadow model as its target", ""),
+    "fork": ("be forked", ", on the data that kept() gives"),
+    "compare_fork": ("be compared with a fork", ""),
+    "repeat": ("make a pass over the samples again", ""),
+}
+
+
+def cannot(work: str, kind: Kind, path: str, index: int | None = None) -> NotGivenError:
+    """Return the error of evidence that cannot do a kind of work: why, and what to do instead."""
+    done, more = _WORK[work]
+    instead = "make an audit with mw.Audit(model, data, path=…)"
+    if kind == "arrays":
+        if work == "use_shadows":
+            return NotGivenError(
+                "the shadow models are those whose gaps were given: there is no other"
+            )
+        return NotGivenError(
+            f"an audit of arrays cannot {done}, because it has no model; {instead}{more}"
+        )
+    if kind == "shadow":
+        if work == "run_references":
+            why = (
+                "has no reference models, because those of the audit trained on samples that it "
+                "trains on"
+            )
+        elif work == "use_shadows":
+            why = "is judged by the others of its set"
+        else:
+            why = f"is a shadow model, so it cannot {done}"
+        again = ", and as_target again" if work == "use_shadows" else ""
+        return NotGivenError(f"shadow {index} {why}: call this on the audit itself{again}")
+    lacks = (
+        "was recorded by mw.watch, which keeps no model and no weights"
+        if kind == "watched"
+        else "is a recorded audit, which holds numbers, but no model, weights or samples"
+    )
+    return NotGivenError(f"{path} {lacks}, so it cannot {done}. For that, {instead}")
+
+
+def _one_or_several(
+    asked: str | float | Iterable[str | float],
+    every: Sequence[_Value],
+    find: Callable[..., _Value],
+) -> list[_Value]:
+    """Find one thing by name, or several; "all" stands for every one."""
+    if isinstance(asked, str) and asked == "all":
+        return list(every)
+    if isinstance(asked, str) or not isinstance(asked, Iterable):
+        return [find(asked)]
+    return [find(one) for one in asked]
+
+
+def _check_key(what: str, given: Any) -> None:
+    if not isinstance(given, str | numbers.Real):
+        raise TypeError(f"{what} is a name or a number, not {as_code(given)}")
+
+
+def _named(value: object) -> str:
+    """A name in quotation marks, a number without."""
+    return quoted(value) if isinstance(value, str) else visible(repr(value), 40)

@@ -1,0 +1,574 @@
+"""The run behind an audit: its folder, model and data, and what is made with them.
+
+`Run.evidence` says what is there. What is missing of it, `Run.make` makes before numbers are
+computed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memowidgets.audit.compared import References, models_of, shadow_set, shadow_sets, use_set
+from memowidgets.audit.decisions import true_labels
+from memowidgets.audit.evidence import (
+    Arrays,
+    Cache,
+    Checkpoint,
+    Evidence,
+    KeptScores,
+    Kind,
+    Names,
+    Need,
+    NotGivenError,
+    cannot,
+)
+from memowidgets.audit.passes import AUTO, ScoreFiles, StoredPass, check_states, warn_of
+from memowidgets.audit.precisions import settled_precision
+from memowidgets.data import Dataset, WithheldDataset
+from memowidgets.metrics import logit_gap
+from memowidgets.models import Model
+from memowidgets.models.precision import check_available
+from memowidgets.progress import Progress
+from memowidgets.stamps import array_digest, state_of
+from memowidgets.store import RunDirectory, StoreError
+from memowidgets.training.checkpoint import (
+    COURSE,
+    name_of,
+    outputs_of,
+    read_course,
+    read_records,
+    record_file,
+)
+from memowidgets.training.config import Settings
+from memowidgets.training.design import NOTHING_LEFT_OUT, Design
+from memowidgets.training.device import resolve_device, torch_device
+from memowidgets.training.learner import Recipe
+from memowidgets.training.made_in import precision_at
+from memowidgets.training.noise import LabelNoise, draw_noise
+from memowidgets.training.rho import Record, StopRule
+from memowidgets.training.shadows import ShadowSet
+from memowidgets.training.target import Loaded, TargetTraining
+from memowidgets.visible import quoted, visible
+
+__all__ = [
+    "WATCHED",
+    "OneAtATime",
+    "Run",
+    "device_of",
+    "fork_note",
+    "noise_of",
+    "read_names",
+    "write_stop",
+]
+
+WATCHED = "watch"
+_RHO = "rho.json"
+_POLL_SECONDS = 0.2
+_FIRST = "targets/first"  # the target's logit gaps over the pool
+
+
+class OneAtATime:
+    """Lets one thread at a time work; the others wait, and can be cancelled meanwhile."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def __call__(self, progress: Progress | None = None) -> Iterator[None]:
+        """Wait for the other threads. A cancelled `progress` ends the waiting."""
+        while not self._lock.acquire(timeout=_POLL_SECONDS):
+            if progress is not None:
+                progress.report(0, 1, "waiting for other work on this audit")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+
+class Run:
+    """A run directory, with its model and its data where they are at hand.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        Its files.
+    manifest : dict
+        Its manifest.
+    model : Model or None
+        Model to compute with; without one only what is on disk can be had.
+    data : Dataset
+        All samples, with the labels that are trained on.
+    held_out : Dataset or None
+        Held-out samples, if they are a dataset of their own.
+    design : Design
+        Which samples the target trains on.
+    device : str
+        ``"auto"``, or as torch names it.
+    states : str
+        Type that new passes keep representations in. Default: the manifest's.
+    settings : Settings, optional
+        Settings of the training. Default: the manifest's, which lack a user's functions.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        manifest: dict[str, Any],
+        model: Model | None,
+        data: Dataset,
+        held_out: Dataset | None,
+        design: Design,
+        device: str,
+        states: str = AUTO,
+        settings: Settings | None = None,
+    ) -> None:
+        self.states = states if states != AUTO else str(manifest.get("states", AUTO))
+        check_states(self.states)
+        self.run, self.manifest, self.model, self.data = run, manifest, model, data
+        self.design, self.seed = design, int(manifest["seed"])
+        self._labels = data.labels.copy()  # the user may write to theirs
+        self._settings = settings or Settings.read(manifest["training"])
+        self.held_out = held_out if held_out is not None else data.take(design.held_out)
+        self._anywhere = _asked_for(model, device) == "auto"
+        waits = model is None and device == "auto"  # asking for it imports torch: seconds
+        self._device = None if waits else device_of(model, device)
+        self.precision = settled_precision(run, manifest, lambda: self.device)
+        self._key: str | None = None  # of the set of shadow models, where nothing can be written
+        why_none = None if self.kind == "run" else self.cannot("run_references")
+        self.references = References(run, manifest, design, data.ids, self.precision, why_none)
+        self.alone, self.loaded = OneAtATime(), Loaded()
+        self._taken: dict[str, tuple[Any, Evidence]] = {}
+        self._others: dict[tuple[str, str], NDArray[np.float32]] = {}  # gaps of other samples
+        self._cache = Cache()
+        self._pass_seconds: float | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"Audit({self.data!r}, {len(self.design.members)} members, "
+            f"{len(self.names.found)} checkpoints, {len(self.shadows)} shadow models)"
+        )
+
+    @property
+    def path(self) -> str:
+        """The run directory."""
+        return str(self.run.path)
+
+    @property
+    def kind(self) -> Kind:
+        """Whether `mw.watch` recorded it, or it was exported without its weights, or neither."""
+        if self.manifest.get("kind") == WATCHED:
+            return "watched"
+        return "run" if self.manifest.get("recording") is None else "recording"
+
+    @property
+    def device(self) -> str:
+        """The device to compute on."""
+        if self._device is None:
+            self._device = resolve_device("auto")
+        return self._device
+
+    @property
+    def training(self) -> Settings:
+        """How the target and its shadow models are trained, on any machine.
+
+        `precision` is the one that ``"auto"`` meant where the run was made.
+
+        Raises
+        ------
+        NotGivenError
+            If `mw.watch` recorded the run.
+        """
+        if self.kind == "watched":
+            raise NotGivenError(f"{self.path} was recorded from a loop whose settings are unknown")
+        return replace(self._settings, precision=self.precision)
+
+    @property
+    def names(self) -> Names:
+        """Checkpoints and layers by name, as they are now."""
+        return read_names(self.run, self.manifest, len(self.design.members))
+
+    @property
+    def shadows(self) -> ShadowSet:
+        """The shadow models that the truth comes from."""
+        return self._set()
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether model and samples are at hand, so that new passes can be made."""
+        return self.model is not None and not isinstance(self.data, WithheldDataset)
+
+    def use_shadows(self, key: str) -> None:
+        """Take the truth from the shadow models of the set with this key from now on."""
+        use_set(self.run, key)
+        self._key = key
+
+    def cannot(self, work: str) -> NotGivenError:
+        """Return the error of a watched run or a recording, which can't do some work."""
+        return cannot(work, self.kind, self.path)
+
+    def check_can(self, work: str) -> None:
+        """Raise if this is a watched run or a recording, which can't do some work.
+
+        A recording has shadow models to choose from, and forks to be compared with.
+        """
+        reads = self.kind == "recording" and work in ("use_shadows", "compare_fork")
+        if self.kind != "run" and not reads:
+            raise self.cannot(work)
+
+    def refuse_recorded(self, instead: str) -> None:
+        """Refuse to train what a Trainer trains: the two would not go on from each other."""
+        if read_course(self.run) is not None:
+            raise StoreError(f"{self.path} was recorded from a Trainer: {instead}")
+
+    # what is there
+
+    def evidence(self, key: str | None = None) -> Evidence:
+        """Return what is there, the same object as long as the files stay as they are.
+
+        Parameters
+        ----------
+        key : str, optional
+            Set of shadow models. Default: that which the truth comes from.
+        """
+        shadows = self._set(key)
+        state = self._state(shadows)
+        held = self._taken.get(shadows.key)
+        if held is None or held[0] != state:
+            held = self._taken[shadows.key] = state, self._evidence(shadows)
+        return held[1]
+
+    def _state(self, shadows: ShadowSet) -> tuple[Any, ...]:
+        """A value that changes with any file that evidence comes from, but for scores."""
+        run, rules = self.run, (_RHO, COURSE, "shadows.json")
+        checkpoints = [
+            (name, _state_of(run, record_file(name)), run.state(outputs_of(name)))
+            for name in run.names("checkpoints", "")
+        ]
+        passes = [
+            (name, run.state(f"{folder}/{name}"))
+            for folder in ("forward", _FIRST)
+            for name in run.names(folder)
+        ]
+        models = shadows.state(), self.references.files.state()
+        return [_state_of(run, rule) for rule in rules], checkpoints, passes, models
+
+    def _set(self, key: str | None = None) -> ShadowSet:
+        if self.kind == "watched":
+            return ShadowSet(self.run, why_none=self.cannot("run_shadows"))
+        why = StoreError(NOTHING_LEFT_OUT) if self.design.all_members else None
+        return shadow_set(self.run, key or self._key, self.precision, why)
+
+    def _evidence(self, shadows: ShadowSet) -> Evidence:
+        names, noise = self.names, noise_of(self.data, self.design, self.manifest)
+        noisy = len(noise.positions) > 0
+        share = Settings.read(self.manifest["training"]).label_noise
+        notes = fork_note(self.manifest)
+        if share:
+            of_noise = f"label noise is on: {share:.1%} of the pool's labels were flipped at random"
+            notes = (of_noise, *notes)
+        return Evidence(
+            kind=self.kind,
+            path=self.path,
+            manifest=self.manifest,
+            seed=self.seed,
+            data=self.data,
+            trained_labels=self._labels,
+            true_labels=true_labels(self.data, noise).labels if noisy else self._labels,
+            pool=self.design.pool,
+            member_rows=self.design.members,
+            held_out_labels=self.held_out.labels,
+            n_options=len(self.data.class_names),
+            names=names,
+            checkpoints={record.name: self._checkpoint(record) for record in names.found},
+            shadows=models_of(shadows),
+            references=self.references.models(),
+            shadow_sets=lambda: {key: len(kept) for key, kept in shadow_sets(self.run).items()},
+            scores=KeptScores(
+                self._cache,
+                lambda record, _layer: self.kept_forward(record).scores,
+                read_only=self.run.read_only,
+                remember=self.run.read_only,
+            ),
+            scores_of=partial(self._scores_of, shadows.key),
+            general_notes=notes,
+            settings=None if self.kind == "watched" else self.training,
+            can_ask=self.can_ask,
+            device=lambda: self.device,
+            cache=self._cache,
+        )
+
+    def _checkpoint(self, record: Record) -> Checkpoint:
+        """Return what is there of a checkpoint."""
+        name = record.name
+        try:
+            made, kept = self.kept_forward(record), self._outputs(record)
+        except StoreError as error:  # it was trained in another precision than the run
+            return Checkpoint(record, why_not=str(error))
+        return Checkpoint(
+            record,
+            Arrays(made.tensors) if made.exists else None,
+            Arrays(kept.tensors) if kept.exists else None,
+            others=self._others.get((name, record.weights)),
+            find_first=lambda: self._kept_first(record),
+            state=(name, self.run.state(f"forward/{name}"), self.run.state(outputs_of(name))),
+            why_not=made.why_not or "",
+            why_no_outputs=kept.why_not or "",
+        )
+
+    def kept_forward(self, record: Record) -> StoredPass:
+        """The forward pass of a checkpoint as the run directory holds it, or will."""
+        made_in = precision_at(self.run, record, self.precision)
+        return StoredPass(self.run, record.name, made_in, record.weights, states=self.states)
+
+    def _outputs(self, record: Record) -> StoredPass:
+        """Logits and losses of a checkpoint as training kept them, or did not."""
+        made_in, place = precision_at(self.run, record, self.precision), outputs_of(record.name)
+        return StoredPass(self.run, record.name, made_in, record.weights, place)
+
+    def _kept_first(self, record: Record) -> NDArray[np.float32] | None:
+        """The target's gaps over the pool, if those on disk are of the model that it is now."""
+        name, made = f"{_FIRST}/{record.name}", self.kept_forward(record)
+        if not (made.exists and self.run.has(name)):
+            return None
+        if self.run.why_not(name, arrays=("gap",)) is not None:
+            return None
+        file = self.run.read_tensors(name)
+        is_own = file.metadata.get("target") == self._own_digest(record, made)
+        return np.array(file["gap"]) if is_own else None
+
+    def _own_digest(self, record: Record, made: StoredPass) -> str:
+        """Digest of the target's logit gaps of its own members, from its forward pass."""
+        logits = np.array(made.tensors()["logits"], dtype=np.float32)
+        state = record.name, self.run.state(f"forward/{record.name}")
+        return self._cache.of(
+            ("own gaps", record.name),
+            state,
+            lambda: array_digest(
+                logit_gap(logits, self._labels[self.design.members]).astype(np.float32)
+            ),
+        )
+
+    def folder_of(self, key: str, index: int) -> RunDirectory:
+        """Return the folder of a shadow model as the target."""
+        place = self.run.place(f"targets/{key}/{index:04d}")
+        return RunDirectory(place, read_only=self.run.read_only, part_of=self.run)
+
+    def _scores_of(self, key: str, index: int, digest: str, cache: Cache) -> KeptScores:
+        """Return the scores of a shadow model as the target: of this very model."""
+        folder = self.folder_of(key, index)
+        before = self.run.path / f"targets/{index:04d}"  # of a recording with one set
+
+        def files(record: Record, _layer: str) -> ScoreFiles:
+            if self.run.read_only and before.exists():
+                return ScoreFiles(self.run, f"targets/{index:04d}/scores/{record.name}")
+            return ScoreFiles(folder, f"scores/{digest}/{record.name}", digest)
+
+        read_only = self.run.read_only
+        return KeptScores(cache, files, read_only=read_only, remember=read_only)
+
+    # what is made
+
+    def make(self, needs: Iterable[Need], progress: Progress | None = None) -> None:
+        """Make what is missing of a checkpoint, so that the next evidence has it."""
+        for need in needs:
+            record = self.names.record(need.checkpoint)
+            if need.what == "pass":
+                self.forward(record, progress)
+            elif need.what == "losses":
+                self._make_losses(record, progress)
+            elif need.what == "pool":
+                self._make_first(record, progress)
+            elif (record.name, record.weights) not in self._others:
+                rows = np.setdiff1d(self.design.pool, self.design.members)
+                self._others[record.name, record.weights] = self.gaps_of(record, rows)
+                self._taken.clear()
+
+    def forward(self, record: Record, progress: Progress | None = None) -> StoredPass:
+        """Return the forward pass of a checkpoint over the members; make it if it is missing."""
+        made = self.kept_forward(record)
+        if made.exists:
+            return made
+        with self.alone(progress):
+            if not made.exists:
+                warn_of(made.why_not)
+                target, report, start = self.target(), progress or Progress(), time.monotonic()
+                labels = self._labels[self.design.members]
+                made.fill(lambda allocate: target.forward(record.name, report, allocate), labels)
+                self._pass_seconds = time.monotonic() - start
+            return made
+
+    def _make_losses(self, record: Record, progress: Progress | None) -> None:
+        with self.alone(progress):
+            kept = self._outputs(record)
+            if not kept.exists:
+                warn_of(kept.why_not)
+                (progress or Progress()).report(0, 1, f"computing the losses at {record.name}")
+                self.target().look_again(record)
+
+    def _make_first(self, record: Record, progress: Progress | None) -> None:
+        """Keep the target's gaps over the pool, which are needed where it is a shadow model."""
+        made = self.forward(record, progress)
+        with self.alone(progress):
+            if self._kept_first(record) is not None:
+                return
+            name = f"{_FIRST}/{record.name}"
+            warn_of(self.run.why_not(name, arrays=("gap",)))
+            noted = {"target": self._own_digest(record, made)}
+            gaps = self.gaps_of(record, self.design.pool)
+            self.run.write_tensors(name, {"gap": gaps}, noted)
+
+    def gaps_of(self, record: Record, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the target's logit gap of any rows of `data`, by a forward pass."""
+        logits = self.target().look(record.name, rows).logits
+        return logit_gap(logits, self.data.labels[rows]).astype(np.float32)
+
+    def pass_cost(self) -> tuple[float | None, int | None]:
+        """Seconds of the last forward pass that was made here, and bytes of one on disk, if any."""
+        kept = (self.kept_forward(record) for record in self.names.found)
+        return self._pass_seconds, next((one.size for one in kept if one.exists), None)
+
+    def target(self) -> TargetTraining:
+        """Return what trains the target and looks at it.
+
+        Raises
+        ------
+        StoreError
+            If the model or the data are not at hand.
+        """
+        recipe = self.recipe()
+        return TargetTraining(self.run, recipe, self.design, self.held_out, self.seed, self.loaded)
+
+    def recipe(self) -> Recipe:
+        """Return model, data, settings and device.
+
+        Raises
+        ------
+        StoreError
+            If the model or the data are not at hand, or the data were changed since.
+        """
+        self.check_can("repeat")
+        if self.model is None or not self.can_ask:
+            raise StoreError(
+                f"this needs the model and the data of {self.path}: "
+                "Audit.open(path, data=…, model=…)"
+            )
+        contents = zip(self.data.content_hashes(), self.manifest["content"], strict=True)
+        changed = self.data.labels != self._labels
+        changed |= np.array([now != before for now, before in contents], dtype=np.bool_)
+        if changed.any():
+            raise StoreError(
+                f"{int(changed.sum())} samples or their labels were changed in place since this "
+                f"audit was made, the first is {quoted(self.data.ids[changed.argmax()])}; undo "
+                "that, and make another audit of a changed copy (with_labels, from_arrays) at "
+                "another path"
+            )
+        check_available(torch_device(self.device), self.precision)
+        return Recipe(self.model, self.data, self.training, self.device, self._anywhere)
+
+
+def _state_of(run: RunDirectory, name: str) -> tuple[int, ...]:
+    """Return numbers that change when a file is written again; empty without a file."""
+    try:
+        return state_of((run.path / name).stat())
+    except OSError:
+        return ()
+
+
+def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -> Names:
+    """Return the checkpoints and layers of a run directory, as they are now.
+
+    Warns
+    -----
+    UserWarning
+        If a checkpoint that was whole once has no record any more, or the ρ rule is lost.
+    """
+    settings, course, records = Settings.read(manifest["training"]), read_course(run), []
+    records = read_records(run)
+    last = max((record.step for record in records), default=-1)
+    if course is None:
+        plan = settings.checkpoint_steps(n_members)
+        whole = [name_of(epoch) for step, epoch in plan.items() if step < last]
+        whole += run.names("forward")
+    else:
+        whole = list(course.weights)  # written last: what is not there was never whole
+    for name in run.names("checkpoints", ""):
+        if run.has_file(f"checkpoints/{name}/resume.safetensors"):  # written after its record
+            whole.append(name)
+    lost = set(whole) - {record.name for record in records}
+    if lost:
+        files = ", ".join(str(run.path / record_file(name)) for name in whole if name in lost)
+        warnings.warn(
+            f"{files} is missing, so the checkpoint is left out: restore it, or call train(), "
+            "which makes it again",
+            UserWarning,
+            stacklevel=2,
+        )
+    return Names(
+        tuple(manifest["layers"]),
+        tuple(records),
+        _read_stop(run, has_records=len(records) > 0),
+        settings.total_steps(n_members) if course is None else course.total_steps,
+        "call train()" if course is None else "let the training go on that is recorded here",
+    )
+
+
+def _read_stop(run: RunDirectory, *, has_records: bool) -> StopRule:
+    if not run.has_file(_RHO):
+        if run.is_stamped and has_records:
+            warnings.warn(
+                f"{run.path / _RHO} is missing, so the prediction checkpoint is chosen at a "
+                f"drop of {StopRule().rho:.0%}: call train(stop_at_drop=…) with the run's own",
+                UserWarning,
+                stacklevel=3,
+            )
+        return StopRule()
+    try:
+        kept = run.read_note(_RHO)
+        return StopRule(**kept) if isinstance(kept, dict) else StopRule(float(kept))
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"{run.path / _RHO} is broken: {error}; delete it") from None
+
+
+def write_stop(run: RunDirectory, rule: StopRule) -> None:
+    """Keep the rule by which a run is interrupted, until another is given."""
+    if not run.has_file(_RHO) or rule != _read_stop(run, has_records=False):
+        run.write_note(_RHO, asdict(rule))
+
+
+def fork_note(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what must be known of weights that have seen what was removed; empty for others."""
+    fork = manifest.get("fork")
+    if not fork or not fork["seen"]:
+        return ()
+    note = (
+        f"this run goes on from {visible(str(fork['checkpoint']), 40)} of another one: its "
+        f"weights have already seen {fork['seen']} samples that were removed or changed since, "
+        'and what those left in them is not undone; fork with start="scratch" to be rid of it'
+    )
+    return (note,)
+
+
+def noise_of(data: Dataset, design: Design, manifest: Mapping[str, Any]) -> LabelNoise:
+    """Return the label noise of a run, drawn as its manifest says."""
+    share = Settings.read(manifest["training"]).label_noise
+    return draw_noise(data, design.pool, share, manifest["seed"], manifest.get("noise_draw", 1))
+
+
+def device_of(model: Model | None, device: str) -> str:
+    """Return the device to compute on: the one asked for, or the one that the model prefers."""
+    return resolve_device(_asked_for(model, device))
+
+
+def _asked_for(model: Model | None, device: str) -> str:
+    preferred = model.device if model is not None and device == "auto" else None
+    return preferred or device

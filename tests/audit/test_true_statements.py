@@ -15,8 +15,7 @@ from memowidgets.decisions import DecisionLog
 from memowidgets.metrics import PSMI
 from memowidgets.metrics.psmi import KNOWS_NO_LABELS
 from memowidgets.models import ConvNet
-from memowidgets.report import wire
-from memowidgets.widgets import ThresholdExplorer
+from memowidgets.widgets import ThresholdExplorer, explored
 from memowidgets.widgets.explored import eta_range
 from tests.audit.conftest import recording_at
 from tests.training.small import TRAINING, trained
@@ -110,7 +109,7 @@ def test_sliders_of_dashboard_and_report_have_the_same_ends():
     explorer = ThresholdExplorer(rng.normal(size=25_000), log_lira=log_lira)
     assert explorer._data["eta_range"] == eta_range(log_lira)
     explorer.close()
-    reported = wire.checked_scores(rng.normal(size=25_000), None, "", None, "", log_lira)
+    reported = explored.checked_scores(rng.normal(size=25_000), None, "", None, "", log_lira)
     assert reported.wire["eta_range"] == eta_range(log_lira)
 
 

@@ -7,14 +7,14 @@ import io
 import re
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from memowidgets.edits import Edit, EditsFile
-from memowidgets.visible import quoted, visible
+from memowidgets.visible import HALF_CHARACTERS, listed, quoted, visible
 
 if TYPE_CHECKING:
     import os
@@ -23,21 +23,22 @@ if TYPE_CHECKING:
 
 __all__ = ["CHOICES", "Decision", "DecisionLog", "Keeper", "from_csv", "spelled", "to_csv"]
 
-CHOICES = ("keep", "anonymise", "remove", "undecided")
+CHOICES = ("keep", "anonymise", "remove", "relabel", "undecided")
 NO_FILE = (
     "edited texts need a file of your choice outside the run directory; set audit.edits_file (or "
     "the inspector's edits_file) to its path"
 )
 HEADER = ["id", "decision", "note"]
+WITH_CLASS = [*HEADER, "to"]  # only where a sample is to be relabelled
 MOST_CHARACTERS = 10_000
 MOST_STEPS = 1000
+_A_CLASS = 60  # characters of a class in a message
 
 # Start of a cell that a spreadsheet would run. A spreadsheet may also start a cell after a line
 # break, a tab, or a semicolon, which separates cells in many countries.
 _RISKY = r"'*[ \"\x00\v\f\xa0\ufeff]*[\t\r\n=+\-@|%＝＋－＠]"
 _TO_NEUTRALISE = re.compile(rf"(?:^|(?<=[;\t\r\n]))(?={_RISKY})")
 _TO_RESTORE = re.compile(rf"(?:^|(?<=[;\t\r\n]))'(?={_RISKY})")
-_HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
 
 
 def spelled(decision: str) -> str:
@@ -57,14 +58,17 @@ class Decision:
 
     Attributes
     ----------
-    decision : {"keep", "anonymise", "remove", "undecided"}
+    decision : {"keep", "anonymise", "remove", "relabel", "undecided"}
         What to do with the sample. "anonymize" becomes "anonymise".
     note : str
         Reason for the decision.
+    to : str
+        Name of the class that the sample gets, for "relabel".
     """
 
     decision: str = "undecided"
     note: str = ""
+    to: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decision", spelled(self.decision))
@@ -103,6 +107,8 @@ class DecisionLog:
         on other samples stay, and can be changed.
     texts : bool
         Whether the samples are texts or questions. Only those can be anonymised.
+    class_names : sequence of str, optional
+        Names of the classes that a sample can be relabelled to. By default any name is valid.
 
     Attributes
     ----------
@@ -133,8 +139,9 @@ class DecisionLog:
         known: Iterable[str] | None = None,
         *,
         texts: bool = True,
+        class_names: Sequence[str] | None = None,
     ) -> None:
-        self._texts = texts
+        self._texts, self._class_names = texts, class_names
         self._keeper, self._outside, self._ids = keeper, outside, known
         self._edits: EditsFile | None = None
         self._table: Table | None = None
@@ -169,11 +176,13 @@ class DecisionLog:
             return self._table
 
     def frame(self) -> pd.DataFrame:
-        """Return all decisions as a table with the columns ``id``, ``decision`` and ``note``."""
+        """Return all decisions as a table with the columns ``id``, ``decision`` and ``note``.
+
+        If a sample is to be relabelled, the column ``to`` has its new class.
+        """
         import pandas as pd
 
-        rows = [(name, made.decision, made.note) for name, made in self.table().items()]
-        return pd.DataFrame(rows, columns=HEADER, dtype=object)
+        return pd.DataFrame(_rows(self.table()), columns=_header(self.table()), dtype=object)
 
     def refresh(self) -> None:
         """Read decisions that others made in the same storage."""
@@ -186,7 +195,11 @@ class DecisionLog:
     # Deciding
 
     def decide(
-        self, names: Iterable[str], decision: str | None = None, note: str | None = None
+        self,
+        names: Iterable[str],
+        decision: str | None = None,
+        note: str | None = None,
+        to: str | None = None,
     ) -> int:
         """Decide on samples, as one step of undo.
 
@@ -194,10 +207,12 @@ class DecisionLog:
         ----------
         names : iterable of str
             Ids of the samples. For one sample, pass a list with one id.
-        decision : {"keep", "anonymise", "remove", "undecided"}, optional
+        decision : {"keep", "anonymise", "remove", "relabel", "undecided"}, optional
             New decision. By default the present one stays. "anonymize" means "anonymise".
         note : str, optional
             New note. By default the present one stays.
+        to : str, optional
+            Name of the class that the samples get, for "relabel" and only for it.
 
         Returns
         -------
@@ -209,8 +224,8 @@ class DecisionLog:
         TypeError
             If `names` is a single text, or an id is not a text.
         ValueError
-            If the decision or an id is unknown, an id cannot be written, a note is too long, or
-            samples are to be anonymised that are no texts. Then nothing is changed.
+            If the decision, the class or an id is unknown, an id cannot be written, a note is too
+            long, or samples are to be anonymised that are no texts. Then nothing is changed.
         """
         if isinstance(names, str | bytes):
             raise TypeError(f"names must be a list of ids, not one text; pass [{quoted(names)}]")
@@ -222,12 +237,14 @@ class DecisionLog:
             raise ValueError(f"unknown decision {decision!r}; valid: {valid}")
         if decision == "anonymise":
             self._check_texts()
+        to = self._checked_class(decision, to)
         note = None if note is None else _checked_note(note)
         with self._lock:
+            self.refresh()  # a note must not bring back what another writer has decided otherwise
             changes = {}
             for name in map(self._checked, names):
                 made = self[name]
-                made = made if decision is None else replace(made, decision=decision)
+                made = made if decision is None else replace(made, decision=decision, to=to)
                 made = made if note is None else replace(made, note=note)
                 if made != self[name]:
                     changes[name] = made
@@ -262,7 +279,7 @@ class DecisionLog:
             name = self._checked(name)
             before = self._edits.read().get(name)
             self._edits.change({name: edit})
-            made = replace(self[name], decision="anonymise")
+            made = replace(self[name], decision="anonymise", to="")
             self._step({name: made}, {name: (before, edit)})
 
     def undo(self) -> int | None:
@@ -320,6 +337,22 @@ class DecisionLog:
     def _check_texts(self) -> None:
         if not self._texts:
             raise ValueError("only texts can be anonymised: keep or remove these samples")
+
+    def _checked_class(self, decision: str | None, to: str | None) -> str:
+        """Return the class for "relabel", and nothing for any other decision, or raise."""
+        if decision != "relabel":
+            if to is not None:
+                raise ValueError(f"to={visible(repr(to), 40)} is only for the decision 'relabel'")
+            return ""
+        known = self._class_names
+        valid = "" if known is None else f"; valid: {listed(map(quoted, known), each=_A_CLASS)}"
+        if to is None:
+            raise ValueError(f"the decision 'relabel' needs the new class as to={valid}")
+        if not isinstance(to, str):
+            raise TypeError(f"to must be the name of a class, not {visible(repr(to), 40)}{valid}")
+        if not to or (known is not None and to not in known):
+            raise ValueError(f"unknown class {quoted(to)}{valid}")
+        return to
 
     def _checked(self, name: str) -> str:
         """Return an id that can be decided on, or raise."""
@@ -417,10 +450,20 @@ def to_csv(table: Mapping[str, Decision]) -> str:
     """
     out = io.StringIO()
     writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
-    writer.writerow(HEADER)
-    for name, made in table.items():
-        writer.writerow([_neutral(_checked_id(name)), made.decision, _neutral(made.note)])
+    writer.writerow(_header(table))
+    for name, decision, *words in _rows(table):
+        writer.writerow([_neutral(_checked_id(name)), decision, *map(_neutral, words)])
     return out.getvalue()
+
+
+def _header(table: Mapping[str, Decision]) -> list[str]:
+    return WITH_CLASS if any(made.to for made in table.values()) else HEADER
+
+
+def _rows(table: Mapping[str, Decision]) -> list[list[str]]:
+    """Return the cells of each decision, as many as there are columns."""
+    width = len(_header(table))
+    return [[name, made.decision, made.note, made.to][:width] for name, made in table.items()]
 
 
 def from_csv(text: str, where: str = "decisions.csv") -> Table:
@@ -441,12 +484,12 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
     table: Table = {}
     try:
         header = next(reader, None)
-        if header != HEADER:
-            raise ValueError(f"{where}, line 1: the columns must be id,decision,note")
+        if header not in (HEADER, WITH_CLASS):
+            raise ValueError(f"{where}, line 1: the columns must be id,decision,note[,to]")
         for cells in reader:
             if cells:
                 line = f"{where}, line {reader.line_num}"
-                name, made = _parsed(cells, line)
+                name, made = _parsed(cells, header, line)
                 if table.setdefault(name, made) != made:
                     raise ValueError(
                         f"{line}: the id {quoted(name)} has {_said(made)} here and "
@@ -457,20 +500,28 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
     return _applied({}, table)
 
 
-def _parsed(cells: list[str], where: str) -> tuple[str, Decision]:
-    if len(cells) != len(HEADER):
-        raise ValueError(f"{where}: {len(cells)} cells instead of 3 (id, decision, note)")
-    name, decision, note = _restored(cells[0]), spelled(cells[1].strip()), _restored(cells[2])
+def _parsed(cells: list[str], header: list[str], where: str) -> tuple[str, Decision]:
+    if len(cells) != len(header):
+        columns = ", ".join(header)
+        raise ValueError(f"{where}: {len(cells)} cells instead of {len(header)} ({columns})")
+    name, note, *to = map(_restored, (cells[0], *cells[2:]))
+    decision, new = spelled(cells[1].strip()), to[0] if to else ""
     if decision not in CHOICES:
         raise ValueError(
             f"{where}: unknown decision {quoted(decision)}; valid: {', '.join(map(repr, CHOICES))}"
         )
-    return name, Decision(decision, note)
+    if (decision == "relabel") != bool(new):
+        raise ValueError(
+            f"{where}: the decision {quoted(decision)} has the new class {quoted(new)}; 'relabel' "
+            "needs one in the column to, and no other decision has one"
+        )
+    return name, Decision(decision, note, new)
 
 
 def _said(made: Decision) -> str:
-    """Return a decision for a message, with its note if it has one."""
-    return quoted(made.decision) + (f" ({quoted(made.note)})" if made.note else "")
+    """Return a decision for a message, with its class and its note if it has them."""
+    to = f" to {quoted(made.to)}" if made.to else ""
+    return quoted(made.decision) + to + (f" ({quoted(made.note)})" if made.note else "")
 
 
 def _applied(table: Table, changes: Table) -> Table:
@@ -491,7 +542,7 @@ def _checked_id(name: str) -> str:
     if not isinstance(name, str):
         raise TypeError(f"an id must be a text, not {visible(repr(name), 40)}")
     shown = quoted(name)
-    if _HALF_CHARACTERS.search(name):
+    if HALF_CHARACTERS.search(name):
         raise ValueError(
             f"the id {shown} has half a character (a lone surrogate), which cannot be written; "
             "give the sample another id"
@@ -507,4 +558,4 @@ def _checked_id(name: str) -> str:
 def _checked_note(note: str) -> str:
     if len(note) > MOST_CHARACTERS:
         raise ValueError(f"a note has at most {MOST_CHARACTERS} characters, not {len(note)}")
-    return _HALF_CHARACTERS.sub("\ufffd", note)
+    return HALF_CHARACTERS.sub("\ufffd", note)

@@ -1477,8 +1477,9 @@ class Audit:
         Returns
         -------
         DataFrame
-            ``id``, ``decision`` ("keep", "anonymise" or "remove"; "undecided" for a note without
-            a decision) and ``note``.
+            ``id``, ``decision`` ("keep", "anonymise", "remove" or "relabel"; "undecided" for a
+            note without a decision) and ``note``. If a sample is to be relabelled, ``to`` has its
+            new class.
 
         Warns
         -----
@@ -1516,9 +1517,9 @@ class Audit:
         Returns
         -------
         Dataset
-            All of `data`, members or not, without the removed samples and with anonymised texts
-            in place of the original ones. Undecided samples stay as they are. Under label noise
-            it has the labels from before the noise.
+            All of `data`, members or not, without the removed samples, with anonymised texts in
+            place of the original ones and with the new classes of relabelled samples. Undecided
+            samples stay as they are. Under label noise it has the labels from before the noise.
 
         Raises
         ------

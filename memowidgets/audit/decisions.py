@@ -30,9 +30,10 @@ _POLL_SECONDS = 0.05
 def log_of(data: Dataset, run: RunDirectory | None = None) -> DecisionLog:
     """Return the decisions on these samples: those of a run directory, or new ones in memory."""
     texts = isinstance(data, MCQDataset | TextDataset | WithheldDataset)
+    names = data.class_names
     if run is None:
-        return DecisionLog(known=data.ids, texts=texts)
-    return DecisionLog(RunKeeper(run), run.path, data.ids, texts=texts)
+        return DecisionLog(known=data.ids, texts=texts, class_names=names)
+    return DecisionLog(RunKeeper(run), run.path, data.ids, texts=texts, class_names=names)
 
 
 class RunKeeper:
@@ -90,14 +91,15 @@ class RunKeeper:
 
 
 def kept(data: Dataset, log: DecisionLog) -> Dataset:
-    """A dataset without the removed samples and with the anonymised texts.
+    """A dataset without the removed samples, with the anonymised texts and the new labels.
 
     Raises
     ------
     StoreError
         If the samples are not at hand.
     ValueError
-        If a sample is to be anonymised and has no edited text, or nothing would be left.
+        If a sample is to be anonymised and has no edited text, its new class is not one of the
+        classes or options, or nothing would be left.
     """
     if isinstance(data, WithheldDataset):
         raise StoreError(f"the samples are not at hand, only their ids: give {data.hint}")
@@ -108,7 +110,7 @@ def kept(data: Dataset, log: DecisionLog) -> Dataset:
     to_edit = [name for name in ids if _is(made, name, "anonymise")]
     if len(removed) == len(ids):
         raise ValueError("every sample is to be removed: there is nothing left to train on")
-    edited = _anonymised(data, to_edit, log)
+    edited = _anonymised(_relabelled(data, made), to_edit, log)
     _warn_of_duplicates(data, removed | set(to_edit))
     stays = np.array([name not in removed for name in ids])
     return edited if stays.all() else edited.take(np.flatnonzero(stays))
@@ -135,6 +137,23 @@ def true_labels(data: Dataset, noise: LabelNoise) -> Dataset:
 
 def _is(made: Mapping[str, Decision], name: str, decision: str) -> bool:
     return name in made and made[name].decision == decision
+
+
+def _relabelled(data: Dataset, made: Mapping[str, Decision]) -> Dataset:
+    """Return the data with the classes that samples are to be relabelled to."""
+    number = {name: i for i, name in enumerate(data.class_names)}
+    labels = data.labels.copy()
+    n_choices = getattr(data, "n_choices", np.full(len(data), len(number)))  # of each question
+    for row, name in enumerate(data.ids.tolist()):
+        if _is(made, name, "relabel"):
+            label = number.get(made[name].to, len(number))
+            if label >= n_choices[row]:
+                raise ValueError(
+                    f"{quoted(name)} is to be relabelled to {quoted(made[name].to)}, which is not "
+                    f"one of its classes: {listed(data.class_names[: n_choices[row]])}"
+                )
+            labels[row] = label
+    return data if np.array_equal(labels, data.labels) else data.with_labels(labels)
 
 
 def _anonymised(data: Dataset, names: list[str], log: DecisionLog) -> Dataset:

@@ -23,14 +23,13 @@ from memowidgets.checks import (
     warn_user,
     whole_number,
 )
-from memowidgets.visible import listed, quoted
+from memowidgets.visible import HALF_CHARACTERS, listed, quoted
 
 if TYPE_CHECKING:
     import os
 
 
 _MANY, _NAMED = 1000, 3
-HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from memowidgets.checks import is_missing
-from memowidgets.data.dataset import HALF_CHARACTERS
 from memowidgets.data.rows import Row, Rows, listed_columns
-from memowidgets.visible import listed, quoted, visible
+from memowidgets.visible import HALF_CHARACTERS, listed, quoted, visible
 
 LETTERS = "ABCDEFGHIJ"
 MOST_CHARACTERS = 20_000

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 WIDE = 640  # pixels
-CHOICES = ("keep", "anonymise", "remove", "undecided")
+CHOICES = ("keep", "anonymise", "remove", "relabel", "undecided")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Decided:
 
     Attributes
     ----------
-    decision : {"keep", "anonymise", "remove", "undecided"}
+    decision : {"keep", "anonymise", "remove", "relabel", "undecided"}
         The decision.
     note : str
         Reason for it. It may contain names of people.

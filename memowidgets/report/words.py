@@ -195,6 +195,7 @@ def decided(content: Content) -> str:
         for name, word in (
             ("remove", "to be removed"),
             ("anonymise", "to be anonymised"),
+            ("relabel", "to be relabelled"),
             ("keep", "kept as accepted risk"),
         )
         if made[name]

@@ -49,8 +49,12 @@ class Deciding:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Decisions that these samples allow. Only texts can be anonymised."""
-        return tuple(c for c in CHOICES if c != "anonymise" or self._reader.editable)
+        """Decisions that the page offers for these samples. Only texts can be anonymised.
+
+        "relabel" needs a class, which only `DecisionLog.decide` takes.
+        """
+        offered = (c for c in CHOICES if c != "relabel")
+        return tuple(c for c in offered if c != "anonymise" or self._reader.editable)
 
     def codes(self) -> NDArray[np.int8]:
         """Return each sample's decision as its number in `CHOICES`."""

@@ -6,15 +6,18 @@ import csv
 import io
 import json
 import stat
+import tempfile
 import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import memowidgets as mw
 from memowidgets.audit.decisions import RunKeeper
@@ -65,6 +68,8 @@ def question_audit(tmp_path):
 @given(st.dictionaries(likely, st.tuples(st.sampled_from(["keep", "remove"]), likely)))
 def test_a_table_comes_back_as_it_was(entries):
     table = {name: Decision(*made) for name, made in entries.items()}
+    assert from_csv(to_csv(table)) == table
+    table = {name: Decision("relabel", note, f"={note}") for name, (_, note) in entries.items()}
     assert from_csv(to_csv(table)) == table
 
 
@@ -451,3 +456,167 @@ def test_what_is_no_text_cannot_be_decided_to_be_anonymised():
             log.edit(data.ids[0], "other words")
         assert len(log) == 0
         assert log.decide(data.ids[:2], "remove") == 2
+
+
+# Two writers of one file, as a state machine
+
+NAMES = ["a", "b", "'c", "=d", "e\n;f"]
+WRITERS = st.integers(0, 1)
+
+
+class TwoWriters(RuleBasedStateMachine):
+    """Two logs of one run, against a plain table and a stack of steps for each."""
+
+    def __init__(self):
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.run = RunDirectory(Path(self.folder.name) / "run")
+        self.logs = [DecisionLog(RunKeeper(self.run), class_names=["x", "y"]) for _ in range(2)]
+        self.steps: list[list[dict[str, tuple[Decision, Decision]]]] = [[], []]
+        self.table: dict[str, Decision] = {}
+
+    def teardown(self):
+        self.folder.cleanup()
+
+    def _apply(self, changes):
+        together = self.table | changes
+        self.table = {name: made for name, made in together.items() if made != Decision()}
+
+    @rule(
+        writer=WRITERS,
+        names=st.lists(st.sampled_from(NAMES), max_size=3),
+        decision=st.sampled_from([None, "keep", "remove", "anonymize", "undecided", "relabel"]),
+        note=st.none() | likely,
+        to=st.sampled_from(["x", "y"]),
+    )
+    def decide(self, writer, names, decision, note, to):
+        changes = {}
+        for name in names:
+            old = new = self.table.get(name, Decision())
+            if decision is not None:
+                new = Decision(decision, new.note, to if decision == "relabel" else "")
+            new = new if note is None else replace(new, note=note)
+            if new != old:
+                changes[name] = old, new
+        to = to if decision == "relabel" else None
+        assert self.logs[writer].decide(names, decision, note, to=to) == len(changes)
+        if changes:
+            self.steps[writer].append(changes)
+        self._apply({name: new for name, (_, new) in changes.items()})
+
+    @rule(writer=WRITERS)
+    def undo(self, writer):
+        undone = self.logs[writer].undo()
+        if not self.steps[writer]:
+            assert undone is None
+            return
+        step = self.steps[writer].pop()
+        back = {
+            name: old
+            for name, (old, new) in step.items()
+            if self.table.get(name, Decision()) == new  # not what the other changed since
+        }
+        assert undone == len(back)
+        self._apply(back)
+
+    @rule(writer=WRITERS)
+    def open_again(self, writer):
+        self.logs[writer] = DecisionLog(RunKeeper(self.run), class_names=["x", "y"])
+        self.steps[writer] = []
+
+    @rule()
+    def a_spreadsheet_saves_it(self):
+        file = self.run.path / "decisions.csv"
+        if file.exists():
+            rows = list(csv.reader(io.StringIO(file.read_bytes().decode("utf-8-sig"), newline="")))
+            out = io.StringIO(newline="")
+            csv.writer(out, lineterminator="\r\n").writerows(rows)
+            file.write_bytes(b"\xef\xbb\xbf" + out.getvalue().encode())
+
+    @rule(writer=WRITERS)
+    def look(self, writer):
+        self.logs[writer].refresh()
+        assert self.logs[writer].table() == self.table
+
+    @invariant()
+    def the_file_has_it_all(self):
+        file = self.run.path / "decisions.csv"
+        assert (from_csv(file.read_bytes().decode()) if file.exists() else {}) == self.table
+        assert [log.undo_levels for log in self.logs] == [len(steps) for steps in self.steps]
+        assert {(log.problem, log.unread) for log in self.logs} == {("", "")}
+
+
+TestTwoWriters = TwoWriters.TestCase
+TestTwoWriters.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
+
+
+# Relabelling
+
+
+def test_relabelled_samples_are_kept_with_their_new_class(audit):
+    log, name = audit.decision_log, str(audit.members[0])
+    position = audit.data.ids.tolist().index(name)
+    old = audit.data.class_names[audit.data.labels[position]]
+    new = "7" if old != "7" else "8"
+    assert log.decide([name], "relabel", "a seven", to=new) == 1
+    assert log[name] == Decision("relabel", "a seven", new)
+    assert audit.decisions.to_dict("records") == [
+        {"id": name, "decision": "relabel", "note": "a seven", "to": new}
+    ]
+    again = mw.Audit.open(audit.path, data=audit.data)
+    left = again.kept()
+    assert left.class_names[left.labels[position]] == new
+    assert (np.delete(left.labels, position) == np.delete(audit.data.labels, position)).all()
+    assert left.content_hashes() == audit.data.content_hashes()
+    log.decide([name], "keep")
+    assert log[name] == Decision("keep", "a seven")
+    assert audit.decisions.columns.tolist() == ["id", "decision", "note"]
+    assert [log.undo(), log[name].to, log.undo(), len(log)] == [1, new, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "facts"),
+    [
+        ({"decision": "relabel"}, ValueError, "to=.*'card', 'cash'"),
+        ({"decision": "relabel", "to": "loan"}, ValueError, "'loan'.*'card', 'cash'"),
+        ({"decision": "relabel", "to": ""}, ValueError, "''.*'card', 'cash'"),
+        ({"decision": "relabel", "to": 1}, TypeError, "1.*'card', 'cash'"),
+        ({"decision": "keep", "to": "card"}, ValueError, "'card'.*'relabel'"),
+        ({"to": "card"}, ValueError, "'card'.*'relabel'"),
+        ({"decision": "burn"}, ValueError, "'burn'.*'relabel'"),
+    ],
+)
+def test_a_class_is_refused_where_it_is_chosen(how, error, facts):
+    log = DecisionLog(class_names=["card", "cash"])
+    with pytest.raises(error, match=facts):
+        log.decide(["7"], **how)
+    assert len(log) == 0
+
+
+@pytest.mark.parametrize(
+    ("lines", "facts"),
+    [
+        ("id,decision,note,to\n7,relabel,,\n", "line 2: .*'relabel'"),
+        ("id,decision,note,to\n7,keep,,x\n", "line 2: .*'keep'.*'x'"),
+        ("id,decision,note\n7,relabel,\n", "line 2: .*'relabel'"),
+        ("id,decision,note,to\n7,keep,\n", "line 2: 3 cells instead of 4"),
+        ("id,decision,note,to\n7,relabel,,x\n7,relabel,,y\n", "line 3: .*'7'.*'y'.*'x'"),
+    ],
+)
+def test_a_file_with_classes_is_checked(lines, facts):
+    with pytest.raises(ValueError, match=facts):
+        from_csv(lines)
+
+
+def test_an_option_that_a_question_lacks_is_no_class():
+    rows = [
+        {"question": f"{i}?", "choices": ["x", "y", "z"][: 2 + i % 2], "answer": i % 2}
+        for i in range(6)
+    ]
+    data = mw.data.MCQDataset.from_records(rows)
+    audit = mw.Audit.from_arrays(data.labels, logits=np.eye(3)[data.labels] * 3, samples=data)
+    audit.decision_log.decide(["1"], "relabel", to="C")
+    assert audit.kept().labels.tolist() == [0, 2, 0, 1, 0, 1]
+    audit.decision_log.decide(["0"], "relabel", to="C")
+    with pytest.raises(ValueError, match=r"'0' .*'C'.*A, B"):
+        audit.kept()

@@ -277,6 +277,7 @@ const MADE = /** @type {Record<string, string>} */ ({
   keep: "keep",
   anonymise: "anonymise",
   remove: "remove",
+  relabel: "relabel",
   undecided: "undecided",
 });
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import abc
+import csv
 import dataclasses
 import hashlib
+import io
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -23,12 +26,16 @@ from memowidgets.checks import (
     warn_user,
     whole_number,
 )
+from memowidgets.files import check_outside_runs, checked_path, fill, replaced
 from memowidgets.visible import HALF_CHARACTERS, listed, quoted
 
 if TYPE_CHECKING:
     import os
 
+    import pandas as pd
 
+
+ID = "id"  # column of ids
 _MANY, _NAMED = 1000, 3
 
 BoolArray = NDArray[np.bool_]
@@ -230,6 +237,116 @@ class Dataset(abc.ABC):
         plain = json.loads(json.dumps(arguments, default=list))
         return self._replaced(source={"loader": loader, "arguments": plain})
 
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row for each sample, with its ``id`` and what the constructors read.
+
+        That is ``text`` and ``label`` of a text (`TextDataset.from_texts`), the columns and
+        ``label`` of a row (`TableDataset.from_frame`), ``question``, ``choices``, ``answer`` and
+        the attributes of a question (`MCQDataset.from_records`), and ``image`` and ``label`` of an
+        image. A label is the name of its class.
+        """
+        import pandas as pd
+
+        return pd.DataFrame({name: _series(values) for name, values in self._columns().items()})
+
+    def to_csv(self, path: str | os.PathLike[str], overwrite: bool = False) -> Self:
+        """Write texts, questions or a table to a CSV file, and return what it gives when read.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write, outside of run directories. Only its owner can read it.
+        overwrite : bool
+            Whether to replace a file that exists.
+
+        Returns
+        -------
+        Dataset
+            The same samples, read again from the file: `source` says how. It marks no canaries and
+            has no fitted encoding.
+
+        Raises
+        ------
+        ValueError
+            If a sample would be read as another one, as a category that is an empty text would in
+            a CSV file. The message names it. Nothing is written then.
+        FileExistsError
+            If the file exists and `overwrite` is False.
+        TypeError
+            If the samples are not texts, questions or rows.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from memowidgets.data import TextDataset
+        >>> data = TextDataset.from_texts(["a fine day", "a poor day"], ["good", "bad"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     again = data.to_csv(f"{folder}/days.csv")
+        >>> again, again.source["loader"]
+        (TextDataset(2 texts, 2 classes), 'TextDataset.from_csv')
+        """
+        out = io.StringIO(newline="")
+        columns = self._columns()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*(map(_cell, values) for values in columns.values()), strict=True))
+        return self._written(path, out.getvalue(), "from_csv", overwrite)
+
+    def to_jsonl(self, path: str | os.PathLike[str], overwrite: bool = False) -> Self:
+        """Write texts, questions or a table to a JSON Lines file, as `to_csv` does."""
+        columns = self._columns()
+        rows = (
+            dict(zip(columns, map(_plain, row), strict=True))
+            for row in zip(*columns.values(), strict=True)
+        )
+        content = "".join(f"{json.dumps(row)}\n" for row in rows)
+        return self._written(path, content, "from_jsonl", overwrite)
+
+    def _columns(self) -> dict[str, Any]:
+        """Return the values of all samples by column, with their ids."""
+        return {ID: self.ids.tolist(), "label": [self.class_names[i] for i in self.labels]}
+
+    def _reading(self) -> dict[str, Any]:
+        """Return the arguments with which a loader reads a file of `_columns` again."""
+        raise TypeError(
+            f"{self._noun} cannot be written to a file of rows; images have to_folder(path)"
+        )
+
+    def _written(
+        self, path: str | os.PathLike[str], content: str, loader: str, overwrite: bool
+    ) -> Self:
+        """Write a file if reading it gives the same samples, and return these."""
+        how, target = self._reading(), writable(path, overwrite=overwrite)
+        with replaced(target) as temporary, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what is known since the samples were first read
+            try:
+                fill(temporary, content.encode())
+                again = getattr(type(self), loader)(temporary, **how)
+            except ValueError as error:
+                reason = str(error).replace(str(temporary), str(target))
+                raise ValueError(
+                    f"{target} is not written: it could not be read: {reason}"
+                ) from None
+            self._check_same(again, target)
+        source = again.source["arguments"] | {"path": target}
+        return cast("Self", again.with_source(f"{type(self).__name__}.{loader}", **source))
+
+    def _check_same(self, again: Dataset, target: Path) -> None:
+        """Raise for the first sample that is another one in a dataset that was read again."""
+        pairs = zip(self._contents_and_classes(), again._contents_and_classes(), strict=True)
+        for name, (old, new) in zip(self.ids, pairs, strict=True):
+            if old != new:
+                raise ValueError(
+                    f"{target} is not written: {quoted(name)} would be read as another sample. "
+                    "Spaces around a name of a column and categories that are empty or NA do not "
+                    "survive in a CSV file; pass to_jsonl(path), or keep to_frame()"
+                )
+
+    def _contents_and_classes(self) -> list[tuple[str, ...]]:
+        """Return what must be the same in a dataset that was written and read again."""
+        classes = [self.class_names[label] for label in self.labels]
+        return list(zip(self.ids.tolist(), self.content_hashes(), classes, strict=True))
+
     def _replaced(self, **changes: Any) -> Self:
         """Return a copy with changes, which no loader gives: it has a `source` only if given."""
         return cast("Self", dataclasses.replace(cast("Any", self), **{"source": None} | changes))
@@ -320,6 +437,51 @@ class WithheldDataset(Dataset):
     def content_hashes(self) -> list[str]:
         """Return the recorded hashes."""
         return list(self.hashes)
+
+
+def writable(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
+    """Return a path to write samples to: outside of run directories, and free.
+
+    Raises
+    ------
+    ValueError
+        If it lies in a run directory.
+    FileExistsError
+        If it exists and `overwrite` is False.
+    FileNotFoundError
+        If its folder does not exist.
+    """
+    target = checked_path(path)
+    check_outside_runs(target)
+    if not target.absolute().parent.is_dir():
+        raise FileNotFoundError(f"{target.parent} is not a folder; create it first")
+    if target.is_dir() or (target.exists() and not overwrite):
+        raise FileExistsError(f"{target} exists; choose another path, or pass overwrite=True")
+    return target
+
+
+def _series(values: Any) -> pd.Series[Any]:
+    """Return a column of a frame: numbers, categories of a table, or any objects."""
+    import pandas as pd
+
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        return pd.Series(values, dtype="category" if values.dtype == object else None)
+    column = np.empty(len(values), dtype=object)  # which keeps lists and arrays whole
+    for i, value in enumerate(values):
+        column[i] = value
+    return pd.Series(column, dtype=object)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it; a missing number is null."""
+    if isinstance(value, float | np.floating):
+        return None if np.isnan(value) else float(value)
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def _cell(value: Any) -> Any:
+    """Return a value as a cell has it: options as JSON, a missing value as nothing."""
+    return json.dumps(value) if isinstance(value, tuple) else _plain(value)
 
 
 def _at(values: Any, positions: IntArray) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,17 +15,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import check_finite
 from memowidgets.data.dataset import (
+    ID,
     BoolArray,
     Dataset,
     IntArray,
     checked_classes,
     checked_ids,
+    writable,
 )
-from memowidgets.data.pictures import Resize, read_folder, stacked
-from memowidgets.data.rows import ID, labelled, rows_of_hf
+from memowidgets.data.pictures import Resize, read_folder, stacked, write_picture
+from memowidgets.data.rows import labelled, rows_of_hf
+from memowidgets.files import make_private
+from memowidgets.visible import quoted
 
 _KINDS = ("mislabelled", "ood")
 _MOST_DIGITS = 5
+_A_FILE = 60  # characters of an id in the name of a file
 _LAYOUTS = ("NHWC", "NCHW")
 
 
@@ -232,6 +238,55 @@ class ImageDataset(Dataset):
     def _contents(self) -> Iterable[bytes]:
         shape = str(self.images.shape[1:]).encode()
         return (shape + np.ascontiguousarray(image).tobytes() for image in self.images)
+
+    def _columns(self) -> dict[str, Any]:
+        return {"image": self.images} | super()._columns()
+
+    def to_folder(self, path: str | os.PathLike[str]) -> Self:
+        """Write the images as PNG files in class folders, and return what they give when read.
+
+        Parameters
+        ----------
+        path : path-like
+            Folder to create, outside of run directories. Only its owner can read it.
+
+        Returns
+        -------
+        ImageDataset
+            The same images, read again by `from_folder`: sorted by class, with the files' paths as
+            ids. It marks no canaries, and has no class without an image.
+
+        Raises
+        ------
+        ValueError
+            If the name of a class cannot be the name of a folder.
+        FileExistsError
+            If the folder exists.
+        """
+        target = writable(path, overwrite=False)
+        for name in self.class_names:
+            if Path(name).name != name or name.startswith(".") or name.strip() != name:
+                raise ValueError(
+                    f"the class {quoted(name)} cannot be the name of a folder; make the dataset "
+                    "with other class_names"
+                )
+        width = len(str(len(self)))
+        for row, (image, label) in enumerate(zip(self.images, self.labels, strict=True)):
+            known = re.sub(r"[^\w.-]", "_", str(self.ids[row]))[-_A_FILE:]
+            file = target / self.class_names[label] / f"{row:0{width}d}-{known}.png"
+            make_private(file.parent)
+            write_picture(file, image)
+        again = self.from_folder(target)
+        pairs = [
+            sorted(zip(one.content_hashes(), (one.class_names[i] for i in one.labels), strict=True))
+            for one in (self, again)
+        ]
+        if pairs[0] != pairs[1]:
+            raise ValueError(
+                f"{target} has other images than the dataset, as where two classes have the same "
+                "folder; remove it, and make the dataset with other class_names"
+            )
+        return again
 
     def with_canaries(
         self, n: int, kind: str | ImageDataset = "mislabelled", seed: int = 0

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.data.dataset import (
+    ID,
     BoolArray,
     Dataset,
     IntArray,
@@ -421,6 +422,23 @@ class MCQDataset(Dataset):
 
     def _attributes_of(self, index: int) -> dict[str, str]:
         return {name: str(column[index]) for name, column in self.attributes.items()}
+
+    def _columns(self) -> dict[str, Any]:
+        own = {"question": self.questions, "choices": self.choices, "answer": self.labels}
+        others = {name: column.tolist() for name, column in self.attributes.items()}
+        return {ID: self.ids.tolist(), **own, **others}
+
+    def _reading(self) -> dict[str, Any]:
+        return {
+            "template": list(self.templates),
+            "prompt_seed": self.prompt_seed,
+            "answers": "index",
+            "equal_options": "keep",
+        }
+
+    def _contents_and_classes(self) -> list[tuple[str, ...]]:
+        known = super()._contents_and_classes()
+        return [(*one, prompt) for one, prompt in zip(known, self.prompts(), strict=True)]
 
     @cached_property
     def n_choices(self) -> IntArray:

@@ -221,6 +221,14 @@ def decoded(raw: bytes) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
     raise UnreadableError(_TOO_MANY)
 
 
+def write_picture(path: Path, image: NDArray[np.uint8]) -> None:
+    """Write a picture, (height, width, 1 or 3), as a PNG file that only its owner can read."""
+    out = io.BytesIO()
+    _pillow().fromarray(image[..., 0] if image.shape[2] == 1 else image).save(out, "PNG")
+    path.touch(mode=0o600)
+    path.write_bytes(out.getvalue())
+
+
 def resized(image: NDArray[np.uint8], size: Resize) -> NDArray[np.uint8]:
     """Return a picture at another size, antialiased.
 

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memowidgets.checks import is_missing, warn_user
-from memowidgets.data.dataset import IntArray, checked_classes
+from memowidgets.data.dataset import ID, IntArray, checked_classes
 from memowidgets.files import checked_path
 from memowidgets.visible import first_line, quoted
 
-ID = "id"
 _A_NAME, _MOST_COLUMNS = 40, 12  # limits in messages: characters of a name, and columns
 
 

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import is_missing, several, warn_user
 from memowidgets.data.dataset import (
+    ID,
     BoolArray,
     Dataset,
     IntArray,
@@ -23,7 +24,7 @@ from memowidgets.data.dataset import (
     checked_classes,
     checked_ids,
 )
-from memowidgets.data.rows import ID, check_columns, labelled, named, read_csv
+from memowidgets.data.rows import Rows, check_columns, labelled, named, read_csv, read_jsonl
 from memowidgets.visible import listed, quoted
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class TableSample:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TableDataset(Dataset):
-    """Labelled rows of a table; created by `from_frame` or `from_csv`.
+    """Labelled rows of a table; created by `from_frame`, `from_csv` or `from_jsonl`.
 
     A model reads encoded rows: numbers are scaled to mean 0 and standard deviation 1, a missing
     number becomes the column's median, and one more feature says where it was missing. A category
@@ -234,18 +235,77 @@ class TableDataset(Dataset):
         ...     TableDataset.from_csv(path, label="outcome")
         TableDataset(3 rows of 1 number and 1 category, 2 classes)
         """
+        return cls._from_rows(
+            "from_csv", path, read_csv(path), label, class_names, ids, categorical, drop
+        )
+
+    @classmethod
+    def from_jsonl(
+        cls,
+        path: str | Path,
+        label: str = "label",
+        class_names: Sequence[str] | None = None,
+        ids: str | None = None,
+        categorical: Sequence[str] = (),
+        drop: Sequence[str] = (),
+    ) -> Self:
+        """Read a JSON Lines file in UTF-8, with one object per line and its keys as columns.
+
+        A column is numeric if its values are numbers. A key that an object lacks, or whose value
+        is null, is a missing value.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        label, class_names, ids, categorical, drop
+            As in `from_frame`.
+
+        Returns
+        -------
+        TableDataset
+            Its `source` is the file, so that `Audit.open(path, data=file)` reads it again.
+
+        Raises
+        ------
+        ValueError
+            As in `from_frame`, and for broken JSON. The message names file and line.
+        FileNotFoundError
+            If the file does not exist.
+
+        Warns
+        -----
+        UserWarning
+            As in `from_frame`.
+        """
+        return cls._from_rows(
+            "from_jsonl", path, read_jsonl(path), label, class_names, ids, categorical, drop
+        )
+
+    @classmethod
+    def _from_rows(
+        cls,
+        loader: str,
+        path: str | Path,
+        read: Rows,
+        label: str,
+        class_names: Sequence[str] | None,
+        ids: str | None,
+        categorical: Sequence[str],
+        drop: Sequence[str],
+    ) -> Self:
         dropped, codes = several("drop", drop), several("categorical", categorical)
         needed: dict[str, Any] = {"categorical": codes, "drop": dropped}
-        read = read_csv(path)
         found = labelled(read, label, class_names, ids, **needed)
         used = {label, ids or ID, *dropped}
+        make = _csv_column if read.are_cells else _column
         columns = _all_columns(
             [name for name in read.columns if name not in used],
-            lambda name: _csv_column(name, [row.fields[name] for row in found.rows], name in codes),
+            lambda name: make(name, [row.fields.get(name) for row in found.rows], name in codes),
         )
         data = cls._made(columns, found.labels, found.class_names, found.ids)
         return data.with_source(
-            "TableDataset.from_csv",
+            f"TableDataset.{loader}",
             path=path,
             label=label,
             class_names=class_names,
@@ -316,6 +376,30 @@ class TableDataset(Dataset):
         names = json.dumps(list(self.columns)).encode()
         rows = zip(*(map(_value, values) for values in self.columns.values()), strict=True)
         return (names + json.dumps(row).encode() for row in rows)
+
+    def _columns(self) -> dict[str, Any]:
+        label, name = self._label_and_id()
+        classes = [self.class_names[i] for i in self.labels]
+        return {name: self.ids.tolist(), **self.columns, label: classes}
+
+    def _reading(self) -> dict[str, Any]:
+        label, name = self._label_and_id()
+        codes = [one for one, values in self.columns.items() if not _is_numeric(values)]
+        return {
+            "label": label,
+            "class_names": list(self.class_names),
+            "ids": name,
+            "categorical": codes,
+        }
+
+    def _label_and_id(self) -> tuple[str, str]:
+        """Return names for the columns of labels and ids that no other column has."""
+        label, name = "label", ID
+        while label in self.columns:
+            label += "_"
+        while name in self.columns:
+            name += "_"
+        return label, name
 
     def missing(self) -> dict[str, int]:
         """Return the number of missing values of each column that has some.

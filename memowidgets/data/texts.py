@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memowidgets.checks import is_missing
 from memowidgets.data.dataset import (
+    ID,
     BoolArray,
     Dataset,
     IntArray,
@@ -19,7 +20,7 @@ from memowidgets.data.dataset import (
     checked_ids,
 )
 from memowidgets.data.questions import checked_text
-from memowidgets.data.rows import ID, Rows, labelled, read_csv, read_jsonl, rows_of_hf
+from memowidgets.data.rows import Rows, labelled, read_csv, read_jsonl, rows_of_hf
 from memowidgets.visible import quoted
 
 
@@ -292,6 +293,12 @@ class TextDataset(Dataset):
 
     def _contents(self) -> Iterable[bytes]:
         return (text.encode("utf-8", "surrogatepass") for text in self.texts)
+
+    def _columns(self) -> dict[str, Any]:
+        return {"text": self.texts} | super()._columns()
+
+    def _reading(self) -> dict[str, Any]:
+        return {"class_names": list(self.class_names), "ids": ID}
 
     def with_texts(self, texts: Mapping[str, tuple[str, Sequence[str]]]) -> Self:
         """Return the same samples with new texts for some of them.

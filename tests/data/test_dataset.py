@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 import zipfile
 from dataclasses import replace
 
@@ -375,3 +376,123 @@ def test_the_source_of_a_loader_makes_the_same_dataset_again(make, tmp_path):
     assert repr(list(again)[:12]) == repr(list(data)[:12])
     for other in (data.take([0, 1]), data.with_canaries(1), data.with_labels(data.labels)):
         assert other.source is None
+
+
+# Files that a dataset writes are read again as the same samples
+
+HOSTILE = ["a\nb", 'say "no", twice', "=1+1", "a\u2028b", " spaced ", "NA", "nul\0inside", "\r\n x"]
+
+
+def hostile_texts():
+    words = [f"{HOSTILE[i % 8]} {i}{HOSTILE[i % 8]}" for i in range(N)]
+    return mw.data.TextDataset.from_texts(words, ["10", "9", " b"] * 4, ["9", " b", "10"])
+
+
+def hostile_table():
+    frame = pd.DataFrame({"dose": [1e-300, -0.0, 1 / 3, 2.5e99] * 3, "id": range(N)})
+    frame["label"] = pd.Series([f"{HOSTILE[i % 8]}{i}" for i in range(N)], dtype="category")
+    frame["code"] = pd.Series(["007", "7", "1e1", None] * 3, dtype="category")
+    frame.loc[[3, 4], "dose"] = np.nan
+    with pytest.warns(UserWarning, match="missing"):
+        return mw.data.TableDataset.from_frame(
+            frame.assign(y=LABELS, k=HOSTILE[:6] * 2).assign(k=[f"{i}\n" for i in range(N)]),
+            "y",
+            ids="k",
+        )
+
+
+def hostile_questions():
+    rows = [
+        {"question": text, "choices": [text, text, "1"], "answer": i % 3, "ward": HOSTILE[i % 8]}
+        for i, text in enumerate(HOSTILE)
+    ]
+    templates = ["{question} {ward}:", "{question}\n{options}:"]
+    how = {"prompt_seed": 3, "answers": "index", "equal_options": "keep"}
+    return mw.data.MCQDataset.from_records(rows, templates, **how)
+
+
+WRITTEN = {"texts": hostile_texts, "table": hostile_table, "questions": hostile_questions}
+
+
+@pytest.mark.parametrize("how", ["to_csv", "to_jsonl"])
+@pytest.mark.parametrize("make", WRITTEN.values(), ids=WRITTEN)
+def test_a_file_that_is_written_is_read_as_the_same_samples(make, how, tmp_path):
+    data = make()
+    path = tmp_path / "data"
+    again = getattr(data, how)(path)
+    same_samples(again, data)
+    assert path.stat().st_mode & 0o077 == 0
+    assert [file.name for file in tmp_path.iterdir()] == ["data"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loaded = _LOADERS[again.source["loader"]](**again.source["arguments"])
+    assert loaded.source == again.source
+    same_samples(loaded, data)
+    with pytest.raises(FileExistsError, match=r"data exists.*overwrite=True"):
+        getattr(data, how)(path)
+    same_samples(getattr(data.take(range(8)), how)(path, overwrite=True), data.take(range(8)))
+
+
+def same_samples(one, other):
+    assert one.ids.tolist() == other.ids.tolist()
+    assert one.content_hashes() == other.content_hashes()
+    assert [one.class_names[i] for i in one.labels] == [other.class_names[i] for i in other.labels]
+    assert repr(list(one)) == repr(list(other))
+
+
+def test_a_frame_gives_the_same_samples_to_the_constructors():
+    frame = hostile_texts().to_frame()
+    texts = mw.data.TextDataset.from_texts(
+        frame["text"].tolist(), frame["label"].tolist(), ["9", " b", "10"], frame["id"].tolist()
+    )
+    same_samples(texts, hostile_texts())
+    with pytest.warns(UserWarning, match="missing"):
+        table = mw.data.TableDataset.from_frame(hostile_table().to_frame(), "label_", ids="id_")
+    assert table.content_hashes() == hostile_table().content_hashes()
+    data = hostile_questions()
+    how = {"prompt_seed": 3, "answers": "index", "equal_options": "keep"}
+    same_samples(mw.data.MCQDataset.from_records(data.to_frame(), data.templates, **how), data)
+    frame = images().to_frame()
+    same_samples(
+        mw.data.ImageDataset.from_arrays(np.stack(frame["image"]), LABELS, ids=frame["id"]),
+        images(),
+    )
+    assert withheld().to_frame().columns.tolist() == ["id", "label"]
+
+
+def test_images_are_written_to_class_folders(tmp_path):
+    data = images(class_names=NAMES, ids=["../../x", *(f"{i}/é" for i in range(11))])
+    again = data.to_folder(tmp_path / "out")
+    assert again.class_names == tuple(NAMES)
+    pairs = zip(data.content_hashes(), data.labels.tolist(), strict=True)
+    assert sorted(zip(again.content_hashes(), again.labels.tolist(), strict=True)) == sorted(pairs)
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == NAMES
+    assert all(p.stat().st_mode & 0o077 == 0 for p in tmp_path.rglob("*.png"))
+    grey = mw.data.ImageDataset.from_arrays(PIXELS[..., :1], LABELS).to_folder(tmp_path / "grey")
+    assert grey.images.shape == (N, 6, 5, 1)
+    for name in ("../x", "a/b", ".hidden", "..", " x"):
+        with pytest.raises(ValueError, match="cannot be the name of a folder"):
+            images(class_names=["a", "b", name]).to_folder(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    with pytest.raises(FileExistsError, match="out exists"):
+        data.to_folder(tmp_path / "out")
+
+
+def test_what_no_file_can_hold_is_refused_and_nothing_is_left(tmp_path):
+    frame = pd.DataFrame({"ward": ["a", "", "b"], "age": [1, 2, 3], "label": [0, 1, 0]})
+    data = mw.data.TableDataset.from_frame(frame)
+    for wrong, how, error, facts in (
+        (data, "to_csv", ValueError, "'1' .*to_jsonl"),
+        (texts().take([0, 3]), "to_csv", ValueError, "two classes"),
+        (images(), "to_csv", TypeError, "images .*to_folder"),
+        (withheld(), "to_jsonl", TypeError, "samples"),
+    ):
+        with pytest.raises(error, match=facts):
+            getattr(wrong, how)(tmp_path / "data")
+    assert not list(tmp_path.iterdir())
+    same_samples(data.to_jsonl(tmp_path / "data"), data)
+    with pytest.raises(FileNotFoundError, match="nowhere is not a folder"):
+        data.to_jsonl(tmp_path / "nowhere" / "data")
+    (tmp_path / "design.safetensors").touch()
+    with pytest.raises(ValueError, match="lies in the run directory"):
+        texts().to_csv(tmp_path / "texts.csv")

@@ -82,7 +82,7 @@ def test_the_numbers_are_the_evaluations(tmp_path):
     assert found["prediction"]["flagged"] == point.flagged == (content.scored.scores <= 0.1).sum()
     assert found["truth"]["auc"] == content.evaluation.auc
     assert found["decisions"]["all"] == {
-        "keep": 0, "anonymise": 0, "remove": 1, "undecided": 599,
+        "keep": 0, "anonymise": 0, "remove": 1, "relabel": 0, "undecided": 599,
     }  # fmt: skip
     assert found["checkpoints"][0]["test_accuracy"] is None
 

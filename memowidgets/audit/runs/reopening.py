@@ -52,6 +52,7 @@ _LOADERS: dict[str, Callable[..., Dataset]] = {
     "MCQDataset.from_csv": data_room.MCQDataset.from_csv,
     "MCQDataset.from_jsonl": data_room.MCQDataset.from_jsonl,
     "TableDataset.from_csv": data_room.TableDataset.from_csv,
+    "TableDataset.from_jsonl": data_room.TableDataset.from_jsonl,
     "TextDataset.from_csv": data_room.TextDataset.from_csv,
     "TextDataset.from_jsonl": data_room.TextDataset.from_jsonl,
 }

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from benchmarks.intervals import CASES, crossed, drawn
 from memowidgets.evaluation import clopper_pearson, compare, roc
-from memowidgets.evaluation.intervals import newcombe
+from memowidgets.evaluation.intervals import newcombe, of_difference
 
 REPLICATES = 1000
 
@@ -146,6 +146,17 @@ def test_no_interval_is_without_width():
     low, high = roc([1.0, 2.0, 3.0], [True, False, False]).auc_interval
     assert 0 < low < 0.5
     assert high == 1
+
+
+@pytest.mark.parametrize("correlation", [-0.5, 0.0, 0.9])
+def test_the_interval_of_a_difference_is_mover(correlation):
+    """Zou and Donner's limits, with the distances of each interval's limits from its AUC."""
+    low, high = of_difference((0.9, 0.8), ((0.8, 0.95), (0.7, 0.88)), correlation)
+    down = 0.1**2 + 0.08**2 - 2 * correlation * 0.1 * 0.08
+    up = 0.05**2 + 0.1**2 - 2 * correlation * 0.05 * 0.1
+    assert (low, high) == pytest.approx((0.1 - np.sqrt(down), 0.1 + np.sqrt(up)))
+    assert of_difference((0.0, 1.0), ((0.0, 0.9), (0.1, 1.0)), 0.0)[0] == -1
+    assert of_difference((1.0, 0.0), ((0.1, 1.0), (0.0, 0.9)), 0.0)[1] == 1
 
 
 def test_more_samples_make_it_narrower():

@@ -116,11 +116,11 @@ class ClassSums:
         """Return whether float32 resolves each class's variance at its distance from the others.
 
         If not, distances to the other classes are mostly rounding errors. Controls are made of
-        such distances, and these errors are far above the standard errors that they give.
+        such distances, and these errors are far above the standard errors that they give. Rows are
+        in a `Frame`, so the origin is near them, compared with these distances.
         """
-        away = self.centres() - self.counts @ self.centres() / self.counts.sum()
         traces = np.maximum(self.traces(), LEAST_SIZE * self.traces().max())
-        return bool(traces.min() >= _RESOLVED * (away**2).sum(axis=1).max())
+        return bool(traces.min() >= _RESOLVED * (self.centres() ** 2).sum(axis=1).max())
 
     def dominant(self, fewest: int) -> Ints:
         """Return the rows that are longer, squared, than all others of their class together.

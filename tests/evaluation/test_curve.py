@@ -320,6 +320,7 @@ def test_bad_probabilities():
         (lambda: roc(scores, None), "memorized=, probability="),
         (lambda: roc(scores, None, probability + 1), "from 0 to 1, but is"),
         (lambda: roc(scores, None, np.full(20, np.nan)), "from 0 to 1, but is nan in row 0"),
+        (lambda: roc(scores, None, np.where(np.arange(20) == 3, 2, probability)), "2.* in row 3"),
         (lambda: roc(scores, None, probability[:3]), "equal length"),
         (lambda: roc(scores, [True], probability), "must hold 20 labels"),
         (lambda: roc(scores, None, np.zeros(20)), "no sample is memorised"),

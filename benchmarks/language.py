@@ -1,9 +1,17 @@
-"""SmolLM2 with LoRA: gain from the cached prefix, cost of capturing, memory of a shadow model."""
+"""Language models: SmolLM2 with LoRA and with a head, a 7 B-shaped one, a small one from scratch.
+
+What is measured is the gain from the cached prefix, the cost of capturing, padding, and the memory
+of a shadow model.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +22,9 @@ import memowidgets as mw
 from benchmarks.measure import Namespace, Row, interleaved, left_out
 from memowidgets.data import Dataset
 from memowidgets.models.precision import runs_bfloat16
+from memowidgets.models.tokens import word_tokenizer
 from memowidgets.progress import Progress
+from memowidgets.training.batches import epoch_order
 from memowidgets.training.device import cpu_threads
 from memowidgets.training.forward import forward
 from memowidgets.training.learner import Learner, Recipe
@@ -26,7 +36,7 @@ GB = 1e9
 CPU = torch.device("cpu")
 
 
-def rows(arguments: Namespace) -> list[Row]:
+def language(arguments: Namespace) -> list[Row]:
     if arguments.smollm2 is None or arguments.mmlu is None:
         return [left_out(WORK, "needs --smollm2 FOLDER and --mmlu FILE"), _product()]
     data = questions(arguments.smollm2, arguments.mmlu)
@@ -166,6 +176,213 @@ def _peak() -> int:
     status = Path("/proc/self/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) * 1024
+
+
+GPU_WORK = "7 B-shaped Llama (random weights), LoRA on all layers, bfloat16"
+SHAPE = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32}
+HEADS, GPU_BATCH, GPU_STEPS, WARM_UP = 32, 16, 12, 3
+
+
+def gpu_language(_arguments: Namespace) -> list[Row]:
+    if not torch.cuda.is_available():
+        return [left_out(GPU_WORK, "needs a CUDA GPU")]
+    data = mw.data.make_mcqs(GPU_BATCH * (GPU_STEPS + WARM_UP), seed=0)
+    ours = _measured(_ours(SHAPE, HEADS, data, "cuda"), data)
+    theirs = _measured(_by_hand(SHAPE, HEADS, data, "cuda"), data)
+    return [
+        Row(
+            f"{GPU_WORK}: tokens a second, against a hand-written loop",
+            f"{ours[0]:.0f}",
+            f"{theirs[0]:.0f}",
+            f"{ours[0] / theirs[0]:.2f}×",
+        ),
+        Row(
+            f"{GPU_WORK}: peak memory of the GPU",
+            f"{ours[1]:.1f} GB",
+            f"{theirs[1]:.1f} GB",
+            f"{ours[1] / theirs[1]:.2f}×",
+        ),
+    ]
+
+
+def _ours(shape: dict[str, int], heads: int, data: Dataset, device: str) -> Callable[[], None]:
+    tokenizer = word_tokenizer(data)
+    model = mw.models.CausalLM.from_model(
+        _random_llama(shape, heads, len(tokenizer)), tokenizer, lora=mw.models.LoRA()
+    )
+    config = mw.TrainingConfig(epochs=1, batch_size=GPU_BATCH, precision="bfloat16")
+    settings = config.resolved(model.training_defaults)
+    learner = Learner(Recipe(model, data, settings, device), np.arange(len(data)), 0)
+    return lambda: learner.advance(learner.step + 1, Progress(), "")
+
+
+def _by_hand(shape: dict[str, int], heads: int, data: Any, device: str) -> Callable[[], None]:
+    """Create the loop that one would write with peft and PyTorch alone."""
+    from peft import LoraConfig, get_peft_model
+
+    tokenizer = word_tokenizer(data)
+    tokenizer.padding_side = "left"
+    raw = _random_llama(shape, heads, len(tokenizer)).to(device)
+    config = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
+    model = get_peft_model(raw, config).train()
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4)
+    texts = [data.prompts()[i] + data.label_texts[data.labels[i]] for i in range(len(data))]
+    turn = iter(range(0, len(texts), GPU_BATCH))
+
+    def step() -> None:
+        start = next(turn)
+        batch = tokenizer(texts[start : start + GPU_BATCH], return_tensors="pt", padding=True)
+        batch = {k: v.to(device) for k, v in batch.items() if k != "token_type_ids"}
+        labels = batch["input_ids"].clone()
+        labels[:, :-1] = -100
+        with torch.autocast(torch.device(device).type, torch.bfloat16):
+            loss = model(**batch, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def _measured(step: Callable[[], None], data: Any) -> tuple[float, float]:
+    """Return tokens per second after the first steps, and the peak memory in GB."""
+    tokenizer = word_tokenizer(data)
+    tokens = np.mean([len(ids) for ids in tokenizer(list(data.prompts()))["input_ids"]]) + 1
+    torch.cuda.reset_peak_memory_stats()
+    for _ in range(WARM_UP):
+        step()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(GPU_STEPS):
+        step()
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    return GPU_STEPS * GPU_BATCH * tokens / seconds, torch.cuda.max_memory_allocated() / 1e9
+
+
+def _random_llama(shape: dict[str, int], heads: int, words: int) -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=words,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        pad_token_id=0,
+        dtype=torch.bfloat16,
+        **shape,
+    )
+    return LlamaForCausalLM(config).to(torch.bfloat16)
+
+
+TEXT_WORK = "text classifier, SmolLM2 with LoRA on Banking77"
+MEMBERS, TEXT_BATCH = 3000, 16
+TRAINED = 128  # messages of an epoch whose time is taken
+
+
+def text(arguments: Namespace) -> list[Row]:
+    if arguments.smollm2 is None or arguments.banking77 is None:
+        return [left_out(TEXT_WORK, "needs --smollm2 FOLDER and --banking77 FILE")]
+    everything = mw.data.TextDataset.from_csv(arguments.banking77, text="text", label="category")
+    order = np.random.default_rng(SEED).permutation(len(everything))
+    return [
+        *_padding(arguments.smollm2, everything.take(order[:MEMBERS])),
+        _epochs(arguments.smollm2, everything.take(order[:TRAINED])),
+    ]
+
+
+def _text_model(folder: Path, *, cache: bool = True) -> mw.models.SequenceClassifier:
+    lora = mw.models.LoRA(layers="top:4")
+    return mw.models.SequenceClassifier.from_pretrained(folder, lora, cache=cache)
+
+
+def _padding(folder: Path, data: Dataset) -> list[Row]:
+    """Measure the padding of an epoch, and of one whose batches are drawn at random."""
+    lengths, members = _text_model(folder).lengths(data), np.arange(len(data))
+    shares = [
+        _share(lengths, epoch_order(members, known, TEXT_BATCH, np.random.default_rng(SEED)))
+        for known in (lengths, None)
+    ]
+    return [
+        Row(
+            f"{TEXT_WORK}: padding in an epoch of {len(data)} messages, batches of {TEXT_BATCH}",
+            f"{shares[0]:.1%}",
+            f"{shares[1]:.1%} in random batches",
+            "",
+            "< 10 %",
+        )
+    ]
+
+
+def _share(lengths: np.ndarray, order: np.ndarray) -> float:
+    batches = [lengths[order[i : i + TEXT_BATCH]] for i in range(0, len(order), TEXT_BATCH)]
+    return 1 - lengths.sum() / sum(int(batch.max()) * len(batch) for batch in batches)
+
+
+def _epochs(folder: Path, data: Dataset) -> Row:
+    """Measure an epoch of a shadow model on one thread, which is what a worker has."""
+    models = [_text_model(folder, cache=cache) for cache in (True, False)]
+    with cpu_threads(1):
+        cached, uncached = interleaved(*(_epoch(model, data) for model in models), repeats=5)
+    return Row(
+        f"{TEXT_WORK}: a message trained on one thread, top 4 layers, those below kept or run",
+        f"{cached / len(data) * 1e3:.0f} ms",
+        f"{uncached / len(data) * 1e3:.0f} ms",
+        f"{uncached / cached:.2f}× faster",
+        "≥ 2.5×",
+    )
+
+
+def _epoch(model: mw.models.SequenceClassifier, data: Dataset) -> Callable[[], None]:
+    """Return a function that trains one more epoch, the same batches each time."""
+    settings = mw.TrainingConfig(epochs=1000, batch_size=TEXT_BATCH).resolved(
+        model.training_defaults
+    )
+    one = Learner(Recipe(model, data, settings, "cpu"), np.arange(len(data)), SEED)
+    steps = settings.steps_per_epoch(len(data))
+
+    def run() -> None:
+        one.advance(steps, Progress(), "")
+        one.step = 0
+
+    return run
+
+
+SEEDS, GENERATED, SHADOWS = range(3), 1200, 16
+
+
+def wards(_arguments: Namespace) -> list[Row]:
+    return [row for seed in SEEDS for row in _one_seed(seed)]
+
+
+def _one_seed(seed: int) -> list[Row]:
+    data = mw.data.make_mcqs(GENERATED, seed=seed)
+    with tempfile.TemporaryDirectory() as path, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the rows have what it says
+        audit = mw.Audit(mw.models.CausalLM.from_scratch(data), data, path=path, seed=seed)
+        audit.train()
+        audit.run_shadows(SHADOWS)
+        found, accuracy = audit.evaluate("psmi"), audit.checkpoints["test_accuracy"]
+        point, prediction = found.at(0.0), audit.prediction
+    setting = f"make_mcqs({GENERATED}), from_scratch, {SHADOWS} shadow models, seed {seed}"
+    at_rho = f"{prediction.record.name}, drop {prediction.drop:.3f}"
+    low, high = found.auc_interval
+    return [
+        Row(
+            f"{setting}: held-out accuracy at the end (at ρ)",
+            f"{accuracy.iloc[-1]:.3f} ({prediction.record.test_accuracy:.3f})",
+            goal="≥ .85",
+        ),
+        Row(f"{setting}: members memorised", f"{found.n_memorized} of {found.n}", goal="≥ 12"),
+        Row(
+            f"{setting}: AUC of PSMI at ρ ({at_rho})",
+            f"{found.auc:.3f} ({low:.3f} to {high:.3f})",
+            goal="lower bound > .75",
+        ),
+        Row(
+            f"{setting}: τ = 0",
+            f"TPR {point.tpr:.2f}, FPR {point.fpr:.3f}",
+        ),
+    ]
 
 
 if __name__ == "__main__":

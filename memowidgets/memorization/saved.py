@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memowidgets.checks import to_numpy
 from memowidgets.files import checked_path, opened
 from memowidgets.memorization.gaps import Mask, Table, checked_models, checked_target, moments
 from memowidgets.visible import listed, quoted
@@ -151,7 +152,7 @@ def _required(arrays: Mapping[str, NDArray[Any]], wanted: str, file: str) -> Any
 def _mask(members: str | os.PathLike[str] | ArrayLike) -> NDArray[Any]:
     """Return the member mask, given as an array or as a file that holds one array."""
     if not isinstance(members, str | os.PathLike):
-        return np.asarray(members)
+        return to_numpy(members)
     file = checked_path(members)
     if file.suffix.lower() not in (".npy", ".npz", ".safetensors"):
         raise ValueError(
@@ -190,6 +191,35 @@ def _safetensors(file: Path) -> dict[str, NDArray[Any]]:
 
 
 def _parquet(file: Path) -> dict[str, NDArray[Any]]:
+    table = _long_table(file)
+    models, rows = np.unique(table["model"].to_numpy(), return_inverse=True)
+    samples, columns = np.unique(table["sample"].to_numpy(), return_inverse=True)
+    counts = np.zeros((len(models), len(samples)), dtype=np.int64)
+    np.add.at(counts, (rows, columns), 1)
+    for row, column in np.argwhere(counts != 1)[:1]:
+        raise ValueError(
+            f"{file.name} must hold one row for each model and sample, but has "
+            f"{counts[row, column]} for model {quoted(models[row])}, sample "
+            f"{quoted(samples[column])}"
+        )
+    order = np.lexsort((columns, rows))
+
+    def wide(name: str) -> NDArray[Any]:
+        return np.asarray(table[name].to_numpy()[order].reshape(counts.shape))
+
+    found = {"gaps": wide("gap"), "members": wide("member"), "ids": samples.astype(np.str_)}
+    if "target_gap" in table:
+        target = wide("target_gap")
+        if not np.isfinite(target).all():
+            raise ValueError(f"{file.name} has a target_gap that is NaN or infinite")
+        if not (target == target[0]).all():
+            raise ValueError(f"{file.name} must hold one target_gap a sample, but they differ")
+        found["target_gaps"] = target[0]
+    return found
+
+
+def _long_table(file: Path) -> Any:
+    """Return the table of a Parquet file, which has all columns and lacks no value."""
     import pandas as pd
 
     try:
@@ -208,34 +238,7 @@ def _parquet(file: Path) -> dict[str, NDArray[Any]]:
         if table[name].isna().any():
             row = int(np.flatnonzero(table[name].isna())[0])
             raise ValueError(f"{file.name} has no {name} in row {row}")
-    models, rows = np.unique(table["model"].to_numpy(), return_inverse=True)
-    samples, columns = np.unique(table["sample"].to_numpy(), return_inverse=True)
-    counts = np.zeros((len(models), len(samples)), dtype=np.int64)
-    np.add.at(counts, (rows, columns), 1)
-    for row, column in np.argwhere(counts != 1)[:1]:
-        raise ValueError(
-            f"{file.name} must hold one row for each model and sample, but has "
-            f"{counts[row, column]} for model {quoted(models[row])}, sample "
-            f"{quoted(samples[column])}"
-        )
-    names = {"gap": "gaps", "member": "members"}
-    found = {kept: _wide(table[name], rows, columns, counts.shape) for name, kept in names.items()}
-    if "target_gap" in table:
-        target = _wide(table["target_gap"], rows, columns, counts.shape)
-        if not np.isfinite(target).all():
-            raise ValueError(f"{file.name} has a target_gap that is NaN or infinite")
-        if not (target == target[0]).all():
-            raise ValueError(f"{file.name} must hold one target_gap a sample, but they differ")
-        found["target_gaps"] = target[0]
-    return found | {"ids": samples.astype(np.str_)}
-
-
-def _wide(values: Any, rows: Any, columns: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return a column of the long table as (n_models, n_samples)."""
-    flat = values.to_numpy()
-    wide: NDArray[Any] = np.empty(shape, dtype=flat.dtype)
-    wide[rows, columns] = flat
-    return wide
+    return table
 
 
 _READERS = {

@@ -60,6 +60,8 @@ def test_two_numpy_files(arrays, tmp_path):
     np.save(tmp_path / "keep.npy", arrays["members"])
     by_path = load_gaps(tmp_path / "gaps.npy", tmp_path / "keep.npy")
     by_array = load_gaps(str(tmp_path / "gaps.npy"), arrays["members"])
+    with pytest.raises(ValueError, match="masked"):
+        load_gaps(tmp_path / "gaps.npy", np.ma.masked_array(arrays["members"], mask=True))
     np.testing.assert_array_equal(by_path.members, by_array.members)
     assert by_path.target_gaps is None
 

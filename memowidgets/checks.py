@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -387,13 +387,24 @@ def plain_labels(labels: ArrayLike, where: Callable[[int], str] = "row {}".forma
     except ValueError:  # lists of different lengths
         rows: Any = labels
         array = np.array([*rows, None], dtype=object)[:-1]
-    if array.ndim == 1 and array.dtype.kind == "O":
-        _check_one_each(array, where)
+    for row, label in enumerate(array if array.ndim == 1 and array.dtype.kind == "O" else ()):
+        several_of = isinstance(label, Iterable) and not isinstance(label, str)
+        if several_of and np.ndim(label) != 0:
+            raise ValueError(
+                f"the label in {where(row)} is a {type(label).__name__}; give each sample one "
+                "label, a number or a string"
+            )
     if array.ndim != 1 or array.dtype.kind not in "fOUT":
         return array
     if array.dtype.kind == "U" and not hasattr(labels, "dtype"):
         array = np.array(labels, dtype=object)  # NumPy turned the numbers of a list into strings
-    _check_none_missing(array, where)
+    blank = (isinstance(label, str) and not label.strip() for label in array)
+    missing = [is_missing(label) or no_word for label, no_word in zip(array, blank, strict=True)]
+    if any(missing):
+        raise ValueError(
+            f"{sum(missing)} of {len(missing)} labels are missing, the first in "
+            f"{where(missing.index(True))}; leave out samples without a label"
+        )
     text = [array.dtype.kind in "UT" or isinstance(label, str) for label in array]
     if any(text) and not all(text):
         row = text.index(not text[0])
@@ -404,20 +415,6 @@ def plain_labels(labels: ArrayLike, where: Callable[[int], str] = "row {}".forma
     if any(text):
         return np.array([str(label) for label in array])
     return np.asarray(array.tolist()) if array.dtype.kind == "O" else array
-
-
-def _check_one_each(labels: NDArray[Any], where: Callable[[int], str]) -> None:
-    """Raise for a label that is a list or another collection."""
-    for row, label in enumerate(labels):
-        if (
-            isinstance(label, Iterable)
-            and not isinstance(label, str)
-            and np.ndim(cast("Any", label)) != 0
-        ):
-            raise ValueError(
-                f"the label in {where(row)} is a {type(label).__name__}; give each sample one "
-                "label, a number or a string"
-            )
 
 
 def dense(values: Any, what: str) -> Any:
@@ -464,19 +461,6 @@ def is_missing(value: object) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
-
-
-def _is_no_label(value: object) -> bool:
-    return is_missing(value) or (isinstance(value, str) and not value.strip())
-
-
-def _check_none_missing(labels: NDArray[Any], where: Callable[[int], str]) -> None:
-    missing = np.array([_is_no_label(label) for label in labels], dtype=np.bool_)
-    if missing.any():
-        raise ValueError(
-            f"{int(missing.sum())} of {len(missing)} labels are missing, the first in "
-            f"{where(int(missing.argmax()))}; leave out samples without a label"
-        )
 
 
 def check_version(version: Any) -> None:

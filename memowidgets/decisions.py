@@ -478,7 +478,7 @@ def from_csv(text: str, where: str = "decisions.csv") -> Table:
     Examples
     --------
     >>> from_csv('id,decision,note\n7,remove,"a, b"\n')
-    {'7': Decision(decision='remove', note='a, b')}
+    {'7': Decision(decision='remove', note='a, b', to='')}
     """
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     table: Table = {}

@@ -213,14 +213,14 @@ def _from_hub(splits: Sequence[str], revision: str | None) -> tuple[list[Picture
     """Return the images of each split, all of one commit, and the commit."""
     patterns = {split: f"plain_text/{split}-*.parquet" for split in splits}
     folder, commit = hub_folder(_REPOSITORY, revision, list(patterns.values()))
-    return [_from_tables(folder, pattern, split) for split, pattern in patterns.items()], commit
-
-
-def _from_tables(folder: Path, pattern: str, split: str) -> Pictures:
-    files = sorted(folder.glob(pattern))
-    rows = [row.fields for file in files for row in read_parquet(file).rows]
-    if not rows:
-        raise FileNotFoundError(f"{_REPOSITORY} on the hub has no {pattern}")
-    images = np.stack([decoded(row["img"]["bytes"])[0] for row in rows])
-    labels = np.array([row["label"] for row in rows], dtype=np.int64)
-    return Pictures(images, labels, CLASSES, [f"{split}/{i:05d}" for i in range(len(rows))])
+    found = []
+    for split, pattern in patterns.items():
+        files = sorted(folder.glob(pattern))
+        rows = [row.fields for file in files for row in read_parquet(file).rows]
+        if not rows:
+            raise FileNotFoundError(f"{_REPOSITORY} on the hub has no {pattern}")
+        images = np.stack([decoded(row["img"]["bytes"])[0] for row in rows])
+        labels = np.array([row["label"] for row in rows], dtype=np.int64)
+        ids = [f"{split}/{i:05d}" for i in range(len(rows))]
+        found.append(Pictures(images, labels, CLASSES, ids))
+    return found, commit

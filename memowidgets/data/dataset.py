@@ -140,7 +140,22 @@ class Dataset(abc.ABC):
         TypeError, ValueError
             If these are neither positions nor a mask over the samples.
         """
-        chosen = chosen_positions(indices, len(self))
+        array, n = to_numpy(indices), len(self)
+        if array.dtype == np.bool_:
+            if array.shape != (n,):
+                raise ValueError(f"a mask over {n} samples has shape ({n},), not {array.shape}")
+            array = np.flatnonzero(array)
+        if array.size == 0:
+            array = np.empty(0, dtype=np.int64)
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise TypeError(
+                "take() needs positions or a mask, such as data.take([0, 1]) or "
+                "data.take(data.labels == 1)"
+            )
+        outside = (array < -n) | (array >= n)
+        if outside.any():
+            raise IndexError(f"there is no sample at {array[outside][0]}: the data have {n}")
+        chosen = array.astype(np.int64) % n if n else array
         fields = (*self._fields, "ids", "labels", "canaries")
         return self._replaced(**{name: _at(getattr(self, name), chosen) for name in fields})
 
@@ -495,34 +510,6 @@ def _at(values: Any, positions: IntArray) -> Any:
     return values[positions]
 
 
-def chosen_positions(indices: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Return positions from 0 to n - 1: those of a mask, or as given, negative ones from the end.
-
-    Raises
-    ------
-    IndexError
-        If a position is out of range.
-    TypeError, ValueError
-        If they are neither positions nor a mask over n samples.
-    """
-    array = to_numpy(indices)
-    if array.dtype == np.bool_ and array.shape == (n,):
-        return np.flatnonzero(array)
-    if array.dtype == np.bool_:
-        raise ValueError(f"a mask over {n} samples has shape ({n},), not {array.shape}")
-    if array.size == 0:
-        return np.empty(0, dtype=np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise TypeError(
-            "take() needs positions or a mask, such as data.take([0, 1]) or "
-            "data.take(data.labels == 1)"
-        )
-    outside = (array < -n) | (array >= n)
-    if outside.any():
-        raise IndexError(f"there is no sample at {array[outside][0]}: the data have {n}")
-    return array.astype(np.int64) % n
-
-
 def checked_classes(
     labels: ArrayLike,
     class_names: Sequence[str] | None,
@@ -537,8 +524,17 @@ def checked_classes(
     integers = checked_labels(numbers, names)
     known = checked_class_names(names, integers)
     warn_of_absent(integers, known, numbered=class_names is None)
-    if class_names is None:
-        _warn_of_alike(known)
+    first: dict[str, str] = {}
+    for name in known if class_names is None else ():
+        plain = re.sub(r"^(\d+)\.0+$", r"\1", " ".join(name.split()))
+        # A and a are letters of an alphabet, Yes and yes are careless
+        other = first.setdefault(plain.casefold() if len(plain) > 1 else plain, name)
+        if other != name:
+            warn_user(
+                f"the classes {quoted(other)} and {quoted(name)} differ only in capitals or "
+                "spaces, or as 1 and 1.0 do, and are two classes; write them alike if they are one"
+            )
+            break
     return integers, known
 
 
@@ -560,25 +556,6 @@ def warn_of_absent(labels: IntArray, class_names: Sequence[str], *, numbered: bo
     )
 
 
-def _warn_of_alike(class_names: Sequence[str]) -> None:
-    """Warn of classes with almost the same name, as in a careless column."""
-    first: dict[str, str] = {}
-    for name in class_names:
-        other = first.setdefault(_alike(name), name)
-        if other != name:
-            warn_user(
-                f"the classes {quoted(other)} and {quoted(name)} differ only in capitals or "
-                "spaces, or as 1 and 1.0 do, and are two classes; write them alike if they are one"
-            )
-            return
-
-
-def _alike(name: str) -> str:
-    """Return what almost equal names have in common; A and a are letters of an alphabet."""
-    plain = re.sub(r"^(\d+)\.0+$", r"\1", " ".join(name.split()))
-    return plain.casefold() if len(plain) > 1 else plain
-
-
 def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntArray:
     """Return labels as integers from 0, or raise an error that names the first bad one."""
     array = np.asarray(labels)
@@ -586,7 +563,8 @@ def checked_labels(labels: ArrayLike, class_names: Sequence[str] | None) -> IntA
         raise ValueError(f"labels must be one-dimensional, not of shape {array.shape}")
     if array.size == 0:
         raise ValueError("the dataset is empty: labels has no entry")
-    if array.dtype.kind not in "iub" and not _whole_numbers(array):
+    is_real = array.dtype.kind == "f" and np.isfinite(array).all()
+    if array.dtype.kind not in "iub" and not (is_real and (array == np.floor(array)).all()):
         raise ValueError(
             f"labels must be integers from 0, not {array.dtype}; number the classes and pass "
             "their names as class_names"
@@ -636,10 +614,12 @@ def checked_class_names(class_names: Sequence[str] | None, labels: IntArray) -> 
     if class_names is None:
         class_names = [str(c) for c in range(int(labels.max()) + 1)]
     if len(np.unique(labels)) < 2:
+        number = str(labels[0])
+        name = class_names[labels[0]] if labels[0] < len(class_names) else number
+        shown = number if name == number else f"{number} ({quoted(name)})"
         raise ValueError(
-            f"all {len(labels)} samples have the label {_named(class_names, labels[0])}: a "
-            "classifier needs at "
-            "least two classes"
+            f"all {len(labels)} samples have the label {shown}: a classifier needs at least two "
+            "classes"
         )
     names = tuple(str(name) for name in class_names)
     if len(set(names)) < len(names):
@@ -657,14 +637,3 @@ def check_whole_characters(texts: Iterable[str], what: str) -> None:
                 f"{what} {quoted(text)} has half a character (a lone surrogate), which cannot be "
                 "written; correct the text's encoding"
             )
-
-
-def _whole_numbers(array: NDArray[Any]) -> bool:
-    return bool(
-        array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.floor(array)).all()
-    )
-
-
-def _named(class_names: Sequence[str], label: int) -> str:
-    name = class_names[label] if label < len(class_names) else str(label)
-    return str(label) if name == str(label) else f"{label} ({quoted(name)})"

@@ -108,7 +108,14 @@ def labelled(
     if found.are_cells:
         labels = _as_numbers(labels, class_names)
     if own is not None and class_names is not None and set(own) <= set(class_names):
-        labels = [_by_name(number, own) for number in labels]  # the order may be another
+        labels = [  # by name, because the order may be another
+            number
+            if not isinstance(number, int) or isinstance(number, bool)
+            else own[number]
+            if 0 <= number < len(own)
+            else str(number)
+            for number in labels
+        ]
     integers, names = checked_classes(
         labels, own if class_names is None else class_names, lambda row: rows[row].where
     )
@@ -324,12 +331,6 @@ def _text_of(path: Path) -> str:
             f"{path}, line {len(before)}: byte 0x{content[error.start]:02x} at position "
             f"{len(before[-1])} is not UTF-8; save the whole file as UTF-8"
         ) from error
-
-
-def _by_name(number: Any, names: Sequence[str]) -> Any:
-    if isinstance(number, int) and not isinstance(number, bool):
-        return names[number] if 0 <= number < len(names) else str(number)
-    return number
 
 
 def _as_numbers(labels: list[Any], class_names: Sequence[str] | None) -> list[Any]:

@@ -139,35 +139,6 @@ def test_decisions_are_saved_at_once_and_hold_no_text(run):
         log.decide(["7"], "drop")
 
 
-def test_undo_goes_back_step_by_step(run):
-    log = DecisionLog(RunKeeper(run))
-    log.decide(["a", "b", "c"], "keep")
-    log.decide(["b"], "remove")
-    log.decide(["b"], note="why")
-    assert log.undo_levels == 3
-    assert [log.undo(), log["b"]] == [1, Decision("remove")]
-    assert [log.undo(), log["b"]] == [1, Decision("keep")]
-    assert [log.undo(), len(log)] == [3, 0]
-    assert log.undo() is None
-    assert from_csv((run.path / "decisions.csv").read_text()) == {}
-
-
-def test_two_logs_of_one_run_lose_nothing(run):
-    one, two = DecisionLog(RunKeeper(run)), DecisionLog(RunKeeper(run))
-    one.decide(["a", "b"], "keep")
-    two.decide(["b"], "remove")
-    two.decide(["c"], "anonymise")
-    one.decide(["d"], "remove")
-    assert {name: made.decision for name, made in one.table().items()} == {
-        "a": "keep", "b": "remove", "c": "anonymise", "d": "remove",
-    }  # fmt: skip
-    one.undo()
-    assert one.undo() == 1  # "b" is the other's now
-    assert {name: made.decision for name, made in one.table().items()} == {
-        "b": "remove", "c": "anonymise",
-    }  # fmt: skip
-
-
 def test_many_threads_at_once_lose_nothing(run):
     logs = [DecisionLog(RunKeeper(run)) for _ in range(4)]
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import Models, NotGivenError, OneModel
+from memowidgets.audit.evidence import Models, OneModel
+from memowidgets.audit.names import NotGivenError
 from memowidgets.stamps import KEY, array_digest, digest
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.design import REFERENCE, Design, ReferenceDesign

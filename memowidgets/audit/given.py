@@ -10,18 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import (
-    GIVEN,
-    Cache,
-    Checkpoint,
-    Evidence,
-    KeptScores,
-    Models,
-    Names,
-    NotGivenError,
-    cannot,
-)
+from memowidgets.audit.evidence import Cache, Checkpoint, Evidence, KeptScores, Models, cannot
 from memowidgets.audit.given_samples import dataset_of
+from memowidgets.audit.names import GIVEN, Names, NotGivenError
 from memowidgets.audit.passes import ScoreFiles
 from memowidgets.checks import (
     dense,

@@ -27,11 +27,10 @@ from memowidgets.audit.evidence import (
     Evidence,
     KeptScores,
     Kind,
-    Names,
     Need,
-    NotGivenError,
     cannot,
 )
+from memowidgets.audit.names import Names, NotGivenError
 from memowidgets.audit.passes import AUTO, ScoreFiles, StoredPass, check_states, warn_of
 from memowidgets.audit.precisions import settled_precision
 from memowidgets.data import Dataset, WithheldDataset

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import rankdata
 
 import memowidgets as mw
-from memowidgets.audit.evidence import NotGivenError
+from memowidgets.audit.names import NotGivenError
 from memowidgets.audit.views.dashboard import AuditView
 from memowidgets.evaluation import below_class
 from memowidgets.store import RunDirectory, StoreError

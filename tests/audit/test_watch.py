@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import memowidgets as mw
-from memowidgets.audit.evidence import NotGivenError
+from memowidgets.audit.names import NotGivenError
 from memowidgets.store import RunDirectory, StoreError
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from memowidgets import memorization
-from memowidgets.audit.evidence import GIVEN, Evidence, Need, NotGivenError
+from memowidgets.audit.evidence import Evidence, Need
+from memowidgets.audit.names import GIVEN, NotGivenError
 from memowidgets.checks import real_number, whole_number
 from memowidgets.evaluation import chance_note, is_much_by_chance
 from memowidgets.memorization.chance import ByChance, note_on_shape

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.audit.compared import config_digest
-from memowidgets.audit.evidence import Names
+from memowidgets.audit.names import Names
 from memowidgets.checks import as_code, whole_number
 from memowidgets.data import Dataset
 from memowidgets.store import RunDirectory

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from memowidgets.audit.evidence import GIVEN, Evidence, Need
+from memowidgets.audit.evidence import Evidence, Need
+from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import needs_of_truth
 from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities

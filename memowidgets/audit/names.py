@@ -1,0 +1,197 @@
+"""Checkpoints and layers of the target, by the names that users give them."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from memowidgets.checks import as_code
+from memowidgets.store import StoreError
+from memowidgets.training.rho import Prediction, Record, StopRule
+from memowidgets.visible import listed, quoted, visible
+
+__all__ = ["GIVEN", "Names", "NotGivenError"]
+
+GIVEN = "given"  # the one checkpoint of arrays
+_Value = TypeVar("_Value")
+
+
+class NotGivenError(StoreError, ValueError):
+    """Something that this audit does not have; the message says what to pass, or where to call."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Finds checkpoints and layers by the names that users give them.
+
+    Attributes
+    ----------
+    layer_names : tuple of str
+        Names of the layers, first to last.
+    found : tuple of Record
+        The checkpoints, in the order of training.
+    stop : StopRule
+        When the run is interrupted.
+    last_step : int
+        Step at the end of training.
+    to_go_on : str
+        What to do for more checkpoints.
+    """
+
+    layer_names: tuple[str, ...]
+    found: tuple[Record, ...] = ()
+    stop: StopRule = field(default_factory=StopRule)
+    last_step: int = -1
+    to_go_on: str = "call train()"
+
+    @property
+    def _is_given(self) -> bool:
+        """Whether these are of arrays, which have one checkpoint under three names."""
+        return [record.name for record in self.found] == [GIVEN]
+
+    def records(self) -> list[Record]:
+        """All checkpoints, in the order of training."""
+        return list(self.found)
+
+    def so_far(self, record: Record) -> list[Record]:
+        """Return the checkpoints after step 0 up to one of them, in the order of training."""
+        return [one for one in self.found if 0 < one.step <= record.step]
+
+    def final(self) -> Record | None:
+        """The checkpoint at the end of training, if it was reached."""
+        ended = self._is_given or (self.found and self.found[-1].step == self.last_step)
+        return self.found[-1] if ended else None
+
+    def prediction(self) -> Prediction:
+        """The checkpoint that the ρ rule chose.
+
+        Raises
+        ------
+        ValueError
+            If the target was not trained yet.
+        """
+        if self._is_given:  # how far the loss had dropped is not known
+            return Prediction(self.found[0], np.nan, np.nan, reached=True)
+        if len(self.found) < 2:
+            raise ValueError(f"there is no checkpoint after step 0 yet: {self.to_go_on}")
+        return self.stop.prediction(self.found)
+
+    def record(self, checkpoint: str | float) -> Record:
+        """The checkpoint behind ``"prediction"``, ``"final"``, an epoch or a name.
+
+        Raises
+        ------
+        ValueError
+            If there is none; the message lists the valid ones.
+        TypeError
+            If it is neither a name nor a number.
+        """
+        _check_key("a checkpoint", checkpoint)
+        if self._is_given:
+            if checkpoint in ("prediction", "final", GIVEN):
+                return self.found[0]
+            raise ValueError(
+                f"unknown checkpoint {checkpoint!r}: an audit of arrays has one, which is called "
+                f"{GIVEN}, prediction and final"
+            )
+        if checkpoint == "prediction":
+            return self.prediction().record
+        if checkpoint == "final":
+            final = self.final()
+            if final is None:
+                raise ValueError(f"the target is not trained to the end yet: {self.to_go_on}")
+            return final
+        is_number = not isinstance(checkpoint, str | bool)
+        for record in self.found:
+            if checkpoint == record.name:
+                return record
+            if is_number and math.isclose(float(checkpoint), record.epoch, abs_tol=1e-6):
+                return record
+        if not self.found:
+            raise ValueError(
+                f"there is no checkpoint {_named(checkpoint)}, because there is no checkpoint yet: "
+                f"{self.to_go_on}"
+            )
+        raise ValueError(
+            f"unknown checkpoint {_named(checkpoint)}; valid: prediction, final, an epoch, or one "
+            f"of the names {listed(record.name for record in self.found)}"
+        )
+
+    def some_records(self, checkpoints: str | float | Iterable[str | float]) -> list[Record]:
+        """One checkpoint, several, or "all" after step 0."""
+        later = self.found if self._is_given else self.found[1:]
+        return _one_or_several(checkpoints, later, self.record)
+
+    def layer(self, layer: str | int) -> str:
+        """The name behind a number from 1, ``"last"`` or a name.
+
+        A number is a position from 1, but a name where the layers are named by numbers: the blocks
+        of a transformer, such as 27, 28, 29 and 30, or a user's own keys. Children of an
+        `nn.Sequential` are named from 0, and there a number is a position. Evidence without
+        representations has one layer, whose name is empty.
+
+        Raises
+        ------
+        ValueError
+            If there is none; the message lists the valid ones.
+        TypeError
+            If it is neither a name nor a number.
+        """
+        _check_key("a layer", layer)
+        names = self.layer_names
+        if not names:
+            if layer in ("last", ""):
+                return ""
+            raise NotGivenError(
+                f"there is no layer {quoted(layer)}: give Audit.from_arrays "
+                "representations={layer: array}"
+            )
+        if layer == "last":
+            return names[-1]
+        first = int(names[0]) if names[0].isdigit() else 0
+        are_blocks = first > 0 and list(names) == [str(first + i) for i in range(len(names))]
+        numbered = any(name.isdigit() for name in names) if self._is_given else are_blocks
+        is_number = isinstance(layer, int | np.integer) and not isinstance(layer, bool)
+        if is_number and not numbered:
+            if 1 <= int(layer) <= len(names):
+                return names[int(layer) - 1]
+        elif str(layer) in names:
+            return str(layer)
+        valid = f"1 to {len(names)}, "
+        if numbered:  # keys may have gaps between them
+            valid = f"{names[0]} to {names[-1]}, " if are_blocks else ""
+        raise ValueError(
+            f"unknown layer {_named(layer)}; valid: last, {valid}or a name of {listed(names)}"
+        )
+
+    def some_layers(self, layers: str | int | Iterable[str | int]) -> list[str]:
+        """Names of one layer, of several, or of "all"."""
+        return _one_or_several(layers, self.layer_names, self.layer)
+
+
+def _one_or_several(
+    asked: str | float | Iterable[str | float],
+    every: Sequence[_Value],
+    find: Callable[..., _Value],
+) -> list[_Value]:
+    """Find one thing by name, or several; "all" stands for every one."""
+    if isinstance(asked, str) and asked == "all":
+        return list(every)
+    if isinstance(asked, str) or not isinstance(asked, Iterable):
+        return [find(asked)]
+    return [find(one) for one in asked]
+
+
+def _check_key(what: str, given: Any) -> None:
+    if not isinstance(given, str | numbers.Real):
+        raise TypeError(f"{what} is a name or a number, not {as_code(given)}")
+
+
+def _named(value: object) -> str:
+    """A name in quotation marks, a number without."""
+    return quoted(value) if isinstance(value, str) else visible(repr(value), 40)

@@ -245,7 +245,8 @@ class Checkpoint:
         Epoch, step, losses and accuracies.
     made : mapping of str to array, or None
         The forward pass over the members: ``logits``, ``losses``, and ``layer.<name>``, the
-        representations. None if it was not made.
+        representations. None if it was not made. A recording has ``gaps`` and ``guess`` instead of
+        logits at some checkpoints.
     outputs : mapping of str to array, or None
         ``logits`` and ``losses`` as training kept them.
     gaps : array of shape (n_members,), or None
@@ -281,6 +282,11 @@ class Checkpoint:
     def has_losses(self) -> bool:
         """Whether losses of the members are there."""
         return self.outputs is not None or self.made is not None
+
+    @property
+    def has_logits(self) -> bool:
+        """Whether logits of the members are there."""
+        return "logits" in (self.made or self.outputs or ())
 
     def has(self, need: Need) -> bool:
         """Whether something that can be made is there."""
@@ -698,7 +704,9 @@ class Evidence:
         if "logits" not in made:
             if self.kind == "arrays":
                 raise NotGivenError("this needs the model's logits: give Audit.from_arrays logits=")
-            raise StoreError("this recording keeps logit gaps and losses of shadow models only")
+            if self.kind == "shadow":
+                raise StoreError("this recording keeps logit gaps and losses of shadow models only")
+            raise StoreError(f"this recording did not keep the logits at {record.name}")
         logits = made["logits"]
         if self.kind == "arrays":
             return logits
@@ -715,8 +723,10 @@ class Evidence:
 
         In a recording that is the one that LiRA takes.
         """
-        own = self.checkpoints[record.name].gaps
-        if own is not None and "logits" not in self._made(record):
+        made, own = self._made(record), self.checkpoints[record.name].gaps
+        if "logits" not in made and "gaps" in made:
+            return made["gaps"]
+        if "logits" not in made and own is not None:
             return own
         return self.cache.of(
             ("logit gaps", record.name),

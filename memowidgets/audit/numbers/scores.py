@@ -509,6 +509,16 @@ def probabilities(evidence: Evidence, checkpoint: str | float) -> Floats:
     return found
 
 
+def _answers(evidence: Evidence, record: Record) -> tuple[Labels, Floats]:
+    """Return the most probable class of each member, and the probability of its label."""
+    made = evidence.checkpoints[record.name].made or {}
+    if "guess" in made and "logits" not in made:  # in recordings, which keep few logits
+        return made["guess"].astype(np.int64), np.exp(-made["losses"].astype(np.float64))
+    of_classes = probabilities(evidence, record.name)
+    of_label: Floats = of_classes[np.arange(len(evidence.labels)), evidence.labels]
+    return of_classes.argmax(axis=1), of_label
+
+
 def flagged(
     evidence: Evidence,
     metric: str | Metric,
@@ -534,9 +544,8 @@ def flagged(
     labels = evidence.labels[found.rows]
     table["label"] = names[labels]
     if LOGITS in evidence.kinds:
-        of_classes = probabilities(evidence, checkpoint)[found.rows]
-        table["guess"] = names[of_classes.argmax(axis=1)]
-        table["p_label"] = of_classes[np.arange(len(labels)), labels]
+        guess, p_label = _answers(evidence, evidence.names.record(checkpoint))
+        table["guess"], table["p_label"] = names[guess[found.rows]], p_label[found.rows]
     canaries = evidence.data.canaries
     if canaries is not None:
         table["canary"] = canaries[evidence.member_rows][found.rows]

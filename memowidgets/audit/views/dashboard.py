@@ -128,7 +128,8 @@ class AuditView:
         def needs(evidence: Evidence) -> list[Need]:
             record = evidence.names.record(checkpoint)
             truth = needs_of_truth(evidence) if evidence.has_ground_truth else []
-            return [*scores.needs(evidence, score, record), *truth]
+            answers = [Need("losses", record.name)] if evidence.has_logits else []
+            return [*scores.needs(evidence, score, record), *answers, *truth]
 
         evidence = self._audit.evidence_with(needs, progress)
         found = scores.score(evidence, score, layer, checkpoint, progress)
@@ -204,10 +205,12 @@ class AuditView:
 
     def _probabilities(self, evidence: Evidence, checkpoint: str) -> NDArray[np.float64] | None:
         """Those of all members at a checkpoint, kept while it is looked at."""
-        if LOGITS not in evidence.kinds:
+        at = evidence.checkpoints[evidence.names.record(checkpoint).name]
+        if LOGITS not in evidence.kinds or not at.has_logits:
             return None
-        state = evidence.checkpoints[evidence.names.record(checkpoint).name].state
-        return self._cache.of("probabilities", state, lambda: probabilities(evidence, checkpoint))
+        return self._cache.of(
+            "probabilities", at.state, lambda: probabilities(evidence, checkpoint)
+        )
 
     def _log_lira(self, evidence: Evidence, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
         if not evidence.has_ground_truth:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
@@ -19,7 +20,6 @@ from memowidgets.audit.decisions import kept, log_of
 from memowidgets.audit.evidence import Evidence, Need, cannot
 from memowidgets.audit.numbers import judge, pooled, scores, truth
 from memowidgets.audit.numbers.scores import SCORES
-from memowidgets.audit.numbers.scores import needs as score_needs
 from memowidgets.audit.run import Run
 from memowidgets.audit.runs import opening, recorded
 from memowidgets.audit.runs.arrays import kept_arrays, opened_arrays
@@ -808,10 +808,10 @@ class Audit:
         check_version(version)
         own = None if version is None else (name, version)
 
-        def needs(evidence: Evidence) -> list[Need]:
-            return scores.needs(evidence, metric, evidence.names.record(checkpoint), last)
-
-        evidence = self.evidence_with(needs, progress)
+        evidence = self.evidence_with(
+            partial(judge.needs_of, metric=metric, checkpoint=checkpoint, truth=None, last=last),
+            progress,
+        )
         found = scores.score(evidence, metric, layer, checkpoint, progress, last, own)
         values, errors = scores.named_series(evidence, metric, found, name)
         if not return_std:
@@ -864,14 +864,11 @@ class Audit:
             is inaccurate, as PSMI is for a class of few members. Without `tau` and `share`, also if
             PSMI's 0 flags less than half of what the rule by class flags.
         """
-
-        def needs(evidence: Evidence) -> list[Need]:
-            record = evidence.names.record(checkpoint)
-            of_truth = judge.needs_of_truth(evidence) if evidence.has_ground_truth else []
-            losses = [Need("losses", record.name)] if evidence.has_logits else []
-            return [*scores.needs(evidence, metric, record), *losses, *of_truth]
-
-        evidence = self.evidence_with(needs)
+        known = "log_lira" if self.has_ground_truth else None
+        self.evidence_with(
+            partial(judge.needs_of, metric=metric, checkpoint=checkpoint, truth=known)
+        )
+        evidence = self._with_answers(checkpoint)
         return scores.flagged(evidence, metric, layer, checkpoint, tau, share)
 
     def representation(
@@ -891,11 +888,17 @@ class Audit:
 
     def probabilities(self, checkpoint: str | float = "prediction") -> NDArray[np.float64]:
         """Return the model's probability of each class for each member, (n_members, n_classes)."""
+        return scores.probabilities(self._with_answers(checkpoint), checkpoint)
 
-        def needs(evidence: Evidence) -> list[Need]:
-            return [Need("losses", evidence.names.record(checkpoint).name)]
-
-        return scores.probabilities(self.evidence_with(needs), checkpoint)
+    def _with_answers(self, checkpoint: str | float) -> Evidence:
+        """Return the evidence with the target's logits or losses at a checkpoint."""
+        return self.evidence_with(
+            lambda evidence: (
+                [Need("losses", evidence.names.record(checkpoint).name)]
+                if evidence.has_logits
+                else []
+            )
+        )
 
     # Ground truth
 
@@ -1152,12 +1155,9 @@ class Audit:
         ValueError, TypeError
             If a name is unknown, η is not a number, or all or no members are memorised.
         """
-
-        def needs(evidence: Evidence) -> list[Need]:
-            record = evidence.names.record(checkpoint)
-            of_truth = judge.needs_of_truth(evidence, truth, variance)
-            return [*scores.needs(evidence, metric, record), *of_truth]
-
+        needs = partial(
+            judge.needs_of, metric=metric, checkpoint=checkpoint, truth=truth, variance=variance
+        )
         return judge.evaluate(
             self.evidence_with(needs),
             metric,
@@ -1283,7 +1283,7 @@ class Audit:
             of_scores = [
                 need for pick in picks for need in scores.needs(evidence, pick.metric, pick.record)
             ]
-            return [*of_scores, *judge.needs_of_truth(evidence, truth, variance)]
+            return [*of_scores, *judge.needs_of(evidence, None, truth=truth, variance=variance)]
 
         return judge.compare(self.evidence_with(needs), picks, eta, truth, variance)
 
@@ -1336,11 +1336,10 @@ class Audit:
         ValueError
             If a size is above half of the shadow models, or there are fewer than 8.
         """
-
-        def needs(evidence: Evidence) -> list[Need]:
-            of_score = scores.needs(evidence, metric, evidence.names.record(checkpoint))
-            return [*of_score, *judge.needs_of_truth(evidence, variance=truth.HIERARCHICAL)]
-
+        # any of the variances, so with the covariates of "hierarchical"
+        needs = partial(
+            judge.needs_of, metric=metric, checkpoint=checkpoint, variance=truth.HIERARCHICAL
+        )
         return judge.shadow_curve(
             self.evidence_with(needs),
             metric,
@@ -1779,14 +1778,9 @@ def scoreboard(
 def _complete(audit: Audit, metrics: Iterable[str]) -> Evidence:
     """Return the evidence with what scores and truth need; the board names what can't be made."""
     for metric in (*metrics, None):
-
-        def needs(evidence: Evidence, metric: str | None = metric) -> list[Need]:
-            if metric is None:
-                return judge.needs_of_truth(evidence)
-            return score_needs(evidence, metric, evidence.names.prediction().record)
-
+        truth = "log_lira" if metric is None else None
         with suppress(ValueError, StoreError):
-            audit.evidence_with(needs)
+            audit.evidence_with(partial(judge.needs_of, metric=metric, truth=truth))
     return audit.evidence
 
 

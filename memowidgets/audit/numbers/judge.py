@@ -47,7 +47,7 @@ __all__ = [
     "check_both_kinds",
     "compare",
     "evaluate",
-    "needs_of_truth",
+    "needs_of",
     "picked",
     "shadow_curve",
 ]
@@ -173,12 +173,21 @@ def compare(
     return pd.DataFrame(rows)
 
 
-def needs_of_truth(
-    evidence: Evidence, truth: str | ArrayLike = "log_lira", variance: str = VARIANCE
+def needs_of(
+    evidence: Evidence,
+    metric: str | Metric | None,
+    checkpoint: str | float = "prediction",
+    truth: str | ArrayLike | None = "log_lira",
+    variance: str = VARIANCE,
+    last: int | None = None,
 ) -> list[Need]:
-    """Return what the truth at the end of training needs of the target."""
-    final = evidence.names.final()
-    return truth_needs(evidence, final, variance) if final and is_log_lira(truth) else []
+    """Return what a score and the truth at the end of training need; None leaves one out."""
+    found, final = [], evidence.names.final()
+    if metric is not None:
+        found = needs(evidence, metric, evidence.names.record(checkpoint), last)
+    if final is not None and truth is not None and is_log_lira(truth):
+        found += truth_needs(evidence, final, variance)
+    return found
 
 
 def shadow_curve(

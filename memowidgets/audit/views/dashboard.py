@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import LOGITS, Cache, Evidence, Need
 from memowidgets.audit.numbers import scores
-from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of_truth
+from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of
 from memowidgets.audit.numbers.scores import (
     BASELINE,
     PER_LAYER,
@@ -127,9 +127,9 @@ class AuditView:
 
         def needs(evidence: Evidence) -> list[Need]:
             record = evidence.names.record(checkpoint)
-            truth = needs_of_truth(evidence) if evidence.has_ground_truth else []
+            truth = "log_lira" if evidence.has_ground_truth else None
             answers = [Need("losses", record.name)] if evidence.has_logits else []
-            return [*scores.needs(evidence, score, record), *answers, *truth]
+            return [*needs_of(evidence, score, checkpoint, truth), *answers]
 
         evidence = self._audit.evidence_with(needs, progress)
         found = scores.score(evidence, score, layer, checkpoint, progress)

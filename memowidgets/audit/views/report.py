@@ -18,7 +18,7 @@ import numpy as np
 from memowidgets.audit.evidence import Evidence, Need
 from memowidgets.audit.names import GIVEN
 from memowidgets.audit.numbers import scores
-from memowidgets.audit.numbers.judge import needs_of_truth
+from memowidgets.audit.numbers.judge import needs_of
 from memowidgets.audit.numbers.scores import EARLY, PER_LAYER, SCORES, metrics_of, probabilities
 from memowidgets.audit.numbers.truth import answered_rightly, log_lira, note_on_chance
 from memowidgets.audit.views.digests import digests_of
@@ -93,8 +93,8 @@ def content_of(
         raise ValueError(f"tau must be a finite number, not {tau}")
 
     def needs(evidence: Evidence) -> list[Need]:
-        truth = needs_of_truth(evidence) if evidence.has_ground_truth else []
-        return [*scores.needs(evidence, metric, evidence.names.prediction().record), *truth]
+        truth = "log_lira" if evidence.has_ground_truth else None
+        return needs_of(evidence, metric, "prediction", truth)
 
     try:
         evidence = audit.evidence_with(needs)

@@ -97,6 +97,7 @@ def models_of(shadows: ShadowSet) -> Models:
     """Return a set of shadow models as evidence. Its files are read when they are asked for."""
 
     def one(index: int) -> OneModel:
+        shadows.check(index)
         file = shadows.file(index)
         parts = {name: array_digest(file[name]) for name in file if not name.startswith("forward.")}
         noted = {key: value for key, value in file.metadata.items() if key != KEY}

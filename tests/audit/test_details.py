@@ -21,7 +21,7 @@ def view(finished):
 
 
 def detail(view, position, score="psmi", layer=None, checkpoint=None):
-    names = view._source.names
+    names = view._audit.evidence.names
     chosen = checkpoint or names.prediction().record.name
     return view.detail(position, score, layer or names.layer_names[-1], chosen)
 

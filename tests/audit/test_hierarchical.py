@@ -23,7 +23,7 @@ def parts(audit, checkpoint="final"):
     final, early = (source.names.record(name).name for name in (checkpoint, "prediction"))
     last, before = (source.shadows.read(name) for name in (final, early))
     np.testing.assert_array_equal(last.indices, before.indices)
-    return last.gaps, last.members, before.gaps, np.isin(source.pool_rows, source.member_rows)
+    return last.gaps, last.members, before.gaps, np.isin(source.pool, source.member_rows)
 
 
 def test_log_lira_is_that_of_the_pools_gaps(recorded):
@@ -126,7 +126,9 @@ def test_a_shadow_model_as_the_target(recorded):
 
 def test_its_evidence_has_the_order_of_the_shadow_models(finished):
     """Disjoint subsets are drawn by row, for log-LiRA and for the definitions beside it."""
-    source = finished.as_target(3).evidence
+    target = finished.as_target(3)
+    target.log_lira(variance="hierarchical")  # the gaps of the run's target over the pool
+    source = target.evidence
     record = source.names.record("final")
     assert source.shadows.read(record.name).indices.tolist()[-1] == -1, "the run's target"
     evidence = against(source, record, "hierarchical")
@@ -141,10 +143,9 @@ def test_its_evidence_has_the_order_of_the_shadow_models(finished):
 def arrays(recorded, **changes):
     gaps, members, early, judged = parts(recorded)
     source = recorded.evidence
-    forward = source.forward(source.names.record("final"))
     given = {
         "labels": recorded.labels,
-        "logits": forward.logits(),
+        "logits": source.logits(source.names.record("final")),
         "shadow_gaps": gaps[:, judged],
         "shadow_members": members[:, judged],
         "early_shadow_gaps": early[:, judged],

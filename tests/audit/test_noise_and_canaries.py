@@ -8,7 +8,6 @@ import pytest
 import memowidgets as mw
 from memowidgets.training.design import draw_design
 from memowidgets.training.noise import draw_noise
-from tests.hostile.old import change_manifest, written_by_format_1
 
 NOISE = 0.3
 
@@ -44,18 +43,3 @@ def test_without_canaries_nothing_is_drawn_otherwise(data):
 def test_a_share_that_leaves_too_few_others_takes_all_of_them(data):
     noise = draw_noise(data, np.arange(200), 0.99, 0)
     assert len(noise.positions) == 160
-
-
-def test_an_old_run_keeps_its_labels_and_says_what_is_wrong(data, tmp_path):
-    new = audit_of(data, tmp_path / "run")
-    written_by_format_1(tmp_path / "run")
-    change_manifest(tmp_path / "run", lambda manifest: manifest.pop("noise_draw"))
-    before = draw_noise(data, new.run.design.pool, NOISE, 0, draw=1).applied(data).labels
-    for old in (audit_of(data, tmp_path / "run"), mw.Audit.open(tmp_path / "run", data=data)):
-        np.testing.assert_array_equal(old.data.labels, before)
-        np.testing.assert_array_equal(old.kept().labels, data.labels)
-    fell_on = int((before != data.labels)[data.canaries].sum())
-    assert fell_on > 0
-    old.train()
-    note = next(note for note in old.evidence.notes_at("final") if "label noise" in note)
-    assert f"{fell_on} canaries among them" in note

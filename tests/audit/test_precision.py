@@ -254,60 +254,6 @@ def test_a_device_without_the_precision_says_so(monkeypatch, tmp_path):
 # Runs from before the precision was written down
 
 
-@pytest.mark.parametrize("was", BOTH)
-def test_an_old_run_goes_on_in_the_precision_that_its_numbers_show(was, processor, tmp_path):
-    processor(was)
-    audit = audit_at(tmp_path / "run")
-    audit.train()
-    train_shadows(audit, 4)
-    made_old(tmp_path / "run", was)
-    processor(other(was))
-    audit = opened(tmp_path / "run")
-    assert audit.training.precision == was
-    assert len(audit.log_lira()) > 0
-    with pytest.warns(UserWarning, match=f'made with precision="auto".*goes on in {was}'):
-        audit.score("loss", checkpoint=1)
-    assert manifest_of(tmp_path / "run")["precision"] == was
-    train_shadows(opened(tmp_path / "run"), 5)  # told once
-    again = audit_at(tmp_path / "run")
-    assert again.training.precision == was
-    assert again.n_shadows == 5
-    assert again.run.shadows.file(4).metadata["precision"] == was
-
-
-@pytest.mark.parametrize("here", BOTH)
-def test_an_old_run_without_numbers_is_settled_by_this_machine(here, processor, tmp_path):
-    audit_at(tmp_path / "run")
-    change_manifest(tmp_path / "run", precision=None)
-    processor(here)
-    audit = audit_at(tmp_path / "run")
-    assert "precision" not in manifest_of(tmp_path / "run")
-    with pytest.warns(UserWarning, match=f"goes on in {here}"):
-        audit.train()
-    assert manifest_of(tmp_path / "run")["precision"] == here
-
-
-@pytest.mark.parametrize("was", BOTH)
-def test_an_old_run_whose_shadow_models_differ_from_its_target_is_refused(was, processor, tmp_path):
-    processor(was)
-    audit = audit_at(tmp_path / "run")
-    audit.train()
-    train_shadows(audit, 4)
-    made_old(tmp_path / "run", was)
-    run, name = old.held(tmp_path / "run"), "shadows/0001"
-    kept = run.read_tensors(name)
-    arrays = {key: np.array(kept[key]) for key in kept}
-    for key in [key for key in arrays if key.startswith("gap.")]:
-        gaps = arrays[key]
-        noise = np.random.default_rng(0).normal(scale=1e-3, size=gaps.shape).astype(np.float32)
-        rounded = torch.from_numpy(gaps).bfloat16().float().numpy()
-        arrays[key] = gaps + noise if was == "bfloat16" else rounded  # as another machine's
-    run.write_tensors(name, arrays, dict(kept.metadata))
-    words = rf"0001\.safetensors was trained in {other(was)}, and the target in {was}"
-    with pytest.raises(StoreError, match=words):
-        opened(tmp_path / "run").log_lira()
-
-
 @pytest.mark.parametrize(
     ("name", "precision"),
     [

@@ -560,7 +560,7 @@ def fork_note(manifest: Mapping[str, Any]) -> tuple[str, ...]:
 def noise_of(data: Dataset, design: Design, manifest: Mapping[str, Any]) -> LabelNoise:
     """Return the label noise of a run, drawn as its manifest says."""
     share = Settings.read(manifest["training"]).label_noise
-    return draw_noise(data, design.pool, share, manifest["seed"], manifest.get("noise_draw", 1))
+    return draw_noise(data, design.pool, share, manifest["seed"])
 
 
 def device_of(model: Model | None, device: str) -> str:

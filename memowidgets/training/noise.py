@@ -11,7 +11,6 @@ from memowidgets.data import Dataset
 from memowidgets.training.seeds import derived_seed
 
 _NOISE_STREAM = 5
-NOISE_DRAW = 2  # version 1 also flipped canaries
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,6 @@ def draw_noise(
     pool: NDArray[np.int64],
     share: float,
     seed: int,
-    draw: int = NOISE_DRAW,
 ) -> LabelNoise:
     """Flip a share of the pool's labels to another class of the sample, drawn evenly.
 
@@ -59,13 +57,10 @@ def draw_noise(
         Share from 0 to below 1. The paper's reference code uses 0.033.
     seed : int
         Seed of the draw.
-    draw : int
-        Version of the draw, as in the run's manifest. 1 is that of old runs, which also flipped
-        canaries.
     """
     rng = np.random.default_rng(derived_seed(seed, _NOISE_STREAM))
     wanted = round(share * len(pool))
-    if draw > 1 and data.canaries is not None:
+    if data.canaries is not None:
         pool = pool[~data.canaries[pool]]
     positions = np.sort(rng.choice(pool, size=min(wanted, len(pool)), replace=False))
     n_classes = getattr(data, "n_choices", np.full(len(data), len(data.class_names)))[positions]

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import torch
 
-# SeedSequence treats [0, 4, 0] like [0, 4]. Streams that existing runs were drawn from keep their
-# seeds, each at the one length of path at which it is used. Every other path has its own seeds.
+# SeedSequence treats [0, 4, 0] like [0, 4]. These streams have the seeds of that plain form,
+# each at the one length of path at which it is used. Every other path has its own seeds.
 _LENGTHS = {0: 1, 1: 1, 2: 2, 3: 1, 4: 2, 5: 1, 6: 2}
 _OWN = "device"  # state of the generator of a training's own device
 _ONE_AT_A_TIME = threading.RLock()  # the generators belong to the whole process
@@ -128,9 +128,7 @@ class RandomStates:
             "python": (version, tuple(internal), gauss_next),
         }
         if self._device is not None and _OWN in self._states:
-            old = f"cuda.{self._device.index or 0}"  # its name in old runs
-            own = found.get(_OWN, found.get(old))
-            states[_OWN] = self._states[_OWN] if own is None else _tensor_of(own)
+            states[_OWN] = _tensor_of(found[_OWN]) if _OWN in found else self._states[_OWN]
         self._states = states
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.training.design import draw_design
 from memowidgets.training.noise import draw_noise
 
 NOISE = 0.3
@@ -30,14 +29,6 @@ def test_canaries_keep_their_label(data, tmp_path):
     assert (audit.kept().labels == data.labels).all()
     again = mw.Audit.open(tmp_path / "run", data=data)
     np.testing.assert_array_equal(again.data.labels, audit.data.labels)
-
-
-def test_without_canaries_nothing_is_drawn_otherwise(data):
-    plain = mw.data.load_digits().take(range(200))
-    pool = draw_design(plain, "half", 1 / 9, 0).pool
-    now, then = (draw_noise(plain, pool, NOISE, 0, draw) for draw in (2, 1))
-    np.testing.assert_array_equal(now.positions, then.positions)
-    np.testing.assert_array_equal(now.labels, then.labels)
 
 
 def test_a_share_that_leaves_too_few_others_takes_all_of_them(data):

@@ -1,4 +1,4 @@
-"""Forks runs that a test may kill: libraries are loaded once, so that a round takes a moment.
+"""Forks runs that a test may kill: libraries are loaded once, so that a round takes less.
 
 Reads lines ``n path``; for each it forks a process group that fills the shadow models of the run
 with two worker processes, and answers with its process id. To a line ``wait id`` it answers with
@@ -7,11 +7,10 @@ the status of that process once it has ended.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import tempfile
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -22,9 +21,7 @@ from tests.training.small import tiny_audit, trained
 def fill(path: str, n: int) -> None:
     os.setpgid(0, 0)
     torch.set_num_threads(1)
-    context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(2, mp_context=context) as executor:
-        tiny_audit(path).run_shadows(n, executor=executor, progress=Progress())
+    tiny_audit(path).run_shadows(n, processes=2, progress=Progress())
 
 
 def warm_up() -> None:

@@ -193,7 +193,8 @@ def scheduler_at(port):
     return subprocess.Popen([*command, *where], stderr=subprocess.DEVNULL)
 
 
-def test_a_scheduler_that_starts_again_loses_nothing_that_was_finished(tmp_path):
+@pytest.mark.parametrize("gap", [0.0, 3.0])
+def test_a_scheduler_that_starts_again_loses_nothing_that_was_finished(tmp_path, gap):
     """It has forgotten all orders, and its worker is gone; the client finds it at its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -202,23 +203,29 @@ def test_a_scheduler_that_starts_again_loses_nothing_that_was_finished(tmp_path)
     audit = trained(away / "run")
     shutil.copytree(away / "run", tmp_path / "same")
     started = [scheduler_at(port)]
-    machines = [Machine(address, tmp_path / "one", away)]
+    machines = [Machine(address, tmp_path / "one", away, pause=0.2)]
     kept = []
 
-    def restart(step):
-        if step.done < 2 or kept:
-            return
-        shadows = away.joinpath("run", "shadows").glob("[0-9]*.safetensors")
-        kept.extend((file, file.stat().st_mtime_ns) for file in shadows)
+    def restart():
+        while len(machines[0].done()) < 3:
+            time.sleep(0.01)
         started[0].kill()
         started[0].wait(30)
+        shadows = away.joinpath("run", "shadows").glob("[0-9]*.safetensors")
+        kept.extend((file, file.stat().st_mtime_ns) for file in shadows)
+        time.sleep(gap)
         started.append(scheduler_at(port))
         machines.append(Machine(address, tmp_path / "two", away))
 
     try:
-        with distributed.Client(address, timeout=60) as client:
+        with (
+            distributed.Client(address, timeout=60) as client,
+            ThreadPoolExecutor(1) as other,
+        ):
             client.wait_for_workers(1, timeout=60)
-            audit.run_shadows(N, client.get_executor(), progress=Progress(restart))
+            restarted = other.submit(restart)
+            audit.run_shadows(N, client.get_executor())
+            restarted.result(60)
     finally:
         for machine in machines:
             machine.stop()
@@ -232,3 +239,19 @@ def test_a_scheduler_that_starts_again_loses_nothing_that_was_finished(tmp_path)
     with ThreadPoolExecutor(1) as thread:
         same.run_shadows(N, thread)
     assert_same(audit, same, atol=1e-4)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_cluster_that_adapts_to_its_work_grows(tmp_path, first):
+    audit, most = trained(tmp_path / "run"), []
+    with (
+        distributed.LocalCluster(
+            n_workers=0, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        cluster.adapt(minimum=first, maximum=2, interval="100 ms", target_duration="10 ms")
+        note = Progress(lambda _: most.append(len(cluster.scheduler.workers)))
+        audit.run_shadows(30, client.get_executor(), progress=note)
+    assert max(most) == 2
+    assert audit.n_shadows == 30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import multiprocessing
 import os
 import random
 import shutil
@@ -12,24 +13,27 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
 import pytest
 
+import memowidgets as mw
 from memowidgets.models import ConvNet
-from memowidgets.progress import Progress
+from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from memowidgets.training import cost
 from memowidgets.training.engine import worker
+from tests.accelerator import recipes
 from tests.training.small import Inline, assert_same, tiny_audit, trained
 
 pytestmark = pytest.mark.worker_processes
 
 ROOT = Path(__file__).parents[2]
-KILLS = 10
+KILLS = 8
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +120,75 @@ def test_an_executor_that_dies_is_named_and_what_was_computed_stays(audit):
         audit.run_shadows(5, closed)
     audit.run_shadows(5, Inline())
     assert audit.n_shadows == 5
+
+
+class Uncancelled(Inline):
+    """Futures that can't be cancelled, as Parsl's."""
+
+    class Future(Future):
+        def cancel(self):
+            raise NotImplementedError("Cancel not implemented")
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = self.Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def test_futures_that_cannot_be_cancelled_are_waited_for(audit):
+    progress = Progress(lambda step: progress.cancel() if step.done >= 2 else None)
+    with pytest.raises(Cancelled):
+        audit.run_shadows(9, Uncancelled(), progress=progress)
+    assert 2 <= audit.n_shadows < 9
+
+
+class Elsewhere(Inline):
+    """An executor by name only: its jobs are not futures, as submitit's."""
+
+    def submit(self, fn, /, *args, **kwargs):
+        return SimpleNamespace(result=lambda: fn(*args, **kwargs))
+
+
+@pytest.mark.parametrize(
+    ("executor", "error", "fact"),
+    [
+        (SimpleNamespace(submit=None), TypeError, "concurrent.futures.Executor.*SimpleNamespace"),
+        (Elsewhere(), TypeError, "must return a concurrent.futures.Future.*cluster"),
+        (
+            ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")),
+            ValueError,
+            "fork.*spawn",
+        ),
+    ],
+)
+def test_executors_that_cannot_train_are_refused(audit, executor, error, fact):
+    with pytest.raises(error, match=fact):
+        audit.run_shadows(2, executor)
+    assert audit.n_shadows == 0
+
+
+@pytest.mark.slow
+def test_the_standard_process_pool_trains(audit, source, tmp_path):
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, mp_context=context) as executor:
+        audit.run_shadows(4, executor)
+    assert_same(audit, undisturbed(source, tmp_path / "b", 4), atol=1e-4)
+
+
+def test_threads_that_keep_forward_passes_of_a_language_model_do_not_meet(tmp_path):
+    """Each thread has a model of its own to capture hidden states in."""
+    data = recipes.questions()
+    model = mw.models.CausalLM.from_scratch(data, layers=1, width=16)
+    training = mw.TrainingConfig(epochs=1, batch_size=8, precision="float32")
+    made = []
+    for name, n in (("one", 1), ("four", 4)):
+        audit = mw.Audit(model, data, tmp_path / name, training, device="cpu", held_out=None)
+        audit.train()
+        with ThreadPoolExecutor(n) as threads:
+            audit.run_shadows(6, threads, keep_forward="all")
+        made.append([audit.as_target(i).score("psmi", layer=1) for i in range(6)])
+    for one, other in zip(*made, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 class Diverging(ConvNet):
@@ -386,6 +459,7 @@ def strike(rng, leader):
             for process in workers:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
+    return victim
 
 
 def end(leader):
@@ -408,9 +482,10 @@ def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(source, 
     for _ in range(KILLS):
         leader = server.start(tmp_path / "killed", 1000)
         let_train(rng, tmp_path / "killed", pace)
-        strike(rng, leader)
-        server.wait(leader)
+        if strike(rng, leader) == "worker":  # then another one goes on
+            let_train(rng, tmp_path / "killed", pace)
         end(leader)
+        server.wait(leader)
         whole = set(tiny_audit(tmp_path / "killed").run.shadows.indices())
         assert there <= whole, "a finished shadow model was lost"
         there = whole
@@ -419,6 +494,8 @@ def test_kills_at_random_moments_cost_at_most_the_shadow_models_in_hand(source, 
         assert server.wait(server.start(tmp_path / name, n)) == 0
     assert there
     assert_same(tiny_audit(tmp_path / "killed"), tiny_audit(tmp_path / "straight"))
+    left = [file for file in (tmp_path / "killed").rglob(".*/*") if file.is_file()]
+    assert not left, "a killed process left a file"
 
 
 @pytest.mark.slow

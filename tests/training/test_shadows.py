@@ -6,19 +6,16 @@ import errno
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import filelock
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 import memowidgets as mw
 from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.design import ShadowDesign, audited_samples, draw_design
 from memowidgets.training.engine.claims import Claims
-from tests.hostile.old import written_by_format_1
 from tests.training.small import assert_same, contents, tiny_audit, trained
 
 pytestmark = pytest.mark.worker_processes
@@ -126,19 +123,6 @@ def test_canaries_are_judged_by_models_with_and_without_them(audit, threads):
 
 
 # Files
-
-
-def test_files_of_the_first_version_are_read(audit, threads):
-    audit.run_shadows(4, threads)
-    known = audit.log_lira()
-    written_by_format_1(audit.path)
-    for i in range(4):  # as they were written before designs and digests
-        place = Path(audit.path) / f"shadows/{i:04d}.safetensors"
-        save_file(load_file(place), place, {"seed": "0", "index": str(i)})
-    audit = tiny_audit(audit.path)
-    assert audit.log_lira().equals(known)
-    audit.run_shadows(5, threads)
-    assert audit.n_shadows == 5
 
 
 def test_a_file_of_another_configuration_is_never_mixed_in(audit, threads, tmp_path):

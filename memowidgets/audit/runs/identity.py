@@ -23,7 +23,6 @@ from memowidgets.stamps import Stamp, array_digest
 from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.config import Settings, is_function
 from memowidgets.training.design import Design
-from memowidgets.training.noise import NOISE_DRAW
 from memowidgets.training.probe import made_probe, probe_differences
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed, quoted, visible
@@ -48,7 +47,7 @@ __all__ = [
     "write_design",
 ]
 
-_SETTLED = ("training", "precision", "noise_draw")  # once for all, when a run is made
+_SETTLED = ("training", "precision")  # once for all, when a run is made
 _ENCODING = "encoding."
 _FUNCTIONS = ("optimizer", "schedule")
 _OFF = {"deterministic": False, "version": "none"}  # what a manifest leaves out
@@ -93,7 +92,6 @@ def described(
         "layers": list(layers),
         "training": settings.described(),
         **({} if precision is None else {"precision": precision}),
-        **({"noise_draw": NOISE_DRAW} if settings.label_noise else {}),
         "data": {
             "n": len(data),
             "class_names": list(data.class_names),

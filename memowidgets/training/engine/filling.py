@@ -116,17 +116,16 @@ class Filling:
 
     def _timed(self, n: int) -> Timing | None:
         """Return what local processes timed; None if they can't, which training will explain."""
-        try:
+        waiting: list[Future[Timing]] = []
+        with suppress(Exception):
             waiting = self._pool.timed()
-            while not all(future.done() for future in waiting):
-                wait(waiting, timeout=_POLL_SECONDS)
-                self._check()
-                self._report(n, "timing a few steps")
-            return slowest([future.result() for future in waiting]) if waiting else None
-        except (Cancelled, StoreError):
-            raise
-        except Exception:  # noqa: BLE001
+        while not all(future.done() for future in waiting):
+            wait(waiting, timeout=_POLL_SECONDS)
+            self._check()
+            self._report(n, "timing a few steps")
+        if not waiting or any(future.exception() is not None for future in waiting):
             return None
+        return slowest([future.result() for future in waiting])
 
     def _order(self) -> None:
         """Claim and order as many as the pool can take, and drop those that others finished."""

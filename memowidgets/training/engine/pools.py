@@ -101,7 +101,8 @@ class Pool:
         self._stopped = {pid: self._stopped.get(pid, now) for pid in stopped}
         for pid, since in self._stopped.items():
             if now - since > _PATIENCE_SECONDS:
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def renew(self, error: BaseException) -> bool:
         """Go on after an exception of the pool; return whether all orders in hand are lost.
@@ -212,8 +213,8 @@ class DaskPool(Pool):
         self._sent: Any = None
         self._workers: dict[str, str] = {}  # addresses, and what stays when one is started again
         self._left_out: set[str] = set()
-        self._bound: dict[Future[Result], list[str]] = {}  # orders that only these workers may take
-        self._keys: dict[Future[Result], str] = {}
+        # Dask's name of each order, and the only workers that may take it
+        self._given: dict[Future[Result], tuple[str, list[str]]] = {}
         self._next_look, self._alone_since, self._told = 0.0, time.monotonic(), False
 
     @property
@@ -244,17 +245,14 @@ class DaskPool(Pool):
         order = replace(self._order, index=index)
         submit: Any = self._executor.submit
         future: Future[Result] = submit(fulfil, order, self._sent, key=key, pure=False, **only)
-        self._keys[future] = key
-        if only:
-            self._bound[future] = only["workers"]
+        self._given[future] = key, only.get("workers", [])
         return future
 
     def result(self, future: Future[Result]) -> Result:
         """Return the result of an order, or of a worker that was killed more often than allowed."""
         from distributed import KilledWorker
 
-        self._bound.pop(future, None)
-        self._keys.pop(future, None)
+        self._given.pop(future, None)
         try:
             return future.result()
         except KilledWorker as error:
@@ -267,9 +265,9 @@ class DaskPool(Pool):
         if self._client.status not in ("running", "connecting"):
             raise PoolLostError(f"the Dask client is {self._client.status}")
         addresses = self._addresses()
-        for future in [f for f, own in self._bound.items() if not set(own) & set(addresses)]:
-            del self._bound[future]
-            future.cancel()
+        for future, (_, only) in self._given.items():
+            if only and not set(only) & set(addresses):
+                future.cancel()
         now = time.monotonic()
         if addresses:
             self._alone_since = now
@@ -293,7 +291,7 @@ class DaskPool(Pool):
 
     def withdraw(self, futures: list[Future[Result]]) -> None:
         """Cancel orders that no worker has begun, which only the scheduler knows."""
-        begun: set[str] = set(self._keys.values())
+        begun = {key for key, _ in self._given.values()}
         with suppress(Exception):  # then all are waited for
             begun = self._client.run_on_scheduler(
                 lambda dask_scheduler: {
@@ -301,7 +299,7 @@ class DaskPool(Pool):
                 }
             )
         for future in futures:
-            if self._keys.get(future) not in begun:
+            if self._given[future][0] not in begun:
                 future.cancel()
 
     def _addresses(self) -> list[str]:

@@ -27,6 +27,7 @@ from memowidgets.progress import Cancelled, Progress
 from memowidgets.store import StoreError
 from memowidgets.training import cost
 from memowidgets.training.engine import worker
+from memowidgets.training.shadows import ShadowSet
 from tests.accelerator import recipes
 from tests.training.small import Inline, assert_same, tiny_audit, trained
 
@@ -165,6 +166,49 @@ def test_executors_that_cannot_train_are_refused(audit, executor, error, fact):
     with pytest.raises(error, match=fact):
         audit.run_shadows(2, executor)
     assert audit.n_shadows == 0
+
+
+def on_the_page(beginning):
+    """The Python of docs/cluster.md that begins so."""
+    page = (ROOT / "docs/cluster.md").read_text("utf-8")
+    (code,) = [c for c in page.split("```python\n")[1:] if c.startswith(beginning)]
+    return code.split("```")[0]
+
+
+def test_the_adapter_on_the_page_trains(audit, source, tmp_path):
+    names = {}
+    exec(on_the_page("from concurrent.futures import"), names)
+    audit.run_shadows(4, names["Submitted"](Elsewhere(), jobs=2))
+    assert_same(audit, undisturbed(source, tmp_path / "b", 4), atol=1e-4)
+
+
+def test_the_array_job_on_the_page_trains_each_part_once(tmp_path, monkeypatch):
+    """A job that trains, and one for each part, as Slurm starts them."""
+    monkeypatch.chdir(tmp_path)
+    script = on_the_page("import os").replace("N, PARTS = 128, 16", "N, PARTS = 5, 2")
+    whole, small = "mw.data.load_digits()", "mw.data.load_digits().take(range(120))"
+    assert whole in script
+    there = []
+    for part in (None, "0", "1"):
+        if part is not None:
+            monkeypatch.setenv("SLURM_ARRAY_TASK_ID", part)
+        found = {}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ShadowSet, "fill", in_a_thread(ShadowSet.fill))
+            exec(script.replace(whole, small), found)
+        there.append(found["audit"].source.shadows.indices())
+    assert there == [[], [0, 2, 4], [0, 1, 2, 3, 4]]
+
+
+def in_a_thread(fill):
+    """Fill in a thread, because a worker process takes seconds to start."""
+
+    def filled(self, n, job, processes, progress, executor=None, indices=None):
+        assert (processes, executor) == (1, None)
+        with ThreadPoolExecutor(1) as thread:
+            fill(self, n, job, None, progress, thread, indices)
+
+    return filled
 
 
 @pytest.mark.slow

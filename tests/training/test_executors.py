@@ -196,7 +196,7 @@ def test_the_array_job_on_the_page_trains_each_part_once(tmp_path, monkeypatch):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ShadowSet, "fill", in_a_thread(ShadowSet.fill))
             exec(script.replace(whole, small), found)
-        there.append(found["audit"].source.shadows.indices())
+        there.append(found["audit"].run.shadows.indices())
     assert there == [[], [0, 2, 4], [0, 1, 2, 3, 4]]
 
 

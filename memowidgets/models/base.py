@@ -186,6 +186,21 @@ class Model(abc.ABC):
         return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
 
 
+@contextmanager
+def modes_kept(module: nn.Module) -> Iterator[None]:
+    """Restore the mode of every part afterwards; a part may be in another one than the module.
+
+    The flags are set directly, because a part's own ``train`` may change its weights, as adapters
+    that are merged in eval mode do.
+    """
+    before = [(part, part.training) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for part, training in before:
+            part.training = training
+
+
 def has_users_class(*things: object) -> bool:
     """Return whether a class is neither of memowidgets nor of the libraries that it uses."""
     return any(type(thing).__module__.partition(".")[0] not in _KNOWN for thing in things)

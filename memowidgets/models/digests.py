@@ -6,8 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from typing import Any
 from memowidgets.files import write_whole
 from memowidgets.stamps import digest, is_settled, state_of
 
-_PIECE = 1 << 25  # bytes that one thread reads at a time
-_MOST_THREADS = 4
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
 _RECIPE = (  # other files that determine a model's answers
     "config.json",
@@ -54,11 +51,25 @@ def folder_origin(folder: Path) -> dict[str, str]:
 
 
 def file_digest(file: Path) -> str:
-    """Return a digest of a file, cached as long as its size, times and inode stay the same.
+    """Return a file's SHA-256, cached as long as its size, times and inode stay the same.
 
     The cache is also in the user's cache folder, if that can be written to.
     """
-    return _cached(file, "", _content_digest)
+    path = file.resolve()
+    found = path.stat()
+    state = list(state_of(found))
+    note = cache_folder() / f"digests/{hashlib.sha256(str(path).encode()).hexdigest()[:16]}.json"
+    kept = _known.get(str(path)) or _read(note)
+    if kept is None or kept[0] != state:
+        with path.open("rb") as opened:
+            kept = state, hashlib.file_digest(opened, "sha256").hexdigest()
+    if is_settled(found) and list(state_of(path.stat())) == state:
+        if _known.get(str(path)) != kept:
+            with suppress(OSError):  # if this fails, the digest is computed again
+                note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_whole(note, json.dumps({"state": kept[0], "digest": kept[1]}).encode())
+        _known[str(path)] = kept
+    return kept[1]
 
 
 def check_download(name: str, commit: str) -> None:
@@ -76,30 +87,12 @@ def check_download(name: str, commit: str) -> None:
     config = hf_hub_download(name, "config.json", revision=commit, local_files_only=True)
     for file in sorted(Path(config).parent.glob("*.safetensors")):
         blob = file.resolve()
-        if _SHA256.fullmatch(blob.name) and _cached(blob, "sha256", _sha256) != blob.name:
+        if _SHA256.fullmatch(blob.name) and file_digest(blob) != blob.name:
             raise ValueError(
                 f"the weights of {name} in the hub's cache are not those that the hub has: the "
                 f"content of {blob} does not have the SHA-256 that is its name; delete this file, "
                 "and it is downloaded again"
             )
-
-
-def _cached(file: Path, kind: str, compute: Callable[[Path], str]) -> str:
-    path = file.resolve()
-    found = path.stat()
-    state = list(state_of(found))
-    key = f"{path}{kind}"
-    note = cache_folder() / f"digests/{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
-    kept = _known.get(key) or _read(note)
-    if kept is None or kept[0] != state:
-        kept = state, compute(path)
-    if is_settled(found) and list(state_of(path.stat())) == state:
-        if _known.get(key) != kept:
-            with suppress(OSError):  # if this fails, the digest is computed again
-                note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                write_whole(note, json.dumps({"state": kept[0], "digest": kept[1]}).encode())
-        _known[key] = kept
-    return kept[1]
 
 
 def forget_digests() -> None:
@@ -122,40 +115,6 @@ def tokenizer_digest(tokenizer: Any) -> str:
 def _files_digest(folder: Path, patterns: Iterable[str]) -> str:
     files = sorted({file for pattern in patterns for file in folder.glob(pattern)})
     return digest([(file.name, file_digest(file)) for file in files])
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _content_digest(path: Path) -> str:
-    """Return the digest of the digests of a file's pieces, which several threads compute."""
-    size = path.stat().st_size
-    threads = min(_MOST_THREADS, os.cpu_count() or 1)
-    with ThreadPoolExecutor(threads) as executor:
-        pieces = list(executor.map(lambda start: _piece(path, start), range(0, size, _PIECE)))
-    return digest([size, pieces])
-
-
-def _piece(path: Path, start: int) -> str:
-    found = hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
-        file.seek(start)
-        for part in _parts(file, _PIECE):
-            found.update(part)
-    return found.hexdigest()
-
-
-def _parts(file: Any, length: int) -> Iterator[memoryview]:
-    """Yield the next bytes of a file, in parts that fit in the processor's cache."""
-    buffer = memoryview(bytearray(1 << 18))
-    while length:
-        count = file.readinto(buffer[: min(length, len(buffer))])
-        if not count:
-            return
-        yield buffer[:count]
-        length -= count
 
 
 def _read(note: Path) -> tuple[list[int], str] | None:

@@ -6,8 +6,8 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from memowidgets.models.base import modes_kept
 from memowidgets.models.lora import blocks_of
-from memowidgets.models.modes import modes_kept
 from memowidgets.models.pretrained import CLASSES
 
 if TYPE_CHECKING:

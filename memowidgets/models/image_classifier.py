@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
+from memowidgets.models.base import modes_kept
 from memowidgets.models.heads import check_classifier, check_config, head_of, positions_read
 from memowidgets.models.images import ImageModel, images_of
 from memowidgets.models.memory import sent
-from memowidgets.models.modes import modes_kept
 from memowidgets.models.pretrained import Pretrained
 from memowidgets.models.transformer import (
     CLASSIFIER,

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from memowidgets.checks import check_version, several
 from memowidgets.data import Dataset, ImageDataset, TableDataset
-from memowidgets.models.base import is_module
+from memowidgets.models.base import is_module, modes_kept
 from memowidgets.models.images import ImageModel, check_pool, images_of
 from memowidgets.models.memory import sent
-from memowidgets.models.modes import modes_kept
 from memowidgets.visible import first_line, listed, quoted
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ class TorchClassifier(ImageModel):
         pool: str | int | None = "auto",
         channels_last: bool = False,
     ) -> None:
-        if not _makes_modules(make_module):
+        if is_module(make_module) or not callable(make_module):
             raise TypeError(
                 "make_module must be a function of the number of classes that returns a fresh "
                 f"module, as in `lambda n_classes: …`, not {type(make_module).__name__}"
@@ -177,7 +176,8 @@ class TorchClassifier(ImageModel):
         from torch import nn
 
         self.check_data(data)
-        module = self._made(data)
+        n_features = _input_shape(data)[0] if isinstance(data, TableDataset) else None
+        module = _made(self.make_module, len(data.class_names), n_features)
         if not isinstance(module, nn.Module):
             raise TypeError(
                 f"make_module must return a torch.nn.Module, not {type(module).__name__}"
@@ -186,17 +186,6 @@ class TorchClassifier(ImageModel):
         self.layer_names(module)
         self._try_layers(module, data)
         return module
-
-    def _made(self, data: Dataset) -> nn.Module:
-        n_classes = len(data.class_names)
-        _check_takes_classes(self.make_module)
-        named = {}
-        if isinstance(data, TableDataset) and _takes_features(self.make_module):
-            named["n_features"] = _input_shape(data)[0]
-        classes = _classes_by_name(self.make_module)
-        if named and classes is not None:
-            return self.make_module(**{classes: n_classes}, **named)
-        return self.make_module(n_classes, **named)
 
     def skeleton(self, data: Dataset) -> nn.Module:
         """Return the module's names and shapes; with weights if it cannot be created without."""
@@ -344,51 +333,40 @@ def _check_all_ran(kept: Mapping[str, Tensor], names: Sequence[str]) -> None:
         )
 
 
-def _makes_modules(thing: object) -> bool:
-    return callable(thing) and not is_module(thing)
+def _made(make_module: Callable[..., Any], n_classes: int, n_features: int | None) -> Any:
+    """Call a user's function with the number of classes, and of features if it takes these.
 
-
-def _takes_features(make_module: Callable[..., Any]) -> bool:
-    signature = _signature(make_module)
-    return signature is not None and "n_features" in signature.parameters
-
-
-def _classes_by_name(make_module: Callable[..., Any]) -> str | None:
-    """Return the parameter for the number of classes, if the one for the features comes first."""
-    signature = _signature(make_module)
-    first, *others = signature.parameters if signature is not None else [""]
-    if first != "n_features":
-        return None
-    return next((name for name in others if name in _CLASSES), None)
-
-
-def _check_takes_classes(make_module: Callable[..., Any]) -> None:
-    """Raise for a function that cannot be called with the number of classes."""
-    signature = _signature(make_module)
-    if signature is None or _classes_by_name(make_module) is not None:
-        return
-    named = {"n_features": 1} if _takes_features(make_module) else {}
+    Raises
+    ------
+    TypeError
+        If it cannot be called so, or would take the number of classes for something else.
+    """
     try:
-        signature.bind(2, **named)
+        signature = inspect.signature(make_module)
+    except (TypeError, ValueError):  # some callables have none
+        return make_module(n_classes)
+    first, *others = signature.parameters or [""]
+    meant = next((name for name in others if name in _CLASSES), None)
+    named: dict[str, int] = {}
+    if "n_features" in signature.parameters and n_features is not None:
+        named["n_features"] = n_features
+    by_name = first == "n_features" and meant is not None
+    if by_name:
+        named[str(meant)] = n_classes
+    given = () if by_name else (n_classes,)
+    try:
+        signature.bind(*given, **named)
     except TypeError:
         raise TypeError(
             "make_module is called with the number of classes, so it must take one argument, as "
             f"in `lambda n_classes: …`; its arguments are {signature}"
         ) from None
-    first, *others = signature.parameters
-    meant = [name for name in others if name in _CLASSES]
-    if first not in _CLASSES and meant:
+    if not by_name and first not in _CLASSES and meant is not None:
         raise TypeError(
             "make_module is called with the number of classes, which would be its "
-            f"{quoted(first)}; pass a function such as `lambda n: make_module({meant[0]}=n)`"
+            f"{quoted(first)}; pass a function such as `lambda n: make_module({meant}=n)`"
         )
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError):  # some callables have none
-        return None
+    return make_module(*given, **named)
 
 
 def _sample_of(data: Dataset) -> str:

@@ -425,20 +425,17 @@ class Given:
         Pickling it sends the file's name and not the weights.
         """
         from safetensors.torch import save_file
+        from torch import nn
 
         file = os.path.join(folder, "weights.safetensors")  # noqa: PTH118
         parameters = list(self._model.parameters())
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         save_file({str(i): p.detach().contiguous() for i, p in enumerate(parameters)}, file)
-        hollow: dict[int, Any] = {id(p): _hollow(p) for p in parameters}
+        hollow: dict[int, Any] = {
+            id(p): nn.Parameter(p.detach().to("meta"), requires_grad=p.requires_grad)
+            for p in parameters
+        }
         return Given(copy.deepcopy(self._model, hollow), file)
-
-
-def _hollow(parameter: nn.Parameter) -> nn.Parameter:
-    """Return a parameter of the same shape and type without values."""
-    from torch import nn
-
-    return nn.Parameter(parameter.detach().to("meta"), requires_grad=parameter.requires_grad)
 
 
 def _fill(model: nn.Module, file: str) -> None:
@@ -481,24 +478,19 @@ def check_whole(model: Any, call: str) -> None:
     )
 
 
-def digest_of(model: Any) -> str:
-    """Return a digest of a model's configuration, weights, and buffers such as running means."""
-    found = hashlib.sha256(json.dumps(model.config.to_dict(), default=str).encode())
-    trained = dict(model.named_parameters(remove_duplicate=False))
-    buffers = [value for name, value in model.state_dict().items() if name not in trained]
-    for values in (*model.parameters(), *buffers):
-        found.update(values.detach().cpu().float().numpy().tobytes())
-    return found.hexdigest()[:16]
-
-
 def identity_of(model: Any, lora: LoRA | None = None) -> dict[str, str]:
-    """Return digests of a model in memory: of its weights, and of which of them are not trained.
+    """Return digests of a model in memory: of all its values, and of which are not trained.
 
     With adapters, no other weight is trained, whatever requires a gradient.
     """
+    found = hashlib.sha256(json.dumps(model.config.to_dict(), default=str).encode())
+    trained = dict(model.named_parameters(remove_duplicate=False))
+    buffers = [value for name, value in model.state_dict().items() if name not in trained]
+    for values in (*model.parameters(), *buffers):  # buffers such as running means
+        found.update(values.detach().cpu().float().numpy().tobytes())
     fixed = [name for name, value in model.named_parameters() if not value.requires_grad]
     named = {"fixed": digest(fixed)} if fixed and lora is None else {}
-    return {"weights": digest_of(model), **named}
+    return {"weights": found.hexdigest()[:16], **named}
 
 
 def positions_of(config: Any, make: Callable[[], nn.Module]) -> int | None:

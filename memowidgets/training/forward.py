@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from memowidgets.checks import looks_like_probabilities, warn_user
 from memowidgets.data import Dataset
 from memowidgets.models import Model
+from memowidgets.models.base import modes_kept
 from memowidgets.models.memory import sent
-from memowidgets.models.modes import modes_kept
 from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
 from memowidgets.store import put_rows

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models import Model
-from memowidgets.models.modes import modes_kept
+from memowidgets.models.base import modes_kept
 from memowidgets.store import StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.seeds import RandomStates

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from memowidgets.data import Dataset
 from memowidgets.models import CausalLM, SequenceClassifier
+from memowidgets.models.base import modes_kept
 from memowidgets.models.heads import plain
 from memowidgets.models.memory import Memory
-from memowidgets.models.modes import modes_kept
 from memowidgets.models.precision import used_precision
 from memowidgets.progress import Progress
 from memowidgets.training.checkpoint import arrays_of, weights_digest

@@ -17,7 +17,6 @@ import torch
 from safetensors.torch import save
 
 import memowidgets as mw
-from memowidgets.audit.runs.identity import check_same
 from memowidgets.models.tokens import word_tokenizer
 from tests.hub import Hub
 
@@ -220,17 +219,6 @@ def test_a_run_of_a_hubs_model_is_opened_offline_at_its_own_commit(hub, llama, t
     opened = mw.Audit.open(tmp_path / "run", device="cpu")
     pd.testing.assert_series_equal(opened.score("loss"), audit.score("loss"))
     assert hub.asked == []
-
-
-def test_a_run_from_before_the_commit_was_known_is_still_the_same_run(hub, llama, tmp_path):
-    data, files, _ = llama
-    hub.model("someone/llama", files)
-    model = mw.models.CausalLM.from_pretrained("someone/llama", lora=mw.models.LoRA(r=2))
-    manifest = mw.Audit(model, data, tmp_path / "run", device="cpu").run.manifest
-    about = manifest["model"]
-    check_same({**manifest, "model": {**about, "weights": "commit None"}}, manifest, "run")
-    with pytest.raises(ValueError, match="the base weights differ"):
-        check_same({**manifest, "model": {**about, "weights": "commit abc"}}, manifest, "run")
 
 
 @pytest.mark.parametrize("revision", ["../../secret", "/etc/passwd", "", "a//b", "ma in", ".."])

@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForImageClassification, ViTImagePr
 
 import memowidgets as mw
 from memowidgets.models import image_classifier
-from memowidgets.models.modes import modes_kept
+from memowidgets.models.base import modes_kept
 from memowidgets.network import without_the_hub
 from memowidgets.training.forward import forward
 

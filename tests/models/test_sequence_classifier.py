@@ -15,9 +15,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceC
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 import memowidgets as mw
+from memowidgets.models.base import modes_kept
 from memowidgets.models.heads import own_pooling
 from memowidgets.models.lora import quiet_peft
-from memowidgets.models.modes import modes_kept
 from memowidgets.models.tokens import tokenizer_of_words
 from memowidgets.progress import Progress
 from memowidgets.training.forward import Forward, forward

@@ -160,50 +160,6 @@ def test_gpt2_and_others_can_be_loaded_from_a_folder(data, tokenizer, tmp_path):
     np.testing.assert_allclose(*both, atol=1e-6)
 
 
-def test_labels_that_are_no_token_of_their_own_are_named(tokenizer):
-    rows = [{"question": "red?", "choices": list("vwxyz"), "answer": 4}] * 2
-    other = mw.data.MCQDataset.from_records(
-        [{**row, "id": str(i), "answer": i} for i, row in enumerate(rows)]
-    )
-    model = mw.models.CausalLM.from_model(tiny("llama", len(tokenizer)), tokenizer)
-    with pytest.raises(ValueError, match=r"does not know the label|must be"):
-        model.feeder(other, torch.device("cpu"))
-
-
-def test_a_prompt_that_is_too_long_is_named_and_not_cut(data, tokenizer):
-    model = mw.models.CausalLM.from_model(tiny("llama", len(tokenizer)), tokenizer, max_length=12)
-    with pytest.raises(ValueError, match=r"23 prompts .* 12 tokens .* with 18; raise max"):
-        model.feeder(data, torch.device("cpu"))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"r": 0}, "r must be a whole number from 1"),
-        ({"dropout": 1.0}, "from 0 to below 1"),
-        ({"layers": "bottom:2"}, 'valid: "all" or "top:8"'),
-    ],
-)
-def test_bad_adapters_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        mw.models.LoRA(**changes)
-
-
-def test_adapters_that_do_not_fit_are_refused(data, tokenizer):
-    raw = tiny("llama", len(tokenizer))
-    with pytest.raises(ValueError, match="the model has 3 blocks"):
-        mw.models.CausalLM.from_model(raw, tokenizer, mw.models.LoRA(layers="top:9")).build(data)
-    with pytest.raises(ValueError, match=r"no projection ends with .*valid are down_proj"):
-        mw.models.CausalLM.from_model(raw, tokenizer, mw.models.LoRA(targets=["c_attn"])).build(
-            data
-        )
-
-
-def test_images_are_no_questions():
-    with pytest.raises(TypeError, match="ImageDataset has none"):
-        mw.models.CausalLM.from_scratch(mw.data.load_digits())
-
-
 def test_one_model_is_shared_by_threads_that_keep_hidden_states(data, tokenizer):
     """Shadow models in a ThreadPoolExecutor share the recipe; each has a module of its own."""
     model = mw.models.CausalLM.from_model(tiny("llama", len(tokenizer)), tokenizer)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from transformers import ViTImageProcessorPil
 
 import memowidgets as mw
 from memowidgets.models.tokens import word_tokenizer
@@ -13,7 +12,7 @@ from memowidgets.models.transformer import Given
 from memowidgets.progress import Progress
 from memowidgets.training.engine.sharing import SharedSamples
 from memowidgets.training.shadow import ShadowJob, train_shadow
-from tests.accelerator.recipes import image_model, language_model, questions
+from tests.accelerator.recipes import language_model, questions
 
 
 @pytest.fixture(scope="module")
@@ -23,29 +22,6 @@ def data():
 
 def lm(model, data):
     return mw.models.CausalLM.from_model(model, word_tokenizer(data))
-
-
-def test_weights_that_are_offloaded_quantised_or_spread_are_refused(data, monkeypatch):
-    offloaded = language_model(data)
-    offloaded.lm_head.weight = torch.nn.Parameter(offloaded.lm_head.weight.to("meta"))
-    with pytest.raises(ValueError, match=r"LlamaForCausalLM are offloaded.*without device_map"):
-        lm(offloaded, data)
-    quantised = language_model(data)
-    quantised.is_quantized = True
-    with pytest.raises(ValueError, match=r"are quantised; load it without quantization_config"):
-        lm(quantised, data)
-    images = image_model()
-    images.config.quantization_config = {"quant_method": "gptq"}
-    with pytest.raises(ValueError, match=r"ImageClassifier.from_model.* are quantised"):
-        mw.models.ImageClassifier.from_model(images, ViTImageProcessorPil())
-
-
-def test_a_folder_of_quantised_weights_is_refused(data, tmp_path):
-    config = language_model(data).config
-    config.quantization_config = {"quant_method": "gptq", "bits": 4}
-    config.save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"are quantised, and an audit needs them in full"):
-        mw.models.CausalLM.from_pretrained(tmp_path)
 
 
 def test_given_weights_travel_in_one_file_and_train_alike(data, tmp_path):

@@ -10,7 +10,7 @@ import cloudpickle
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
@@ -321,20 +321,6 @@ def test_a_folder_without_a_head_gets_one_that_fits_the_data(data, tokenizer, tm
     torch.testing.assert_close(kept, base.model.embed_tokens.weight)
 
 
-def test_a_folder_that_lacks_weights_of_the_stack_is_refused(data, tokenizer, tmp_path):
-    raw = tiny("llama", len(tokenizer))
-    raw.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    file = tmp_path / "model/model.safetensors"
-    weights = load_file(file)
-    save_file(
-        {k: v for k, v in weights.items() if "layers.1" not in k}, file, metadata={"format": "pt"}
-    )
-    model = mw.models.SequenceClassifier.from_pretrained(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"lacks 9 weights of LlamaForSequenceClassification"):
-        model.build(data)
-
-
 @pytest.mark.parametrize("family", ["bert", "roberta", "modernbert", "llama", "gpt2"])
 def test_bfloat16_rounds_the_states_and_not_the_head(family, data, tokenizer):
     raw = tiny(family, len(tokenizer))
@@ -414,40 +400,6 @@ def test_a_text_that_is_too_long_is_named_or_cut(data, tokenizer, tmp_path):
     with pytest.warns(UserWarning, match="2 of 32 texts were cut to 62 tokens"):
         roberta.check_data(long)  # its first position is that of the padding token, plus one
     one_pass(roberta, roberta.build(long), long, np.arange(32))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_labels": 1}, "for regression"),
-        ({"problem_type": "regression"}, "for regression"),
-        ({"problem_type": "multi_label_classification"}, "several labels at once"),
-    ],
-)
-def test_other_heads_are_refused(changes, message, tokenizer, tmp_path):
-    raw = tiny("bert", len(tokenizer), **changes)
-    with pytest.raises(ValueError, match=message):
-        classifier(raw, tokenizer)
-    raw.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    with pytest.raises(ValueError, match=message):
-        mw.models.SequenceClassifier.from_pretrained(tmp_path / "model")
-
-
-def test_models_and_data_that_do_not_fit_are_refused(data, tokenizer, tmp_path):
-    raw = tiny("llama", len(tokenizer), num_labels=4)
-    with pytest.raises(ValueError, match="has 4 logits, but the data have 3 classes"):
-        mw.Audit(classifier(raw, tokenizer), data, path=tmp_path / "no")
-    with pytest.raises(TypeError, match="LlamaModel is not one"):
-        classifier(raw.model, tokenizer)
-    with pytest.raises(TypeError, match="ImageDataset has none"):
-        mw.models.SequenceClassifier.from_scratch(mw.data.load_digits())
-    with pytest.raises(ValueError, match="unknown pooling 'max'"):
-        classifier(raw, tokenizer, pooling="max")
-    config = AutoConfig.for_model("vit")
-    config.save_pretrained(tmp_path / "vit")
-    with pytest.raises(ValueError, match="is a vit, for which transformers has no sequence"):
-        mw.models.SequenceClassifier.from_pretrained(tmp_path / "vit")
 
 
 def test_a_head_that_reads_no_usual_position_needs_a_pooling(data, tokenizer):

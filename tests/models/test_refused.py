@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from pathlib import Path
 
@@ -116,7 +115,6 @@ def processorless(at: Path):
 
 CPU = torch.device("cpu")
 OWN_CODE = json.dumps({"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}})
-SEVERAL = {"problem_type": "multi_label_classification"}
 
 
 class Wide(nn.Sequential):
@@ -145,81 +143,38 @@ class Picky(nn.Module):
         return self.head(x.flatten(1))
 
 
-REFUSED = {
-    # adapters
-    "no rank": (lambda _: LoRA(r=0), ValueError, ["r must", "from 1"]),
-    "all dropped": (lambda _: LoRA(dropout=1.0), ValueError, ["dropout", "below 1", "1.0"]),
-    "unknown blocks": (
-        lambda _: LoRA(layers="bottom:2"),
-        ValueError,
-        ["bottom:2", '"all"', "top:8"],
-    ),
-    "more blocks than there are": (
-        lambda _: questioned(LoRA(layers="top:9")).build(QUESTIONS),
-        ValueError,
-        ["top:9", "3 blocks"],
-    ),
-    "no such projection": (
-        lambda _: questioned(LoRA(targets=["c_attn"])).build(QUESTIONS),
-        ValueError,
-        ["c_attn", "down_proj"],
-    ),
-    # questions
-    "images as questions": (
-        lambda _: CausalLM.from_scratch(mw.data.load_digits()),
-        TypeError,
-        ["ImageDataset", "MCQDataset"],
-    ),
-    "labels without a token": (
-        lambda _: questioned().feeder(other_labels(), CPU),
-        ValueError,
-        ["label"],
-    ),
-    "a long prompt": (
+# the facts of each message, and the call
+VALUE_ERRORS = [
+    ("r must | from 1", lambda _: LoRA(r=0)),
+    ("dropout | below 1 | 1.0", lambda _: LoRA(dropout=1.0)),
+    ('bottom:2 | "all" | top:8', lambda _: LoRA(layers="bottom:2")),
+    ("top:9 | 3 blocks", lambda _: questioned(LoRA(layers="top:9")).build(QUESTIONS)),
+    ("c_attn | down_proj", lambda _: questioned(LoRA(targets=["c_attn"])).build(QUESTIONS)),
+    ("label", lambda _: questioned().feeder(other_labels(), CPU)),
+    (
+        "23 prompts | 12 tokens | with 18 | max_length",
         lambda _: questioned(max_length=12).feeder(QUESTIONS, CPU),
-        ValueError,
-        ["23 prompts", "12 tokens", "with 18", "max_length"],
     ),
-    # weights and folders
-    "offloaded": (
-        lambda _: offloaded(),
-        ValueError,
-        ["LlamaForCausalLM", "offloaded", "device_map"],
-    ),
-    "quantised": (
+    ("LlamaForCausalLM | offloaded | device_map", lambda _: offloaded()),
+    (
+        "quantised | quantization_config",
         lambda _: questioned(raw=language_model(is_quantized=True)),
-        ValueError,
-        ["quantised", "quantization_config"],
     ),
-    "quantised by its configuration": (
+    (
+        "CausalLM.from_model | quantised",
         lambda _: questioned(raw=language_model(quantization_config={"quant_method": "gptq"})),
-        ValueError,
-        ["CausalLM.from_model", "quantised"],
     ),
-    "a folder of quantised weights": (quantised_folder, ValueError, ["quantised", "in full"]),
-    "no folder": (
-        lambda at: CausalLM.from_pretrained(at / "no"),
-        ConnectionError,
-        ["neither a folder", "no"],
-    ),
-    "no model": (
-        lambda at: with_config(at, "{}"),
-        ValueError,
-        ["no model that transformers knows"],
-    ),
-    "its own code": (
-        lambda at: with_config(at, OWN_CODE),
-        ValueError,
-        ["own code", "CausalLM.from_model"],
-    ),
-    "a pickle": (
+    ("quantised | in full", quantised_folder),
+    ("no model that transformers knows", lambda at: with_config(at, "{}")),
+    ("own code | CausalLM.from_model", lambda at: with_config(at, OWN_CODE)),
+    (
+        "safetensors | CausalLM.from_model",
         lambda at: pickled(
             at, CausalLM.from_pretrained, language_model(), WORDS["questions"], QUESTIONS
         ),
-        ValueError,
-        ["safetensors", "CausalLM.from_model"],
     ),
-    "a pickle of images": (
+    (
+        "safetensors | ImageClassifier.from_model",
         lambda at: pickled(
             at,
             ImageClassifier.from_pretrained,
@@ -227,165 +182,93 @@ REFUSED = {
             of_images.processor(),
             IMAGES,
         ),
-        ValueError,
-        ["safetensors", "ImageClassifier.from_model"],
     ),
-    "an unknown dtype": (
-        lambda at: CausalLM.from_pretrained(at, dtype="int4"),
-        ValueError,
-        ["int4", "auto, float32, bfloat16"],
-    ),
-    "bfloat16 without adapters": (
-        lambda at: CausalLM.from_pretrained(at, lora=None, dtype="bfloat16"),
-        ValueError,
-        ["float32", '"auto"'],
-    ),
-    "weights that are lacking": (
-        without_a_block,
-        ValueError,
-        ["lacks 9 weights", "LlamaForSequenceClassification", "layers.1"],
-    ),
-    # heads
-    **{
-        f"{head} of {what}, {how}": (
-            functools.partial(
-                lambda at, load, made, reader, how: (
-                    load.from_model(made(), reader)
-                    if how == "given"
-                    else load.from_pretrained(saved(at, made(), reader))
-                ),
-                load=load,
-                made=functools.partial(tiny, **changes),
-                reader=reader,
-                how=how,
-            ),
-            ValueError,
-            [said, load.__name__],
-        )
-        for what, load, tiny, reader in (
-            ("texts", SequenceClassifier, text_model, WORDS["texts"]),
-            (
-                "images",
-                ImageClassifier,
-                functools.partial(of_images.tiny, "vit"),
-                of_images.processor(),
-            ),
-        )
-        for head, changes, said in (
-            ("one logit", {"num_labels": 1}, "regression"),
-            ("regression", {"problem_type": "regression"}, "regression"),
-            ("several labels", SEVERAL, "several labels at once"),
-        )
-        for how in ("given", "in a folder")
-    },
-    "texts of fewer classes": (
+    ("int4 | auto, float32, bfloat16", lambda at: CausalLM.from_pretrained(at, dtype="int4")),
+    ('float32 | "auto"', lambda at: CausalLM.from_pretrained(at, lora=None, dtype="bfloat16")),
+    ("lacks 9 weights | LlamaForSequenceClassification | layers.1", without_a_block),
+    (
+        "4 logits | 3 classes | num_labels=3",
         lambda _: classified(text_model("llama", num_labels=4)).check_data(TEXTS),
-        ValueError,
-        ["4 logits", "3 classes", "num_labels=3"],
     ),
-    "images of fewer classes": (
+    (
+        "4 logits | 3 classes | num_labels=3",
         lambda _: pictured(of_images.tiny("vit", num_labels=4)).check_data(IMAGES),
-        ValueError,
-        ["4 logits", "3 classes", "num_labels=3"],
     ),
-    "no head for texts": (
-        lambda _: classified(text_model("llama").model),
-        TypeError,
-        ["LlamaModel"],
-    ),
-    "no head for images": (lambda _: pictured(of_images.tiny("vit").vit), TypeError, ["ViTModel"]),
-    "images as texts": (
-        lambda _: SequenceClassifier.from_scratch(mw.data.load_digits()),
-        TypeError,
-        ["ImageDataset"],
-    ),
-    "texts as images": (lambda _: pictured().check_data(TEXTS), TypeError, ["TextDataset"]),
-    "an unknown pooling": (
-        lambda _: classified(text_model(), pooling="max"),
-        ValueError,
-        ["'max'", "first, last, mean"],
-    ),
-    "a model of images for texts": (
-        lambda at: SequenceClassifier.from_pretrained(bare(at, "vit")),
-        ValueError,
-        ["vit", "sequence"],
-    ),
-    "a model of texts for images": (
-        lambda at: ImageClassifier.from_pretrained(bare(at, "gpt2")),
-        ValueError,
-        ["gpt2", "image"],
-    ),
-    # images
-    "grey images": (
+    ("'max' | first, last, mean", lambda _: classified(text_model(), pooling="max")),
+    ("vit | sequence", lambda at: SequenceClassifier.from_pretrained(bare(at, "vit"))),
+    ("gpt2 | image", lambda at: ImageClassifier.from_pretrained(bare(at, "gpt2"))),
+    (
+        "3 channels | have 1 | images.repeat(3",
         lambda _: pictured().check_data(of_images.images(channels=1)),
-        ValueError,
-        ["3 channels", "have 1", "images.repeat(3"],
     ),
-    "coloured images": (
+    (
+        "1 channels | have 3 | grey",
         lambda _: pictured(of_images.tiny("vit", num_channels=1)).check_data(IMAGES),
-        ValueError,
-        ["1 channels", "have 3", "grey"],
     ),
-    "images of another size": (
-        lambda _: pictured(do_resize=False).check_data(IMAGES),
-        ValueError,
-        ["(12, 12, 3)", "12*12"],
-    ),
-    "no processor": (
-        lambda _: ImageClassifier.from_model(of_images.tiny("vit"), 3),
-        TypeError,
-        ["int", "AutoImageProcessor"],
-    ),
-    "a folder without a processor": (processorless, ValueError, ["preprocessor_config.json"]),
-    # anyone's module
-    "too many logits": (
+    ("(12, 12, 3) | 12*12", lambda _: pictured(do_resize=False).check_data(IMAGES)),
+    ("preprocessor_config.json", processorless),
+    (
+        "(1, 4) | 3 classes | (1, 3)",
         lambda _: torched(lambda n: nn.Sequential(nn.Flatten(), nn.Linear(432, n + 1))),
-        ValueError,
-        ["(1, 4)", "3 classes", "(1, 3)"],
     ),
-    "maps of logits": (lambda _: torched(lambda n: nn.Conv2d(3, n, 3)), ValueError, ["(1, 3)"]),
-    "another input": (
-        lambda _: torched(lambda n: nn.Linear(7, n)),
-        ValueError,
-        ["(3, 12, 12)", "called with 3"],
-    ),
-    "no module": (lambda _: torched(lambda _n: 3), TypeError, ["torch.nn.Module", "int"]),
-    "no argument": (
-        lambda _: torched(lambda: Wide(num_classes=3)),
-        TypeError,
-        ["number of classes", "()"],
-    ),
-    "another first argument": (
-        lambda _: torched(Wide),
-        TypeError,
-        ["'hidden'", "lambda n: make_module(num_classes=n)"],
-    ),
-    "a module": (lambda _: torched(Wide()), TypeError, ["number of classes", "Wide"]),
-    "weights": (lambda _: torched(Wide().state_dict()), TypeError, ["number of classes"]),
-    "an unknown layer": (
-        lambda _: torched(lambda n: Wide(num_classes=n), layers=["layer9"]),
-        ValueError,
-        ["'layer9'", "0, 1, 2, 3"],
-    ),
-    "tokens first": (
-        lambda _: torched(TokensFirst),
-        ValueError,
-        ["'embed'", "16 rows", "2 images", "layers="],
-    ),
-    "an assertion": (
-        lambda _: torched(Picky),
-        ValueError,
-        ["(3, 12, 12)", "images must be 224 wide"],
-    ),
-}
+    ("(1, 3)", lambda _: torched(lambda n: nn.Conv2d(3, n, 3))),
+    ("(3, 12, 12) | called with 3", lambda _: torched(lambda n: nn.Linear(7, n))),
+    ("'layer9' | 0, 1, 2, 3", lambda _: torched(lambda n: Wide(num_classes=n), layers=["layer9"])),
+    ("'embed' | 16 rows | 2 images | layers=", lambda _: torched(TokensFirst)),
+    ("(3, 12, 12) | images must be 224 wide", lambda _: torched(Picky)),
+]
+TYPE_ERRORS = [
+    ("ImageDataset | MCQDataset", lambda _: CausalLM.from_scratch(mw.data.load_digits())),
+    ("LlamaModel", lambda _: classified(text_model("llama").model)),
+    ("ViTModel", lambda _: pictured(of_images.tiny("vit").vit)),
+    ("ImageDataset", lambda _: SequenceClassifier.from_scratch(mw.data.load_digits())),
+    ("TextDataset", lambda _: pictured().check_data(TEXTS)),
+    ("int | AutoImageProcessor", lambda _: ImageClassifier.from_model(of_images.tiny("vit"), 3)),
+    ("torch.nn.Module | int", lambda _: torched(lambda _n: 3)),
+    ("number of classes | ()", lambda _: torched(lambda: Wide(num_classes=3))),
+    ("'hidden' | lambda n: make_module(num_classes=n)", lambda _: torched(Wide)),
+    ("number of classes | Wide", lambda _: torched(Wide())),
+    ("number of classes", lambda _: torched(Wide().state_dict())),
+]
+OTHER_HEADS = [
+    ("for regression", {"num_labels": 1}),
+    ("for regression", {"problem_type": "regression"}),
+    ("several labels at once", {"problem_type": "multi_label_classification"}),
+]
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_a_call_is_refused_with_its_facts(what, tmp_path):
-    call, error, facts = REFUSED[what]
+def check_refused(error, facts, call, *arguments):
     with pytest.raises(error) as raised:
-        call(tmp_path)
-    assert [fact for fact in facts if fact not in str(raised.value)] == []
+        call(*arguments)
+    assert [fact for fact in facts.split(" | ") if fact not in str(raised.value)] == []
+
+
+@pytest.mark.parametrize(("facts", "call"), VALUE_ERRORS)
+def test_values_that_cannot_be_meant_are_refused_with_the_facts(facts, call, tmp_path):
+    check_refused(ValueError, facts, call, tmp_path)
+
+
+@pytest.mark.parametrize(("facts", "call"), TYPE_ERRORS)
+def test_things_of_other_kinds_are_refused_with_the_facts(facts, call, tmp_path):
+    check_refused(TypeError, facts, call, tmp_path)
+
+
+def test_a_name_that_is_nowhere_is_refused(tmp_path):
+    check_refused(
+        ConnectionError, "neither a folder | no", CausalLM.from_pretrained, tmp_path / "no"
+    )
+
+
+@pytest.mark.parametrize(("facts", "changes"), OTHER_HEADS)
+@pytest.mark.parametrize("of", ["texts", "images"])
+def test_heads_of_other_kinds_are_refused_given_and_in_a_folder(of, facts, changes, tmp_path):
+    if of == "texts":
+        load, raw, reader = SequenceClassifier, text_model(**changes), WORDS["texts"]
+    else:
+        load, raw, reader = ImageClassifier, of_images.tiny("vit", **changes), of_images.processor()
+    check_refused(ValueError, f"{facts} | {load.__name__}", load.from_model, raw, reader)
+    folder = saved(tmp_path, raw, reader)
+    check_refused(ValueError, f"{facts} | {load.__name__}", load.from_pretrained, folder)
 
 
 def test_a_network_itself_is_refused_before_a_run_is_begun(tmp_path):

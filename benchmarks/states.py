@@ -1,6 +1,6 @@
-"""What float16 representations cost: disk, and the change of PSMI in its own standard errors.
+"""PSMI on states: what float16 costs, and the error of few directions on SmolLM2's states.
 
-Also hidden states of SmolLM2 on MMLU questions, by plain transformers, cached as .npy.
+Hidden states of SmolLM2 on MMLU questions are made by plain transformers, and cached as .npy.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import psmi as published
 from numpy.typing import NDArray
 
 import memowidgets as mw
-from benchmarks.measure import Namespace, Row, left_out
+from benchmarks.measure import Namespace, Row, left_out, rms
+from memowidgets.metrics import PSMI
 
 LAYERS = (10, 30)
 QUESTIONS = 2000
@@ -26,7 +28,7 @@ OTHER = "{:.2f} in bfloat16"
 SIZES = ((512, 10), (4096, 4))
 
 
-def rows(arguments: Namespace) -> list[Row]:
+def states(arguments: Namespace) -> list[Row]:
     found = [_isotropic(d, n_classes) for d, n_classes in SIZES]
     found += _digits()
     if arguments.smollm2 is None or arguments.mmlu is None:
@@ -135,3 +137,38 @@ def _of_equal_length(chosen: list[int], tokens: list[list[int]]) -> list[list[in
             batches.append([])
         batches[-1].append(i)
     return batches
+
+
+SEEDS = range(1, 9)
+ERROR = "RMS error on SmolLM2's states, 256 directions against 2000 plain ones"
+
+
+def smollm2(arguments: Namespace) -> list[Row]:
+    if arguments.smollm2 is None or arguments.mmlu is None:
+        return [left_out(ERROR, "needs --smollm2 FOLDER and --mmlu FILE")]
+    folder = arguments.states or Path(tempfile.gettempdir()) / "memowidgets-states"
+    representations, y = load(folder, arguments.smollm2, arguments.mmlu)
+    return [row for layer, X in representations.items() for row in _one_layer(layer, X, y)]
+
+
+def _one_layer(layer: int, X: np.ndarray, y: np.ndarray) -> list[Row]:
+    long = [PSMI(8192, random_state=s).fit(X, y).score_samples(X, y) for s in range(100, 108)]
+    expected = np.mean(long, axis=0)
+    runs = [PSMI(256, random_state=s).fit(X, y).score_samples(X, y, return_std=True) for s in SEEDS]
+    plain = [PSMI(method="plain", random_state=s).fit(X, y).score_samples(X, y) for s in SEEDS]
+    np.random.seed(0)  # noqa: NPY002 - the published package draws from it
+    peer = published.PSMI(n_estimators=2000).fit_transform(X, y)[0]
+    error = rms([scores - expected for scores, _ in runs])
+    plain_error = rms([scores - expected for scores in plain])
+    covered = np.mean([np.abs(scores - expected) < 1.96 * e for scores, e in runs])
+    shape = f"layer {layer}, n = {len(X)}, d = {X.shape[1]}, {len(np.unique(y))} classes"
+    return [
+        Row(
+            f"{ERROR}; {shape}",
+            f"{1e3 * error:.2f}e-3",
+            f"{1e3 * plain_error:.2f}e-3 (`psmi`: {1e3 * rms(peer - expected):.2f}e-3)",
+            f"{error / plain_error:.2f}×",
+            "≤ 1.2× (aim 1.0×)",
+        ),
+        Row(f"share of 95 % intervals that cover; {shape}", f"{covered:.3f}", "", "", ".91 to .98"),
+    ]

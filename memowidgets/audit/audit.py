@@ -650,7 +650,7 @@ class Audit:
         -----
         Reference models predict which ordinary samples are memorised. They may miss canaries:
         their AUC is .60 to .63 with 1 to 4 of them on the recorded CIFAR audit, where PSMI has .96
-        (``python -m benchmarks.references``), and .80 to 1.00 in three other settings
+        (``python -m benchmarks references``), and .80 to 1.00 in three other settings
         (``python -m benchmarks.scoreboard``).
 
         Examples

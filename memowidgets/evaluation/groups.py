@@ -287,8 +287,5 @@ def _cumulated(counts: Floats) -> Floats:
 
 
 def _limits(values: Floats) -> Interval:
-    known = values[np.isfinite(values)]
-    if not len(known):
-        return 0.0, 1.0
-    low, high = np.quantile(known, _LIMITS)
+    low, high = np.quantile(values[np.isfinite(values)], _LIMITS)
     return float(low), float(high)

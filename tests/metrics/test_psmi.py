@@ -464,6 +464,13 @@ def test_bad_shapes_and_labels():
         PSMI("many")
 
 
+def test_a_seed_means_the_same_directions_in_every_version():
+    """Kept scores are compared with new ones, and more directions begin with the same ones."""
+    found = reference.directions(65, 3)[[0, 64]]
+    expected = [[0.2483016, 0.7829708, -0.5703534], [0.0581756, -0.997165, 0.047724]]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("apart", [1e6, 1e8])
 def test_classes_that_are_far_apart(apart):
     """Controls are distances to other classes, which float32 rounds by more than a deviation."""

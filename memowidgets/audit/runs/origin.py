@@ -26,6 +26,7 @@ _PATHS = {  # the argument of a loader or model that may name a path
     "MCQDataset.from_csv": "path",
     "MCQDataset.from_jsonl": "path",
     "TableDataset.from_csv": "path",
+    "TableDataset.from_jsonl": "path",
     "TextDataset.from_csv": "path",
     "TextDataset.from_jsonl": "path",
     "fetch_mcq": "source",

@@ -14,7 +14,6 @@ import argparse
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -146,22 +145,15 @@ class Recording:
         The last layer. Others are scored at the ρ checkpoint, or at every one if `each` is true.
     about : callable
         From the audit and the arguments to its title, and the call that loads its data.
-    states : callable
-        From the names of the ρ checkpoint, of the last one, and of all layers to the
-        representations that fit in the package.
     options : str
         Arguments of the command, as a format of the arguments.
-    exact : bool
-        Whether logits at ρ and at the end are kept as they are.
     """
 
     make: Callable[[Namespace], mw.Audit]
     last: str
     about: Callable[[mw.Audit, Namespace], tuple[str, str]]
-    states: Callable[[str, str, tuple[str, ...]], dict[str, tuple[str, ...]]]
     options: str
     each: bool = False
-    exact: bool = False
 
 
 def _mmlu(arguments: Namespace) -> mw.Audit:
@@ -228,7 +220,6 @@ RECORDINGS = {
             "SmolLM2-135M-Instruct (dequantised) on MMLU by field",
             'mw.data.fetch_mcq("mmlu-field", split="test")',
         ),
-        lambda rho, last, layers: {rho: layers, last: ("30",)},
         "--smollm2 FOLDER --mmlu FILE --run runs/mmlu --shadows {shadows}",
         each=True,
     ),
@@ -246,15 +237,12 @@ RECORDINGS = {
                 "messages of Banking77"
             ),
         ),
-        lambda rho, *_: {rho: ("30",)},
         "--smollm2 FOLDER --banking77 FILE --run runs/banking77 --shadows {shadows}",
-        exact=True,
     ),
     "cifar10": Recording(
         _cifar10,
         "features",
         _of_cifar10,
-        lambda rho, last, _: {rho: ("features",), last: ("features",)},
         "--cifar10 PATH --run runs/cifar --images {images} --epochs {epochs:g} "
         "--shadows {shadows} --width {width} --batch {batch} --lr {lr:g}",
     ),
@@ -284,7 +272,7 @@ def main() -> None:
         print(audit.compare(OF_TEXTS, checkpoints="all").to_string())
     if arguments.export is None:
         return
-    rho, last = audit.prediction.record.name, audit.checkpoints.index[-1]
+    rho = audit.prediction.record.name
     for checkpoint in audit.checkpoints.index[1:]:
         for layer in audit.layers if recording.each or checkpoint == rho else (recording.last,):
             audit.score("psmi", layer, checkpoint)
@@ -298,9 +286,7 @@ def main() -> None:
         "machine": arguments.machine,
         "cost": f"{sum(seconds) / 3600:.1f} core hours for {len(seconds)} shadow models",
     }
-    states = recording.states(rho, last, audit.layers)
-    keep = partial(export, audit.path, arguments.export, about, states)
-    keep((rho, last)) if recording.exact else keep()
+    export(audit.path, arguments.export, about)
 
 
 def _shadow(audit: mw.Audit, arguments: Namespace, design: str) -> None:

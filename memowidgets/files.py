@@ -19,6 +19,7 @@ __all__ = [
     "opened",
     "read_whole",
     "replaced",
+    "sync",
     "write_whole",
 ]
 
@@ -65,9 +66,13 @@ def make_private(folder: Path) -> None:
 
 def fill(path: Path, content: bytes) -> None:
     """Write a file's content and wait until it is on the disk."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
+    path.write_bytes(content)
+    sync(path)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content is on the disk."""
+    with path.open("rb+") as file:
         os.fsync(file.fileno())
 
 

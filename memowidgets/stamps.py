@@ -18,6 +18,7 @@ __all__ = [
     "Stamp",
     "array_digest",
     "digest",
+    "digest_of_arrays",
     "fingerprints",
     "is_settled",
     "state_of",
@@ -27,7 +28,7 @@ KEY = "memowidgets"  # key of the stamp in a safetensors file's metadata
 UNKNOWN = "0" * 16  # placeholder for a digest that is written later
 
 # Fields in which two equal runs may differ: where model and data came from, what follows from
-# other fields (the design), and what old runs add later (the precision, also in each file).
+# other fields (the design), and the precision, which is also in each file.
 _APART = ("format", "design", "versions", "model_source", "recording", "precision")
 _LONG = ("ids", "content")
 _SETTLED_NS = 2_000_000_000  # an older file cannot change within one tick of the clock
@@ -99,6 +100,11 @@ def array_digest(array: NDArray[Any]) -> str:
     if array.size:
         found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.hexdigest()[:16]
+
+
+def digest_of_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return a digest of named arrays, whatever their order."""
+    return Stamp("", arrays={name: array_digest(array) for name, array in arrays.items()}).content
 
 
 def fingerprints(manifest: Mapping[str, Any]) -> tuple[str, str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +10,8 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.evidence import Models, OneModel
 from memowidgets.audit.names import NotGivenError
-from memowidgets.stamps import KEY, array_digest, digest
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.stamps import array_digest, digest
+from memowidgets.store import RunDirectory, StoreError, Tensors
 from memowidgets.training.design import REFERENCE, Design, ReferenceDesign
 from memowidgets.training.shadows import Shadows, ShadowSet, read_choice, write_choice
 from memowidgets.visible import quoted
@@ -21,18 +19,13 @@ from memowidgets.visible import quoted
 __all__ = [
     "References",
     "config_digest",
-    "content_digest",
+    "model_digest",
     "models_of",
     "set_of_design",
     "shadow_set",
     "shadow_sets",
     "use_set",
 ]
-
-
-def content_digest(content: Any) -> str:
-    """Return a digest of anything that JSON can hold."""
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 def config_digest(manifest: Mapping[str, Any]) -> str:
@@ -42,7 +35,7 @@ def config_digest(manifest: Mapping[str, Any]) -> str:
     """
     parts = ("seed", "model", "training", "pool", "content")
     kept = {part: manifest[part] for part in parts if part in manifest}
-    return content_digest([kept, manifest["data"]["labels"]])
+    return digest([kept, manifest["data"]["labels"]])
 
 
 def shadow_set(
@@ -71,7 +64,7 @@ def use_set(run: RunDirectory, key: str) -> None:
 
 def shadow_sets(run: RunDirectory) -> dict[str, ShadowSet]:
     """Return the sets with at least one shadow model, by key."""
-    folders = sorted(found.name for found in run.place("shadows").glob("*") if found.is_dir())
+    folders = [name for name in run.names("shadows", "") if run.names(f"shadows/{name}")]
     found = {key: shadow_set(run, key) for key in ("halves", *folders)}
     return {key: kept for key, kept in found.items() if len(kept)}
 
@@ -93,17 +86,19 @@ def set_of_design(run: RunDirectory, design: str) -> ShadowSet:
     raise ValueError(f"{what} of the design {design!r}; there are {there}")
 
 
+def model_digest(file: Tensors) -> str:
+    """Return a digest of a shadow model, of its metadata and members: the same in a recording."""
+    return digest([file.metadata, array_digest(file["members"])])
+
+
 def models_of(shadows: ShadowSet) -> Models:
     """Return a set of shadow models as evidence. Its files are read when they are asked for."""
 
     def one(index: int) -> OneModel:
         shadows.check(index)
         file = shadows.file(index)
-        parts = {name: array_digest(file[name]) for name in file if not name.startswith("forward.")}
-        noted = {key: value for key, value in file.metadata.items() if key != KEY}
-        return OneModel(
-            file, file.metadata.get("forward"), digest([noted, parts]), shadows.state_of(index)
-        )
+        model = model_digest(file)
+        return OneModel(file, file.metadata.get("forward"), model, shadows.state_of(index))
 
     return Models(
         shadows.key,
@@ -148,7 +143,7 @@ class References:
     ) -> None:
         self._design, self._ids = design, ids
         self.plan = ReferenceDesign.of(design)
-        self.config = content_digest([config_digest(manifest), manifest.get("members")])
+        self.config = digest([config_digest(manifest), manifest.get("members")])
         self.files = ShadowSet(
             run,
             self.plan.key,

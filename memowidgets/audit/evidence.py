@@ -21,7 +21,7 @@ from memowidgets.audit.names import GIVEN, Names, NotGivenError
 from memowidgets.data import Dataset
 from memowidgets.evaluation.intervals import clopper_pearson
 from memowidgets.metrics import logit_gap
-from memowidgets.store import StoreError
+from memowidgets.store import NotKeptError, StoreError
 from memowidgets.training.rho import Record
 from memowidgets.training.shadows import Shadows
 from memowidgets.visible import listed, visible
@@ -705,12 +705,14 @@ class Evidence:
             if self.kind == "arrays":
                 raise NotGivenError("this needs the model's logits: give Audit.from_arrays logits=")
             if self.kind == "shadow":
-                raise StoreError("this recording keeps logit gaps and losses of shadow models only")
-            raise StoreError(f"this recording did not keep the logits at {record.name}")
-        logits = made["logits"]
-        if self.kind == "arrays":
-            return logits
-        return np.array(logits, dtype=np.float32)  # recordings round some
+                raise NotKeptError(
+                    "this recording keeps logit gaps and losses of shadow models only"
+                )
+            raise NotKeptError(
+                f"the logits at {record.name} were not kept: a recording holds those of the "
+                "prediction checkpoint and of the last one, and gaps, losses and guesses elsewhere"
+            )
+        return made["logits"] if self.kind == "arrays" else np.array(made["logits"])
 
     def losses_of_pass(self, record: Record) -> NDArray[Any]:
         """Return the loss of each member in a forward pass, (n_members,)."""
@@ -723,11 +725,11 @@ class Evidence:
 
         In a recording that is the one that LiRA takes.
         """
-        made, own = self._made(record), self.checkpoints[record.name].gaps
-        if "logits" not in made and "gaps" in made:
-            return made["gaps"]
-        if "logits" not in made and own is not None:
+        own, made = self.checkpoints[record.name].gaps, self._made(record)
+        if own is not None and "logits" not in made:
             return own
+        if "gaps" in made:
+            return np.array(made["gaps"])
         return self.cache.of(
             ("logit gaps", record.name),
             self.checkpoints[record.name].state,
@@ -757,7 +759,7 @@ class Evidence:
                 f"keep_forward=[{layer!r}]) keeps it"
             )
         there = [name.removeprefix(_LAYER) for name in made if name.startswith(_LAYER)]
-        raise StoreError(
+        raise NotKeptError(
             f"the hidden states of layer {visible(layer, 40)} at {record.name} were not "
             f"kept; those of {listed(there) or 'no layer'} are there"
         )
@@ -769,7 +771,7 @@ class Evidence:
         """
         outputs = self.checkpoints[record.name].outputs
         if self.checkpoints[record.name].made is None and outputs is not None:
-            return np.array(outputs["logits"], dtype=np.float32)
+            return np.array(outputs["logits"])
         return self.logits_of_pass(record)
 
     def losses(self, record: Record) -> NDArray[Any]:

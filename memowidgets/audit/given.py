@@ -149,7 +149,7 @@ def evidence_of(given: Given, run: RunDirectory | None, seed: int) -> Evidence:
     if given.logits is not None:
         mean, median = float(made["losses"].mean()), float(np.median(made["losses"]))
         accuracy = float((given.logits.argmax(axis=1) == data.labels).mean())
-    record = Record(GIVEN, float("nan"), 1, median, mean, accuracy, None, None)
+    record = Record(GIVEN, float("nan"), 1, median, mean, accuracy, None, None, "")
     path = "arrays in memory" if run is None else str(run.path)
 
     def read(_checkpoint: str) -> Shadows:

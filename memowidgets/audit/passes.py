@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from memowidgets.audit.evidence import Scores
 from memowidgets.store import RunDirectory, StoreError, Tensors, TooLargeError
 from memowidgets.training.forward import Allocate, Forward
-from memowidgets.training.made_in import are_rounded
 
 __all__ = [
     "AUTO",
@@ -35,10 +34,10 @@ LARGE = 1_000_000_000  # bytes of representations in float32, above which "auto"
 _MOST_ROUNDING = 2e-5  # of the variance within classes; changes PSMI by .1 standard errors
 _ROWS_LOOKED_AT = 2000
 # How a score is computed from representations. To be raised with each change of its values: scores
-# of another version are computed again. Files without a version are of the first.
+# of another version are computed again.
 METHODS = {"psmi": 1, "mahalanobis": 1}
 _METHOD = "method"
-STATES = "states"  # in the files of passes and scores; older ones lack it and are float32
+STATES = "states"  # in the files of passes and scores
 
 
 class ScoreFiles:
@@ -91,7 +90,9 @@ class ScoreFiles:
 
     def store(self, metric: str, layer: str, scores: Scores) -> None:
         """Keep the scores by a metric at a layer."""
-        tensors = {"rows": scores.rows, "score": scores.mu}
+        tensors: dict[str, NDArray[Any]] = {"score": scores.mu}
+        if not np.array_equal(scores.rows, np.arange(len(scores.rows))):  # some have none
+            tensors["rows"] = scores.rows
         if scores.errors is not None:
             tensors["error"] = scores.errors
         notes = {
@@ -103,12 +104,12 @@ class ScoreFiles:
 
     def _is_current(self, metric: str, kept: Tensors) -> bool:
         """Return whether scores are of today's method, and of the type of representations there."""
-        if kept.metadata.get(_METHOD, "1") != _method(metric):
+        if kept.metadata.get(_METHOD) != _method(metric):
             return False
         return self._states() in (AUTO, kept.metadata.get(STATES, FLOAT32))
 
     def _why_not(self, name: str) -> str | None:
-        return self._run.why_not(name, self._of, ("rows", "score"))
+        return self._run.why_not(name, self._of, ("score",))
 
     @property
     def _of(self) -> str | None:
@@ -252,9 +253,7 @@ class StoredPass:
             If they are of another precision than the checkpoint.
         """
         kept = self._run.read_tensors(self._name, self._of)
-        found = kept.metadata.get("precision") or self._precision
-        if self._precision == "float32" and "precision" not in kept.metadata:
-            found = "bfloat16" if are_rounded(kept["logits"], gaps=False) else found
+        found = kept.metadata.get("precision")
         if self._precision and found != self._precision:
             raise StoreError(
                 f"{self._run.path / self._name}.safetensors was computed in {found}, and "
@@ -302,9 +301,10 @@ def check_states(states: str) -> None:
 
 def read_scores(kept: Tensors) -> Scores:
     """Read scores as `ScoreFiles.store` wrote them."""
+    values = np.array(kept["score"])
     return Scores(
-        np.array(kept["rows"]),
-        np.array(kept["score"]),
+        np.array(kept["rows"]) if "rows" in kept else np.arange(len(values)),
+        values,
         np.array(kept["error"]) if "error" in kept else None,
         tuple(json.loads(kept.metadata.get("notes", "[]"))),
     )

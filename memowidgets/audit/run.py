@@ -32,7 +32,6 @@ from memowidgets.audit.evidence import (
 )
 from memowidgets.audit.names import Names, NotGivenError
 from memowidgets.audit.passes import AUTO, ScoreFiles, StoredPass, check_states, warn_of
-from memowidgets.audit.precisions import settled_precision
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.metrics import logit_gap
 from memowidgets.models import Model
@@ -44,6 +43,7 @@ from memowidgets.training.checkpoint import (
     COURSE,
     name_of,
     outputs_of,
+    precision_at,
     read_course,
     read_records,
     record_file,
@@ -52,7 +52,6 @@ from memowidgets.training.config import Settings
 from memowidgets.training.design import NOTHING_LEFT_OUT, Design
 from memowidgets.training.device import resolve_device, torch_device
 from memowidgets.training.learner import Recipe
-from memowidgets.training.made_in import precision_at
 from memowidgets.training.noise import LabelNoise, draw_noise
 from memowidgets.training.rho import Record, StopRule
 from memowidgets.training.shadows import ShadowSet
@@ -141,7 +140,7 @@ class Run:
         self._anywhere = _asked_for(model, device) == "auto"
         waits = model is None and device == "auto"  # asking for it imports torch: seconds
         self._device = None if waits else device_of(model, device)
-        self.precision = settled_precision(run, manifest, lambda: self.device)
+        self.precision = str(manifest.get("precision", ""))  # a watched run has none
         self._key: str | None = None  # of the set of shadow models, where nothing can be written
         why_none = None if self.kind == "run" else self.cannot("run_references")
         self.references = References(run, manifest, design, data.ids, self.precision, why_none)
@@ -347,29 +346,27 @@ class Run:
 
     def _own_digest(self, record: Record, made: StoredPass) -> str:
         """Digest of the target's logit gaps of its own members, from its forward pass."""
-        logits = np.array(made.tensors()["logits"], dtype=np.float32)
+
+        def gaps() -> NDArray[np.floating[Any]]:
+            kept = made.tensors()
+            if "gaps" in kept:  # of a recording
+                return kept["gaps"]
+            return logit_gap(np.array(kept["logits"]), self._labels[self.design.members])
+
         state = record.name, self.run.state(f"forward/{record.name}")
         return self._cache.of(
-            ("own gaps", record.name),
-            state,
-            lambda: array_digest(
-                logit_gap(logits, self._labels[self.design.members]).astype(np.float32)
-            ),
+            ("own gaps", record.name), state, lambda: array_digest(gaps().astype(np.float32))
         )
 
     def folder_of(self, key: str, index: int) -> RunDirectory:
         """Return the folder of a shadow model as the target."""
-        place = self.run.place(f"targets/{key}/{index:04d}")
-        return RunDirectory(place, read_only=self.run.read_only, part_of=self.run)
+        return self.run.part(f"targets/{key}/{index:04d}")
 
     def _scores_of(self, key: str, index: int, digest: str, cache: Cache) -> KeptScores:
         """Return the scores of a shadow model as the target: of this very model."""
         folder = self.folder_of(key, index)
-        before = self.run.path / f"targets/{index:04d}"  # of a recording with one set
 
         def files(record: Record, _layer: str) -> ScoreFiles:
-            if self.run.read_only and before.exists():
-                return ScoreFiles(self.run, f"targets/{index:04d}/scores/{record.name}")
             return ScoreFiles(folder, f"scores/{digest}/{record.name}", digest)
 
         read_only = self.run.read_only
@@ -523,7 +520,7 @@ def read_names(run: RunDirectory, manifest: Mapping[str, Any], n_members: int) -
 
 def _read_stop(run: RunDirectory, *, has_records: bool) -> StopRule:
     if not run.has_file(_RHO):
-        if run.is_stamped and has_records:
+        if has_records:
             warnings.warn(
                 f"{run.path / _RHO} is missing, so the prediction checkpoint is chosen at a "
                 f"drop of {StopRule().rho:.0%}: call train(stop_at_drop=…) with the run's own",
@@ -533,7 +530,7 @@ def _read_stop(run: RunDirectory, *, has_records: bool) -> StopRule:
         return StopRule()
     try:
         kept = run.read_note(_RHO)
-        return StopRule(**kept) if isinstance(kept, dict) else StopRule(float(kept))
+        return StopRule(**kept)
     except (TypeError, ValueError) as error:
         raise StoreError(f"{run.path / _RHO} is broken: {error}; delete it") from None
 

@@ -6,10 +6,12 @@ from memowidgets.store.errors import (
     ForeignError,
     LockedError,
     MissingError,
+    NotKeptError,
     OutsideError,
     StoreError,
     TooLargeError,
 )
+from memowidgets.store.packed import PackedFile, PackedRun, pack
 from memowidgets.store.tensors import Tensors, put_rows
 
 __all__ = [
@@ -19,10 +21,14 @@ __all__ = [
     "ForeignError",
     "LockedError",
     "MissingError",
+    "NotKeptError",
     "OutsideError",
+    "PackedFile",
+    "PackedRun",
     "RunDirectory",
     "StoreError",
     "Tensors",
     "TooLargeError",
+    "pack",
     "put_rows",
 ]

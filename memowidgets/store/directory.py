@@ -1,22 +1,23 @@
-"""A run directory: a manifest and safetensors files, written atomically.
+"""A run directory: a manifest, notes in JSON and safetensors files, written atomically.
 
-A file is first written under a temporary name and then renamed, so it is never half-written.
+A file is first written under a temporary name and then renamed, so it is never half-written. All
+arrays are in safetensors files, which `Tensors` maps instead of copying. A pass with all its layers
+is one such file, so it appears whole or not at all.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import shutil
 import stat
 import struct
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from memowidgets.files import (
     make_private,
     read_whole,
     replaced,
-    write_whole,
+    sync,
 )
 from memowidgets.stamps import (
     KEY,
@@ -35,8 +36,8 @@ from memowidgets.stamps import (
     Stamp,
     array_digest,
     digest,
+    digest_of_arrays,
     fingerprints,
-    is_settled,
     state_of,
 )
 from memowidgets.store.errors import (
@@ -52,9 +53,7 @@ from memowidgets.visible import quoted, visible
 
 __all__ = ["FORMAT", "MANIFEST", "RunDirectory"]
 
-FORMAT = 2  # from 2 on every file has a stamp, and a file without one is refused
-_Made = TypeVar("_Made")
-_STAMPED = 2
+FORMAT = 3
 MANIFEST = "manifest.json"
 _PARTS = ("design.safetensors", "checkpoints", "forward", "scores", "shadows")
 _OLD_SECONDS = 3600
@@ -72,8 +71,6 @@ class RunDirectory:
         The folder. It is created with mode 0700 if it does not exist.
     read_only : bool
         Whether to refuse all writing, even if the file system allows it.
-    part_of : RunDirectory, optional
-        The run that this folder is a part of. `hold` of that run then applies here, too.
 
     Raises
     ------
@@ -91,27 +88,30 @@ class RunDirectory:
     ['psmi']
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        read_only: bool = False,
-        part_of: RunDirectory | None = None,
-    ) -> None:
-        self.read_only = read_only
-        self._begin(checked_path(path).absolute(), part_of or self)
-        with explained(self.path, self.path):
-            make_private(self.path)
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        self._begin(checked_path(path).absolute(), self, read_only=read_only)
+        if not read_only:
+            with explained(self.path, self.path):
+                make_private(self.path)
 
-    def _begin(self, path: Path, whole: RunDirectory) -> None:
+    def _begin(self, path: Path, whole: RunDirectory, *, read_only: bool) -> None:
         """Start without `hold`, so that any run is accepted."""
-        self.path, self._whole = path, whole
-        self._identity, self._stamped = "", False
+        self.path, self._whole, self.read_only = path, whole, read_only
+        self._identity = ""
         self._manifest_state: tuple[int, ...] | None = None
         self._held_manifest: Mapping[str, Any] | None = None
         self._last_read: tuple[Any, str] = None, ""
         self._headers: dict[str, Tensors] = {}
-        self._notes: dict[tuple[str, Any], tuple[tuple[str, tuple[int, ...]], Any]] = {}
+        self._unsynced: list[Path] | None = None  # files written inside of `together`
+
+    def part(self, name: str) -> Self:
+        """Return a folder of the run as a run directory. `hold` of the run applies there, too.
+
+        The folder need not exist: it is created with the first file.
+        """
+        found = type(self).__new__(type(self))
+        found._begin(self.place(name), self._whole, read_only=self.read_only)
+        return found
 
     @classmethod
     def existing(cls, path: str | os.PathLike[str], *, read_only: bool = False) -> Self:
@@ -183,21 +183,20 @@ class RunDirectory:
         Raises
         ------
         StoreError
-            If the manifest is missing or broken, or a newer version of the package wrote it.
+            If the manifest is missing or broken, or in another format.
         """
         manifest = self._json(self._inside(MANIFEST))
         if not isinstance(manifest, dict) or "format" not in manifest:
             raise StoreError(f"{self.path / MANIFEST} is not the manifest of a run")
-        if not isinstance(manifest["format"], int):
-            raise StoreError(f"{self.path / MANIFEST} is broken: its format is not a number")
-        if manifest["format"] > FORMAT:
+        if manifest["format"] != FORMAT:
             raise StoreError(
-                f"{self.path} was written in format {manifest['format']}; this version of "
-                f"memowidgets reads formats up to {FORMAT}; update it"
+                f"{self.path} was written in format {visible(str(manifest['format']), 20)}, and "
+                f"this version of memowidgets reads format {FORMAT}: make the run again, or use "
+                "the version that wrote it"
             )
         check = manifest.pop("check", None)
         identity, own = fingerprints(manifest)
-        if (check is not None or manifest["format"] >= _STAMPED) and check != own:
+        if check != own:
             raise StoreError(
                 f"{self.path / MANIFEST} was changed after it was written; restore it, or create "
                 "the run again at another path"
@@ -207,10 +206,8 @@ class RunDirectory:
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest."""
-        whole = {"format": FORMAT, **manifest}
-        if whole["format"] >= _STAMPED:
-            whole["check"] = fingerprints(whole)[1]
-        self.write_json(MANIFEST, whole)
+        whole = {**manifest, "format": FORMAT}
+        self._write_json(MANIFEST, {**whole, "check": fingerprints(whole)[1]})
 
     def hold(self, manifest: Mapping[str, Any]) -> None:
         """Accept only this run from now on.
@@ -226,7 +223,6 @@ class RunDirectory:
         known = self._last_read[0] is manifest
         self._identity = self._last_read[1] if known else fingerprints(manifest)[0]
         self._held_manifest = manifest
-        self._stamped = manifest.get("format", FORMAT) >= _STAMPED
         self._manifest_state = self._state_of_manifest()
 
     @property
@@ -265,16 +261,6 @@ class RunDirectory:
         except OSError:
             return None
 
-    def read_json(self, name: str) -> Any:
-        """Return the content of a JSON file.
-
-        Raises
-        ------
-        StoreError
-            If the file is missing or is not JSON.
-        """
-        return self._json(self.place(name))
-
     def _json(self, path: Path) -> Any:
         try:
             return json.loads(read_whole(path).decode())
@@ -288,67 +274,39 @@ class RunDirectory:
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from None
 
-    def write_json(self, name: str, content: Any) -> None:
-        """Write a JSON file atomically."""
+    def _write_json(self, name: str, content: Any) -> None:
         self._write(name, json.dumps(content, indent=1).encode())
 
     def has_file(self, name: str) -> bool:
         """Return whether a file of that name (with its suffix) exists."""
         return self.place(name).exists()
 
-    def read_note(self, name: str) -> Any:
-        """Return the content of a JSON file that `write_note`, or an older version, wrote.
+    def read_note(self, name: str) -> dict[str, Any]:
+        """Return the content of a JSON file that `write_note` wrote.
 
         Raises
         ------
         StoreError
             If the file is missing or broken, was changed, or belongs elsewhere.
         """
-        return copy.deepcopy(self.made_of_note(name, _unchanged))
-
-    def made_of_note(self, name: str, make: Callable[[Any], _Made]) -> _Made:
-        """Return what a function makes of a note: the same object while the file stays.
-
-        The object must be immutable, because all callers share it.
-
-        Raises
-        ------
-        StoreError
-            As in `read_note`.
-        """
-        state = self._settled_state(name)
-        seen = self._whole._identity, state  # noqa: SLF001 - of the same class
-        known = self._notes.get((name, make))
-        if known is None or not state or known[0] != seen:
-            known = self._notes[name, make] = seen, make(self._checked_note(name))
-        return cast("_Made", known[1])
-
-    def _checked_note(self, name: str) -> Any:
-        content = self.read_json(name)
+        content = self._note(name)
         check = content.pop("check", None) if isinstance(content, dict) else None
-        if check is None and not self.is_stamped:
-            return content
-        if self._whole._identity and check != self._note_check(name, content):  # noqa: SLF001
+        if check is None or (self._whole._identity and check != self._note_check(name, content)):
             raise ForeignError(
                 f"{self.path / name} was changed after it was written, or belongs elsewhere",
                 "restore it, or delete it and call again",
             )
-        return content
+        return dict(content)
 
-    def _settled_state(self, name: str) -> tuple[int, ...]:
-        """Return a state that changes with the file; empty if it was just written."""
-        try:
-            found = self.place(name).stat()
-        except OSError:
-            return ()
-        return state_of(found) if is_settled(found) else ()
+    def _note(self, name: str) -> Any:
+        return self._json(self.place(name))
 
     def write_note(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a JSON file with a digest of its content and place, atomically."""
-        self.write_json(name, {**content, "check": self._note_check(name, content)})
+        self._write_json(name, {**content, "check": self._note_check(name, content)})
 
     def _note_check(self, name: str, content: Any) -> str:
-        return digest([self._full_name(name), self._whole._identity, content])  # noqa: SLF001
+        return digest([self._full_name(name), self._whole._identity, content])
 
     def read_text(self, name: str) -> str | None:
         """Return the content of a text file, or None if it does not exist.
@@ -371,11 +329,6 @@ class RunDirectory:
     def write_text(self, name: str, content: str) -> None:
         """Write a text file in UTF-8, atomically."""
         self._write(name, content.encode())
-
-    @property
-    def is_stamped(self) -> bool:
-        """Whether the files of the run to `hold` have stamps; those of old runs do not."""
-        return self._whole._stamped  # noqa: SLF001 - of the same class
 
     def has(self, name: str, of: str | None = None) -> bool:
         """Return whether the tensors of that name exist, are complete, and belong there.
@@ -451,7 +404,7 @@ class RunDirectory:
 
         contiguous = {key: np.asarray(value, order="C") for key, value in weights.items()}
         self._write(f"{name}.safetensors", save(contiguous, {"format": "pt"}))
-        return Stamp(name, arrays={k: array_digest(v) for k, v in contiguous.items()}).content
+        return digest_of_arrays(contiguous)
 
     def read_weights(self, name: str, wanted: str) -> Tensors:
         """Return the weights that `write_weights` wrote; an empty digest is not checked.
@@ -496,8 +449,7 @@ class RunDirectory:
                 known = {key: array_digest(array) for key, array in arrays.items()}
                 with temporary.open("r+b") as file:  # all digests have the same length
                     file.write(head_of(entries, metadata or {}, self._stamp(name, of, known)))
-                    file.flush()
-                    os.fsync(file.fileno())  # what was written through the mapping, too
+                self._settle(temporary, target)  # what was written through the mapping, too
 
     def read_tensors(self, name: str, of: str | None = None) -> Tensors:
         """Return the arrays of ``<name>.safetensors``, memory-mapped.
@@ -535,9 +487,9 @@ class RunDirectory:
 
     def _why_foreign(self, name: str, stamp: Stamp | None, of: str | None) -> str | None:
         """Return why a file does not belong in its place, as the end of a sentence."""
-        run, stamped = self._whole._identity, self.is_stamped  # noqa: SLF001 - of the same class
+        run = self._whole._identity
         if stamp is None:
-            return "has no stamp, unlike every other file of this run" if stamped else None
+            return "has no stamp, unlike every other file of this run"
         if stamp.name != self._full_name(name):
             return f"was written as {visible(stamp.name, 80)} and belongs there"
         if run and stamp.run != run:
@@ -547,7 +499,7 @@ class RunDirectory:
         return None
 
     def _stamp(self, name: str, of: str, arrays: dict[str, str]) -> Stamp:
-        return Stamp(self._full_name(name), self._whole._identity, of, arrays)  # noqa: SLF001
+        return Stamp(self._full_name(name), self._whole._identity, of, arrays)
 
     def _full_name(self, name: str) -> str:
         """Return a name relative to the run that this folder is a part of."""
@@ -608,7 +560,37 @@ class RunDirectory:
         target = self.place(name)
         with explained(target, self.path):
             make_private(target.parent)
-            write_whole(target, content)
+            with replaced(target) as temporary:
+                temporary.write_bytes(content)
+                self._settle(temporary, target)
+
+    def _settle(self, temporary: Path, target: Path) -> None:
+        """Wait until a new file is on the disk; inside of `together` only note its later name."""
+        if self._whole._unsynced is None:
+            sync(temporary)
+        else:
+            self._whole._unsynced.append(target)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Write the files of one checkpoint, and wait for the disk once, after the last of them.
+
+        Each file still appears whole, in the order in which they are written, so a killed process
+        leaves the first ones. A power cut may damage those of the last seconds: their digests tell,
+        and they are made again.
+        """
+        if self._whole._unsynced is not None:  # inside of another block
+            yield
+            return
+        written: list[Path] = []
+        self._whole._unsynced = written
+        try:
+            yield
+        finally:
+            self._whole._unsynced = None
+        if written:
+            with explained(written[-1], self.path):
+                sync(written[-1])
 
     def _sweep(self, what: str) -> None:
         """Remove what killed processes left; what those of other machines left after an hour."""
@@ -617,10 +599,6 @@ class RunDirectory:
                 old = time.time() - left_over.stat().st_mtime > _OLD_SECONDS
                 if old or left_over.is_relative_to(self.path / what):
                     shutil.rmtree(left_over) if left_over.is_dir() else left_over.unlink()
-
-
-def _unchanged(content: Any) -> Any:
-    return content
 
 
 @lru_cache(maxsize=10_000)

@@ -15,6 +15,7 @@ __all__ = [
     "ForeignError",
     "LockedError",
     "MissingError",
+    "NotKeptError",
     "OutsideError",
     "StoreError",
     "TooLargeError",
@@ -72,6 +73,10 @@ class MissingError(BrokenError, KeyError):
     """A file lacks an array."""
 
     __str__ = Exception.__str__  # KeyError's adds quotation marks
+
+
+class NotKeptError(StoreError):
+    """A recording does not hold what was asked for."""
 
 
 class TooLargeError(ValueError):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.stamps import Stamp, array_digest
+from memowidgets.stamps import digest_of_arrays
 from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.forward import Forward
 from memowidgets.training.rho import Record
@@ -71,16 +71,12 @@ def read_record(run: RunDirectory, name: str) -> Record:
     """
     file = record_file(name)
     try:
-        record = run.made_of_note(file, _made_record)
+        record = Record(**run.read_note(file)).checked()
     except (TypeError, ValueError) as error:
         raise StoreError(f"{run.path / file} is broken: {error}; delete its folder") from None
     if record.name != Path(file).parent.name:
         raise StoreError(f"{run.path / file} is broken: it names {quoted(record.name)}")
     return record
-
-
-def _made_record(content: Any) -> Record:
-    return Record(**content).checked()
 
 
 def write_record(run: RunDirectory, record: Record) -> None:
@@ -101,7 +97,7 @@ def forget_checkpoints(run: RunDirectory, records: Sequence[Record]) -> None:
 
 def weights_digest(weights: Mapping[str, NDArray[Any]]) -> str:
     """Return the digest of weights that `RunDirectory.write_weights` returns, without writing."""
-    return Stamp("", arrays={name: array_digest(array) for name, array in weights.items()}).content
+    return digest_of_arrays(weights)
 
 
 def arrays_of(weights: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
@@ -160,18 +156,14 @@ def read_course(run: RunDirectory) -> Course | None:
     if not run.has_file(COURSE):
         return None
     try:
-        return run.made_of_note(COURSE, _made_course)
-    except (TypeError, ValueError) as error:
+        course = Course(**run.read_note(COURSE))
+    except TypeError as error:
         raise StoreError(f"{run.path / COURSE} is broken: {error}") from None
-
-
-def _made_course(content: Any) -> Course:
-    course = Course(**content)
     counts = (course.steps_per_epoch, course.total_steps)
     if not all(type(count) is int and count > 0 for count in counts):
-        raise ValueError("its numbers of steps are invalid")
+        raise StoreError(f"{run.path / COURSE} is broken: its numbers of steps are invalid")
     if not isinstance(course.weights, dict):
-        raise ValueError("its weights are not digests by name")  # noqa: TRY004 - a broken file
+        raise StoreError(f"{run.path / COURSE} is broken: its weights are not digests by name")
     return course
 
 
@@ -194,4 +186,4 @@ def precision_at(run: RunDirectory, record: Record, trained_in: str) -> str:
             f"{run.path / 'checkpoints' / record.name} was trained in {record.precision}, and the "
             f"run computes in {trained_in}; delete the folder checkpoints and train again"
         )
-    return record.precision or trained_in
+    return record.precision

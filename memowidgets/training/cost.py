@@ -238,10 +238,9 @@ def _save_seconds(learner: Learner, run: RunDirectory, shape: tuple[int, int]) -
     sizes = np.cumsum([array.nbytes for array in arrays.values()])
     part = dict(list(arrays.items())[: 1 + int(np.searchsorted(sizes, _MOST_WRITTEN))])
     share = sum(array.nbytes for array in part.values()) / max(1, int(sizes[-1]))
-    folder = run.path / f"{UNFINISHED}{secrets.token_hex(8)}"  # a later training removes it
+    scratch = run.part(f"{UNFINISHED}{secrets.token_hex(8)}")  # a later training removes it
     seconds = 0.0
     try:
-        scratch = RunDirectory(folder, part_of=run)
         for epoch in range(2):  # the first has no older state to delete
             start = time.perf_counter()
             passes = _Made(shape, np.zeros(shape[0], np.int64))
@@ -253,7 +252,7 @@ def _save_seconds(learner: Learner, run: RunDirectory, shape: tuple[int, int]) -
     except (OSError, StoreError):
         return 0.0
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(scratch.path, ignore_errors=True)
     return seconds
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -281,13 +282,13 @@ class Recorder:
                     f"at step {step} the weights are those of step 0; pass mw.watch the module "
                     "that the optimizer trains"
                 )
-            with self._shown(progress) as report:
+            with self.run.together(), self._shown(progress) as report:
                 epoch = self._plan.epoch_of(step)
                 made = write_checkpoint(self.run, self.passes, module, weights, step, epoch, report)
-            self._records = [*before, made]
-            end = self._plan.total or max(1, step)
-            digests = {record.name: record.weights for record in self._records}
-            write_course(self.run, Course(self._plan.steps_per_epoch, end, digests))
+                self._records = [*before, made]
+                end = self._plan.total or max(1, step)
+                digests = {record.name: record.weights for record in self._records}
+                write_course(self.run, Course(self._plan.steps_per_epoch, end, digests))
         return made
 
     def end(self, step: int) -> None:
@@ -324,7 +325,7 @@ def write_checkpoint(
     name, digest = name_of(epoch), weights.digest
     run.forget(forward_of(name), f"scores/{name}")
     for file, content in weights.notes.items():
-        run.write_json(f"checkpoints/{name}/{file}", content)
+        run.write_text(f"checkpoints/{name}/{file}", json.dumps(content, indent=1))
     if weights.file:
         digest = run.write_weights(f"checkpoints/{name}/{weights.file}", weights.arrays)
     place = forward_of(name) if passes.layer_names else outputs_of(name)

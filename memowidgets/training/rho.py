@@ -34,10 +34,10 @@ class Record:
         Losses in nats (natural logarithms). The test loss is None if nothing was held out.
     train_accuracy, test_accuracy : float
         Accuracies as shares.
-    precision : str or None
-        Precision of the pass over the members. None in old runs, which did not record it.
+    precision : str
+        Precision of the pass over the members.
     weights : str
-        Digest of the weights. Empty in old runs.
+        Digest of the weights. Empty until they are written.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Record:
     train_accuracy: float
     test_loss: float | None
     test_accuracy: float | None
-    precision: str | None = None
+    precision: str
     weights: str = ""
 
     def checked(self) -> Record:
@@ -66,7 +66,7 @@ class Record:
             fits = {
                 "name": isinstance(value, str),
                 "step": whole and value >= 0,
-                "precision": value is None or isinstance(value, str),
+                "precision": isinstance(value, str),
                 "weights": isinstance(value, str),
             }.get(field.name, number or (value is None and field.name.startswith("test")))
             if not fits:

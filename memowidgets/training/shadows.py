@@ -169,7 +169,7 @@ class ShadowSet:
             file, foreign = self._run.read_tensors(self._name(index)), None
         except ForeignError as error:  # another configuration says more than another run
             file, foreign = Tensors(path), error
-        config = file.metadata.get("config", self._config)
+        config = file.metadata.get("config")
         if self._config and config != self._config:
             raise StoreError(
                 f"{path} was trained with another model, data or configuration ({config}, here "
@@ -178,10 +178,10 @@ class ShadowSet:
         if foreign is not None:
             raise foreign
         for what, value in (("index", str(index)), ("design", self.key), ("config", self._config)):
-            found = file.metadata.get(what, None if self._run.is_stamped else value)
+            found = file.metadata.get(what)
             if value and found != value:
                 raise ForeignError(f"{path} says that its {what} is {found}, not {value}", again)
-        precision = file.metadata.get("precision", self._precision)
+        precision = file.metadata.get("precision")
         if self._precision and precision != self._precision:
             raise StoreError(
                 f"{path} was trained in {precision}, and the target in {self._precision}, so their "
@@ -373,8 +373,7 @@ class ShadowSet:
 def read_choice(run: RunDirectory) -> dict[str, Any]:
     """Return the set of shadow models behind the truth, and the number trained of each."""
     kept = run.read_note(_CHOICE) if run.has_file(_CHOICE) else {}
-    table = kept if isinstance(kept, dict) else {"key": None}
-    if not (isinstance(table.get("trained", {}), dict) and isinstance(table.get("key", ""), str)):
+    if not (isinstance(kept.get("trained", {}), dict) and isinstance(kept.get("key", ""), str)):
         raise StoreError(f"{run.path / _CHOICE} is broken; delete it")
     return kept
 

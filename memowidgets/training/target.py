@@ -303,9 +303,10 @@ class TargetTraining:
         """Leave a checkpoint with its pass and the state to resume from."""
         passes = _Learned(learner, self._design.members, self._held_out)
         weights = passes.weights(learner.module)
-        record = write_checkpoint(
-            self._run, passes, learner.module, weights, learner.step, epoch, Progress()
-        )
+        with self._run.together():
+            record = write_checkpoint(
+                self._run, passes, learner.module, weights, learner.step, epoch, Progress()
+            )
         write_state(self._run, record, *learner.state())
         return record
 

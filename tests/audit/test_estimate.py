@@ -316,7 +316,7 @@ def test_a_checkpoint_is_timed_by_writing_all_that_a_training_writes(audit, monk
 
         monkeypatch.setattr(store.RunDirectory, name, called)
 
-    for name in ("write_tensors", "write_weights", "write_json", "forget"):
+    for name in ("write_tensors", "write_weights", "write_note", "forget"):
         noted(name)
     job = estimate._shadows(audit.run, audit.run.recipe(), 4, 1).job
     take_times(job, Progress(), audit.run.run)

@@ -149,7 +149,7 @@ def test_a_link_that_stays_in_the_run_and_a_circle_are_told_apart(tmp_path):
     assert run.read_text("same/x.csv") == "1"
     (run.path / "circle").symlink_to(run.path / "circle")
     with pytest.raises(StoreError):
-        run.read_json("circle/x.json")
+        run.read_note("circle/x.json")
 
 
 @pytest.fixture

@@ -512,11 +512,14 @@ def probabilities(evidence: Evidence, checkpoint: str | float) -> Floats:
 def _answers(evidence: Evidence, record: Record) -> tuple[Labels, Floats]:
     """Return the most probable class of each member, and the probability of its label."""
     made = evidence.checkpoints[record.name].made or {}
-    if "guess" in made and "logits" not in made:  # in recordings, which keep few logits
-        return made["guess"].astype(np.int64), np.exp(-made["losses"].astype(np.float64))
-    of_classes = probabilities(evidence, record.name)
-    of_label: Floats = of_classes[np.arange(len(evidence.labels)), evidence.labels]
-    return of_classes.argmax(axis=1), of_label
+    if "guess" not in made:
+        of_classes = probabilities(evidence, record.name)
+        of_label: Floats = of_classes[np.arange(len(evidence.labels)), evidence.labels]
+        return of_classes.argmax(axis=1), of_label
+    guesses = made["guess"].astype(np.int64)  # of a recording, beside rounded logits or none
+    if "p_label" in made:
+        return guesses, made["p_label"].astype(np.float64)
+    return guesses, np.exp(-made["losses"].astype(np.float64))
 
 
 def flagged(

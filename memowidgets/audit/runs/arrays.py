@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.compared import content_digest
 from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.given import SCORES, Given, checked, evidence_of
 from memowidgets.audit.runs import identity
 from memowidgets.audit.runs.shapes import ARRAYS, is_of_arrays, read_arrays_manifest
 from memowidgets.checks import warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
-from memowidgets.stamps import Stamp, array_digest
+from memowidgets.stamps import Stamp, array_digest, digest
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.visible import quoted
 
@@ -162,11 +161,10 @@ def _spoken(name: str) -> str:
 
 def _check_mark(run: RunDirectory, data: Dataset) -> None:
     """Refuse a folder with decisions on other samples; note whose they are in a new one."""
-    digest = content_digest([data.ids.tolist(), data.labels.tolist()])
-    mark = {"samples": len(data), "digest": digest}
+    mark = {"samples": len(data), "digest": digest([data.ids.tolist(), data.labels.tolist()])}
     if not run.has_file(MARK):
-        run.write_json(MARK, mark)
-    elif run.read_json(MARK) != mark:
+        run.write_note(MARK, mark)
+    elif run.read_note(MARK) != mark:
         raise ValueError(
             f"{run.path} holds decisions on other samples (ids or labels differ): choose another "
             "folder"

@@ -58,7 +58,7 @@ def forked(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) ->
     made = RunDirectory(path)
     fresh = made.is_empty
     made.hold(manifest if fresh else read_manifest(made))
-    manifest = identity.continued(made, manifest, recipe.device)
+    manifest = identity.continued(made, manifest)
     if fresh:  # the manifest comes last: what was killed before it begins again
         write_stop(made, run.names.stop)
     if chosen is not None and (fresh or not made.has(start_of(chosen.name))):

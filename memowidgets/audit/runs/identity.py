@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.compared import content_digest
-from memowidgets.audit.precisions import settled_precision
 from memowidgets.audit.run import write_stop
 from memowidgets.audit.runs.shapes import checked_design, read_manifest
 from memowidgets.data import Dataset
 from memowidgets.models import (
     Model,
 )
-from memowidgets.stamps import Stamp, array_digest
-from memowidgets.store import RunDirectory, StoreError, Tensors
+from memowidgets.stamps import digest, digest_of_arrays
+from memowidgets.store import RunDirectory, StoreError
 from memowidgets.training.config import Settings, is_function
 from memowidgets.training.design import Design
 from memowidgets.training.probe import made_probe, probe_differences
@@ -95,15 +93,15 @@ def described(
         "data": {
             "n": len(data),
             "class_names": list(data.class_names),
-            "labels": content_digest(data.labels.tolist()),
-            "canaries": content_digest(None if data.canaries is None else data.canaries.tolist()),
+            "labels": digest(data.labels.tolist()),
+            "canaries": digest(None if data.canaries is None else data.canaries.tolist()),
             "source": data.source,
-            "prompts": content_digest(getattr(data, "prompt_recipe", None)),
+            "prompts": digest(getattr(data, "prompt_recipe", None)),
         },
-        "members": content_digest(design.members.tolist()),
-        "pool": content_digest(design.pool.tolist()),
+        "members": digest(design.members.tolist()),
+        "pool": digest(design.pool.tolist()),
         "held_out": None if held_out is None else held_out_digest(held_out),
-        **({} if held_out is None else {ASIDE_LABELS: content_digest(held_out.labels.tolist())}),
+        **({} if held_out is None else {ASIDE_LABELS: digest(held_out.labels.tolist())}),
         "versions": dict(_library_versions()),
         "ids": data.ids.tolist(),
         "content": data.content_hashes(),
@@ -123,7 +121,7 @@ def _library_versions() -> tuple[tuple[str, str], ...]:
 
 def held_out_digest(held_out: Dataset) -> str:
     """Return a digest of a held-out dataset."""
-    return content_digest(held_out.content_hashes())
+    return digest(held_out.content_hashes())
 
 
 def run_digest(manifest: Mapping[str, Any]) -> str:
@@ -131,9 +129,7 @@ def run_digest(manifest: Mapping[str, Any]) -> str:
     parts = ("model", "training", "probe", "seed", "members", "content", "fork")
     kept = {part: manifest[part] for part in parts if manifest.get(part) is not None}
     kept["data"] = {key: manifest["data"][key] for key in ("labels", "class_names")}
-    return content_digest(
-        {key: sorted(v.items()) if isinstance(v, dict) else v for key, v in kept.items()}
-    )
+    return digest({key: sorted(v.items()) if isinstance(v, dict) else v for key, v in kept.items()})
 
 
 def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -> None:
@@ -158,7 +154,7 @@ def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -
         )
 
 
-def continued(run: RunDirectory, manifest: Mapping[str, Any], device: str) -> dict[str, Any]:
+def continued(run: RunDirectory, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return a manifest with the settings that an existing run in the directory has fixed.
 
     Raises
@@ -171,8 +167,7 @@ def continued(run: RunDirectory, manifest: Mapping[str, Any], device: str) -> di
     if run.is_empty:
         return dict(manifest)
     stored = read_manifest(run)
-    known = {**stored, "precision": settled_precision(run, stored, lambda: device)}
-    check_same(known, manifest, str(run.path))
+    check_same(stored, manifest, str(run.path))
     others = {key: value for key, value in manifest.items() if key not in _SETTLED}
     return others | {key: stored[key] for key in _SETTLED if key in stored}
 
@@ -190,7 +185,7 @@ def settle(
         If it contains another one. The message names the difference.
     """
     if run.is_empty:
-        kept = Stamp("", arrays=_digests(_design_arrays(trained_on, design))).content
+        kept = digest_of_arrays(_design_arrays(trained_on, design))
         run.write_manifest(
             {**manifest, "design": kept}
         )  # first, because another process may do the same now
@@ -262,10 +257,6 @@ def _design_arrays(data: Dataset, design: Design) -> dict[str, NDArray[Any]]:
     return tensors | encoding | ({} if canaries is None else {"canaries": canaries})
 
 
-def _digests(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
-    return {name: array_digest(array) for name, array in arrays.items()}
-
-
 def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
     """Read the design that `write_design` wrote.
 
@@ -277,11 +268,10 @@ def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
     path, file = run.path / "design.safetensors", run.read_tensors("design")
     read = {name: np.array(array) for name, array in file.items()}
     kept = checked_design(read, str(path), len(manifest["ids"]))
-    wrong = _design_differences(manifest, file, kept)
-    if wrong:
+    if file.stamp is None or file.stamp.content != manifest.get("design"):
         raise StoreError(
-            f"{path} is not the design of this run: its {', '.join(wrong)} differ from the "
-            "manifest's. Restore it, or make the audit again with mw.Audit(model, data, path=…)"
+            f"{path} is not the design of this run: its contents differ from the manifest's. "
+            "Restore it, or make the audit again with mw.Audit(model, data, path=…)"
         )
     return Design(
         kept["pool"],
@@ -299,34 +289,6 @@ def read_encoding(run: RunDirectory) -> dict[str, NDArray[Any]]:
     return {name.removeprefix(_ENCODING): np.array(kept[name]) for name in names}
 
 
-def _design_differences(
-    manifest: Mapping[str, Any], file: Tensors, kept: Mapping[str, NDArray[Any]]
-) -> list[str]:
-    """Return the parts of a design that differ from the manifest.
-
-    An old manifest has no digest of the whole design, so its parts are compared.
-    """
-    if "design" in manifest:
-        same_content = file.stamp is not None and file.stamp.content == manifest["design"]
-        return [] if same_content else ["contents"]
-    data, content = manifest["data"], manifest["content"]
-    canaries = kept["canaries"].tolist() if "canaries" in kept else None
-    same = {
-        "members": content_digest(kept["members"].tolist()) == manifest["members"],
-        "pool": content_digest(kept["pool"].tolist()) == manifest["pool"],
-        "canaries": content_digest(canaries) == data.get("canaries", content_digest(canaries)),
-    }
-    if not manifest["training"].get("label_noise"):  # it flips labels after they were digested
-        same["labels"] = content_digest(kept["labels"].tolist()) == data["labels"]
-    aside = np.setdiff1d(np.arange(len(content)), kept["pool"])
-    number = {text: i for i, text in enumerate(sorted(set(content)))}
-    same["held-out samples"] = bool(np.isin(kept["held_out"], aside).all())
-    same["groups"] = kept["groups"].tolist() == [number[text] for text in content]
-    whole = len(kept["members"]) == len(kept["pool"])
-    same["all_members"] = bool(kept["all_members"][0]) == whole
-    return [what for what, is_same in same.items() if not is_same]
-
-
 def described_data(data: Dataset) -> dict[str, Any]:
     """Return what identifies a dataset, as a part of the manifest."""
     return {
@@ -334,9 +296,9 @@ def described_data(data: Dataset) -> dict[str, Any]:
         "content": data.content_hashes(),
         "data": {
             "class_names": list(data.class_names),
-            "labels": content_digest(data.labels.tolist()),
-            "canaries": content_digest(None if data.canaries is None else data.canaries.tolist()),
-            "prompts": content_digest(getattr(data, "prompt_recipe", None)),
+            "labels": digest(data.labels.tolist()),
+            "canaries": digest(None if data.canaries is None else data.canaries.tolist()),
+            "prompts": digest(getattr(data, "prompt_recipe", None)),
         },
     }
 

@@ -186,7 +186,7 @@ def _run(
             about, None, looker.layer_names, data, design, held_out, settings, seed
         ),
     }
-    manifest = identity.continued(run, manifest, "cpu")
+    manifest = identity.continued(run, manifest)
     manifest = identity.settle(run, manifest, data, design)
     _check_encoding(run, data)
     return Run(run, manifest, None, data, held_out, design, "cpu")

@@ -14,11 +14,10 @@ from memowidgets.audit.runs.reopening import read_data, reopened
 from memowidgets.audit.runs.shapes import read_manifest
 from memowidgets.checks import as_code, whole_number
 from memowidgets.data import Dataset
-from memowidgets.files import checked_path
 from memowidgets.models import Model
 from memowidgets.models.base import check_model
 from memowidgets.models.precision import resolve_precision
-from memowidgets.store import MANIFEST, RunDirectory, StoreError
+from memowidgets.store import RunDirectory
 from memowidgets.training import TrainingConfig
 from memowidgets.training.design import HeldOut, Members, draw_design
 from memowidgets.training.device import torch_device
@@ -63,7 +62,7 @@ def begun_run(
         **identity.repeats(used, settings),
         "states": states,
     }
-    manifest = identity.continued(run, manifest, used)
+    manifest = identity.continued(run, manifest)
     trained_on = noise_of(data, design, manifest).applied(data)
     manifest = identity.settle(run, manifest, trained_on, design)
     return Run(run, manifest, model, trained_on, aside, design, device, states, settings)
@@ -79,12 +78,6 @@ def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> Ru
     """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be the folder of a run, not {as_code(path)}")
-    folder = checked_path(path)
-    if (folder / "arrays.json").is_file() and not (folder / MANIFEST).exists():
-        raise StoreError(
-            f"{path} holds decisions on arrays, but an earlier version did not keep the arrays: "
-            "call Audit.from_arrays(…, path=…) with them once more"
-        )
     return RunDirectory.existing(path, read_only=read_only)
 
 

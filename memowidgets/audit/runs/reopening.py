@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from memowidgets import data as data_room
-from memowidgets.audit.compared import content_digest
 from memowidgets.audit.runs.identity import (
     ASIDE_LABELS,
     check_same,
@@ -36,6 +35,7 @@ from memowidgets.models import (
 )
 from memowidgets.models.base import check_model
 from memowidgets.network import without_the_hub
+from memowidgets.stamps import digest
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training.config import Settings
 from memowidgets.training.design import Design
@@ -232,7 +232,7 @@ def _check_kinds(data: object, model: object, held_out: object) -> None:
 def _check_held_out_again(run: RunDirectory, manifest: Mapping[str, Any], given: Dataset) -> None:
     if held_out_digest(given) != manifest["held_out"]:
         raise ValueError(f"these are not the held-out samples of {run.path}")
-    labels = content_digest(given.labels.tolist())
+    labels = digest(given.labels.tolist())
     if manifest.get(ASIDE_LABELS, labels) != labels:  # old runs did not note them
         raise ValueError(f"these held-out samples have other labels than those of {run.path}")
 

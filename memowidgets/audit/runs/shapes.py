@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.models.precision import COMPUTED
 from memowidgets.store import MANIFEST, RunDirectory, StoreError
 from memowidgets.training import TrainingConfig
 from memowidgets.training.probe import is_probe
@@ -111,6 +112,12 @@ def read_manifest(run: RunDirectory) -> dict[str, Any]:
         )
     _check_shape(run, manifest, _SHAPE)
     _check_training(run, manifest["training"])
+    precision = manifest.get("precision")
+    if manifest.get("kind") is None and precision not in COMPUTED:  # a watched run has none
+        raise StoreError(
+            f"{run.path / MANIFEST} names the precision {visible(repr(precision), 40)}; "
+            f"valid: {', '.join(COMPUTED)}. Update memowidgets if a newer version wrote it"
+        )
     return manifest
 
 

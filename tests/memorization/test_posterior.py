@@ -135,3 +135,10 @@ def test_the_old_formula_fails_this_bound():
     made = [pool(8, 100 + seed) for seed in range(POOLS)]
     said = np.concatenate([ndtr((x - 4) / s) for x, s, _, _ in made])
     assert miscalibration(said, np.concatenate([truth for _, _, truth, _ in made])) > 0.1
+
+
+def test_fewer_than_100_samples_are_one_group():
+    rng = np.random.default_rng(0)
+    values, errors, score = rng.normal(size=(3, 99))
+    found = probability_memorized(5 * values, np.abs(errors) + 0.5, score=score)
+    assert np.array_equal(found, probability_memorized(5 * values, np.abs(errors) + 0.5))

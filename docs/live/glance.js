@@ -18,7 +18,7 @@ function modelOf(content) {
   const model = new StandIn(
     {
       tau, tau_committed: tau, eta, eta_committed: eta,
-      comparing: false, _comparable: false, _dimmed: false,
+      comparing: false, more: false, _comparable: false, _dimmed: false,
       _data: wire.data, _truth: truthOf(wire, eta), _late: late,
     },
     (asked) =>

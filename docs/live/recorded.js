@@ -61,7 +61,7 @@ class Recorded {
         computed: true, outdated: false, _work: { busy: false }, _status: "",
         _message: { kind: "", text: "" }, _warnings: [], _notes: [],
         tau: content.tau, tau_committed: content.tau, eta: content.eta, eta_committed: content.eta,
-        comparing: false, _comparable: true, _dimmed: false,
+        comparing: false, more: false, _comparable: true, _dimmed: false,
         page: 0, page_size: PAGE_SIZE, filter: "flagged", sort: "risk", decision: "any",
         _version: 0, _decided: 0,
       },

@@ -64,14 +64,14 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
         What is picked.
     computed : bool
         Whether the picked numbers are on show.
-    tau, tau_committed, eta, eta_committed, comparing, counts, evaluation, undecided
+    tau, tau_committed, eta, eta_committed, comparing, more, counts, evaluation, undecided
         As in `ThresholdExplorer`.
     page, page_size, filter, sort, decision, selected, decisions
         As in `SampleInspector`.
     state : dict
-        ``checkpoint``, ``layer``, ``metric``, ``tau``, ``eta``, ``comparing``, ``filter``,
-        ``sort``, ``decision``, ``page``: what restores this view, without any sample's id or
-        text. Set all of it or a part; what is not computed yet is restored once it is. In Voila
+        ``checkpoint``, ``layer``, ``metric``, ``tau``, ``eta``, ``comparing``, ``more``,
+        ``filter``, ``sort``, ``decision``, ``page``: what restores this view, without any sample's
+        id or text. Set all of it or a part; what is not computed yet is restored once it is. In Voila
         the address of the page holds it too, after ``#memowidgets=``.
 
     Raises

@@ -56,6 +56,7 @@ class Thresholds(AtThreshold):
     eta = traitlets.Float(4.0).tag(sync=True)
     eta_committed = traitlets.Float(4.0).tag(sync=True)
     comparing = traitlets.Bool(default_value=False).tag(sync=True)
+    more = traitlets.Bool(default_value=False).tag(sync=True)
     counts = traitlets.Dict(read_only=True)
     _data = traitlets.Dict().tag(sync=True)
     _truth = traitlets.Dict().tag(sync=True)
@@ -273,6 +274,8 @@ class ThresholdExplorer(Thresholds, anywidget.AnyWidget):
         Likewise for η.
     comparing : bool
         Whether the ROCs of `others` are shown; the user's checkbox.
+    more : bool
+        Whether everything beside the three counts and τ is shown, under "More controls".
     counts : dict
         At `tau` and `eta`: ``n``, ``flagged``, and with ground truth ``hits``,
         ``false_alarms``, ``missed``, ``clear``.

@@ -391,6 +391,7 @@ class State(TypedDict, total=False):
     tau: float
     eta: float
     comparing: bool
+    more: bool
     filter: str
     sort: str
     decision: str

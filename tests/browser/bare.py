@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import base64
+import contextlib
 import json
 import queue
 import re
@@ -121,10 +122,13 @@ class Server:
         """Send the page a message; a page that opens later gets it, too."""
         text = json.dumps(message, default=str)
 
+        from tornado.websocket import WebSocketClosedError
+
         def send() -> None:
             self.said.append(text)
             for socket in list(self.sockets):
-                socket.write_message(text)
+                with contextlib.suppress(WebSocketClosedError):
+                    socket.write_message(text)
 
         self.loop.call_soon_threadsafe(send)
 

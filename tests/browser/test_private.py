@@ -18,7 +18,7 @@ source = FakeSource(n=60)
 source.data = questions(60)
 source.decision_log.edits_file = tempfile.mkdtemp() + "/edits.jsonl"
 dashboard = Dashboard(source)
-dashboard.filter = "all"
+dashboard.filter, dashboard.more = "all", True
 dashboard
 """
 PICTURES = """

@@ -66,6 +66,8 @@ def visit(chromium, site):
             page.emulate_media(color_scheme=scheme)
             page.goto((site / f"{name}.html").as_uri())
             page.wait_for_selector("body[data-ready]")
+            for button in page.get_by_role("button", name="More controls").all():
+                button.click()
             return page
 
         yield go
@@ -254,6 +256,8 @@ def playground(chromium, tmp_path_factory):
                 file.write_text(guarded(WHOLE.format(body)), "utf-8")
             page.goto(file.as_uri())
             page.wait_for_selector("body[data-ready]")
+            for button in page.get_by_role("button", name="More controls").all():
+                button.click()
             return page
 
         yield go

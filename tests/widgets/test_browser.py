@@ -12,6 +12,7 @@ from tests.widgets.fake_source import FakeSource
 source = FakeSource(seconds=1.5)
 dashboard = Dashboard(source)
 dashboard.page_size = 12
+dashboard.more = True
 dashboard
 """
 
@@ -125,8 +126,8 @@ def test_the_roc_and_the_presets_move_tau(dashboard):
     agree(dashboard)
     for button, rule in {
         "Youden": "youden",
-        "TPR ≥ 75 %": "tpr>=0.75",
-        "FPR ≤ 1 %": "fpr<=0.01",
+        "find 75 %": "tpr>=0.75",
+        "at most 1 % for nothing": "fpr<=0.01",
     }.items():
         page.get_by_role("button", name=button, exact=True).click()
         wanted = dashboard.python(f"dashboard.evaluation.threshold({rule!r})")
@@ -245,7 +246,7 @@ def test_alone_without_truth(widget_page):
     page = notebook.page
     page.wait_for_selector(".mw-tau-knob")
     assert not page.locator(".mw-roc").is_visible()
-    assert not page.locator(".mw-tile-tpr").is_visible()
+    assert not page.locator(".mw-tile-found").is_visible()
     assert not page.get_by_role("button", name="Youden").is_visible()
     notebook.screenshots("widgets-without-truth", of=".mw-explorer")
 

@@ -63,6 +63,7 @@ VIEW = {
     "tau": -0.7,
     "eta": 6.0,
     "comparing": True,
+    "more": True,
     "filter": "missed",
     "sort": "label",
     "decision": "undecided",

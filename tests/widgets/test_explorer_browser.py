@@ -20,7 +20,7 @@ JUDGED = (
     + """
 explorer = ThresholdExplorer(
     scores, log_lira=log_lira, errors=errors, title="PSMI, layer 30",
-    others={"loss": scores + noise, "<img src=x onerror=alert(1)>": noise})
+    others={"loss": scores + noise, "<img src=x onerror=alert(1)>": noise}, more=True)
 explorer
 """
 )
@@ -93,7 +93,7 @@ def test_eta_moves_and_others_are_compared(widget_page):
     assert page.locator("path.mw-other-curve").count() == 0
     page.get_by_role("radio", name="log-log").click()
     page.get_by_role("radio", name="log", exact=True).click()
-    page.get_by_role("button", name="TPR ≥ 75 %").click()
+    page.get_by_role("button", name="find 75 %").click()
     settled(notebook)
     notebook.screenshots("explorer-log", of=".mw-explorer", themes=["light"])
 
@@ -125,7 +125,7 @@ def test_each_score_is_counted_exactly(widget_page):
 
 ONE_BIN = """
 from memowidgets.widgets import ThresholdExplorer
-explorer = ThresholdExplorer([0.5] * 26, [True] * 17 + [False] * 9, tau=0)
+explorer = ThresholdExplorer([0.5] * 26, [True] * 17 + [False] * 9, tau=0, more=True)
 explorer
 """
 MANY = """
@@ -211,7 +211,7 @@ SPILT = """() => {
 @pytest.mark.parametrize("given", [", log_lira=log_lira", ", memorized=log_lira >= 4", ""])
 def test_the_slider_stands_below_its_line(widget_page, given):
     cell = SCORES.replace("log_lira[:7] = np.nan\n", "") + (
-        f"explorer = ThresholdExplorer(scores, errors=errors{given})\nexplorer"
+        f"explorer = ThresholdExplorer(scores, errors=errors, more=True{given})\nexplorer"
     )
     notebook = widget_page([cell])
     page = notebook.page
@@ -233,8 +233,7 @@ def test_all_by_keyboard(widget_page):
     page = notebook.page
     page.locator(".mw-curve-entry").nth(2).wait_for()
     page.get_by_label("threshold τ").focus()
-    for _ in range(2):  # back over the scale of the ROC to the checkbox, by key so that it shows
-        page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Shift+Tab")  # back to "More controls", by key so that it shows
     reached = []
     for _ in range(40):
         name = page.evaluate(
@@ -249,7 +248,7 @@ def test_all_by_keyboard(widget_page):
         page.keyboard.press("Tab")
     for name in ("threshold τ", "τ", "memorised from log-LiRA η", "η", "Youden", "flag"):
         assert name in reached
-    assert "compare scores" in reached
+    assert {"compare scores", "Fewer controls ▴", "find 75 %"} <= set(reached)
     assert {"linear", "√"} <= set(reached)
 
 
@@ -261,7 +260,7 @@ def test_a_million_scores_travel_and_count(widget_page):
         "log_lira = rng.gumbel(-2, 1.5, 1_000_000)\n"
         "scores = rng.normal(size=1_000_000) - (log_lira >= 4)\n"
         "explorer = ThresholdExplorer(scores, log_lira=log_lira, tau=-2.0,\n"
-        "    errors=rng.gamma(2, 0.001, 1_000_000))\nexplorer"
+        "    errors=rng.gamma(2, 0.001, 1_000_000), more=True)\nexplorer"
     )
     notebook = widget_page([cell])
     page = notebook.page

@@ -178,11 +178,11 @@ def test_decisions_by_key_and_button_are_saved_and_undone(images):
     page.keyboard.press("r")
     said(page, f"{name} is to be removed.")
     first.locator(".mw-made-remove").wait_for()
-    assert focused(page) == first.get_attribute("data-position")
+    assert focused(page) == cards(page).nth(1).get_attribute("data-position")  # it goes on
     assert images.python("(run.path / 'decisions.csv').read_text()") == (
         f'"id","decision","note"\n"{name}","remove",""\n'
     )
-    page.keyboard.press("ArrowRight")
+    page.get_by_text("1 of 22 decided").wait_for()
     page.get_by_role("button", name="Keep").first.click()
     cards(page).nth(1).locator(".mw-made-keep").wait_for()
     page.get_by_label("filter by decision").select_option("keep")
@@ -207,6 +207,8 @@ def test_a_note_is_kept_beside_the_decision(images):
     note.press("Tab")
     said(page, "Note saved.")
     page.locator(".mw-opened .mw-choice[data-decision=keep]").click()
+    page.locator(".mw-where").get_by_text("2 of 22").wait_for()  # it goes on
+    page.get_by_label("previous sample").click()
     page.locator(".mw-opened .mw-choice[data-decision=keep][aria-pressed=true]").wait_for()
     assert note.input_value() == "=HYPERLINK(1) <b>ward 7</b>"
     assert "\"'=HYPERLINK" in images.python("(run.path / 'decisions.csv').read_text()")
@@ -216,6 +218,47 @@ def test_a_note_is_kept_beside_the_decision(images):
     saved = json.dumps(images.python("inspector.get_state()"))
     assert "ward 7" not in saved
     assert "HYPERLINK" not in saved
+
+
+def test_several_are_selected_and_decided_on_at_once(images):
+    """The five most at risk are removed by three actions: two clicks and a key."""
+    page = images.page
+    cards(page).first.locator(".mw-mark").click()
+    cards(page).nth(4).click(modifiers=["Shift"])
+    assert page.locator(".mw-card[aria-checked=true]").count() == 5
+    images.screenshots("inspector-selected", of=".mw-inspector", widths=[960])
+    page.get_by_label("decide on").get_by_text("5 selected").wait_for(state="attached")
+    page.get_by_role("button", name="Remove").first.click()
+    said(page, "5 of 5 samples changed")
+    worst = images.python("[data.ids[i] for i in np.argsort(scores, kind='stable')[:5].tolist()]")
+    assert set(decided(images)) == set(map(str, worst))
+    assert page.locator(".mw-card[aria-checked]").count() == 0
+    page.get_by_text("5 of 22 decided").wait_for()
+    cards(page).nth(1).focus()
+    page.keyboard.press("x")
+    assert page.locator(".mw-card[aria-checked=true]").count() == 1
+    page.keyboard.press("x")
+    assert page.locator(".mw-card[aria-checked]").count() == 0
+
+
+def test_the_list_stays_beside_an_open_sample_where_there_is_room(images):
+    page = images.page
+    cards(page).first.locator(".mw-open").click()
+    opened, listed = page.locator(".mw-opened"), page.locator(".mw-cards")
+    page.locator(".mw-lira").wait_for()
+    assert listed.is_visible()
+    left, right = listed.bounding_box(), opened.bounding_box()
+    assert left["x"] + left["width"] <= right["x"]
+    cards(page).nth(2).click()
+    page.locator(".mw-where").get_by_text("3 of 22").wait_for()
+    assert focused(page) == cards(page).nth(2).get_attribute("data-position")
+    images.resize(700)
+    assert listed.is_hidden()
+    buttons = page.locator(".mw-opened .mw-choice").first.bounding_box()
+    assert buttons["y"] < opened.bounding_box()["y"] + 100
+    page.locator(".mw-opened").focus()
+    page.keyboard.press("Escape")
+    assert listed.is_visible()
 
 
 def test_a_small_standard_error_is_not_shown_as_none(widget_page):

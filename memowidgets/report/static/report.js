@@ -19,6 +19,7 @@ function explorerModel({ tau, eta, explorer: { data, truth, late, log_lira } }) 
     eta,
     eta_committed: eta,
     comparing: false,
+    more: false,
     _comparable: others,
     _dimmed: false,
     _data: data,

@@ -2,7 +2,7 @@
 
 import { html, setAttributes, svg } from "./dom.js";
 import {
-  clopperPearson, countUpTo, rankFprAtMost, rankTprAtLeast, rankYouden, tauAtRank,
+  clopperPearson, countUpTo, rankFprAtMost, rankShareAtMost, rankTprAtLeast, rankYouden, tauAtRank,
 } from "./maths.js";
 import {
   intervalText, percentIntervalText, percentText, rateText, scoreText, tickText, whole,
@@ -25,18 +25,27 @@ export function neighbourTau(scores, tau, step) {
   return tauAtRank(scores, Math.min(scores.values.length, Math.max(0, rank)));
 }
 
+const LOWEST = 0.05;
+
 /**
- * Rules to choose τ, by name.
+ * Rules to choose τ, in words. `more` marks those for who knows their names.
  * @param {boolean} truth  whether both memorised and other samples are known
  * @param {number | null} natural  threshold that means the same for every model
  * @param {number | null} canaryTau  lowest τ that flags 75 % of the planted canaries
  */
 export function presets(truth, natural, canaryTau) {
+  /** @type {{label: string, title: string, fitted: boolean, more?: boolean, tau: (scores: Scores) => number}[]} */
   const always = [];
   if (natural !== null) {
     const label = `τ = ${tickText(natural)}`;
     always.push({ label, title: "the score's own threshold", fitted: false, tau: () => natural });
   }
+  always.push({
+    label: `lowest ${100 * LOWEST} %`,
+    title: "highest τ that flags at most this share of the samples",
+    fitted: false,
+    tau: (scores) => tauAtRank(scores, rankShareAtMost(scores, LOWEST)),
+  });
   if (canaryTau !== null) {
     const title = "lowest τ that flags 75 % of the planted canaries";
     always.push({ label: "75 % of canaries", title, fitted: false, tau: () => canaryTau });
@@ -46,19 +55,19 @@ export function presets(truth, natural, canaryTau) {
   const at = (rank) => (scores) => tauAtRank(scores, rank(scores));
   return [
     ...always,
-    { label: "Youden", title: "highest TPR − FPR", fitted: true, tau: at(rankYouden) },
     {
-      label: "TPR ≥ 75 %",
+      label: "find 75 %",
       title: "lowest τ that finds 75 % of the memorised samples",
       fitted: true,
       tau: at((scores) => rankTprAtLeast(scores, 0.75)),
     },
     {
-      label: "FPR ≤ 1 %",
+      label: "at most 1 % for nothing",
       title: "highest τ that flags at most 1 % of the others",
       fitted: true,
       tau: at((scores) => rankFprAtMost(scores, 0.01)),
     },
+    { label: "Youden", title: "highest TPR − FPR, Youden's J", fitted: true, more: true, tau: at(rankYouden) },
   ];
 }
 
@@ -126,20 +135,23 @@ export function countInterval(k, n) {
   return `${whole(Math.floor(low * n))} – ${whole(Math.ceil(high * n))} of ${whole(n)}`;
 }
 
-/** All results at τ and η. */
+/** The answer at τ in three counts, and all rates at τ and η. */
 export class Tiles {
   constructor() {
     this.flagged = new Tile("flagged", "flagged", "samples with a score of at most τ, and their share with its exact 95 % interval");
     this.close = html("div", { class: "mw-tile-detail mw-close", title: "their score and τ are less than two standard errors apart" });
     this.flagged.element.append(this.close);
+    this.found = new Tile("found", "finds", "");
+    this.nothing = new Tile("nothing", "for nothing", "flagged samples that are none of them, and the share of those that are flagged with its exact 95 % interval");
     this.tpr = new Tile("tpr", "TPR", "");
     this.missed = new Tile("missed", "missed", "");
     this.fpr = new Tile("fpr", "FPR", "share of the other samples that are flagged; exact 95 % interval");
     this.precision = new Tile("precision", "precision", "");
     this.area = new Tile("auc", "AUC", "area under the ROC; 95 % interval");
-    this.judged = [this.tpr, this.missed, this.fpr, this.precision];
-    this.element = html("div", { class: "mw-tiles", role: "group", "aria-label": "Results at τ" });
-    this.element.append(...[this.flagged, ...this.judged, this.area].map((tile) => tile.element));
+    this.judged = [this.found, this.nothing, this.tpr, this.missed, this.fpr, this.precision];
+    this.answers = group("The answer at τ", [this.flagged, this.found, this.nothing]);
+    this.answers.classList.add("mw-answers");
+    this.rates = group("Rates at τ", [this.tpr, this.fpr, this.precision, this.missed, this.area]);
   }
 
   /**
@@ -147,6 +159,7 @@ export class Tiles {
    * @param {string} positives  "memorised samples", or what was given as the truth
    */
   nameTruth(positives) {
+    this.found.element.title = `flagged ${positives}, and the share of the ${positives} that are flagged with its exact 95 % interval`;
     this.tpr.element.title = `share of the ${positives} that are flagged; exact 95 % interval`;
     this.missed.element.title = `${positives} that are not flagged; exact 95 % interval of 1 − TPR, in samples`;
     this.precision.element.title = `share of the flagged samples that are ${positives}; exact 95 % interval`;
@@ -158,6 +171,7 @@ export class Tiles {
    */
   showParts(known, hasRoc) {
     for (const tile of this.judged) tile.element.hidden = !known;
+    this.rates.hidden = !known;
     this.area.element.hidden = !hasRoc;
   }
 
@@ -179,23 +193,41 @@ export class Tiles {
   show(counts, scores, close, settled) {
     const { n, memorized } = scores;
     const known = scores.hitsUpTo !== null;
-    const share = percentText(counts.flagged / n);
-    const interval = known ? clopperPearson(counts.flagged, n) : null;
-    this.flagged.show(
-      whole(counts.flagged),
-      interval === null ? share : `${share} (${percentIntervalText(interval)})`,
-    );
+    this.flagged.show(whole(counts.flagged), shareText(counts.flagged, n, known));
     this.close.textContent = close > 0 ? `${whole(close)} could go either way` : "";
     if (!known) return;
     if (!settled) {
       for (const tile of this.judged) tile.wait();
       return;
     }
+    this.found.show(`${whole(counts.hits)} of ${whole(memorized)}`, shareText(counts.hits, memorized, true));
+    this.nothing.show(whole(counts.falseAlarms), shareText(counts.falseAlarms, n - memorized, true));
     this.tpr.showShare(counts.hits, memorized);
     this.missed.show(whole(counts.missed), countInterval(counts.missed, memorized));
     this.fpr.showShare(counts.falseAlarms, n - memorized);
     this.precision.showShare(counts.hits, counts.flagged);
   }
+}
+
+/**
+ * @param {string} label
+ * @param {Tile[]} tiles
+ */
+function group(label, tiles) {
+  return html("div", { class: "mw-tiles", role: "group", "aria-label": label }, ...tiles.map((tile) => tile.element));
+}
+
+/**
+ * A share in per cent, with its exact interval where that says something.
+ * @param {number} k
+ * @param {number} n
+ * @param {boolean} certain  whether an interval is wanted
+ */
+function shareText(k, n, certain) {
+  if (n === 0) return "";
+  const interval = certain ? clopperPearson(k, n) : null;
+  const share = percentText(k / n);
+  return interval === null ? share : `${share} (${percentIntervalText(interval)})`;
 }
 
 /**
@@ -214,7 +246,7 @@ function thresholdRow(symbol, name, help) {
   return { slider, field, row };
 }
 
-/** Sliders, number fields, presets and scales: the controls of τ and η outside the plots. */
+/** The slider of τ with its presets in words; and everything else, under "More controls". */
 export class Controls {
   constructor() {
     this.tau = thresholdRow("τ", "threshold", "Arrow keys move τ; with Shift, to the next score");
@@ -222,6 +254,7 @@ export class Controls {
     this.etaReset = html("button", { type: "button", class: "mw-button", title: "what the paper takes" }, "η = 4");
     this.eta.row.append(this.etaReset);
     this.presets = html("div", { class: "mw-presets", role: "group", "aria-label": "Ways to choose τ" });
+    this.morePresets = html("div", { class: "mw-presets", role: "group", "aria-label": "More ways to choose τ" });
     this.share = html("input", { type: "number", min: 0, max: 100, step: "any", value: 5 });
     setAttributes(this.share, { class: "mw-share", "aria-label": "share to flag, per cent" });
     const help = "highest τ that flags at most this share of the samples";
@@ -232,8 +265,17 @@ export class Controls {
     this.hint = html("p", { class: "mw-hint" });
     const unit = html("span", { class: "mw-unit" }, "%");
     const most = html("span", { class: "mw-joined" }, this.flag, this.share, unit);
-    const ways = html("div", { class: "mw-row" }, this.presets, most, this.scales);
-    this.element = html("div", { class: "mw-controls" }, this.tau.row, this.eta.row, ways, this.hint);
+    const ways = html("div", { class: "mw-row" }, this.morePresets, most, this.compareBox, this.scales);
+    this.element = html("div", { class: "mw-controls" }, this.tau.row, this.presets, this.hint);
+    this.more = html("div", { class: "mw-more", role: "group", "aria-label": "More controls" }, this.eta.row, ways);
+    this.toggle = html("button", { type: "button", class: "mw-button mw-toggle" });
+  }
+
+  /** @param {boolean} open */
+  showMore(open) {
+    this.more.hidden = !open;
+    this.toggle.textContent = open ? "Fewer controls ▴" : "More controls ▾";
+    this.toggle.setAttribute("aria-expanded", String(open));
   }
 }
 

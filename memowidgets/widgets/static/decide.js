@@ -77,6 +77,8 @@ export class DecideBar {
     this.actions = actions;
     this.total = 0;
     this.these = "";
+    this.progress = html("progress", { class: "mw-decided-bar", max: 1, "aria-label": "decided" });
+    this.decided = html("span", { class: "mw-labelled mw-decided" });
     this.asked = { decision: "", these: "" };
     this.scope = html("select", { class: "mw-select", "aria-label": "decide on" });
     this.one = new Option("the chosen sample", "one");
@@ -92,7 +94,7 @@ export class DecideBar {
     this.said = html("p", { class: "mw-said", role: "status" });
     const scope = html("label", { class: "mw-labelled mw-scope" }, html("span", {}, "decide on"), this.scope);
     const row = html("div", { class: "mw-row mw-decide-row" }, scope, this.buttons.group);
-    row.append(this.said, html("span", { class: "mw-row mw-last" }, this.undo, this.exporting));
+    row.append(this.said, this.decided, html("span", { class: "mw-row mw-last" }, this.undo, this.exporting));
     this.question = html("span", {});
     this.yes = html("button", { type: "button", class: "mw-button mw-yes" });
     this.no = html("button", { type: "button", class: "mw-button mw-no" }, "Cancel");
@@ -113,19 +115,28 @@ export class DecideBar {
 
   /**
    * @param {import("./messages.js").DecisionStatus} status
-   * @param {number} total  samples that the filter shows
-   * @param {string} these  which samples they are
-   * @param {boolean} chosen  whether a sample is chosen
+   * @param {object} shown
+   * @param {number} shown.total  samples that the filter shows
+   * @param {string} shown.these  which samples they are
+   * @param {number} shown.marked  samples that are selected together
+   * @param {boolean} shown.chosen  whether a sample is chosen
+   * @param {number} shown.decided  samples of the filter with a decision
+   * @param {number} shown.of  samples of the filter with any decision or none
    */
-  show(status, total, these, chosen) {
+  show(status, { total, these, marked, chosen, decided, of }) {
     this.total = total;
     this.these = these;
     if (!this.confirm.hidden && these !== this.asked.these) this.withdraw();
+    this.one.textContent = marked > 0 ? `${whole(marked)} selected` : "the chosen sample";
     this.all.textContent = `all ${whole(total)} shown`;
     this.all.disabled = total === 0;
     if (total === 0) this.scope.value = "one";
-    this.buttons.show(status.choices, null, this.scope.value === "all" || chosen);
-    this.scope.onchange = () => this.show(status, total, these, chosen);
+    const able = () => this.buttons.show(status.choices, null, this.scope.value === "all" || chosen || marked > 0);
+    able();
+    this.scope.onchange = able;
+    this.progress.value = of > 0 ? decided / of : 0;
+    this.decided.replaceChildren(`${whole(decided)} of ${whole(of)} decided`, this.progress);
+    this.decided.hidden = decided === 0;
     this.undo.textContent = status.undo > 0 ? `Undo (${whole(status.undo)})` : "Undo";
     this.undo.disabled = status.undo === 0;
     this.exporting.disabled = status.decided === 0;

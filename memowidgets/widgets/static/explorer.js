@@ -73,8 +73,7 @@ export class Explorer {
     this.roc = new RocPlot();
     this.noRoc = html("p", { class: "mw-empty", hidden: true });
     this.curves = html("ul", { class: "mw-curves", "aria-label": "Curves", hidden: true });
-    this.rocHead = html("div", { class: "mw-roc-head" });
-    this.rocBox = html("div", { class: "mw-roc-box" }, this.rocHead, this.roc.element, this.curves, this.noRoc);
+    this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.curves, this.noRoc);
     this.legend = html("div", { class: "mw-legend" });
     this.tiles = new Tiles();
     this.controls = new Controls();
@@ -82,7 +81,7 @@ export class Explorer {
     this.scoreScales = segments("Scale of the scores", SCORE_SCALES, (value) => this.rescale({ scoreScale: value }));
     this.countScales = segments("Scale of the counts", COUNT_SCALES, (value) => this.rescale({ countScale: value }));
     this.rocScales = segments("Scale of the ROC", ROC_SCALES, (value) => this.rescale({ rocScale: value }));
-    this.rocScalesBox = html("span", { class: "mw-labelled" }, this.rocScales.group);
+    this.rocScalesBox = html("span", { class: "mw-labelled" }, "ROC", this.rocScales.group);
     this.compose();
 
     this.size = onWidth(this.root, (width) => this.layout(width));
@@ -94,19 +93,28 @@ export class Explorer {
 
   compose() {
     const left = html("div", { class: "mw-histogram-box" }, this.legend, this.histogram.element);
-    const plots = html("div", { class: "mw-plots" }, left, this.rocBox, this.tiles.element);
-    this.rocHead.append(this.controls.compareBox, this.rocScalesBox);
+    const answers = html("div", { class: "mw-answer-box" }, this.tiles.answers, this.controls.toggle);
+    const plots = html("div", { class: "mw-plots" }, left, this.rocBox, answers);
+    this.controls.more.prepend(this.tiles.rates);
     this.controls.scales.append(
+      this.rocScalesBox,
       html("span", { class: "mw-labelled" }, "scores", this.scoreScales.group),
       html("span", { class: "mw-labelled" }, "counts", this.countScales.group),
     );
     this.countScales.show(this.countScale);
     this.rocScales.show(this.rocScale);
-    this.root.append(plots, this.controls.element, this.spoken);
+    this.root.append(plots, this.controls.element, this.controls.more, this.spoken);
+    this.showMore();
   }
 
   listen() {
-    const { tau, eta, etaReset, flag, share, compare } = this.controls;
+    const { tau, eta, etaReset, flag, share, compare, toggle } = this.controls;
+    this.ears.onModel("change:more", () => this.showMore());
+    this.ears.on(toggle, "click", () => {
+      this.model.set("more", !this.model.get("more"));
+      this.heard = tell(this.model);
+      this.showHint();
+    });
     this.ears.onModel("change:_data", () => this.load());
     this.ears.onModel("change:_truth", () => this.hearTruth());
     this.ears.onModel("change:_late", () => this.hearLate());
@@ -328,10 +336,13 @@ export class Explorer {
     this.tiles.showParts(known, hasRoc);
     const range = this.data.etaRange;
     this.controls.eta.row.hidden = range === null;
-    this.controls.element.classList.toggle("mw-with-eta", range !== null);
     if (range === null) return;
     const ends = { min: Math.min(range[0], this.eta), max: Math.max(range[1], this.eta) };
     setAttributes(this.controls.eta.slider, ends);
+  }
+
+  showMore() {
+    this.controls.showMore(this.model.get("more"));
   }
 
   /** The checkbox, and the list of curves with their AUCs. */
@@ -388,14 +399,15 @@ export class Explorer {
     const ways = JSON.stringify([this.hasRoc, this.data.natural, this.data.canaryTau]);
     if (ways === this.ways) return;
     this.ways = ways;
-    const buttons = presets(this.hasRoc, this.data.natural, this.data.canaryTau).map((preset) => {
+    const groups = [this.controls.presets, this.controls.morePresets];
+    for (const group of groups) group.replaceChildren();
+    for (const preset of presets(this.hasRoc, this.data.natural, this.data.canaryTau)) {
       const button = html("button", { type: "button", class: "mw-button", title: preset.title }, preset.label);
       button.addEventListener("click", () => {
         if (this.settled || !preset.fitted) this.choose(preset.tau(this.scores), preset.fitted);
       });
-      return button;
-    });
-    this.controls.presets.replaceChildren(...buttons);
+      groups[preset.more ? 1 : 0].append(button);
+    }
   }
 
   dim() {

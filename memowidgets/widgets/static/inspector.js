@@ -65,6 +65,11 @@ export class Inspector {
     this.asked = 0;
     this.waiting = false; // for the page that was asked for last
     this.behind = false; // whether τ has moved since
+    /** Positions of samples that are decided on together. @type {Set<number>} */
+    this.marked = new Set();
+    this.lastMark = -1;
+    /** Where a decision leads once it is made. @type {number | null} */
+    this.onward = null;
     this.selectedAt = -1; // what was asked last when the user chose a sample
     this.root = root(el, "inspector", "Sample inspector", this.ears);
     this.looks = /** @type {string[]} */ ([]); // all that each card shows, as a text
@@ -129,11 +134,14 @@ export class Inspector {
     const turning = html("span", { class: "mw-row mw-turning" }, this.range, this.back, this.on);
     const first = html("div", { class: "mw-row mw-inspector-bar" }, this.filters, turning);
     const narrow = html("div", { class: "mw-row mw-inspector-bar" }, this.classes, this.made, this.query, sort, this.size.group);
+    this.narrowing = narrow;
     const bar = html("div", { class: "mw-inspector-bars" }, first, narrow);
     this.notice = html("p", { class: "mw-notice", hidden: true });
-    this.root.append(bar, this.bar.element, this.notice, this.list, this.empty, this.opened.element);
+    const list = html("div", { class: "mw-list-box" }, this.list, this.empty);
+    this.root.append(bar, this.bar.element, this.notice, html("div", { class: "mw-inspector-body" }, list, this.opened.element));
     this.addFilters();
     this.listen();
+    this.showNarrowing();
     this.dim();
     this.ask();
   }
@@ -158,6 +166,7 @@ export class Inspector {
     this.ears.later(() => this.lookSoon.cancel());
     this.ears.onModel("change:_version", () => this.look(true));
     this.ears.onModel("change:_dimmed", () => this.dim());
+    if (this.led) this.ears.onModel("change:more", () => this.showNarrowing());
     this.ears.onModel("msg:custom", (content, buffers) => this.hear(content, buffers));
     this.ears.on(this.classes, "change", () => {
       this.label = this.classes.value;
@@ -182,6 +191,12 @@ export class Inspector {
 
   dim() {
     this.root.classList.toggle("mw-dimmed", this.model.get("_dimmed"));
+  }
+
+  /** What narrows and sorts the samples is one of the dashboard's further controls, unless it is in use. */
+  showNarrowing() {
+    const used = this.label !== "" || this.search !== "" || this.model.get("decision") !== "any";
+    this.narrowing.hidden = this.led && !used && !this.model.get("more");
   }
 
   /** @param {Record<string, any>} values */
@@ -299,8 +314,7 @@ export class Inspector {
     this.fill(reply);
     this.sheets.sweep();
     this.list.className = `mw-cards mw-cards-${reply.kind} mw-size-${this.room}`;
-    this.list.hidden = this.open !== null;
-    this.empty.hidden = reply.items.length > 0 || this.open !== null;
+    this.empty.hidden = reply.items.length > 0;
     this.empty.replaceChildren(...this.nothing());
     this.showSelected(this.selected);
     if (before < 0) return;
@@ -410,6 +424,7 @@ export class Inspector {
     fillSelect(this.classes, [["", "every class"], ...reply.classes.map(asClass)], this.label);
     this.classes.hidden = reply.classes.length === 0;
     this.query.hidden = reply.kind === "image";
+    this.showNarrowing();
     this.notice.textContent = reply.notice;
     this.notice.hidden = reply.notice === "";
     this.showDeciding(reply);
@@ -438,7 +453,12 @@ export class Inspector {
   /** @param {Reply} reply */
   showDeciding(reply) {
     const here = reply.items.some((item) => item.position === this.selected);
-    this.bar.show(reply.decisions, reply.total, reply.these, here || this.open !== null);
+    const { undecided = 0, ...made } = reply.byDecision;
+    const decided = Object.values(made).reduce((sum, n) => sum + n, 0);
+    this.bar.show(reply.decisions, {
+      total: reply.total, these: reply.these, marked: this.marked.size, chosen: here || this.open !== null,
+      decided, of: decided + undecided,
+    });
   }
 
   /** @param {number} room  screen pixels for an image's longer side */
@@ -467,14 +487,28 @@ export class Inspector {
     if (all) this.wanted = decision;
     const position = this.open ?? this.selected;
     if (all) this.request({ type: "decide", ...this.shown(), only: this.model.get("decision"), decision, expected });
+    else if (this.marked.size > 0) this.request({ type: "decide", decision, positions: [...this.marked] });
     else if (position === null) this.bar.say("Choose a sample first.", false);
     else if (decision === "anonymise" && this.textual()) this.openSample(position, true);
-    else this.request({ type: "decide", decision, positions: [position] });
+    else this.decideOne(position, { decision });
+  }
+
+  /**
+   * Decides on a sample, and goes on to the next one as soon as that is done.
+   * @param {number} position
+   * @param {{decision?: string, note?: string}} what
+   */
+  decideOne(position, what) {
+    const cards = this.elements().map((card) => Number(card.dataset.position));
+    const beside = cards[cards.indexOf(position) + 1] ?? null;
+    const goesOn = what.decision !== undefined && what.decision !== "undecided";
+    this.onward = !goesOn ? null : this.open === null ? beside : this.opened.place?.after ?? null;
+    this.request({ type: "decide", positions: [position], ...what });
   }
 
   /** @param {{decision?: string, note?: string}} what */
   decideOpen(what) {
-    if (this.open !== null) this.request({ type: "decide", positions: [this.open], ...what });
+    if (this.open !== null) this.decideOne(this.open, what);
   }
 
   /** Whether samples are texts, which can be anonymised. */
@@ -489,6 +523,13 @@ export class Inspector {
     if (reply.csv !== undefined) download("decisions.csv", reply.csv);
     if (reply.count !== undefined) this.bar.ask(this.wanted, reply.count, reply.these ?? "");
     if (reply.done && reply.request?.endsWith(":edit")) this.opened.saved();
+    if (!reply.done || !reply.request?.endsWith(":decide")) return;
+    if (this.marked.size > 0) this.unmark();
+    const onward = this.onward;
+    this.onward = null;
+    if (onward === null) return;
+    if (this.open !== null) this.openSample(onward);
+    else this.select(onward, this.list.contains(focused(this.list)));
   }
 
   /* ------------------------------------------------------------ the open sample */
@@ -496,8 +537,9 @@ export class Inspector {
   /**
    * @param {number | null} position
    * @param {boolean} [editing]  whether to begin with its words
+   * @param {boolean} [focus]  whether the keyboard goes there, not to the list beside it
    */
-  openSample(position, editing = false) {
+  openSample(position, editing = false, focus = true) {
     if (position === null) return;
     this.editing = editing;
     if (this.open !== position) {
@@ -507,9 +549,9 @@ export class Inspector {
       this.look(true);
     } else if (editing) this.opened.decide("anonymise");
     this.opened.element.hidden = false;
-    this.list.hidden = this.empty.hidden = true;
     this.root.classList.add("mw-is-open");
-    if (!this.opened.element.contains(focused(this.root))) this.opened.element.focus();
+    if (!focus) return;
+    if (!this.opened.element.contains(focused(this.root))) this.opened.element.focus({ preventScroll: true });
     this.opened.element.scrollIntoView({ block: "nearest" });
   }
 
@@ -606,7 +648,7 @@ export class Inspector {
       foot.append(...tags(item));
     }
     foot.append(html("span", { class: "mw-open", "aria-hidden": "true" }, "open"));
-    card.append(foot);
+    card.append(foot, html("span", { class: "mw-mark", "aria-hidden": "true", title: "X, or Shift and a click: select several" }));
     return card;
   }
 
@@ -617,8 +659,29 @@ export class Inspector {
     const card = /** @type {HTMLElement | null} */ (target.closest(".mw-card"));
     if (card === null) return;
     const position = Number(card.dataset.position);
-    if (target.closest(".mw-open")) this.openSample(position);
+    if (target.closest(".mw-mark") || event.shiftKey) this.mark(position, event.shiftKey);
+    else if (target.closest(".mw-open")) this.openSample(position);
     else this.select(position);
+  }
+
+  /**
+   * Marks a sample, or takes its mark away. Several that are marked are decided on together.
+   * @param {number} position
+   * @param {boolean} through  whether all cards since the last mark get it, too
+   */
+  mark(position, through) {
+    const here = this.elements().map((card) => Number(card.dataset.position));
+    const [from, to] = [here.indexOf(this.lastMark), here.indexOf(position)];
+    if (through && from >= 0 && to >= 0) {
+      for (const one of here.slice(Math.min(from, to), Math.max(from, to) + 1)) this.marked.add(one);
+    } else if (!this.marked.delete(position)) this.marked.add(position);
+    this.lastMark = position;
+    this.showSelected(this.selected);
+  }
+
+  unmark() {
+    this.marked.clear();
+    this.showSelected(this.selected);
   }
 
   /**
@@ -629,7 +692,8 @@ export class Inspector {
     this.selectedAt = this.asked;
     this.showSelected(position);
     if (focus) this.current()?.focus({ preventScroll: true });
-    tell(this.model, { type: "select", position });
+    if (focus && this.open !== null) this.openSample(position, false, false);
+    else tell(this.model, { type: "select", position });
   }
 
   /** @param {number | null} position */
@@ -641,6 +705,10 @@ export class Inspector {
       const chosen = card.dataset.position === String(position);
       if (chosen !== (card.getAttribute("aria-selected") === "true")) card.setAttribute("aria-selected", String(chosen));
       if (chosen) reachable = card;
+      const marked = this.marked.has(Number(card.dataset.position));
+      card.classList.toggle("mw-is-marked", marked);
+      if (this.marked.size > 0) card.setAttribute("aria-checked", String(marked));
+      else card.removeAttribute("aria-checked");
     }
     for (const card of cards) setTabIndex(card, card === reachable ? 0 : -1);
     if (this.reply) this.showDeciding(this.reply);
@@ -675,7 +743,7 @@ export class Inspector {
       if (event.repeat) return; // a key held down decides once
       if (decision === "undo") this.request({ type: "undo" });
       else if (this.reply?.decisions.choices.includes(decision)) {
-        this.select(Number(cards[at].dataset.position));
+        if (this.marked.size === 0) this.select(Number(cards[at].dataset.position));
         this.decide(decision, false, "");
       }
       return;
@@ -687,10 +755,14 @@ export class Inspector {
     else if (arrowStep(event.key) !== 0) to = at + arrowStep(event.key);
     else if (event.key === "Home") to = 0;
     else if (event.key === "End") to = cards.length - 1;
-    else if (event.key !== "Enter" && event.key !== " ") return;
+    else if (event.key !== "Enter" && event.key !== " " && event.key.toUpperCase() !== "X") return;
     event.preventDefault();
     if (event.key === "Enter") {
       this.openSample(Number(cards[at].dataset.position));
+      return;
+    }
+    if (event.key.toUpperCase() === "X") {
+      this.mark(Number(cards[at].dataset.position), event.shiftKey);
       return;
     }
     const next = cards[Math.min(cards.length - 1, Math.max(0, to))];

@@ -379,6 +379,7 @@
  * @property {number} [tau]
  * @property {number} [eta]
  * @property {boolean} [comparing]
+ * @property {boolean} [more]
  * @property {string} [filter]
  * @property {string} [sort]
  * @property {string} [decision]

@@ -29,12 +29,12 @@ import { fixed, whole } from "./numbers.js";
  * @property {(layer: string, checkpoint: string) => void} compute
  */
 
-const ROOM = 288;
+const ROOM = 208;
 const NO_FILE =
   "An edited text needs a file of your choice, outside the run directory. In a cell, set " +
   'audit.edits_file = "somewhere/edits.jsonl" (or edits_file of the inspector), then save here.';
 
-/** The view of one sample, which takes the place of the list. */
+/** The view of one sample, at the side of the list or, where that has no room, in its place. */
 export class Opened {
   /** @param {OpenedActions} actions */
   constructor(actions) {
@@ -56,6 +56,7 @@ export class Opened {
     head.append(html("span", { class: "mw-gap" }), this.close);
     this.sample = html("div", { class: "mw-sample" });
     this.buttons = decisionButtons((decision) => this.decide(decision));
+    const top = html("div", { class: "mw-opened-top" }, head, this.buttons.group);
     this.note = html("textarea", { class: "mw-words mw-note", rows: 2, dir: "auto" });
     this.note.addEventListener("change", () => actions.note(this.note.value));
     this.noteName = html("span");
@@ -70,10 +71,10 @@ export class Opened {
     this.fields = [];
     /** @type {string[]} */
     this.words = [];
-    const left = html("div", { class: "mw-opened-left" }, this.sample, this.buttons.group, this.form, note);
+    const left = html("div", { class: "mw-opened-left" }, this.form, this.sample, note);
     this.known = html("div", { class: "mw-opened-right" });
     this.element = html("div", { class: "mw-opened", role: "region", tabindex: -1, hidden: true });
-    this.element.append(head, html("div", { class: "mw-opened-body" }, left, this.known));
+    this.element.append(top, html("div", { class: "mw-opened-body" }, left, this.known));
   }
 
   /** @param {"before" | "after"} side */

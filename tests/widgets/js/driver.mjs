@@ -43,9 +43,9 @@ const answers = {
   },
   // The ways to choose τ that are offered, by label, and where each leads without ground truth.
   presets: ({ wire, truth }) => {
-    const [{ natural, canaryTau }] = data(wire);
+    const [{ natural, canaryTau, scores }] = data(wire);
     const ways = controls.presets(truth, natural, canaryTau);
-    return ways.map(({ label, fitted, tau }) => [label, fitted, fitted ? null : tau()]);
+    return ways.map(({ label, fitted, tau }) => [label, fitted, fitted ? null : tau(scores)]);
   },
   // What is shown after η was moved there, by the log-LiRA that was sent.
   moved: ({ wire, logLira, wide, eta, taus }) => {

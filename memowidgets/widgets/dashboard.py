@@ -71,8 +71,8 @@ class Dashboard(Thresholds, Inspection, anywidget.AnyWidget):
     state : dict
         ``checkpoint``, ``layer``, ``metric``, ``tau``, ``eta``, ``comparing``, ``more``,
         ``filter``, ``sort``, ``decision``, ``page``: what restores this view, without any sample's
-        id or text. Set all of it or a part; what is not computed yet is restored once it is. In Voila
-        the address of the page holds it too, after ``#memowidgets=``.
+        id or text. Set all of it or a part; what is not computed yet is restored once it is. In
+        Voila the address of the page holds it too, after ``#memowidgets=``.
 
     Raises
     ------

@@ -308,11 +308,14 @@ class Inspection(AtThreshold):
             return rows.order(first)
 
     def _narrowed(self, rows: Rows, asked: Shown) -> NDArray[np.bool_]:
-        """Return the rows of a class that contain a text."""
+        """Return the rows of a class, or of a bar of scores, that contain a text."""
         label, search = asked.get("label"), asked.get("search", "")
         base = np.ones(len(rows), dtype=np.bool_)
         if label is not None and rows.labels is not None:
             base &= rows.labels == label
+        between = asked.get("between")
+        if between is not None and rows.scores is not None:
+            base &= (rows.scores >= between[0]) & (rows.scores <= between[1])
         wanted = search.casefold().strip()
         if wanted:
             base &= self._matches(rows, wanted)

@@ -45,6 +45,7 @@ class Shown(TypedDict, total=False):
     decision: str
     label: int | None
     search: str
+    between: tuple[float, float] | None
 
 
 class AskPage(Shown):

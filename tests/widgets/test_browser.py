@@ -309,3 +309,67 @@ def test_questions_show_hostile_text_as_written(widget_page):
     page.locator(".mw-range").get_by_text("1–1 of 1").wait_for()
     state = json.dumps(notebook.python("inspector.get_state()"))
     assert not [private for private in ("wobbling", "patient-007") if private in state]
+
+
+def test_a_bar_says_what_it_holds_and_a_click_shows_its_samples(dashboard):
+    page = dashboard.page
+    plot, text = page.locator(".mw-histogram"), page.locator(".mw-bar-text")
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.6 * box["height"])
+    held = [int(part.split()[0]) for part in text.text_content().split(": ")[1].split(", ")]
+    page.mouse.down()
+    page.mouse.up()
+    page.locator(".mw-range").get_by_text(f"of {sum(held)}").wait_for()
+    chip = page.locator(".mw-between")
+    low, high = (float(x.replace("−", "-")) for x in chip.inner_text().split()[1:4:2])
+    scores = "dashboard._rows.scores"
+    near = f"int((({scores} >= {low} - 1e-9) & ({scores} <= {high} + 1e-9)).sum())"
+    assert abs(dashboard.python(near) - sum(held)) <= 2  # the chip's ends are rounded
+    assert dashboard.python("dashboard.tau") == 0  # a click moves nothing
+    dashboard.screenshots("widgets-bar", of=".mw-dashboard", widths=[960], themes=["light"])
+    chip.click()
+    page.locator(".mw-range").get_by_text("of 600").wait_for()
+    plot.focus()
+    page.keyboard.press("ArrowRight")
+    assert text.is_visible()
+    first = text.text_content()
+    page.keyboard.press("ArrowRight")
+    assert text.text_content() != first
+    assert page.locator(".mw-spoken").first.text_content() == text.text_content()
+    page.keyboard.press("Enter")
+    chip.wait_for()
+    page.keyboard.press("Escape")
+    assert not text.is_visible()
+
+
+def test_each_number_is_explained_in_a_sentence_with_its_figures(dashboard):
+    page = dashboard.page
+    why = page.locator(".mw-why-text")
+    counts = dashboard.python("dashboard.counts")
+    page.get_by_role("button", name="what finds says").click()
+    assert f"{counts['hits']} are flagged" in why.inner_text()
+    page.get_by_role("button", name="what AUC says").click()
+    assert "random pair" in why.inner_text()
+    page.get_by_role("button", name="what flagged says").press("Enter")
+    dashboard.python("setattr(dashboard, 'tau', 0.3)")
+    flagged = dashboard.python("dashboard.counts['flagged']")
+    why.get_by_text(f"{flagged} of 600 samples").wait_for()
+    page.get_by_role("button", name="what flagged says").click()
+    assert why.is_hidden()
+
+
+def test_at_960_by_780_two_rows_of_samples_are_seen(widget_page):
+    shown = widget_page([DASHBOARD.replace("dashboard.more = True\n", "")], width=960, height=780)
+    page = shown.page
+    page.locator(".mw-card").nth(5).wait_for()
+    for part in (".mw-histogram", ".mw-roc", ".mw-controls .mw-slider", ".mw-answers"):
+        box = page.locator(part).bounding_box()
+        assert box["y"] + box["height"] < 780
+    rows = sorted({card.bounding_box()["y"] for card in page.locator(".mw-card").all()})
+    second = next(c for c in page.locator(".mw-card").all() if c.bounding_box()["y"] == rows[1])
+    assert rows[1] + second.bounding_box()["height"] <= 780
+    assert not page.get_by_label("memorised from log-LiRA η").is_visible()
+    page.get_by_role("button", name="More controls").click()
+    shown.eventually("dashboard.more", wanted=True)
+    assert page.get_by_label("memorised from log-LiRA η").is_visible()
+    assert shown.python("dashboard.state['more']")

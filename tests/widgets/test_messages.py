@@ -93,7 +93,14 @@ def test_every_message_of_a_page_is_heard():
 
 def test_what_a_dashboard_says_is_listed():
     dashboard = Dashboard(FakeSource(n=60, seconds=0))
-    shown = {"tau": 0.1, "filter": "all", "sort": "risk", "decision": "any", "label": None}
+    shown = {
+        "tau": 0.1,
+        "filter": "all",
+        "sort": "risk",
+        "decision": "any",
+        "label": None,
+        "between": None,
+    }
     try:
         for kind, content in (
             ("page", {"request": "1", "page": 0, **shown}),

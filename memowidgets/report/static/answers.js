@@ -104,6 +104,8 @@ export class Answers {
     const wanted = (asked.search ?? "").trim().toLowerCase();
     return this.rows.filter((row) => {
       if (asked.label != null && this.wire.labels?.[row] !== asked.label) return false;
+      const score = this.columns.scores[row];
+      if (asked.between && (score < asked.between[0] || score > asked.between[1])) return false;
       return wanted === "" || this.textOf(row).includes(wanted);
     });
   }

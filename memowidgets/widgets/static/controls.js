@@ -96,7 +96,10 @@ export class Tile {
     this.value = html("div", { class: "mw-tile-value" });
     this.detail = html("div", { class: "mw-tile-detail" });
     this.element = html("div", { class: `mw-tile mw-tile-${name}`, title: help });
-    this.element.append(html("div", { class: "mw-tile-name" }, label), this.value, this.detail);
+    this.why = html("button", { type: "button", class: "mw-why", "aria-label": `what ${label} says`, "aria-expanded": "false" }, "?");
+    /** One sentence with the figures of now. */
+    this.sentence = "";
+    this.element.append(html("div", { class: "mw-tile-name" }, label), this.value, this.detail, this.why);
   }
 
   /**
@@ -148,10 +151,21 @@ export class Tiles {
     this.fpr = new Tile("fpr", "FPR", "share of the other samples that are flagged; exact 95 % interval");
     this.precision = new Tile("precision", "precision", "");
     this.area = new Tile("auc", "AUC", "area under the ROC; 95 % interval");
+    this.why = html("p", { class: "mw-why-text", role: "status", hidden: true });
+    /** @type {Tile | null} */
+    this.asked = null;
     this.judged = [this.found, this.nothing, this.tpr, this.missed, this.fpr, this.precision];
     this.answers = group("The answer at τ", [this.flagged, this.found, this.nothing]);
     this.answers.classList.add("mw-answers");
     this.rates = group("Rates at τ", [this.tpr, this.fpr, this.precision, this.missed, this.area]);
+    this.positives = "memorised samples";
+    this.all = [this.flagged, ...this.judged, this.area];
+    for (const tile of this.all) {
+      tile.why.addEventListener("click", () => {
+        this.asked = this.asked === tile ? null : tile;
+        this.explain();
+      });
+    }
   }
 
   /**
@@ -159,6 +173,7 @@ export class Tiles {
    * @param {string} positives  "memorised samples", or what was given as the truth
    */
   nameTruth(positives) {
+    this.positives = positives;
     this.found.element.title = `flagged ${positives}, and the share of the ${positives} that are flagged with its exact 95 % interval`;
     this.tpr.element.title = `share of the ${positives} that are flagged; exact 95 % interval`;
     this.missed.element.title = `${positives} that are not flagged; exact 95 % interval of 1 − TPR, in samples`;
@@ -170,6 +185,7 @@ export class Tiles {
    * @param {boolean} hasRoc
    */
   showParts(known, hasRoc) {
+    if (!known && this.asked !== this.flagged) this.asked = null;
     for (const tile of this.judged) tile.element.hidden = !known;
     this.rates.hidden = !known;
     this.area.element.hidden = !hasRoc;
@@ -182,6 +198,14 @@ export class Tiles {
   showArea(auc, settled) {
     if (settled) this.area.show(rateText(auc.area), intervalText(auc.interval));
     else this.area.wait();
+    this.area.sentence = `Of a random pair, one of the ${this.positives} and one other, the first has the lower score in ${percentText(auc.area)} of cases; a score that knows nothing has 50 %.`;
+  }
+
+  /** Shows the sentence that "?" asks for. */
+  explain() {
+    for (const tile of this.all) tile.why.setAttribute("aria-expanded", String(tile === this.asked));
+    this.why.hidden = this.asked === null;
+    this.why.textContent = this.asked?.sentence ?? "";
   }
 
   /**
@@ -189,10 +213,19 @@ export class Tiles {
    * @param {Scores} scores
    * @param {number} close  samples that could go either way
    * @param {boolean} settled  whether the truth is that of where η stands
+   * @param {string} tau
    */
-  show(counts, scores, close, settled) {
+  show(counts, scores, close, settled, tau) {
     const { n, memorized } = scores;
     const known = scores.hitsUpTo !== null;
+    const others = n - memorized;
+    const { positives } = this;
+    this.flagged.sentence = `${whole(counts.flagged)} of ${whole(n)} samples have a score of at most τ = ${tau}: they are predicted to be memorised.`;
+    this.found.sentence = this.tpr.sentence = `Of ${whole(memorized)} ${positives}, ${whole(counts.hits)} are flagged; ${whole(counts.missed)} are not.`;
+    this.missed.sentence = `${whole(counts.missed)} of ${whole(memorized)} ${positives} have a score above τ = ${tau}, so nobody is warned of them.`;
+    this.nothing.sentence = this.fpr.sentence = `${whole(counts.falseAlarms)} of ${whole(others)} other samples are flagged although they are not ${positives}.`;
+    this.precision.sentence = `Of ${whole(counts.flagged)} flagged samples, ${whole(counts.hits)} are ${positives}.`;
+    if (this.asked !== null) this.explain();
     this.flagged.show(whole(counts.flagged), shareText(counts.flagged, n, known));
     this.close.textContent = close > 0 ? `${whole(close)} could go either way` : "";
     if (!known) return;

@@ -15,7 +15,9 @@ export default {
     /** @type {Inspector | null} */
     let inspector = null;
     const bar = new Bar(model, box);
-    const explorer = new Explorer(model, box, (tau, counts) => inspector?.follow(tau, counts));
+    const explorer = new Explorer(
+      model, box, (tau, counts) => inspector?.follow(tau, counts), (low, high) => inspector?.showBetween([low, high]),
+    );
     const inspect = () => {
       if (inspector === null && model.get("_data").values) inspector = new Inspector(model, box, true);
     };

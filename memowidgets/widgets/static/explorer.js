@@ -10,7 +10,7 @@ import {
   aucOf, countsAt, isSkewed, judgedAt, kneeFor, LINEAR, neighbourEta, rankShareAtMost,
   symmetricLog, tauAtRank, undecidedAt,
 } from "./maths.js";
-import { rateText, scoreText, whole } from "./numbers.js";
+import { rateText, scoreText, tickText, tidy, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
 import { floats, NOTHING, unpack, unpackLate, unpackTruth } from "./wire.js";
 
@@ -23,6 +23,9 @@ import { floats, NOTHING, unpack, unpackLate, unpackTruth } from "./wire.js";
 
 const OPTIMISTIC = "This τ was chosen on the samples it is measured on: its rates are optimistic.";
 
+const NEAR_LINE = 9; // pixels from τ's line within which a press drags it
+const STILL = 4; // pixels that a click may move
+
 const WAITING = "Counting anew: log-LiRA is on its way from the kernel.";
 
 /** One view of the explorer. */
@@ -31,10 +34,14 @@ export class Explorer {
    * @param {Model} model
    * @param {HTMLElement} el
    * @param {(tau: number, counts: Counts | null) => void} [moved]  hears where τ is at every frame
+   * @param {((low: number, high: number) => void) | null} [picked]  hears which bar is clicked: its scores
    */
-  constructor(model, el, moved = () => {}) {
+  constructor(model, el, moved = () => {}, picked = null) {
     this.model = model;
     this.onMoved = moved;
+    this.onPicked = picked;
+    /** The bar that the pointer or the keyboard is at. @type {number | null} */
+    this.bar = null;
     this.ears = listeners(model);
     this.tau = /** @type {number} */ (model.get("tau"));
     this.eta = /** @type {number} */ (model.get("eta"));
@@ -103,7 +110,7 @@ export class Explorer {
     );
     this.countScales.show(this.countScale);
     this.rocScales.show(this.rocScale);
-    this.root.append(plots, this.controls.element, this.controls.more, this.spoken);
+    this.root.append(plots, this.tiles.why, this.controls.element, this.controls.more, this.spoken);
     this.showMore();
   }
 
@@ -125,6 +132,7 @@ export class Explorer {
     this.ears.onModel("change:eta", () => this.hearEta());
     this.ears.onModel("msg:custom", (content, buffers) => this.receive(content, buffers));
     this.dragOn(this.histogram.element, (x) => this.histogram.tauAt(x));
+    this.listenToBars();
     this.dragOn(this.roc.element, (x, y) => this.roc.tauAt(x, y));
     this.listenToRow(tau, {
       slide: (place) => this.move(this.axis.from(place)),
@@ -333,6 +341,7 @@ export class Explorer {
     const which = truth === "" ? "memorised" : `among the ${truth}`;
     this.noRoc.textContent = `${none ? "None of these samples is" : "All of these samples are"} ${which}: there is no ROC to draw.`;
     this.tiles.nameTruth(truth === "" ? "memorised samples" : truth);
+    this.tiles.explain();
     this.tiles.showParts(known, hasRoc);
     const range = this.data.etaRange;
     this.controls.eta.row.hidden = range === null;
@@ -478,7 +487,7 @@ export class Explorer {
     const text = this.tauText();
     this.histogram.move(this.tau, text);
     const close = this.data.bounds ? undecidedAt(this.data.bounds, this.tau) : 0;
-    this.tiles.show(counts, this.scores, close, this.settled);
+    this.tiles.show(counts, this.scores, close, this.settled, text);
     this.onMoved(this.tau, this.known && !this.settled ? null : counts);
     if (this.hasRoc) this.roc.move(...this.rates(counts));
     const place = this.axis.to(this.tau);
@@ -638,29 +647,97 @@ export class Explorer {
     });
   }
 
+  /** Bars say what they hold, to the pointer and to the keyboard; a click or Enter shows their samples. */
+  listenToBars() {
+    const plot = this.histogram.element;
+    plot.setAttribute("tabindex", "0");
+    this.ears.on(plot, "pointermove", (event) => {
+      const { left } = plot.getBoundingClientRect();
+      this.showBar(this.dragging ? null : this.histogram.barAt(event.clientX - left));
+    });
+    this.ears.on(plot, "pointerleave", () => this.showBar(null));
+    this.ears.on(plot, "blur", () => this.showBar(null));
+    this.ears.on(plot, "keydown", (event) => {
+      const { bins } = this.histogram;
+      const step = arrowStep(event.key);
+      if (event.key === "Escape" && this.bar !== null) this.showBar(null);
+      else if (event.key === "Enter" && this.bar !== null) this.pickBar();
+      else if (step !== 0 && bins !== null) {
+        let bar = this.bar ?? (step > 0 ? -1 : bins.others.length);
+        do bar += step;
+        while (bar >= 0 && bar < bins.others.length && bins.others[bar] + bins.memorized[bar] === 0);
+        if (bar < 0 || bar >= bins.others.length) return;
+        this.showBar(bar);
+        this.spoken.textContent = this.barText(bar);
+      } else return;
+      event.preventDefault();
+    });
+  }
+
+  /** @param {number | null} bar */
+  showBar(bar) {
+    this.bar = bar;
+    this.histogram.showBar(bar, bar === null ? "" : this.barText(bar));
+  }
+
+  /** @param {number} bar */
+  barText(bar) {
+    const { bins, axis } = this.histogram;
+    if (bins === null) return "";
+    const [from, to] = [bar, bar + 1].map((i) => tickText(tidy(axis.from(tidy(bins.start + i * bins.width)))));
+    const others = whole(bins.others[bar]);
+    const held = this.known ? `${whole(bins.memorized[bar])} ${this.data.truth || "memorised"}, ${others} others` : `${others} samples`;
+    return `${from} to ${to}: ${held}`;
+  }
+
+  /** Shows the samples of the bar at hand; τ stays. */
+  pickBar() {
+    const { bins } = this.histogram;
+    if (this.bar === null || bins === null || this.onPicked === null) return;
+    const [from, to] = [bins.ranks[this.bar], bins.ranks[this.bar + 1]];
+    if (to > from) this.onPicked(this.scores.values[from], this.scores.values[to - 1]);
+  }
+
   /**
    * @param {SVGSVGElement} plot
    * @param {(x: number, y: number) => number} tauAt
    */
   dragOn(plot, tauAt) {
+    /** @type {number | null} */
+    let pressed = null;
     /** @param {PointerEvent} event */
     const follow = (event) => {
       const corner = plot.getBoundingClientRect();
       this.move(tauAt(event.clientX - corner.left, event.clientY - corner.top));
+    };
+    /** @param {PointerEvent} event */
+    const begin = (event) => {
+      this.dragging = true;
+      this.showBar(null);
+      this.root.classList.add("mw-dragging");
+      follow(event);
     };
     this.ears.on(plot, "pointerdown", (event) => {
       if (event.button !== 0) return;
       event.preventDefault();
       plot.setPointerCapture(event.pointerId);
       this.controls.tau.slider.focus({ preventScroll: true }); // the other slider's blur ends a drag
-      this.dragging = true;
-      this.root.classList.add("mw-dragging");
-      follow(event);
+      pressed = event.clientX;
+      const { left } = plot.getBoundingClientRect();
+      const onLine = Math.abs(event.clientX - left - this.histogram.x(this.axis.to(this.tau))) <= NEAR_LINE;
+      if (plot !== this.histogram.element || this.onPicked === null || onLine) begin(event);
     });
     this.ears.on(plot, "pointermove", (event) => {
-      if (this.dragging && plot.hasPointerCapture(event.pointerId)) follow(event);
+      if (!plot.hasPointerCapture(event.pointerId)) return;
+      if (this.dragging) follow(event);
+      else if (pressed !== null && Math.abs(event.clientX - pressed) > STILL) begin(event);
     });
     const stop = () => {
+      if (pressed !== null && !this.dragging) { // a click on a bar: its samples are shown, and τ stays
+        this.showBar(this.histogram.barAt(pressed - plot.getBoundingClientRect().left));
+        this.pickBar();
+      }
+      pressed = null;
       if (!this.dragging) return;
       this.dragging = false;
       this.root.classList.remove("mw-dragging");

@@ -9,7 +9,7 @@ import {
   arrowStep, become, bytesOf, focused, html, KERNEL_GONE, listeners, root, segments, setAttributes, tell,
   throttle,
 } from "./dom.js";
-import { whole } from "./numbers.js";
+import { fixed, whole } from "./numbers.js";
 import { Opened } from "./opened.js";
 
 /** @typedef {import("./dom.js").Model} Model */
@@ -82,6 +82,8 @@ export class Inspector {
     this.sheets = new Sheets(this.root);
     this.search = "";
     this.label = "";
+    /** Lowest and highest score of the bar whose samples are shown. @type {[number, number] | null} */
+    this.between = null;
     /** @type {number | null} */
     this.selected = null;
     this.asking = false;
@@ -131,6 +133,9 @@ export class Inspector {
       compute: (layer, checkpoint) => this.request({ type: "compute_at", layer, checkpoint }),
     });
     const sort = html("label", { class: "mw-labelled mw-sort" }, "sort", this.sort);
+    this.barChip = html("button", { type: "button", class: "mw-button mw-between", hidden: true, title: "show all scores again" });
+    this.barChip.addEventListener("click", () => this.showBetween(null));
+    this.filters.append(this.barChip);
     const turning = html("span", { class: "mw-row mw-turning" }, this.range, this.back, this.on);
     const first = html("div", { class: "mw-row mw-inspector-bar" }, this.filters, turning);
     const narrow = html("div", { class: "mw-row mw-inspector-bar" }, this.classes, this.made, this.query, sort, this.size.group);
@@ -164,7 +169,10 @@ export class Inspector {
     if (!this.led) this.ears.onModel("change:tau", () => this.follow(this.model.get("tau"), null));
     this.ears.onModel("change:_decided", () => this.look(false));
     this.ears.later(() => this.lookSoon.cancel());
-    this.ears.onModel("change:_version", () => this.look(true));
+    this.ears.onModel("change:_version", () => {
+      this.between = null; // of another score
+      this.look(true);
+    });
     this.ears.onModel("change:_dimmed", () => this.dim());
     if (this.led) this.ears.onModel("change:more", () => this.showNarrowing());
     this.ears.onModel("msg:custom", (content, buffers) => this.hear(content, buffers));
@@ -191,6 +199,15 @@ export class Inspector {
 
   dim() {
     this.root.classList.toggle("mw-dimmed", this.model.get("_dimmed"));
+  }
+
+  /**
+   * Shows the samples of one bar of the histogram, or of all again.
+   * @param {[number, number] | null} between
+   */
+  showBetween(between) {
+    this.between = between;
+    this.change(between === null ? { page: 0 } : { filter: "all", page: 0 });
   }
 
   /** What narrows and sorts the samples is one of the dashboard's further controls, unless it is in use. */
@@ -261,6 +278,7 @@ export class Inspector {
       decision: this.model.get("decision"),
       label: this.label === "" ? null : Number(this.label),
       search: this.search,
+      between: this.between,
     };
   }
 
@@ -425,6 +443,11 @@ export class Inspector {
     this.classes.hidden = reply.classes.length === 0;
     this.query.hidden = reply.kind === "image";
     this.showNarrowing();
+    this.barChip.hidden = this.between === null;
+    if (this.between !== null) {
+      const [low, high] = this.between.map((score) => fixed(score, reply.digits));
+      this.barChip.textContent = `${reply.scoreName} ${low} to ${high} ✕`;
+    }
     this.notice.textContent = reply.notice;
     this.notice.hidden = reply.notice === "";
     this.showDeciding(reply);
@@ -439,7 +462,7 @@ export class Inspector {
    * @param {Reply} reply
    */
   showCounts(reply) {
-    const narrowed = this.label !== "" || this.search !== "" || this.model.get("decision") !== "any";
+    const narrowed = this.between !== null || this.label !== "" || this.search !== "" || this.model.get("decision") !== "any";
     const counts = this.live === null || narrowed ? reply.counts : this.live;
     for (const [name, { count }] of Object.entries(this.filter)) {
       count.textContent = name in reply.counts ? whole(counts[name]) : "";

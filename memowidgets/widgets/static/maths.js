@@ -425,6 +425,7 @@ export function isSkewed(scores) {
  * @property {number} high
  * @property {Float64Array} others
  * @property {Float64Array} memorized
+ * @property {Uint32Array} ranks  how many distinct scores lie before each bin, and before the end
  */
 
 /**
@@ -445,11 +446,13 @@ export function histogram(scores, wanted, axis = LINEAR) {
   const bins = Math.max(1, Math.ceil(highest / width) - first);
   const others = new Float64Array(bins);
   const memorized = new Float64Array(bins);
+  const ranks = new Uint32Array(bins + 1);
   let before = countsAtRank(scores, 0);
   let rank = 0;
   for (let bin = 0; bin < bins; bin++) {
     const isBeyond = (/** @type {number} */ i) => Math.ceil(axis.to(values[i]) / width) - 1 - first > bin;
     rank = bin === bins - 1 ? values.length : firstWhere(values.length, isBeyond, rank);
+    ranks[bin + 1] = rank;
     const upTo = countsAtRank(scores, rank);
     memorized[bin] = upTo.hits - before.hits;
     others[bin] = upTo.falseAlarms - before.falseAlarms;
@@ -458,7 +461,7 @@ export function histogram(scores, wanted, axis = LINEAR) {
   const start = first * width;
   const end = start + bins * width;
   const pad = 0.02 * (end - start) + around;
-  return { start, width, low: start - pad, high: end + pad, others, memorized };
+  return { start, width, low: start - pad, high: end + pad, others, memorized, ranks };
 }
 
 /**

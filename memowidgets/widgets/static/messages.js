@@ -24,6 +24,7 @@
  * @property {string} [decision]
  * @property {number | null} [label]
  * @property {string} [search]
+ * @property {[number, number] | null} [between]
  */
 
 /**
@@ -35,6 +36,7 @@
  * @property {string} [decision]
  * @property {number | null} [label]
  * @property {string} [search]
+ * @property {[number, number] | null} [between]
  * @property {"page"} type
  * @property {string} request
  * @property {number} page
@@ -49,6 +51,7 @@
  * @property {string} [decision]
  * @property {number | null} [label]
  * @property {string} [search]
+ * @property {[number, number] | null} [between]
  * @property {"detail"} type
  * @property {string} request
  * @property {number} position
@@ -64,6 +67,7 @@
  * @property {string} [decision]
  * @property {number | null} [label]
  * @property {string} [search]
+ * @property {[number, number] | null} [between]
  * @property {"decide"} type
  * @property {string} [request]
  * @property {number[]} [positions]

@@ -38,14 +38,18 @@ export class HistogramPlot {
     this.regionText = svg("text", { class: "mw-region-text" }, "flagged");
     this.lines = svg("g", { class: "mw-axis" });
     this.names = svg("g");
+    this.bar = svg("rect", { class: "mw-bar-mark", visibility: "hidden" });
+    this.barText = svg("text", { class: "mw-bar-text", visibility: "hidden" });
     this.stem = svg("line", { class: "mw-tau-line" });
     this.knob = svg("circle", { r: 7, class: "mw-tau-knob" });
     this.tau = svg("g", {}, this.stem, this.knob);
     this.tauText = svg("text", { class: "mw-tau-text" });
     this.element.append(
-      defs, this.region, this.lines, this.flagged.element, this.clear.element, this.names, this.regionText,
-      this.tau, this.tauText,
+      defs, this.region, this.lines, this.flagged.element, this.clear.element, this.bar, this.names, this.regionText,
+      this.tau, this.tauText, this.barText,
     );
+    /** @type {Histogram | null} */
+    this.bins = null;
     this.frame = emptyFrame();
     this.low = 0;
     this.high = 1;
@@ -65,7 +69,7 @@ export class HistogramPlot {
   draw(scores, axis, countScale, title, positives) {
     const frame = frameOf(this.element, { left: 46, right: 14, top: 30, bottom: 40 });
     const bins = histogram(scores, Math.min(90, Math.max(24, frame.width / 9)), axis);
-    Object.assign(this, { frame, axis, low: bins.low, high: bins.high });
+    Object.assign(this, { frame, axis, bins, low: bins.low, high: bins.high });
     const known = scores.hitsUpTo !== null;
     const [up, down] = known ? [bins.memorized, bins.others] : [bins.others, null];
     const tops = [up, down].map((counts) => (counts === null ? 0 : Math.max(...counts)));
@@ -149,6 +153,38 @@ export class HistogramPlot {
   x(place) {
     const inside = Math.min(this.high, Math.max(this.low, place));
     return this.frame.left + ((inside - this.low) / (this.high - this.low)) * this.frame.width;
+  }
+
+  /**
+   * Returns the bar at a pixel, or null beside all of them.
+   * @param {number} x
+   */
+  barAt(x) {
+    if (this.bins === null) return null;
+    const place = this.low + ((x - this.frame.left) / this.frame.width) * (this.high - this.low);
+    const bar = Math.floor((place - this.bins.start) / this.bins.width);
+    return bar >= 0 && bar < this.bins.others.length ? bar : null;
+  }
+
+  /**
+   * Marks a bar and says what it holds; null marks none.
+   * @param {number | null} bar
+   * @param {string} text
+   */
+  showBar(bar, text) {
+    for (const part of [this.bar, this.barText]) part.setAttribute("visibility", bar === null ? "hidden" : "visible");
+    if (bar === null || this.bins === null) return;
+    const { frame, bins } = this;
+    const left = this.x(bins.start + bar * bins.width);
+    const right = this.x(bins.start + (bar + 1) * bins.width);
+    setAttributes(this.bar, { x: left, width: Math.max(1, right - left), y: frame.top, height: frame.height });
+    const rightward = left < (frame.left + frame.right) / 2;
+    setAttributes(this.barText, {
+      x: rightward ? right + 5 : left - 5,
+      y: frame.top + 30,
+      "text-anchor": rightward ? "start" : "end",
+    });
+    this.barText.textContent = text;
   }
 
   /** @param {number} x  a pixel */

@@ -39,6 +39,7 @@ def look_filter_and_decide(page):
     inspector.locator(".mw-card").first.click()
     page.keyboard.press("r")
     inspector.get_by_text("is to be removed").wait_for()
+    inspector.locator(".mw-card").first.click()  # the decision went on to the next one
     page.keyboard.press("Enter")
     inspector.locator(".mw-lira").wait_for()
     inspector.get_by_label("note").fill(NOTE)

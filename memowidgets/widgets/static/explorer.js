@@ -82,6 +82,7 @@ export class Explorer {
     this.curves = html("ul", { class: "mw-curves", "aria-label": "Curves", hidden: true });
     this.rocBox = html("div", { class: "mw-roc-box" }, this.roc.element, this.curves, this.noRoc);
     this.legend = html("div", { class: "mw-legend" });
+    this.says = html("div", { class: "mw-bar-text", hidden: true });
     this.tiles = new Tiles();
     this.controls = new Controls();
     this.spoken = html("p", { class: "mw-spoken", role: "status" });
@@ -99,7 +100,7 @@ export class Explorer {
   }
 
   compose() {
-    const left = html("div", { class: "mw-histogram-box" }, this.legend, this.histogram.element);
+    const left = html("div", { class: "mw-histogram-box" }, this.legend, this.says, this.histogram.element);
     const answers = html("div", { class: "mw-answer-box" }, this.tiles.answers, this.controls.toggle);
     const plots = html("div", { class: "mw-plots" }, left, this.rocBox, answers);
     this.controls.more.prepend(this.tiles.rates);
@@ -650,7 +651,6 @@ export class Explorer {
   /** Bars say what they hold, to the pointer and to the keyboard; a click or Enter shows their samples. */
   listenToBars() {
     const plot = this.histogram.element;
-    plot.setAttribute("tabindex", "0");
     this.ears.on(plot, "pointermove", (event) => {
       const { left } = plot.getBoundingClientRect();
       this.showBar(this.dragging ? null : this.histogram.barAt(event.clientX - left));
@@ -677,7 +677,9 @@ export class Explorer {
   /** @param {number | null} bar */
   showBar(bar) {
     this.bar = bar;
-    this.histogram.showBar(bar, bar === null ? "" : this.barText(bar));
+    this.histogram.showBar(bar);
+    this.says.textContent = bar === null ? "" : this.barText(bar);
+    this.says.hidden = bar === null;
   }
 
   /** @param {number} bar */

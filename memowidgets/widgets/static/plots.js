@@ -23,7 +23,7 @@ const SMALLEST_SIDE = 0.25; // of the highest bar: what a side is high at least,
 /** The histogram of scores, with what is flagged apart from what is not. */
 export class HistogramPlot {
   constructor() {
-    this.element = svg("svg", { class: "mw-histogram", role: "img" });
+    this.element = svg("svg", { class: "mw-histogram", role: "application", tabindex: 0 });
     const id = `mw${(instances += 1)}-${Date.now().toString(36)}`;
     this.flaggedClip = svg("rect", { x: 0, y: 0 });
     this.clearClip = svg("rect", { y: 0 });
@@ -39,14 +39,13 @@ export class HistogramPlot {
     this.lines = svg("g", { class: "mw-axis" });
     this.names = svg("g");
     this.bar = svg("rect", { class: "mw-bar-mark", visibility: "hidden" });
-    this.barText = svg("text", { class: "mw-bar-text", visibility: "hidden" });
     this.stem = svg("line", { class: "mw-tau-line" });
     this.knob = svg("circle", { r: 7, class: "mw-tau-knob" });
     this.tau = svg("g", {}, this.stem, this.knob);
     this.tauText = svg("text", { class: "mw-tau-text" });
     this.element.append(
       defs, this.region, this.lines, this.flagged.element, this.clear.element, this.bar, this.names, this.regionText,
-      this.tau, this.tauText, this.barText,
+      this.tau, this.tauText,
     );
     /** @type {Histogram | null} */
     this.bins = null;
@@ -167,24 +166,16 @@ export class HistogramPlot {
   }
 
   /**
-   * Marks a bar and says what it holds; null marks none.
+   * Marks a bar; null marks none.
    * @param {number | null} bar
-   * @param {string} text
    */
-  showBar(bar, text) {
-    for (const part of [this.bar, this.barText]) part.setAttribute("visibility", bar === null ? "hidden" : "visible");
+  showBar(bar) {
+    this.bar.setAttribute("visibility", bar === null ? "hidden" : "visible");
     if (bar === null || this.bins === null) return;
     const { frame, bins } = this;
     const left = this.x(bins.start + bar * bins.width);
     const right = this.x(bins.start + (bar + 1) * bins.width);
     setAttributes(this.bar, { x: left, width: Math.max(1, right - left), y: frame.top, height: frame.height });
-    const rightward = left < (frame.left + frame.right) / 2;
-    setAttributes(this.barText, {
-      x: rightward ? right + 5 : left - 5,
-      y: frame.top + 30,
-      "text-anchor": rightward ? "start" : "end",
-    });
-    this.barText.textContent = text;
   }
 
   /** @param {number} x  a pixel */

@@ -1,4 +1,4 @@
-"""Weights that are not all there are refused; others reach worker processes in one file."""
+"""Weights in memory reach worker processes in one file, or are sent where there is no room."""
 
 from __future__ import annotations
 

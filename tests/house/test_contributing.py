@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md says of the rooms is so, and its three examples work where it puts them."""
+"""What CONTRIBUTING.md says of the rooms is so, and its four examples work where it puts them."""
 
 from __future__ import annotations
 
@@ -115,6 +115,52 @@ except ValueError as error:
         "neighbours", "True", "True", "True", "True", "neighbours",
         "k_must_be_from_1_to_2,_one_less_than_samples,_not_10",
     ]  # fmt: skip
+
+
+def test_the_way_to_train_records_and_stops_at_rho(extended):
+    """With a stand-in for Ignite that has its names and calls handlers as it does."""
+    code = """
+import sys, types, torch
+from torch import nn
+from memowidgets.training.ignite import IgniteHandler
+
+class Engine:
+    def __init__(self, update):
+        self.update, self.handlers, self.stopped = update, {}, False
+    def add_event_handler(self, event, handler):
+        self.handlers[event] = handler
+    def terminate(self):
+        self.stopped = True
+    def run(self, loader, max_epochs):
+        for batch in (batch for _ in range(max_epochs) for batch in loader):
+            self.update(self, batch)
+            self.handlers["iteration"](self)
+            if self.stopped:
+                return
+        self.handlers["end"](self)
+
+sys.modules["ignite"] = types.ModuleType("ignite")
+sys.modules["ignite.engine"] = types.ModuleType("ignite.engine")
+sys.modules["ignite.engine"].Events = types.SimpleNamespace(
+    ITERATION_COMPLETED="iteration", COMPLETED="end"
+)
+y = torch.arange(64) % 2
+data = torch.utils.data.TensorDataset(torch.randn(64, 8) + 2 * y[:, None], y)
+loader = torch.utils.data.DataLoader(data, batch_size=8)
+for rho, epochs in ((0.5, 50), (None, 2)):
+    module = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.01)
+    def update(_engine, batch):
+        nn.functional.cross_entropy(module(batch[0]), batch[1]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    watch = mw.watch(module, data, f"{rho}", len(loader), checkpoint_every=0.3, stop_at_drop=rho)
+    engine = Engine(update)
+    IgniteHandler(watch).attach(engine)
+    engine.run(loader, max_epochs=epochs)
+    print(watch.reached, engine.stopped, watch.audit.checkpoints["step"].iloc[-1] == watch.steps)
+"""
+    assert python(extended, code)[-6:] == ["True", "True", "True", "False", "False", "True"]
 
 
 def test_the_widget_moves(extended, notebook_page):

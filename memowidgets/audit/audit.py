@@ -21,17 +21,17 @@ from memowidgets.audit.evidence import Evidence, Need, cannot
 from memowidgets.audit.numbers import judge, pooled, scores, truth
 from memowidgets.audit.numbers.scores import SCORES
 from memowidgets.audit.run import Run
-from memowidgets.audit.runs import opening, recorded
+from memowidgets.audit.runs import begin, opening, recorded
 from memowidgets.audit.runs.arrays import kept_arrays, opened_arrays
-from memowidgets.audit.runs.estimate import estimate
-from memowidgets.audit.runs.shapes import is_of_arrays
-from memowidgets.audit.runs.training import (
+from memowidgets.audit.runs.begin import (
     recorder,
     run_references,
     run_shadows,
     train,
     use_shadows,
 )
+from memowidgets.audit.runs.estimate import estimate
+from memowidgets.audit.runs.identity import is_of_arrays
 from memowidgets.audit.views.summary import summary_html
 from memowidgets.checks import as_code, check_version, several
 from memowidgets.data import Dataset
@@ -137,7 +137,7 @@ class Audit:
         held_out: HeldOut = 1 / 9,
         states: str = "auto",
     ) -> None:
-        self._run: Run | None = opening.begun_run(
+        self._run: Run | None = begin.begun_run(
             model, data, path, training, seed, device, members, held_out, states
         )
         self._log = log_of(data, self._run.run)

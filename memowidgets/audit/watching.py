@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from memowidgets.audit.audit import Audit
-from memowidgets.audit.runs.loop import begun_loop
-from memowidgets.checks import warn_user
+from memowidgets.audit.console import shown
+from memowidgets.audit.run import WATCHED, Run, write_stop
+from memowidgets.audit.runs import identity
+from memowidgets.audit.runs.opening import other_pairs, read_pairs
+from memowidgets.checks import check_version, warn_user, whole_number
+from memowidgets.data import Dataset, WithheldDataset
+from memowidgets.data.pairs import PairDataset
+from memowidgets.store import MANIFEST, RunDirectory
+from memowidgets.training import TrainingConfig
 from memowidgets.training.checkpoint import forward_of
 from memowidgets.training.config import CheckpointPlan
+from memowidgets.training.design import draw_design
 from memowidgets.training.forward import unwrapped
-from memowidgets.training.loop.passes import Looker, default_forward
+from memowidgets.training.loop.inputs import Batches, Pairs, pairs_of
+from memowidgets.training.loop.layers import check_head
+from memowidgets.training.loop.passes import Looker, default_forward, tried
 from memowidgets.training.recorder import Recorder, in_the_first_process
 from memowidgets.training.rho import Prediction, StopRule
+from memowidgets.visible import listed
 
 if TYPE_CHECKING:
     from torch import nn
@@ -161,29 +177,159 @@ def watch(
     stop = None if stop_at_drop is None else StopRule(stop_at_drop, over_last)
 
     def begin() -> tuple[Audit, Recorder, int]:
-        run, recorder = begun_loop(
-            module,
-            data,
-            path,
-            plan,
-            forward,
-            layers,
-            stop,
-            batch_size,
-            class_names,
-            ids,
-            held_out,
-            seed,
-            version,
-        )
-        given = plan.steps_per_epoch
-        step = recorder.begin(module, steps_done, given, overwrite=overwrite)
-        _check_forward(recorder, unwrapped(module), step)
+        _check_given(module, forward, data, class_names, ids, batch_size)
+        check_version(version)
+        samples, pairs = _samples(data, class_names, ids)
+        batches, inner = Batches(samples, pairs, batch_size), unwrapped(module)
+        ask = forward or default_forward
+        n_classes, chosen, head = tried(inner, batches, ask, layers)
+        samples = _with_classes(samples, n_classes, named=class_names is not None)
+        if head is not None:
+            check_head(inner, head, n_classes)
+        looker = Looker(batches, samples.labels, ask, chosen, head)
+        unseen, aside = _held_out(held_out, samples, looker, batch_size)
+        looker = replace(looker, held_out=aside)
+        run = _begun(inner, samples, looker, path, plan.every, seed, unseen, version)
+        if stop is not None:
+            write_stop(run.run, stop)
+        recorder = Recorder(run.run, looker, plan.every, shown)
+        step = recorder.begin(module, steps_done, plan.steps_per_epoch, overwrite=overwrite)
+        _check_forward(recorder, inner, step)
         if recorder.is_due(step):
             recorder.record(module, step)
         return Audit.of(run), recorder, step
 
     return Watch(module, stop, path, plan, begin)
+
+
+def _check_given(
+    module: Any, forward: Any, data: Any, class_names: Any, ids: Any, batch_size: Any
+) -> None:
+    from torch import nn
+
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module must be a torch.nn.Module, not {type(module).__name__}")
+    if forward is not None and not callable(forward):
+        raise TypeError(
+            "forward must be a function of (module, inputs) that returns logits, not "
+            f"{type(forward).__name__}"
+        )
+    if isinstance(data, Dataset) and (class_names is not None or ids is not None):
+        raise ValueError(
+            f"{type(data).__name__} has its own class names and ids; leave class_names= and ids= "
+            "out"
+        )
+    if isinstance(data, WithheldDataset):
+        raise TypeError("the samples of data are not at hand, only their ids; pass the dataset")
+    if batch_size is not None:
+        whole_number("batch_size", batch_size, 1)
+
+
+def _samples(
+    data: Any, class_names: Sequence[str] | None, ids: Sequence[str] | None
+) -> tuple[Dataset, Pairs | None]:
+    if isinstance(data, PairDataset):  # such as audit.kept()
+        return data, Pairs(data.as_pairs())
+    if isinstance(data, Dataset):
+        return data, None
+    pairs = pairs_of(data)
+    return read_pairs(pairs, class_names, ids), pairs
+
+
+def _held_out(
+    given: Any, data: Dataset, looker: Looker, batch_size: int | None
+) -> tuple[Dataset | None, Looker | None]:
+    """Return the samples that the loop does not train on, and the passes over them.
+
+    Raises
+    ------
+    TypeError
+        If they are a share, or samples of another kind than the data.
+    """
+    if given is None:
+        return None, None
+    if isinstance(given, int | float | str):
+        raise TypeError(
+            "held_out must be samples that the loop does not train on, as a dataset or a loader, "
+            f"not {given!r}; your loop trains on all samples of data"
+        )
+    if isinstance(given, Dataset):
+        samples, pairs = _samples(given, None, None)
+    else:
+        samples, pairs = other_pairs(given, data.class_names), pairs_of(given)
+    if type(samples) is not type(data):
+        raise TypeError(
+            f"held_out has samples of another kind than data: {type(samples).__name__} there and "
+            f"{type(data).__name__} here"
+        )
+    samples = samples.with_encoding(data.encoding) if data.encoding else samples
+    batches = Batches(samples, pairs, batch_size or looker.batches.size)
+    return samples, Looker(batches, samples.labels, looker.forward, (), None)
+
+
+def _with_classes(data: Dataset, n_classes: int, *, named: bool) -> Dataset:
+    """Return the data with a class for each column of the logits.
+
+    Raises
+    ------
+    ValueError
+        If the logits do not have one column for each class.
+    """
+    n = len(data.class_names)
+    if n == n_classes:
+        return data
+    numbered = not named and data.class_names == tuple(map(str, range(n)))
+    if isinstance(data, PairDataset) and numbered and n < n_classes:
+        return replace(data, class_names=tuple(map(str, range(n_classes))))
+    raise ValueError(
+        f"the module returns logits for {n_classes} classes, but the data have {n} "
+        f"({listed(data.class_names, 5)}); they must have the same"
+    )
+
+
+def _begun(
+    module: nn.Module,
+    data: Dataset,
+    looker: Looker,
+    path: str | os.PathLike[str],
+    every: float,
+    seed: int,
+    held_out: Dataset | None,
+    version: str | None,
+) -> Run:
+    """Begin the run of a watched training, or go on with it where the directory holds it."""
+    seed, run = whole_number("seed", seed), RunDirectory(path)
+    if run.has_file(MANIFEST) and run.read_manifest().get("kind") != WATCHED:
+        raise ValueError(
+            f"{run.path} holds another run, which mw.watch did not record; choose another path"
+        )
+    design = draw_design(data, "all", None, seed)
+    if held_out is not None:
+        identity.check_held_out(held_out, data, design)
+    settings = TrainingConfig(checkpoint_every=every).resolved({})
+    shapes = {name: list(tensor.shape) for name, tensor in module.state_dict().items()}
+    about = {
+        "class": type(module).__name__,
+        "settings": json.dumps({"layers": list(looker.layer_names)}),
+        "version": version or "",
+        "parameters": hashlib.sha256(json.dumps(shapes).encode()).hexdigest()[:16],
+    }
+    manifest = {
+        "kind": WATCHED,
+        "model": about,
+        "model_source": None,
+        "layers": list(looker.layer_names),
+        **identity.described_training(settings, seed, settings.precision),
+        **identity.described_data(data, design, held_out),
+    }
+    manifest = identity.settle(run, manifest, data, design)
+    stored = identity.read_encoding(run)
+    if any(not np.array_equal(stored[name], array) for name, array in data.encoding.items()):
+        raise ValueError(
+            f"{run.path} has a training on the same rows in another encoding; choose another path, "
+            "or pass data.fitted(rows) with the rows of that training"
+        )
+    return Run(run, manifest, None, data, held_out, design, "cpu")
 
 
 def _checked_plan(steps: Any, every: Any) -> CheckpointPlan:

@@ -71,12 +71,12 @@ def checked_manifest(path: Path) -> dict[str, Any]:
     if not path.is_dir():
         raise CommandError(f"{path} is not a folder; pass the folder of a run")
     with refusing(path):
-        from memowidgets.audit.runs.opening import existing_run
-        from memowidgets.audit.runs.shapes import (
+        from memowidgets.audit.runs.identity import (
             is_of_arrays,
             read_arrays_manifest,
             read_manifest,
         )
+        from memowidgets.audit.runs.opening import existing_run
 
         size = (path / MANIFEST).stat().st_size if (path / MANIFEST).is_file() else 0
         if size > LARGEST_MANIFEST:
@@ -128,8 +128,7 @@ def checked_run(path: Path) -> Run:
         from memowidgets.audit.compared import shadow_set
         from memowidgets.audit.run import read_names
         from memowidgets.audit.runs.arrays import n_given_shadows
-        from memowidgets.audit.runs.identity import read_design
-        from memowidgets.audit.runs.shapes import is_of_arrays
+        from memowidgets.audit.runs.identity import is_of_arrays, read_design
 
         directory = RunDirectory.existing(path, read_only=True)
         directory.hold(manifest)

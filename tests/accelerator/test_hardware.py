@@ -16,8 +16,8 @@ from torch import nn
 from transformers import Trainer, TrainingArguments
 
 import memowidgets as mw
+from memowidgets.audit.runs.begin import recorder
 from memowidgets.audit.runs.identity import run_digest
-from memowidgets.audit.runs.training import recorder
 from memowidgets.models.transformer import TokenModel
 from memowidgets.progress import Progress
 from memowidgets.training.device import DeviceError, device_status, resolve_device, working_on

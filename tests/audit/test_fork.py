@@ -17,7 +17,6 @@ from memowidgets.edits import Edit
 from memowidgets.store import StoreError
 from tests.audit.conftest import TRAINING, small_audit, small_data
 from tests.audit.test_kill import forked, same_files, wait_for
-from tests.hostile.old import written_by_format_1
 from tests.training.small import Inline
 
 
@@ -223,15 +222,6 @@ def test_a_fork_of_a_fork_remembers_what_its_weights_have_seen(stopped, going_on
         )
 
 
-def test_a_fork_of_an_old_fork_counts_on(going_on, tmp_path):
-    going_on.train(stop_at_drop=0.5)
-    written_by_format_1(going_on.path)
-    old = mw.Audit.open(going_on.path, data=going_on.data, model=mw.models.ConvNet(16))
-    with pytest.warns(UserWarning, match="already seen 12 samples"):
-        fork = old.fork(tmp_path / "next", data=without(old, old.members[:2]), start="prediction")
-    assert fork.forked["seen"] == 12
-
-
 def test_new_samples_join_the_pool_but_not_the_members(stopped, tmp_path):
     data = mw.data.load_digits().take(range(500)).with_canaries(0)
     fork = stopped.fork(tmp_path, data=data)
@@ -262,11 +252,12 @@ def test_called_again_it_goes_on(stopped, going_on):
 
 @pytest.mark.parametrize("lost", ["manifest.json", "design.safetensors"])
 def test_a_fork_that_was_half_made_is_made_whole(stopped, going_on, tmp_path, lost):
+    path = Path(going_on.path)
     if lost == "manifest.json":  # as if it was killed before the manifest, which comes last
-        (Path(going_on.path) / "design.safetensors").unlink()
-    (Path(going_on.path) / lost).unlink()
+        (path / "design.safetensors").unlink()
+    (path / lost).unlink()
     with pytest.warns(UserWarning, match="already seen"):
-        whole = stopped.fork(going_on.path, start="prediction")
+        whole = stopped.fork(path, start="prediction")
     with pytest.warns(UserWarning, match="already seen"):
         other = stopped.fork(tmp_path / "other", start="prediction")
     whole.train()

@@ -123,6 +123,7 @@ def test_a_fork_that_goes_on_keeps_the_encoding_and_a_fresh_one_fits_its_own(fin
     again = mw.Audit.open(fork.path, data=kept, model=finished.run.model)
     pd.testing.assert_series_equal(again.score("loss"), fork.score("loss"))
     fresh.train()
+    fresh.score("loss", checkpoint="final")
     own = fresh.evidence.target_gaps(fresh.evidence.names.final())
     evidence = against(finished.evidence, finished.evidence.names.final(), "shrunk")
     gaps = pd.Series(0.0, finished.members)  # of those that are gone: not compared

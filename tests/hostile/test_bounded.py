@@ -12,8 +12,7 @@ import pytest
 
 import memowidgets as mw
 from memowidgets.__main__ import main
-from memowidgets.audit.runs.origin import Origin
-from memowidgets.audit.runs.reopening import _LOADERS
+from memowidgets.audit.runs.opening import _LOADERS, Origin
 from memowidgets.store import StoreError
 from tests.audit.conftest import small_audit, small_data
 from tests.hostile.old import change_manifest
@@ -97,12 +96,12 @@ def test_a_language_model_that_is_too_large_is_not_built(layers, width):
 
 
 def test_data_of_another_number_are_not_made(altered, monkeypatch):
-    from memowidgets.audit.runs import reopening
+    from memowidgets.audit.runs import opening
 
     def never(**_arguments):
         raise AssertionError("made")
 
-    monkeypatch.setitem(reopening._LOADERS, "make_mcqs", never)
+    monkeypatch.setitem(opening._LOADERS, "make_mcqs", never)
     source = {"loader": "make_mcqs", "arguments": {"n": 100_000, "atypical": 0.0, "seed": 0}}
     assert not hasattr(mw.Audit.open(altered(data=source)).data[0], "question")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.given import SCORES, Given, checked, evidence_of
 from memowidgets.audit.runs import identity
-from memowidgets.audit.runs.shapes import ARRAYS, is_of_arrays, read_arrays_manifest
+from memowidgets.audit.runs.identity import ARRAYS, is_of_arrays, read_arrays_manifest
 from memowidgets.checks import warn_user, whole_number
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.stamps import Stamp, array_digest, digest

@@ -15,7 +15,6 @@ from memowidgets.audit.evidence import Evidence
 from memowidgets.audit.numbers.truth import against
 from memowidgets.audit.run import Run, fork_note, write_stop
 from memowidgets.audit.runs import identity
-from memowidgets.audit.runs.shapes import read_manifest
 from memowidgets.data import Dataset, WithheldDataset
 from memowidgets.files import check_outside_runs
 from memowidgets.metrics import logit_gap
@@ -49,16 +48,16 @@ def forked(run: Run, path: str | os.PathLike[str], data: Dataset, start: str) ->
         aside = aside.with_encoding(data.encoding)
     asked = replace(run.training, precision=run.manifest["training"]["precision"])
     manifest = {
-        **identity.describe_run(
-            recipe.model, data, design, aside, asked, run.seed, recipe.settings.precision
-        ),
-        **identity.repeats(recipe.device, asked),
+        **identity.described_training(asked, run.seed, recipe.settings.precision, recipe.device),
+        **identity.described_model(recipe.model, data, design, asked),
+        **identity.described_data(data, design, aside),
         "fork": _described(run, data, start, chosen),
     }
     made = RunDirectory(path)
     fresh = made.is_empty
-    made.hold(manifest if fresh else read_manifest(made))
-    manifest = identity.continued(made, manifest)
+    stored = manifest if fresh else identity.read_manifest(made)
+    identity.check_same(stored, manifest, str(made.path))
+    made.hold(stored)
     if fresh:  # the manifest comes last: what was killed before it begins again
         write_stop(made, run.names.stop)
     if chosen is not None and (fresh or not made.has(start_of(chosen.name))):
@@ -176,12 +175,10 @@ def _described(parent: Run, data: Dataset, start: str, chosen: Record | None) ->
     }
     if chosen is None:
         return described
-    before = parent.manifest.get("fork") or {"seen": 0}
-    known = before.get("gone", [])
+    before = (parent.manifest.get("fork") or {}).get("gone", [])
     there = {_mark(*sample) for sample in _contents(data).items()}
-    gone = {*_gone(parent.data, parent.design, data), *known} - there
-    uncounted = before["seen"] - len(known)  # a fork of an older version counted them only
-    return described | {"seen": uncounted + len(gone)} | ({"gone": sorted(gone)} if gone else {})
+    gone = {*_gone(parent.data, parent.design, data), *before} - there
+    return described | {"seen": len(gone)} | ({"gone": sorted(gone)} if gone else {})
 
 
 def _gone(before: Dataset, design: Design, data: Dataset) -> list[str]:

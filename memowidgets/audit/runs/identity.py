@@ -1,95 +1,110 @@
-"""Describe a run in its manifest, and name the differences between two runs."""
+"""What a run is: its description in the manifest, the comparison of two, and its design."""
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
+import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.audit.run import write_stop
-from memowidgets.audit.runs.shapes import checked_design, read_manifest
 from memowidgets.data import Dataset
-from memowidgets.models import (
-    Model,
-)
+from memowidgets.models import Model
+from memowidgets.models.precision import COMPUTED
 from memowidgets.stamps import digest, digest_of_arrays
-from memowidgets.store import RunDirectory, StoreError
+from memowidgets.store import MANIFEST, RunDirectory, StoreError
+from memowidgets.training import TrainingConfig
 from memowidgets.training.config import Settings, is_function
 from memowidgets.training.design import Design
-from memowidgets.training.probe import made_probe, probe_differences
+from memowidgets.training.probe import is_probe, made_probe, probe_differences
 from memowidgets.training.rho import StopRule
 from memowidgets.visible import listed, quoted, visible
 
 __all__ = [
-    "ASIDE_LABELS",
+    "ARRAYS",
     "check_held_out",
     "check_same",
-    "continued",
     "data_differences",
-    "describe_run",
-    "described",
     "described_data",
-    "function_differences",
+    "described_model",
+    "described_samples",
+    "described_training",
     "held_out_digest",
+    "is_of_arrays",
     "model_differences",
+    "read_arrays_manifest",
     "read_design",
     "read_encoding",
-    "repeats",
+    "read_manifest",
     "run_digest",
     "settle",
-    "write_design",
 ]
 
-_SETTLED = ("training", "precision")  # once for all, when a run is made
+ARRAYS = "arrays"
 _ENCODING = "encoding."
-_FUNCTIONS = ("optimizer", "schedule")
+_FUNCTIONS = ("optimizer", "schedule")  # a user's own function is stored as a description
 _OFF = {"deterministic": False, "version": "none"}  # what a manifest leaves out
-ASIDE_LABELS = "held_out_labels"
 _LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
+_MOST_CHECKPOINTS = 100_000
+_ALWAYS = ("epochs", "checkpoint_every", "batch_size", "lr", *_FUNCTIONS)
+_PLACES = ("pool", "members", "held_out")
 
 
-def describe_run(
-    model: Model,
-    data: Dataset,
-    design: Design,
-    held_out: Dataset | None,
-    settings: Settings,
-    seed: int,
-    precision: str | None = None,
+# the description
+
+
+def described_model(
+    model: Model, data: Dataset, design: Design, settings: Settings
 ) -> dict[str, Any]:
-    """Return the manifest of a run: hashes, seeds, versions and ids, but no sample."""
-    layers, about = _layer_names(model, data), model.describe(data)
+    """Return the part of a manifest that identifies a model, and what user code does."""
     probe = made_probe(model, data, design.pool, settings, len(design.members))
     return {
-        **described(about, model.source, layers, data, design, held_out, settings, seed, precision),
+        "model": dict(model.describe(data)),
+        "model_source": model.source,
+        "layers": list(model.layer_names(model.skeleton(data))),
         **({"probe": probe} if probe else {}),
     }
 
 
-def described(
-    about_model: Mapping[str, Any],
-    model_source: Mapping[str, Any] | None,
-    layers: Sequence[str],
-    data: Dataset,
-    design: Design,
-    held_out: Dataset | None,
-    settings: Settings,
-    seed: int,
-    precision: str | None = None,
+def described_training(
+    settings: Settings, seed: int, precision: str, device: str | None = None
 ) -> dict[str, Any]:
-    """The manifest of a run, for a model of which this is known."""
+    """Return the part of a manifest that says how a model is trained, and with what.
+
+    Where the run begins on a device, it also says how equal another training there would be.
+    """
+    exact = settings.deterministic or device == "cpu"
+    repeats = {"repeats": "bit for bit" if exact else "to rounding"}
     return {
         "seed": seed,
-        "model": dict(about_model),
-        "model_source": model_source,
-        "layers": list(layers),
         "training": settings.described(),
-        **({} if precision is None else {"precision": precision}),
+        "precision": precision,
+        **({} if device is None else repeats),
+        "versions": dict(_library_versions()),
+    }
+
+
+def described_data(data: Dataset, design: Design, held_out: Dataset | None) -> dict[str, Any]:
+    """Return the part of a manifest that identifies data and split: digests and ids, no sample."""
+    aside = None if held_out is None else held_out_digest(held_out)
+    labels = None if held_out is None else digest(held_out.labels.tolist())
+    return {
+        **described_samples(data),
+        "members": digest(design.members.tolist()),
+        "pool": digest(design.pool.tolist()),
+        "held_out": aside,
+        **({} if labels is None else {"held_out_labels": labels}),
+    }
+
+
+def described_samples(data: Dataset) -> dict[str, Any]:
+    """Return what identifies a dataset, as a part of the manifest."""
+    return {
         "data": {
             "n": len(data),
             "class_names": list(data.class_names),
@@ -98,20 +113,9 @@ def described(
             "source": data.source,
             "prompts": digest(getattr(data, "prompt_recipe", None)),
         },
-        "members": digest(design.members.tolist()),
-        "pool": digest(design.pool.tolist()),
-        "held_out": None if held_out is None else held_out_digest(held_out),
-        **({} if held_out is None else {ASIDE_LABELS: digest(held_out.labels.tolist())}),
-        "versions": dict(_library_versions()),
         "ids": data.ids.tolist(),
         "content": data.content_hashes(),
     }
-
-
-def repeats(device: str, settings: Settings) -> dict[str, str]:
-    """Return how equal another training of the run would be on the machine that it begins on."""
-    exact = settings.deterministic or device == "cpu"
-    return {"repeats": "bit for bit" if exact else "to rounding"}
 
 
 @functools.cache
@@ -132,6 +136,29 @@ def run_digest(manifest: Mapping[str, Any]) -> str:
     return digest({key: sorted(v.items()) if isinstance(v, dict) else v for key, v in kept.items()})
 
 
+# the comparison of two descriptions
+
+
+_SAID = {  # what it means that a digest differs
+    "model weights": "the base weights differ (digest {} there and {} here)",
+    "model recipe": "the configuration or the tokenizer of the base model differs (digest {} there "
+    "and {} here)",
+    "model tokenizer": "the tokenizer differs (digest {} there and {} here)",
+    "model processor": "the image processor differs (digest {} there and {} here)",
+    "data class_names": "the data's class names differ",
+    "data labels": "the data's labels differ",
+    "data canaries": "the data's canaries differ",
+    "data prompts": "the data's prompts differ",
+    "seed": "its seed is {}, this one {}",
+    "members": "it has other members",
+    "pool": "it has other held-out samples",
+    "held_out": "it has other held-out samples",
+    "held_out_labels": "its held-out samples have other labels",
+}
+_FOLLOWS = ("members", "pool")  # from data and seed
+_APART = ("n", "source")  # of data: the same samples may come from elsewhere
+
+
 def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -> None:
     """Raise if two manifests describe different runs.
 
@@ -140,167 +167,85 @@ def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -
     ValueError
         If model, data, training, members or seed differ; the message names the difference.
     """
-    differences = [
-        *data_differences(stored, given),
-        *model_differences(stored["model"], given["model"]),
-        *function_differences(stored, given),
-        *_field_differences("training", *_trainings(stored, given)),
-        *_plain_differences(stored, given),
-    ]
-    if differences:
-        raise ValueError(
-            f"{path} holds another run: {'; '.join(differences)}. Choose another path, or give "
-            "what the run was made with"
-        )
-
-
-def continued(run: RunDirectory, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a manifest with the settings that an existing run in the directory has fixed.
-
-    Raises
-    ------
-    ValueError
-        If the directory contains another run. The message names the difference.
-    StoreError
-        If its manifest cannot be read.
-    """
-    if run.is_empty:
-        return dict(manifest)
-    stored = read_manifest(run)
-    check_same(stored, manifest, str(run.path))
-    others = {key: value for key, value in manifest.items() if key not in _SETTLED}
-    return others | {key: stored[key] for key in _SETTLED if key in stored}
-
-
-def settle(
-    run: RunDirectory, manifest: Mapping[str, Any], trained_on: Dataset, design: Design
-) -> dict[str, Any]:
-    """Begin a run in an empty directory, or check that the directory contains this run.
-
-    Returns the manifest on disk. From now on the directory must keep this manifest.
-
-    Raises
-    ------
-    ValueError
-        If it contains another one. The message names the difference.
-    """
-    if run.is_empty:
-        kept = digest_of_arrays(_design_arrays(trained_on, design))
-        run.write_manifest(
-            {**manifest, "design": kept}
-        )  # first, because another process may do the same now
-    stored = read_manifest(run)
-    check_same(stored, manifest, str(run.path))
-    run.hold(stored)
-    if not ((run.path / "checkpoints").exists() or run.has_file("rho.json")):
-        write_stop(run, StopRule())
-    if _needs_design(run, stored):
-        write_design(run, trained_on, design)
-    return stored
-
-
-def function_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """Return sentences on how the user's functions differ, by what they do.
-
-    Examples
-    --------
-    >>> run = {"model": {}, "probe": {"schedule": [1.0, 0.5, 0.0]}}
-    >>> function_differences(run, {"model": {}, "probe": {"schedule": [1.0, 0.6, 0.0]}})
-    ["the schedule's factor is 0.5 there and 0.6 here at 50% of the training"]
-    """
-    has_version = bool(given["model"].get("version"))
-    there, here = stored.get("probe", {}), given.get("probe", {})
-    return probe_differences(there, here, has_version=has_version)
-
-
-def _needs_design(run: RunDirectory, manifest: Mapping[str, Any]) -> bool:
-    """Return whether the design must be written. It follows from data, members and seed."""
-    try:
-        read_design(run, manifest)
-    except StoreError as error:
-        if run.has_file("design.safetensors"):
-            warnings.warn(f"{error}; it is made again", UserWarning, stacklevel=4)
-        return True
-    return False
-
-
-def _trainings(
-    stored: Mapping[str, Any], given: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings of two runs, with "auto" replaced by the stored run's precision."""
-    there, here = _OFF | stored["training"], _OFF | given["training"]
+    found = [*data_differences(stored, given), *model_differences(stored, given)]
+    there, here = (_OFF | dict(each["training"]) for each in (stored, given))
     for settings in (there, here):
         for name in _FUNCTIONS:  # a function is known by its probe, whatever its name
             settings[name] = "a function" if is_function(settings[name]) else settings[name]
     there["precision"] = stored.get("precision", there["precision"])
-    if here["precision"] == "auto":
+    if here["precision"] == "auto":  # it means what it meant where the run was begun
         here["precision"] = there["precision"]
-    return there, here
-
-
-def write_design(run: RunDirectory, data: Dataset, design: Design) -> None:
-    """Write the members, the pool, the held-out samples and the labels."""
-    run.write_tensors("design", _design_arrays(data, design))
-
-
-def _design_arrays(data: Dataset, design: Design) -> dict[str, NDArray[Any]]:
-    canaries = data.canaries
-    tensors = {
-        "labels": data.labels,
-        "pool": design.pool,
-        "members": design.members,
-        "held_out": design.held_out,
-        "groups": design.groups,
-        "all_members": np.array([design.all_members]),
-    }
-    encoding = {_ENCODING + name: array for name, array in data.encoding.items()}
-    return tensors | encoding | ({} if canaries is None else {"canaries": canaries})
-
-
-def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
-    """Read the design that `write_design` wrote.
-
-    Raises
-    ------
-    StoreError
-        If it is not the design of this manifest.
-    """
-    path, file = run.path / "design.safetensors", run.read_tensors("design")
-    read = {name: np.array(array) for name, array in file.items()}
-    kept = checked_design(read, str(path), len(manifest["ids"]))
-    if file.stamp is None or file.stamp.content != manifest.get("design"):
-        raise StoreError(
-            f"{path} is not the design of this run: its contents differ from the manifest's. "
-            "Restore it, or make the audit again with mw.Audit(model, data, path=…)"
+    found += _differences(there, here, "training ")
+    of_split: tuple[str, ...] = ("seed", "members", "pool", "held_out", "held_out_labels")
+    if stored["seed"] != given["seed"]:
+        of_split = tuple(part for part in of_split if part not in _FOLLOWS)
+    there, here = ({part: each.get(part) for part in of_split} for each in (stored, given))
+    found += dict.fromkeys(_differences(there, here))
+    if stored.get("fork") != given.get("fork"):
+        found.append(f"{_forked(stored)}, this one {_forked(given).removeprefix('it ')}")
+    if found:
+        raise ValueError(
+            f"{path} holds another run: {'; '.join(found)}. Choose another path, or give what the "
+            "run was made with"
         )
-    return Design(
-        kept["pool"],
-        kept["members"],
-        kept["held_out"],
-        kept["groups"],
-        all_members=bool(kept["all_members"][0]),
+
+
+def data_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Return sentences on how given data differ from stored ones; empty if they are the same."""
+    if len(stored["ids"]) != len(given["ids"]):
+        return [f"its data have {len(stored['ids'])} samples, these {len(given['ids'])}"]
+    if stored["ids"] != given["ids"] and sorted(stored["ids"]) == sorted(given["ids"]):
+        return ["the same ids are in another order; give them in that of ids in manifest.json"]
+    for what, key in (("id", "ids"), ("content", "content")):
+        pairs = zip(given["ids"], stored[key], given[key], strict=True)
+        other = [name for name, there, here in pairs if there != here]
+        if other:
+            return [f"{len(other)} samples have another {what}, the first is {quoted(other[0])}"]
+    there, here = (
+        {key: value for key, value in each["data"].items() if key not in _APART}
+        for each in (stored, given)
     )
+    return _differences(there, here, "data ")
 
 
-def read_encoding(run: RunDirectory) -> dict[str, NDArray[Any]]:
-    """Return the encoding that all models of a run share; empty if its samples need none."""
-    kept = run.read_tensors("design")
-    names = [name for name in kept if name.startswith(_ENCODING)]
-    return {name.removeprefix(_ENCODING): np.array(kept[name]) for name in names}
+def model_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Return sentences on how models and user code differ; user code by what it does.
+
+    Examples
+    --------
+    >>> run = {"model": {}, "probe": {"schedule": [1.0, 0.5, 0.0]}}
+    >>> model_differences(run, {"model": {}, "probe": {"schedule": [1.0, 0.6, 0.0]}})
+    ["the schedule's factor is 0.5 there and 0.6 here at 50% of the training"]
+    """
+    has_version = bool(given["model"].get("version"))
+    there, here = stored.get("probe", {}), given.get("probe", {})
+    return [
+        *_differences(stored["model"], given["model"], "model "),
+        *probe_differences(there, here, has_version=has_version),
+    ]
 
 
-def described_data(data: Dataset) -> dict[str, Any]:
-    """Return what identifies a dataset, as a part of the manifest."""
-    return {
-        "ids": data.ids.tolist(),
-        "content": data.content_hashes(),
-        "data": {
-            "class_names": list(data.class_names),
-            "labels": digest(data.labels.tolist()),
-            "canaries": digest(None if data.canaries is None else data.canaries.tolist()),
-            "prompts": digest(getattr(data, "prompt_recipe", None)),
-        },
-    }
+def _differences(stored: Mapping[str, Any], given: Mapping[str, Any], of: str = "") -> list[str]:
+    """Return a sentence for each entry in which two mappings differ."""
+    found = []
+    for key in sorted(stored.keys() | given.keys()):
+        there, here = stored.get(key), given.get(key)
+        if there != here:
+            most = 300 if key == "settings" else 60
+            values = visible(str(there), most), visible(str(here), most)
+            said = _SAID.get(of + key)
+            other = f"{of}{visible(key, 40)} is {values[0]} there and {values[1]} here"
+            found.append(other if said is None else said.format(*values))
+    return found
+
+
+def _forked(manifest: Mapping[str, Any]) -> str:
+    """Return how a run began, so that two of them can be told apart."""
+    fork = manifest.get("fork")
+    if not fork:
+        return "it is no fork"
+    start = visible(str(fork["checkpoint"] or fork["start"]), 60)
+    return f"it is a fork, from {start}, of the run {visible(str(fork['parent']), 60)}"
 
 
 def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
@@ -332,108 +277,246 @@ def check_held_out(held_out: Dataset, data: Dataset, design: Design) -> None:
 
 
 def _columns(data: Dataset) -> list[str]:
-    """Names of a table's columns, with their kinds; empty for other data."""
+    """Return the names of a table's columns, with their kinds; empty for other data."""
     columns: Mapping[str, NDArray[Any]] = getattr(data, "columns", {})
     kinds = {True: "number", False: "category"}
     return [f"{name} ({kinds[values.dtype.kind == 'f']})" for name, values in columns.items()]
 
 
-def _layer_names(model: Model, data: Dataset) -> tuple[str, ...]:
-    return model.layer_names(model.skeleton(data))
+# the manifest on disk
 
 
-def data_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """Return sentences on how given data differ from stored ones; empty if they are the same."""
-    if len(stored["ids"]) != len(given["ids"]):
-        return [f"its data have {len(stored['ids'])} samples, these {len(given['ids'])}"]
-    if stored["ids"] != given["ids"] and sorted(stored["ids"]) == sorted(given["ids"]):
-        return ["the same ids are in another order; give them in that of ids in manifest.json"]
-    for what, key in (("id", "ids"), ("content", "content")):
-        other = [
-            i
-            for i, pair in enumerate(zip(stored[key], given[key], strict=True))
-            if pair[0] != pair[1]
-        ]
-        if other:
-            first = given["ids"][other[0]]
-            return [f"{len(other)} samples have another {what}, the first is {quoted(first)}"]
-    return [
-        f"the data's {what} differ"
-        for what, key in _PARTS.items()
-        if stored["data"].get(key) != given["data"].get(key)
-    ]
+def settle(
+    run: RunDirectory, manifest: Mapping[str, Any], trained_on: Dataset, design: Design
+) -> dict[str, Any]:
+    """Begin a run in an empty directory, or check that the directory contains this run.
+
+    Returns the manifest on disk. From now on the directory must keep this manifest.
+
+    Raises
+    ------
+    ValueError
+        If it contains another one. The message names the difference.
+    """
+    arrays = _design_arrays(trained_on, design)
+    if run.is_empty:  # the manifest comes first, because another process may do the same now
+        run.write_manifest({**manifest, "design": digest_of_arrays(arrays)})
+    stored = read_manifest(run)
+    check_same(stored, manifest, str(run.path))
+    run.hold(stored)
+    if not ((run.path / "checkpoints").exists() or run.has_file("rho.json")):
+        write_stop(run, StopRule())
+    try:
+        read_design(run, stored)
+    except StoreError as error:  # it follows from data, members and seed
+        if run.has_file("design.safetensors"):
+            warnings.warn(f"{error}; it is made again", UserWarning, stacklevel=4)
+        run.write_tensors("design", arrays)
+    return stored
 
 
-_PARTS = {
-    "class names": "class_names",
-    "labels": "labels",
-    "canaries": "canaries",
-    "prompts": "prompts",
+def _design_arrays(data: Dataset, design: Design) -> dict[str, NDArray[Any]]:
+    """Return the members, the pool, the held-out samples and the labels, for their file."""
+    return {
+        "labels": data.labels,
+        "pool": design.pool,
+        "members": design.members,
+        "held_out": design.held_out,
+        "groups": design.groups,
+        "all_members": np.array([design.all_members]),
+        **{_ENCODING + name: array for name, array in data.encoding.items()},
+        **({} if data.canaries is None else {"canaries": data.canaries}),
+    }
+
+
+def read_design(run: RunDirectory, manifest: Mapping[str, Any]) -> Design:
+    """Read the design that `settle` wrote.
+
+    Raises
+    ------
+    StoreError
+        If it is not a design, or not that of this manifest.
+    """
+    path, file = run.path / "design.safetensors", run.read_tensors("design")
+    kept = {name: np.array(array) for name, array in file.items()}
+    wrong = next(_design_problems(kept, len(manifest["ids"])), None)
+    if wrong is not None:
+        raise StoreError(f"{path} is broken: {wrong}")
+    if file.stamp is None or file.stamp.content != manifest["design"]:
+        raise StoreError(
+            f"{path} is not the design of this run: its contents differ from the manifest's. "
+            "Restore it, or make the audit again with mw.Audit(model, data, path=…)"
+        )
+    return Design(
+        kept["pool"],
+        kept["members"],
+        kept["held_out"],
+        kept["groups"],
+        all_members=bool(kept["all_members"][0]),
+    )
+
+
+def read_encoding(run: RunDirectory) -> dict[str, NDArray[Any]]:
+    """Return the encoding that all models of a run share; empty if its samples need none."""
+    kept = run.read_tensors("design")
+    names = [name for name in kept if name.startswith(_ENCODING)]
+    return {name.removeprefix(_ENCODING): np.array(kept[name]) for name in names}
+
+
+def _design_problems(kept: Mapping[str, NDArray[Any]], n: int) -> Iterator[str]:
+    """Yield what is wrong with a design of n samples, because its file may be untrusted."""
+    for name in ("labels", *_PLACES, "groups", "all_members"):
+        if name not in kept:
+            yield f"{name} is missing"
+        elif kept[name].ndim != 1 or kept[name].dtype.kind not in "bi":
+            yield f"{name} is not a list of integers"
+    if len(kept["labels"]) != n:
+        yield f"it has {len(kept['labels'])} labels for {n} samples"
+    if len(kept["all_members"]) != 1:
+        yield "all_members is not a single value"
+    if "canaries" in kept and kept["canaries"].shape != (n,):
+        yield f"it has {len(kept['canaries'])} canaries for {n} samples"
+    for name in _PLACES:
+        found = kept[name]
+        if len(np.unique(found)) < len(found) or not ((found >= 0) & (found < n)).all():
+            yield f"{name} has an index that is out of range or repeated"
+    if not np.isin(kept["members"], kept["pool"]).all():
+        yield "a member is not in the pool"
+
+
+# the shape of a manifest, whose file may be untrusted
+
+Check = Callable[[Any], bool]
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _mapping(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _or_none(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+def _holds(**checks: Check) -> Check:
+    """Return a check of a mapping's entries. A missing entry is checked as None."""
+    return lambda value: (
+        isinstance(value, dict) and all(fits(value.get(name)) for name, fits in checks.items())
+    )
+
+
+_FORK = _holds(
+    parent=_text,
+    start=_text,
+    checkpoint=_or_none(_text),
+    seen=lambda value: _whole(value) and value >= 0,
+)
+_SHAPE: dict[str, Check] = {
+    "seed": lambda value: _whole(value) and value >= 0,
+    "model": _mapping,
+    "model_source": _or_none(_mapping),
+    "layers": lambda value: _texts(value) and bool(value),
+    "training": _mapping,
+    "precision": _text,
+    "design": _text,
+    "data": _holds(class_names=_texts, labels=_text, source=_or_none(_mapping)),
+    "members": _text,
+    "pool": _text,
+    "held_out": _or_none(_text),
+    "fork": _or_none(_FORK),
+    "recording": _or_none(
+        lambda value: isinstance(value, dict) and all(map(_text, value.values()))
+    ),
+    "probe": _or_none(is_probe),
+    "ids": _texts,
+    "content": _texts,
+}
+_LATER = ("fork", "recording", "probe")  # optional parts
+_SHAPE_OF_ARRAYS: dict[str, Check] = {
+    **{name: _SHAPE[name] for name in ("seed", "ids", "content")},
+    "kind": lambda value: value == ARRAYS,
+    "layers": _texts,
+    "data": _holds(class_names=_texts),
 }
 
 
-def _field_differences(what: str, stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{what} {visible(key, 40)} is {_short(stored.get(key), key)} there and "
-        f"{_short(given.get(key), key)} here"
-        for key in sorted(stored.keys() | given.keys())
-        if stored.get(key) != given.get(key)
-    ]
+def is_of_arrays(run: RunDirectory) -> bool:
+    """Return whether a directory holds an audit of arrays; its manifest is not checked further."""
+    return bool(run.read_manifest().get("kind") == ARRAYS)
 
 
-def model_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """Return differences as `_field_differences` does, except for fields that old runs lack."""
-    # Some versions of transformers did not tell the commit.
-    stored = {key: value for key, value in stored.items() if value != "commit None"}
-    known = {key: value for key, value in given.items() if key not in _ORIGIN or key in stored}
-    origin = [
-        f"{_ORIGIN[key]} (digest {stored[key]} there and {known.get(key)} here)"
-        for key in sorted(_ORIGIN.keys() & stored.keys())
-        if stored[key] != known.get(key)
-    ]
-    there = {key: value for key, value in stored.items() if key not in _ORIGIN}
-    here = {key: value for key, value in known.items() if key not in _ORIGIN}
-    return [*origin, *_field_differences("model", there, here)]
+def read_arrays_manifest(run: RunDirectory) -> dict[str, Any]:
+    """Read the manifest of an audit of arrays.
+
+    Raises
+    ------
+    StoreError
+        If the structure is wrong. The message names the file and the part.
+    """
+    return _shaped(run, run.read_manifest(), _SHAPE_OF_ARRAYS)
 
 
-_ORIGIN = {
-    "weights": "the base weights differ",
-    "recipe": "the configuration or the tokenizer of the base model differs",
-    "tokenizer": "the tokenizer differs",
-    "processor": "the image processor differs",
-}
+def read_manifest(run: RunDirectory) -> dict[str, Any]:
+    """Return the manifest of a run of a model.
+
+    Raises
+    ------
+    StoreError
+        If the structure is wrong. The message names the file and the part.
+    """
+    manifest = run.read_manifest()
+    if manifest.get("kind") == ARRAYS:
+        raise StoreError(
+            f"{run.path} holds an audit of arrays, not the run of a model: choose another path, or "
+            "open it with Audit.open"
+        )
+    _shaped(run, manifest, _SHAPE)
+    known = {k: v for k, v in manifest["training"].items() if k in _FIELDS}
+    lacking = [name for name in _ALWAYS if name not in known]
+    if lacking:
+        raise _broken(run, f"its training has no {lacking[0]!r}")
+    if not all(isinstance(known[name], str) for name in _FUNCTIONS):
+        raise _broken(run, "the optimizer or schedule of its training is not a text")
+    try:
+        config = TrainingConfig(**{k: v for k, v in known.items() if k not in _FUNCTIONS})
+        checkpoints = math.ceil((config.epochs or 1) / (config.checkpoint_every or 1))
+    except (ValueError, TypeError, ArithmeticError) as error:
+        said = visible(str(error), 200)
+        raise _broken(run, f"its training settings are invalid: {said}") from None
+    if checkpoints > _MOST_CHECKPOINTS:
+        raise _broken(run, f"its training has {checkpoints} checkpoints")
+    if manifest["precision"] not in COMPUTED:
+        raise StoreError(
+            f"{run.path / MANIFEST} names the precision {visible(repr(manifest['precision']), 40)}"
+            f"; valid: {', '.join(COMPUTED)}. Update memowidgets if a newer version wrote it"
+        )
+    return manifest
 
 
-def _plain_differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    found = []
-    if stored["seed"] != given["seed"]:
-        found.append(f"its seed is {stored['seed']}, this one {given['seed']}")
-    elif stored["members"] != given["members"]:
-        found.append("it has other members")
-    if stored["held_out"] != given["held_out"] or stored["pool"] != given["pool"]:
-        found.append("it has other held-out samples")
-    elif ASIDE_LABELS in stored and stored[ASIDE_LABELS] != given.get(ASIDE_LABELS):
-        found.append("its held-out samples have other labels")
-    if _fork_of(stored, stored) != _fork_of(given, stored):
-        found.append(f"{_forked(stored)}, this one {_forked(given).removeprefix('it ')}")
-    return found
+_FIELDS: Sequence[str] = tuple(TrainingConfig.__dataclass_fields__)
 
 
-def _short(value: Any, key: str = "") -> str:
-    """A setting of a run that anybody may have made."""
-    return visible(str(value), 300 if key == "settings" else 60)
+def _shaped(
+    run: RunDirectory, manifest: dict[str, Any], shape: Mapping[str, Check]
+) -> dict[str, Any]:
+    for name, fits in shape.items():
+        if (name not in manifest and name not in _LATER) or not fits(manifest.get(name)):
+            raise _broken(run, f"its {name!r} is missing or invalid")
+    if len(manifest["ids"]) != len(manifest["content"]):
+        raise _broken(run, "its numbers of ids and of contents differ")
+    return manifest
 
 
-def _fork_of(manifest: Mapping[str, Any], stored: Mapping[str, Any]) -> Any:
-    """What a fork is, as far as the version that wrote the stored one noted it."""
-    fork, noted = manifest.get("fork"), stored.get("fork") or {}
-    return fork and {key: fork[key] for key in fork if key in noted or key != "gone"}
-
-
-def _forked(manifest: Mapping[str, Any]) -> str:
-    """How a run began, so that two of them can be told apart."""
-    fork = manifest.get("fork")
-    if not fork:
-        return "it is no fork"
-    start = fork["checkpoint"] or fork["start"]
-    return f"it is a fork, from {_short(start)}, of the run {_short(fork['parent'])}"
+def _broken(run: RunDirectory, why: str) -> StoreError:
+    return StoreError(f"{run.path / MANIFEST} is broken: {why}")

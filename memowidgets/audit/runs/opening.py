@@ -1,71 +1,103 @@
-"""Beginning a run, and opening one from its directory."""
+"""Opening a run from its directory, and finding its data and model: given, or made again.
+
+A manifest may be anybody's. What it names is made again only where that is bounded work which
+reads nothing but the package itself and the hub's local copies. A path is read only when the
+caller of `Audit.open` names it.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
 
-from memowidgets.audit.passes import AUTO, check_states
-from memowidgets.audit.run import WATCHED, Run, device_of, noise_of
+import numpy as np
+
+from memowidgets import data as data_room
+from memowidgets.audit.console import shown
+from memowidgets.audit.run import WATCHED, Run, noise_of
 from memowidgets.audit.runs import identity
-from memowidgets.audit.runs.origin import PathLike
-from memowidgets.audit.runs.pairs import others, pair_data
-from memowidgets.audit.runs.reopening import read_data, reopened
-from memowidgets.audit.runs.shapes import read_manifest
-from memowidgets.checks import as_code, whole_number
-from memowidgets.data import Dataset
-from memowidgets.models import Model
+from memowidgets.checks import as_code
+from memowidgets.data import Dataset, WithheldDataset
+from memowidgets.data.pairs import PairDataset
+from memowidgets.models import (
+    CausalLM,
+    ConvNet,
+    ImageClassifier,
+    LoRA,
+    Model,
+    SequenceClassifier,
+    WideResNet,
+)
 from memowidgets.models.base import check_model
-from memowidgets.models.precision import resolve_precision
-from memowidgets.store import RunDirectory
-from memowidgets.training import TrainingConfig
-from memowidgets.training.design import HeldOut, Members, draw_design
-from memowidgets.training.device import torch_device
+from memowidgets.network import without_the_hub
+from memowidgets.stamps import digest
+from memowidgets.store import MANIFEST, RunDirectory, StoreError
+from memowidgets.training.config import Settings
+from memowidgets.training.design import Design
+from memowidgets.training.loop.inputs import Pairs, pairs_of
+from memowidgets.training.seeds import restored
+from memowidgets.visible import quoted, visible
 
-__all__ = ["begun_run", "existing_run", "opened_run"]
+__all__ = ["Origin", "PathLike", "existing_run", "opened_run", "other_pairs", "read_pairs"]
+
+PathLike = str | os.PathLike[str]
+_T = TypeVar("_T")
 
 
-def begun_run(
-    model: Model,
-    data: Dataset,
-    path: str | os.PathLike[str],
-    training: TrainingConfig | None,
-    seed: int,
-    device: str,
-    members: Members,
-    held_out: HeldOut,
-    states: str = AUTO,
-) -> Run:
-    """Begin the run that `Audit` describes, or go on with it where the directory holds it."""
-    check_model(model)
-    seed = whole_number("seed", seed)
-    check_states(states)
-    if not isinstance(data, Dataset):
-        raise TypeError(f"data must be a dataset of mw.data, not {type(data).__name__}")
-    if training is not None and not isinstance(training, TrainingConfig):
-        raise TypeError(f"training must be a mw.TrainingConfig, not {as_code(training)}")
-    for samples in (data, held_out):
-        if isinstance(samples, Dataset):
-            model.check_data(samples)
-    settings = (training or TrainingConfig()).resolved(model.training_defaults)
-    design = draw_design(data, members, held_out, seed)
-    aside = held_out if isinstance(held_out, Dataset) else None
-    data = data.fitted(design.pool)
-    if aside is not None:
-        identity.check_held_out(aside, data, design)
-        aside = aside.with_encoding(data.encoding)
-    run = RunDirectory(path)
-    used = device_of(model, device)
-    precision = resolve_precision(torch_device(used), settings.precision)
-    manifest = {
-        **identity.describe_run(model, data, design, aside, settings, seed, precision),
-        **identity.repeats(used, settings),
-        "states": states,
-    }
-    manifest = identity.continued(run, manifest)
-    trained_on = noise_of(data, design, manifest).applied(data)
-    manifest = identity.settle(run, manifest, trained_on, design)
-    return Run(run, manifest, model, trained_on, aside, design, device, states, settings)
+def _pretrained(**settings: Any) -> Model:
+    name, length, cache = (settings.pop(k) for k in ("name_or_path", "max_length", "cache"))
+    loading = {k: settings.pop(k) for k in ("dtype", "revision") if k in settings}
+    return CausalLM.from_pretrained(name, LoRA(**settings), length, cache=cache, **loading)
+
+
+def _classifier(lora: Mapping[str, Any] | None, **settings: Any) -> Model:
+    adapters = None if lora is None else LoRA(**lora)
+    return SequenceClassifier.from_pretrained(lora=adapters, **settings)
+
+
+_LOADERS: dict[str, Callable[..., Dataset]] = {
+    "load_digits": data_room.load_digits,
+    "make_mcqs": data_room.make_mcqs,
+    "fetch_mcq": data_room.fetch_mcq,
+    "fetch_cifar10": data_room.fetch_cifar10,
+    "from_folder": data_room.ImageDataset.from_folder,
+    "MCQDataset.from_csv": data_room.MCQDataset.from_csv,
+    "MCQDataset.from_jsonl": data_room.MCQDataset.from_jsonl,
+    "TableDataset.from_csv": data_room.TableDataset.from_csv,
+    "TableDataset.from_jsonl": data_room.TableDataset.from_jsonl,
+    "TextDataset.from_csv": data_room.TextDataset.from_csv,
+    "TextDataset.from_jsonl": data_room.TextDataset.from_jsonl,
+}
+_MODELS: dict[str, Callable[..., Model]] = {
+    "ConvNet": ConvNet,
+    "WideResNet": WideResNet,
+    "CausalLM.from_scratch": CausalLM.from_scratch,
+    "CausalLM.from_pretrained": _pretrained,
+    "SequenceClassifier.from_scratch": SequenceClassifier.from_scratch,
+    "SequenceClassifier.from_pretrained": _classifier,
+    "ImageClassifier.from_pretrained": ImageClassifier.from_pretrained,
+}
+_OF_DATA = ("CausalLM.from_scratch", "SequenceClassifier.from_scratch")  # take data first
+_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+_PATHS = {  # the argument of a loader or model that may name a path
+    "from_folder": "path",
+    "MCQDataset.from_csv": "path",
+    "MCQDataset.from_jsonl": "path",
+    "TableDataset.from_csv": "path",
+    "TableDataset.from_jsonl": "path",
+    "TextDataset.from_csv": "path",
+    "TextDataset.from_jsonl": "path",
+    "fetch_mcq": "source",
+    "fetch_cifar10": "source",
+    "CausalLM.from_pretrained": "name_or_path",
+    "SequenceClassifier.from_pretrained": "name_or_path",
+    "ImageClassifier.from_pretrained": "name_or_path",
+}
 
 
 def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirectory:
@@ -83,26 +115,268 @@ def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> Ru
 
 def opened_run(
     run: RunDirectory,
-    data: Dataset | PathLike | None = None,
+    data: Any = None,
     model: Model | PathLike | None = None,
-    held_out: Dataset | None = None,
+    held_out: Any = None,
     device: str = "auto",
 ) -> Run:
-    """Open a run from its directory, as `Audit.open` describes."""
-    manifest = read_manifest(run)
+    """Open a run from its directory, as `Audit.open` describes.
+
+    Raises
+    ------
+    StoreError, ValueError
+        If the given data or model is not the run's.
+    """
+    manifest = identity.read_manifest(run)
     run.hold(manifest)
+    names = manifest["data"]["class_names"]
     if manifest.get("kind") == WATCHED and _are_pairs(data):
-        data = pair_data(data, manifest["data"]["class_names"], manifest["ids"])
+        data = read_pairs(pairs_of(data), names, manifest["ids"])
     if _are_pairs(held_out):
-        held_out = others(held_out, manifest["data"]["class_names"])
+        held_out = other_pairs(held_out, names)
     design = identity.read_design(run, manifest)
-    found, made = reopened(run, manifest, design, data, model, held_out)
+    data, model = _found(run, manifest, design, data, model, held_out)
     if held_out is not None:
         held_out = held_out.with_encoding(identity.read_encoding(run))
-    if found is not None:
-        found = noise_of(found, design, manifest).applied(found)
-    known = found or read_data(run, manifest)
-    return Run(run, manifest, made, known, held_out, design, device)
+    if data is not None:
+        data = noise_of(data, design, manifest).applied(data)
+    known = data or _withheld(run, manifest)
+    return Run(run, manifest, model, known, held_out, design, device)
+
+
+def _found(
+    run: RunDirectory,
+    manifest: Mapping[str, Any],
+    design: Design,
+    data: Dataset | PathLike | None,
+    model: Model | PathLike | None,
+    held_out: Dataset | None,
+) -> tuple[Dataset | None, Model | None]:
+    """Return data and model of a run: the given ones after a check, or the same made again."""
+    of_data, of_model = _origins(run, manifest)
+    if isinstance(data, str | os.PathLike):
+        data = _called(run, _LOADERS, of_data.maker, **of_data.at(data))
+    if isinstance(model, str | os.PathLike):
+        model = _called(run, _MODELS, of_model.maker, **of_model.at(model))
+    _check_given(run, manifest, data, model, held_out)
+    with without_the_hub():  # opening a run sends no request
+        data = _data_again(run, manifest, of_data) if data is None else data
+        try:
+            data = None if data is None else data.with_encoding(identity.read_encoding(run))
+        except ValueError as error:
+            raise StoreError(f"{run.path / 'design.safetensors'} is broken: {error}") from None
+        made = _model_again(run, of_model, data) if model is None else None
+    candidate = model or made
+    missing = [of_data] * (data is None) + [of_model] * (candidate is None)
+    hints = [origin.hint for origin in missing if origin.path is not None]
+    if hints:
+        warnings.warn(
+            f"{run.path} refers to paths outside of itself, which are not read. To load them, pass "
+            f"{' and '.join(hints)} to Audit.open",
+            UserWarning,
+            stacklevel=4,
+        )
+    if data is None or candidate is None:
+        return data, candidate
+    settings = Settings.read(manifest["training"])
+    here = identity.described_model(candidate, data, design, settings)
+    if model is not None:
+        same = ("held_out", "held_out_labels", "fork")
+        identity.check_same(
+            manifest,
+            {
+                **identity.described_training(settings, manifest["seed"], manifest["precision"]),
+                **here,
+                **identity.described_data(data, design, None),
+                **{key: manifest.get(key) for key in same},
+            },
+            str(run.path),
+        )
+        return data, model
+    changed = identity.model_differences(manifest, here)
+    if changed:
+        warnings.warn(
+            f"the model of {run.path} can't be made again, so nothing new can be computed: "
+            f"{'; '.join(changed)}. Give the run's own with Audit.open(path, model=…)",
+            UserWarning,
+            stacklevel=4,
+        )
+    return data, None if changed else made
+
+
+def _check_given(
+    run: RunDirectory, manifest: Mapping[str, Any], data: Any, model: Any, held_out: Any
+) -> None:
+    """Raise for data, a model or held-out samples that are not the run's."""
+    for name, given in (("data", data), ("held_out", held_out)):
+        if given is not None and not isinstance(given, Dataset):
+            raise TypeError(f"{name} must be a dataset of mw.data, not {type(given).__name__}")
+    if model is not None:
+        check_model(model)
+    if data is not None:
+        differences = identity.data_differences(manifest, identity.described_samples(data))
+        if differences:
+            raise StoreError(f"these are not the data of {run.path}: {'; '.join(differences)}")
+    if held_out is not None:
+        if identity.held_out_digest(held_out) != manifest["held_out"]:
+            raise ValueError(f"these are not the held-out samples of {run.path}")
+        if digest(held_out.labels.tolist()) != manifest["held_out_labels"]:
+            raise ValueError(f"these held-out samples have other labels than those of {run.path}")
+
+
+def _data_again(run: RunDirectory, manifest: Mapping[str, Any], origin: Origin) -> Dataset | None:
+    """Load the data from their source again. None if only the user can provide them."""
+    n = len(manifest["ids"])
+    if origin.path is not None or origin.arguments.get("n", n) != n:
+        return None
+    with suppress(OSError, ImportError, ValueError):  # out of reach, or changed since
+        made = _called(run, _LOADERS, origin.maker, **origin.arguments)
+        described = None if made is None else identity.described_samples(made)
+        if described is not None and not identity.data_differences(manifest, described):
+            return made
+    return None
+
+
+def _model_again(run: RunDirectory, origin: Origin, data: Dataset | None) -> Model | None:
+    """Create the model again. None if only the user can provide it."""
+    needs_data = origin.maker in _OF_DATA
+    if origin.path is not None or (data is None and needs_data):
+        return None
+    with suppress(OSError, ImportError, ValueError):
+        return _called(run, _MODELS, origin.maker, *[data] * needs_data, **origin.arguments)
+    return None
+
+
+def _called(
+    run: RunDirectory, makers: Mapping[str, Callable[..., _T]], name: str, /, *data: Any, **how: Any
+) -> _T | None:
+    """Call a loader or model class with the arguments of a manifest. None if it names none.
+
+    Raises
+    ------
+    StoreError
+        If the name is unknown, or the arguments are wrong.
+    """
+    if not name:
+        return None
+    if name not in makers:
+        raise StoreError(f"{run.path / MANIFEST} is broken: nothing here is called {quoted(name)}")
+    try:
+        return makers[name](*data, **how)
+    except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        raise StoreError(
+            f"{run.path / MANIFEST} is broken: {name} can't be called as it says "
+            f"({visible(str(error), 200)})"
+        ) from None
+
+
+def _origins(run: RunDirectory, manifest: Mapping[str, Any]) -> tuple[Origin, Origin]:
+    file = str(run.path / MANIFEST)
+    return (
+        Origin(manifest["data"]["source"], "loader", file),
+        Origin(manifest["model_source"], "model", file),
+    )
+
+
+def _withheld(run: RunDirectory, manifest: Mapping[str, Any]) -> WithheldDataset:
+    """Return the dataset without its samples, from the run directory."""
+    kept, recording = run.read_tensors("design"), manifest.get("recording")
+    return WithheldDataset(
+        ids=np.array(manifest["ids"]),
+        labels=np.array(kept["labels"]),
+        class_names=tuple(manifest["data"]["class_names"]),
+        hashes=tuple(manifest["content"]),
+        canaries=np.array(kept["canaries"]) if "canaries" in kept else None,
+        source=manifest["data"]["source"],
+        hint=f"data={recording['data']}" if recording else _origins(run, manifest)[0].hint,
+    )
+
+
+class Origin:
+    """What made the data, or the model, of a run.
+
+    Parameters
+    ----------
+    recipe : dict or None
+        As a manifest holds it: who made it (`key`), with which arguments; None where that is
+        not known.
+    key : {"loader", "model"}
+        Of the data or of the model.
+    manifest : str
+        The file that it is from.
+
+    Raises
+    ------
+    StoreError
+        If it is neither None nor a recipe.
+    """
+
+    def __init__(self, recipe: Any, key: str, manifest: str) -> None:
+        self._what = {"loader": "data", "model": "model"}[key]
+        self.maker, self.arguments = "", {}
+        if recipe is None:
+            return
+        shaped = isinstance(recipe, dict) and isinstance(recipe.get("arguments"), dict)
+        if not shaped or not isinstance(recipe.get(key), str):
+            raise StoreError(f"{manifest} is broken: it does not say how its {self._what} was made")
+        self.maker, self.arguments = recipe[key], dict(recipe["arguments"])
+
+    @property
+    def path(self) -> str | None:
+        """The path on this machine that it was made from; None where it was made from none."""
+        named = self.arguments.get(_PATHS.get(self.maker, ""))
+        if named is None:
+            return None
+        name = str(named)
+        if self._what == "data":
+            is_on_hub = name == "hub"
+        else:
+            is_on_hub = _HUB_NAME.fullmatch(name) is not None and not Path(name).exists()
+        return None if is_on_hub else name
+
+    @property
+    def hint(self) -> str:
+        """What to pass to `Audit.open`, so that it is there."""
+        return f"{self._what}=" + ("…" if self.path is None else f"'{visible(self.path, 300)}'")
+
+    def at(self, path: PathLike) -> Mapping[str, Any]:
+        """The arguments with a path that the caller names.
+
+        Raises
+        ------
+        ValueError
+            If this was not made from a path.
+        """
+        if self.maker not in _PATHS:
+            raise ValueError(
+                f"{self._what} is a path, but the {self._what} of this run was not made from one: "
+                f"pass the {'dataset' if self._what == 'data' else 'model'} itself"
+            )
+        kept = {name: value for name, value in self.arguments.items() if name != "revision"}
+        return {**kept, _PATHS[self.maker]: str(Path(path).expanduser())}
+
+
+# samples of a user's own
+
+
+def read_pairs(
+    pairs: Pairs, class_names: Sequence[str] | None, ids: Sequence[str] | None
+) -> PairDataset:
+    """Read each pair once, without changing any random state."""
+    with restored(), shown(None) as progress:
+        return PairDataset.from_pairs(
+            pairs.rows,
+            class_names,
+            ids,
+            lambda done, total: progress.report(done, total, "reading the data"),
+        )
+
+
+def other_pairs(held_out: Any, class_names: Sequence[str]) -> PairDataset:
+    """Return the held-out samples of a torch dataset or loader; classes may be absent."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*never occur in the labels", UserWarning)
+        return read_pairs(pairs_of(held_out), class_names, None)
 
 
 def _are_pairs(data: Any) -> bool:

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.audit.run import Run, read_names
-from memowidgets.audit.runs.identity import read_design
+from memowidgets.audit.runs.identity import read_design, read_manifest
 from memowidgets.audit.runs.opening import opened_run
-from memowidgets.audit.runs.shapes import read_manifest
 from memowidgets.data import Dataset
 from memowidgets.metrics import logit_gap
 from memowidgets.store import PackedFile, PackedRun, RunDirectory, StoreError, Tensors, pack

@@ -1,7 +1,8 @@
-"""Training the target, its shadow and reference models; recording what another loop trains."""
+"""Beginning a run, and training its target, its shadow and its reference models."""
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
@@ -12,19 +13,70 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.compared import set_of_design
 from memowidgets.audit.console import shown
-from memowidgets.audit.run import Run, write_stop
-from memowidgets.audit.runs import shadows
+from memowidgets.audit.passes import AUTO, check_states
+from memowidgets.audit.run import Run, device_of, noise_of, write_stop
+from memowidgets.audit.runs import identity, shadows
 from memowidgets.audit.runs.fork import check_start
+from memowidgets.checks import as_code, whole_number
+from memowidgets.data import Dataset
+from memowidgets.models import Model
+from memowidgets.models.base import check_model
 from memowidgets.models.memory import free_memory
+from memowidgets.models.precision import resolve_precision
 from memowidgets.progress import Progress
-from memowidgets.training.design import REFERENCE
+from memowidgets.store import RunDirectory
+from memowidgets.training import TrainingConfig
+from memowidgets.training.design import REFERENCE, HeldOut, Members, draw_design
 from memowidgets.training.device import torch_device
 from memowidgets.training.probe import check_functions
 from memowidgets.training.recorder import Recorder
 from memowidgets.training.rho import StopRule
 from memowidgets.training.trainer_passes import ModelPasses
 
-__all__ = ["recorder", "run_references", "run_shadows", "train", "use_shadows"]
+__all__ = ["begun_run", "recorder", "run_references", "run_shadows", "train", "use_shadows"]
+
+
+def begun_run(
+    model: Model,
+    data: Dataset,
+    path: str | os.PathLike[str],
+    training: TrainingConfig | None,
+    seed: int,
+    device: str,
+    members: Members,
+    held_out: HeldOut,
+    states: str = AUTO,
+) -> Run:
+    """Begin the run that `Audit` describes, or go on with it where the directory holds it."""
+    check_model(model)
+    seed = whole_number("seed", seed)
+    check_states(states)
+    if not isinstance(data, Dataset):
+        raise TypeError(f"data must be a dataset of mw.data, not {type(data).__name__}")
+    if training is not None and not isinstance(training, TrainingConfig):
+        raise TypeError(f"training must be a mw.TrainingConfig, not {as_code(training)}")
+    for samples in (data, held_out):
+        if isinstance(samples, Dataset):
+            model.check_data(samples)
+    settings = (training or TrainingConfig()).resolved(model.training_defaults)
+    design = draw_design(data, members, held_out, seed)
+    aside = held_out if isinstance(held_out, Dataset) else None
+    data = data.fitted(design.pool)
+    if aside is not None:
+        identity.check_held_out(aside, data, design)
+        aside = aside.with_encoding(data.encoding)
+    run = RunDirectory(path)
+    used = device_of(model, device)
+    precision = resolve_precision(torch_device(used), settings.precision)
+    manifest = {
+        **identity.described_training(settings, seed, precision, used),
+        **identity.described_model(model, data, design, settings),
+        **identity.described_data(data, design, aside),
+        "states": states,
+    }
+    trained_on = noise_of(data, design, manifest).applied(data)
+    manifest = identity.settle(run, manifest, trained_on, design)
+    return Run(run, manifest, model, trained_on, aside, design, device, states, settings)
 
 
 def train(run: Run, stop_at_drop: float | None, progress: Progress | None, over_last: int) -> None:

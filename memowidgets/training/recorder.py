@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -24,14 +25,16 @@ from memowidgets.training.checkpoint import (
     name_of,
     outputs_of,
     read_course,
+    read_record,
     read_records,
+    record_file,
     record_of,
     weights_digest,
     write_course,
     write_record,
 )
 from memowidgets.training.config import CheckpointPlan
-from memowidgets.training.forward import FloatArray, Forward, Shapes, unwrapped
+from memowidgets.training.forward import FloatArray, Forward, Shapes, in_memory, unwrapped
 from memowidgets.training.rho import Prediction, Record, StopRule
 
 if TYPE_CHECKING:
@@ -51,6 +54,7 @@ __all__ = [
 
 Allocate = Callable[[Shapes, str], Mapping[str, FloatArray]]
 _T = TypeVar("_T")
+_SMALL = 2**24  # bytes of a pass that is written at once, which takes less than mapping its file
 
 
 @dataclass(frozen=True)
@@ -257,7 +261,7 @@ class Recorder:
         module = unwrapped(module)
         weights = self.passes.weights(module)
         with self.run.lock("checkpoints"):
-            records = read_records(self.run)
+            records = self._there()
             last = self._records[-1] if self._records else None
             there = {(record.step, record.weights) for record in records}
             if last is not None and last.step < step and (last.step, last.weights) not in there:
@@ -290,6 +294,18 @@ class Recorder:
                 digests = {record.name: record.weights for record in self._records}
                 write_course(self.run, Course(self._plan.steps_per_epoch, end, digests))
         return made
+
+    def _there(self) -> list[Record]:
+        """Return the checkpoints in the run directory, which are those of this training as a rule.
+
+        Whoever records another training here removes or replaces the last one.
+        """
+        known = self._records
+        if known and set(self.run.names("checkpoints", "")) == {record.name for record in known}:
+            last = known[-1]
+            if self.run.has_file(record_file(last.name)):
+                return known if read_record(self.run, last.name) == last else read_records(self.run)
+        return read_records(self.run)
 
     def end(self, step: int) -> None:
         """Make a recorded step the end, because the training was stopped there for good."""
@@ -329,18 +345,25 @@ def write_checkpoint(
     if weights.file:
         digest = run.write_weights(f"checkpoints/{name}/{weights.file}", weights.arrays)
     place = forward_of(name) if passes.layer_names else outputs_of(name)
+    made_in: dict[str, str] = {}
     with ExitStack() as stack:
         arrays: dict[str, FloatArray] = {}
 
         def allocate(shapes: Shapes, precision: str) -> Mapping[str, FloatArray]:
             if not arrays:  # a pass that ran out of memory begins again in smaller batches
-                made_in = {"precision": precision}
-                arrays.update(stack.enter_context(run.new_tensors(place, shapes, made_in, digest)))
+                made_in["precision"] = precision
+                if 4 * sum(map(math.prod, shapes.values())) <= _SMALL:
+                    arrays.update(in_memory(shapes))
+                else:
+                    made = run.new_tensors(place, shapes, made_in, digest)
+                    arrays.update(stack.enter_context(made))
             return arrays
 
         seen = passes.look(module, progress, allocate)
         test = passes.test(module, progress)
         record = record_of(step, epoch, seen, passes.labels, test, digest)
+        if not isinstance(seen.logits, np.memmap):
+            run.write_tensors(place, arrays, made_in, digest)
     write_record(run, record)
     return record
 

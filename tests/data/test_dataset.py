@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 
 import memowidgets as mw
+from memowidgets.data.pairs import PairDataset
 
 N = 12
 LABELS = np.array([0, 1, 2] * 4)
@@ -275,6 +276,15 @@ def test_bad_canaries_are_refused(make):
         make().with_canaries(7).with_canaries(6)
     with pytest.raises(TypeError, match="number of canaries"):
         make().with_canaries("all")
+
+
+def test_pairs_of_a_torch_dataset_keep_their_own_labels():
+    pairs = PairDataset.from_pairs([(torch.zeros(3) + i, i % 3) for i in range(N)])
+    with pytest.raises(TypeError, match="your torch dataset"):
+        pairs.with_canaries(3)
+    part = pairs.take([5, 3])
+    assert (part.labels.tolist(), part.rows.tolist()) == ([2, 0], [5, 3])
+    assert part.content_hashes() == [pairs.content_hashes()[i] for i in (5, 3)]
 
 
 # Loaders: what `source` says makes the same dataset again

@@ -378,7 +378,11 @@ class Audit:
     @property
     def path(self) -> str:
         """The run directory."""
-        return self.evidence.path
+        if self._run is None:
+            return self._given.path
+        if self._index is None:
+            return self._run.path
+        return f"{self._run.path}/targets/{self._key}/{self._index:04d}"
 
     @property
     def data(self) -> Dataset:

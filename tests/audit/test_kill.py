@@ -140,14 +140,14 @@ def test_killed_reference_models_are_trained_again_to_the_same_gaps(tmp_path):
     wait_for((files / "0001.safetensors").exists, process)
     process.kill()
     process.join()
-    finished = len(audit.run.references)
+    finished = len(audit.run.references.indices())
     assert 2 <= finished < 40, "it ended before it was killed"
     undisturbed = audit_of(tmp_path / "straight", 4)
     for each in (audit, undisturbed):
         each.run_references(finished + 1, Inline())
     scores = audit.score("reference")
     assert scores.equals(undisturbed.score("reference"))
-    assert len(undisturbed.run.references) == finished + 1
+    assert len(undisturbed.run.references.indices()) == finished + 1
 
 
 def test_more_shadow_models_can_be_added_later(tmp_path):

@@ -143,6 +143,7 @@ def test_a_kept_forward_pass_serves_the_shadow_as_target(audit, threads):
     assert list(target.members) == list(audit.data.ids[audit.run.design.pool[mask]])
     for metric in ("psmi", "loss", "logit_gap", "mahalanobis"):
         assert len(target.score(metric, layer=1)) == len(target.members)
+    target.log_lira()  # which asks the first target about the whole pool
     shadows = target.evidence.shadows.read("epoch-1")
     assert shadows.indices.tolist() == [0, 1, 3, 4, 5, -1]  # the first target is one of them
     pool = audit.run.design.pool

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,10 +56,6 @@ class Shadows:
         return Shadows(self.members[kept], self.gaps[kept], self.indices[kept])
 
 
-def _read_again(_question: Hashable, read: Callable[[], Any]) -> Any:
-    return read()
-
-
 class ShadowSet:
     """Shadow models of one design in a run directory, one file each.
 
@@ -79,9 +75,6 @@ class ShadowSet:
         Error of `read` if there are no shadow models. By default it says how to train some.
     kind : Kind
         What they are called, and where their files are.
-    looked_up : callable, optional
-        Function of a question and of a function that answers it, which may return an earlier
-        answer. By default the folder is read each time.
     """
 
     def __init__(
@@ -93,10 +86,8 @@ class ShadowSet:
         *,
         why_none: StoreError | None = None,
         kind: Kind = SHADOW,
-        looked_up: Callable[[Hashable, Callable[[], Any]], Any] = _read_again,
     ) -> None:
         self._run, self.key, self._config, self._precision = run, key, config, precision
-        self._looked_up = looked_up
         self._why_none, self._kind = why_none, kind
         self._seen: dict[int, tuple[tuple[int, ...], bool]] = {}
         self._lost: tuple[Any, list[str]] | None = None
@@ -107,19 +98,11 @@ class ShadowSet:
 
     def indices(self) -> list[int]:
         """Indices of complete shadow models; the next `fill` trains a broken one again."""
-
-        def read() -> list[int]:
-            return [index for index in self._numbers() if not self._is_broken(index)]
-
-        return list(self._looked_up((self, "indices"), read))
+        return [index for index in self._numbers() if not self._is_broken(index)]
 
     def state(self) -> tuple[tuple[int, ...], ...]:
         """Return a value that changes when a shadow model is added, removed or trained again."""
-
-        def read() -> tuple[tuple[int, ...], ...]:
-            return tuple((index, *self.state_of(index)) for index in self._numbers())
-
-        return cast("tuple[tuple[int, ...], ...]", self._looked_up((self, "state"), read))
+        return tuple((index, *self.state_of(index)) for index in self._numbers())
 
     def state_of(self, index: int) -> tuple[int, ...]:
         """Return a value that changes when one shadow model is trained again; empty if missing."""

@@ -17,7 +17,7 @@ from memowidgets.audit.views.dashboard import AuditView
 from memowidgets.metrics import PSMI, Mahalanobis
 from memowidgets.store import RunDirectory, StoreError
 from tests.audit.conftest import recording_at
-from tests.hostile.old import held
+from tests.hostile.forged import held
 from tests.training.small import tiny_audit, trained
 
 ABOUT = {"title": "digits", "data": "mw.data.load_digits()", "command": "none"}

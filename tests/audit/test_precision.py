@@ -12,7 +12,7 @@ import torch
 import memowidgets as mw
 from memowidgets.models import precision as precision_room
 from memowidgets.store import StoreError
-from tests.hostile import old
+from tests.hostile import forged
 
 BOTH = ["float32", "bfloat16"]
 
@@ -60,12 +60,12 @@ def change_manifest(path, **changes):
         for name in [name for name, value in changes.items() if value is None]:
             del manifest[name]
 
-    old.change_manifest(path, change)
+    forged.change_manifest(path, change)
 
 
 def rewrite(path, change, precision=None):
     """Write every pass and shadow model anew, its arrays changed, with or without a precision."""
-    run = old.held(path)
+    run = forged.held(path)
     for file in [*path.glob("forward/*.safetensors"), *path.rglob("shadows/**/*.safetensors")]:
         name = str(file.relative_to(path).with_suffix(""))
         kept = run.read_tensors(name)
@@ -74,30 +74,6 @@ def rewrite(path, change, precision=None):
             metadata["precision"] = precision
         arrays = {key: change(key, np.array(kept[key])) for key in kept}
         run.write_tensors(name, arrays, metadata, kept.stamp.of if kept.stamp else "")
-
-
-def made_old(path, precision):
-    """Turn a run into what it would be without the fields that name a precision.
-
-    Earlier versions rounded logits of bfloat16, and so gaps were differences of rounded ones.
-    """
-
-    def rounded(key, array):
-        if precision == "float32" or not (key == "logits" or key.startswith("gap.")):
-            return array
-        if key == "logits":
-            return torch.from_numpy(array).bfloat16().float().numpy()
-        half = torch.from_numpy(array / 2).bfloat16().float().numpy()
-        return half + half
-
-    old.written_by_format_1(path)
-    change_manifest(path, precision=None)
-    for file in path.glob("checkpoints/*/record.json"):
-        record = json.loads(file.read_text())
-        del record["precision"]
-        file.write_text(json.dumps(record))
-    rewrite(path, rounded)
-    old.written_by_format_1(path)
 
 
 @pytest.mark.parametrize("here", BOTH)
@@ -197,7 +173,7 @@ def test_a_shadow_model_of_another_precision_is_refused(here, processor, tmp_pat
     audit = audit_at(tmp_path / "run")
     audit.train()
     train_shadows(audit, 4)
-    run, name = old.held(tmp_path / "run"), "shadows/0002"
+    run, name = forged.held(tmp_path / "run"), "shadows/0002"
     kept = run.read_tensors(name)
     arrays = {key: np.array(kept[key]) for key in kept}
     run.write_tensors(name, arrays, dict(kept.metadata) | {"precision": other(here)})
@@ -231,16 +207,13 @@ def test_a_checkpoint_of_another_precision_is_refused(processor, tmp_path):
         opened(tmp_path / "run").score("loss", checkpoint="final")
 
 
-@pytest.mark.parametrize("place", ["precision", "training"])
-def test_a_manifest_with_an_unknown_precision_is_named(place, tmp_path):
+def test_a_manifest_with_an_unknown_precision_is_named(tmp_path):
     audit_at(tmp_path / "run")
-    manifest = manifest_of(tmp_path / "run")
-    if place == "precision":
-        change_manifest(tmp_path / "run", precision="float8")
-    else:
-        training = manifest["training"] | {"precision": "float8"}
-        change_manifest(tmp_path / "run", precision=None, training=training)
+    change_manifest(tmp_path / "run", precision="float8")
     with pytest.raises(StoreError, match=r"manifest\.json .* precision 'float8'; valid: "):
+        opened(tmp_path / "run")
+    change_manifest(tmp_path / "run", precision=None)
+    with pytest.raises(StoreError, match=r"manifest\.json .*'precision' is missing"):
         opened(tmp_path / "run")
 
 
@@ -249,9 +222,6 @@ def test_a_device_without_the_precision_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.amp, "is_autocast_available", lambda _device: False)
     with pytest.raises(ValueError, match=r"device cpu cannot compute in bfloat16.*pass device="):
         audit.train()
-
-
-# Runs from before the precision was written down
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import memowidgets as mw
+from tests.training.small import Inline
 
 SETTINGS = mw.TrainingConfig(epochs=3, batch_size=4, lr=6e-3, precision="float32")
 SHADOWS = 6
@@ -52,8 +53,8 @@ def made(path: Path, samples: mw.data.ImageDataset, seed: int = 0) -> Victim:
         warnings.simplefilter("ignore")  # so short a training may not reach it
         audit.train(stop_at_drop=0.1)
     audit.train()
-    audit.run_shadows(SHADOWS, keep_forward=True, design="balanced")
-    audit.run_references(2)
+    audit.run_shadows(SHADOWS, Inline(), keep_forward=True, design="balanced")
+    audit.run_references(2, Inline())
     for checkpoint in (2, "final"):
         audit.score("psmi", checkpoint=checkpoint)
     audit.as_target(1).score("psmi")

@@ -15,7 +15,7 @@ from memowidgets.__main__ import main
 from memowidgets.audit.runs.opening import _LOADERS, Origin
 from memowidgets.store import StoreError
 from tests.audit.conftest import small_audit, small_data
-from tests.hostile.old import change_manifest
+from tests.hostile.forged import change_manifest
 
 PIL = pytest.importorskip("PIL.Image", reason="no Pillow")
 

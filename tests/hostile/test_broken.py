@@ -13,10 +13,9 @@ from safetensors.numpy import load_file, save_file
 import memowidgets as mw
 from memowidgets.commands.runs import CommandError, checked_run
 from memowidgets.models.prefix import Prefix
-from memowidgets.report import files
+from memowidgets.report import exports
 from memowidgets.store import MissingError, RunDirectory, StoreError
 from tests.audit.conftest import small_audit, small_data
-from tests.hostile.old import written_by_format_1
 
 DEEP = "[" * 100_000
 NOT_JSON = ["", "{", "null", "7", '"x"', "[]", "[1, 2]", DEEP, "\x00", "1" * 5000]
@@ -176,10 +175,9 @@ def test_a_tensor_file_whose_header_lies(tmp_path, header):
 
 
 @pytest.mark.parametrize("name", ["forward/epoch-4", "scores/epoch-4/hidden/psmi"])
-def test_an_array_that_is_missing_is_named(run, name):
-    written_by_format_1(run)
+def test_a_file_without_a_stamp_is_not_read(run, name):
     save_file({"other": np.ones(3)}, run / f"{name}.safetensors")
-    with pytest.raises((StoreError, UserWarning), match=rf"{name}\.safetensors lacks '\w+'"):
+    with pytest.raises((StoreError, UserWarning), match=rf"{name}\.safetensors has no stamp"):
         use(run)
 
 
@@ -240,7 +238,7 @@ def test_a_report_on_a_read_only_disk_is_one_sentence(made, tmp_path, monkeypatc
     def full(*_):
         raise OSError(30, "Read-only file system", "/somewhere/.unfinished-1")
 
-    monkeypatch.setattr(files, "fill", full)
+    monkeypatch.setattr(exports, "fill", full)
     audit = mw.Audit.open(made, data=small_data(), device="cpu")
     with pytest.raises(OSError, match=r"^the report .*page\.html cannot be written \(Read-only"):
         audit.report(tmp_path / "page.html")

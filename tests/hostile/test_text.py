@@ -16,7 +16,7 @@ from memowidgets.progress import Step
 from memowidgets.store import StoreError
 from memowidgets.visible import listed, quoted
 from tests.audit.conftest import small_audit, small_data
-from tests.hostile.old import change_manifest, written_by_format_1
+from tests.hostile.forged import adopt, change_manifest
 
 EVIL = "\x1b]0;mine\x07\x1b[2J\u202eevil\u2066\r\u200b"
 HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]")
@@ -206,7 +206,6 @@ def evil_run(tmp_path_factory):
     evil = mw.data.ImageDataset.from_arrays(data.images, labels, names, ids=ids)
     audit = small_audit(tmp_path_factory.mktemp("evil") / "run", data=evil, members="all")
     audit.train()
-    written_by_format_1(audit.path)
 
     def change(manifest):
         manifest["layers"] = [f"{EVIL}{i}{'x' * LONG}" for i in range(3)]
@@ -214,6 +213,7 @@ def evil_run(tmp_path_factory):
         manifest["fork"] = {"parent": EVIL, "start": "prediction", "checkpoint": EVIL, "seen": 3}
 
     change_manifest(audit.path, change)
+    adopt(audit.path)
     audit.run.run.hold(audit.run.run.read_manifest())
     return audit, evil
 

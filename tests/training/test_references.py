@@ -22,7 +22,7 @@ from memowidgets.training.learner import Learner
 from memowidgets.training.rho import StopRule
 from memowidgets.training.seeds import derived_seed
 from tests.audit.conftest import recording_at
-from tests.hostile.old import held
+from tests.hostile.forged import held
 from tests.training.small import Inline, tiny_audit
 
 TRAINING = mw.TrainingConfig(epochs=2, checkpoint_every=0.5, batch_size=16, precision="float32")

@@ -1,4 +1,4 @@
-"""Runs as other hands leave them: an older version's, or those of somebody who knows the format."""
+"""Runs as somebody leaves them who knows the format."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from memowidgets.stamps import KEY, fingerprints
 from memowidgets.store import RunDirectory
 
 
@@ -29,20 +30,17 @@ def change_manifest(path, change: Callable[[dict[str, Any]], Any]) -> None:
     RunDirectory(path).write_manifest(manifest)
 
 
-def written_by_format_1(path) -> None:
-    """Take out of a run directory what format 2 has added."""
+def adopt(path) -> None:
+    """Stamp every file of a run anew, as a part of the run that its manifest describes by now."""
+    run = held(path)
     for file in Path(path).rglob("*.safetensors"):
         with safe_open(file, "np") as kept:
-            metadata = {k: v for k, v in (kept.metadata() or {}).items() if k != "memowidgets"}
-        save_file(load_file(file), file, metadata)
+            metadata = dict(kept.metadata() or {})
+        if KEY in metadata:
+            stamp = {**json.loads(metadata[KEY]), "run": fingerprints(run.manifest)[0]}
+            save_file(load_file(file), file, {**metadata, KEY: json.dumps(stamp)})
     for file in Path(path).rglob("*.json"):
         content = json.loads(file.read_text())
-        for added in ("check", "design", "weights") if isinstance(content, dict) else ():
-            if file.name != "trainer.json" or added == "check":
-                content.pop(added, None)
-        if file.name == "manifest.json":
-            content["format"] = 1
-            for added in ("weights", "recipe", "tokenizer"):
-                content["model"].pop(added, None)
-            (content.get("fork") or {}).pop("gone", None)
-        file.write_text(json.dumps(content))
+        if file.name != "manifest.json" and "check" in content:
+            del content["check"]
+            run.write_note(str(file.relative_to(path)), content)

@@ -1,0 +1,245 @@
+"""A run that somebody damages is refused in words or made again, and never gives another number.
+
+A state machine damages files of a run, asks what an audit answers, opens it again, and lets it go
+on. An answer is the whole run's, or it comes with an error or a warning in words.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+import memowidgets as mw
+from memowidgets.store import StoreError
+from tests.hostile import questions
+from tests.hostile.run import SHADOWS, Victim, data, made, twins
+from tests.training.small import Inline
+
+IN_WORDS = (StoreError, ValueError, FileNotFoundError, PermissionError)
+SPARSE = 10 * 2**30
+
+
+def cut(file: Path, share: float) -> None:
+    file.write_bytes(file.read_bytes()[: int(share * file.stat().st_size)])
+
+
+def flip(file: Path, share: float) -> None:
+    content = bytearray(file.read_bytes())
+    if content:
+        content[min(len(content) - 1, int(share * len(content)))] ^= 0x04
+    file.write_bytes(bytes(content))
+
+
+def lose(file: Path, _share: float) -> None:
+    file.unlink()
+
+
+def link(file: Path, share: float) -> None:
+    """Replace a file by a link to a changed copy outside of the run."""
+    target = Path(tempfile.mkdtemp()) / file.name
+    shutil.copy(file, target)
+    flip(target, share)
+    file.unlink()
+    file.symlink_to(target)
+
+
+def fifo(file: Path, _share: float) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def folder(file: Path, _share: float) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def sparse(file: Path, _share: float) -> None:
+    with file.open("wb") as opened:
+        opened.truncate(SPARSE)
+
+
+DAMAGES = {"cut": cut, "flip": flip, "lose": lose, "link": link, "fifo": fifo, "folder": folder}
+DAMAGES |= {"sparse": sparse}
+
+
+def files(run: Path) -> list[Path]:
+    """Return the files that a run is read from. People edit decisions.csv: it is not one."""
+    found = (p for p in run.rglob("*") if p.is_file() and not p.is_symlink())
+    return sorted(p for p in found if p.suffix in (".json", ".safetensors"))
+
+
+class Clean:
+    """The whole run, its twins, and what it answers; made once."""
+
+    victim: Victim
+    twins: dict[str, Victim]
+    answers: dict[str, questions.Answer]
+
+    @classmethod
+    def make(cls, place: Path) -> None:
+        cls.victim = made(place / "victim", data())
+        asked = cls.victim.at(place / "asked")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cls.answers = {n: ask(asked.open(), place) for n, ask in questions.QUICK.items()}
+        cls.twins = twins(place, cls.victim.data)
+
+
+class Damaged(RuleBasedStateMachine):
+    """Damage, question, opening and going on, in any order."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.run = Clean.victim.at(self.folder / "run")
+        self.audit: mw.Audit | None = None
+        self.said: list[str] = []  # by the audit that is open now
+        self.damaged: list[Path] = []
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @rule(pick=st.integers(0, 10**6), how=st.sampled_from(sorted(DAMAGES)), share=st.floats(0, 1))
+    def damage(self, pick: int, how: str, share: float) -> None:
+        if (file := self.picked(pick)) is not None:
+            DAMAGES[how](file, share)
+
+    @rule(pick=st.integers(0, 10**6), other=st.integers(0, 10**6), both=st.booleans())
+    def take_another_files_place(self, pick: int, other: int, both: bool) -> None:
+        one, two = self.picked(pick), self.picked(other)
+        if one is not None and two is not None:
+            kept = one.read_bytes()
+            one.write_bytes(two.read_bytes())
+            if both:
+                two.write_bytes(kept)
+
+    @rule(pick=st.integers(0, 10**6), which=st.sampled_from(["another seed", "another order"]))
+    def take_a_file_of_a_twin(self, pick: int, which: str) -> None:
+        if (file := self.picked(pick)) is not None:
+            theirs = Clean.twins[which].path / file.relative_to(self.run.path)
+            if theirs.exists():
+                shutil.copy(theirs, file)
+
+    @rule()
+    def open(self) -> None:
+        self.said = []
+        self.audit = self.asked(self.run.open)
+
+    @precondition(lambda self: self.audit is not None)
+    @rule(name=st.sampled_from(sorted(questions.QUICK)))
+    def ask(self, name: str) -> None:
+        found = self.asked(lambda: questions.QUICK[name](self.audit, self.folder))
+        same = found is None or questions.same(found, Clean.answers[name])
+        assert same or self.is_said(), f"{name}: another answer without a word ({self.said})"
+
+    @precondition(lambda self: self.audit is not None)
+    @rule()
+    def go_on(self) -> None:
+        """What is missing is made again, so afterwards every number is the whole run's."""
+
+        def work() -> bool:
+            self.audit.train()
+            self.audit.run_shadows(SHADOWS, Inline(), keep_forward=True, design="balanced")
+            return True
+
+        if self.asked(work):
+            self.open()
+
+    def picked(self, pick: int) -> Path | None:
+        there = files(self.run.path)
+        if not there:
+            return None
+        self.damaged.append(there[pick % len(there)])
+        return self.damaged[-1]
+
+    def is_said(self) -> bool:
+        """Whether a warning names a damaged file, by its name, its checkpoint or its number."""
+        parts = {
+            part.removesuffix(".safetensors")
+            for file in self.damaged
+            for part in file.relative_to(self.run.path).parts
+        }
+        return any(part in said for part in parts for said in self.said)
+
+    def asked(self, call):
+        """Return the answer, or None after an error in words; remember what was said."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                return call()
+            except IN_WORDS as error:
+                self.said.append(str(error))
+                return None
+            finally:
+                self.said += [str(warning.message) for warning in caught]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _clean(tmp_path_factory):
+    Clean.make(tmp_path_factory.mktemp("damage"))
+
+
+def tried(n: int, steps: int) -> settings:
+    return settings(
+        max_examples=n,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+        derandomize=True,
+    )
+
+
+def test_no_damage_gives_another_number_without_a_word():
+    run_state_machine_as_test(Damaged, settings=tried(4, 10))
+
+
+@pytest.mark.slow
+def test_much_damage_gives_no_other_number_without_a_word():
+    run_state_machine_as_test(Damaged, settings=tried(100, 15))
+
+
+@pytest.mark.parametrize("how", ["cut", "flip", "lose"])
+def test_each_file_alone(how, tmp_path):
+    """Every file is damaged once, and everything that is quick is asked."""
+    wrong = []
+    for number, file in enumerate(files(Clean.victim.path)):
+        machine = Damaged()
+        machine.begin()
+        name = file.relative_to(Clean.victim.path)
+        machine.damaged.append(machine.run.path / name)
+        DAMAGES[how](machine.run.path / name, 0.99 if number % 2 else 0.5)
+        machine.open()
+        for question in ("checkpoints", "score", "log_lira", "as_target", "reference"):
+            if machine.audit is not None:
+                try:
+                    machine.ask(question)
+                except Exception as error:
+                    wrong.append(f"{name}: {type(error).__name__}: {error}")
+        machine.teardown()
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_rule_notices_a_wrong_number():
+    """The machine can fail: a run that is not the victim's at all gives other answers."""
+    machine = Damaged()
+    machine.begin()
+    machine.audit = Clean.twins["another seed"].open()
+    for name in ("checkpoints", "score", "log_lira", "evaluate", "as_target"):
+        with pytest.raises(AssertionError, match="another answer without a word"):
+            machine.ask(name)
+    machine.teardown()

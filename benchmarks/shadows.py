@@ -121,16 +121,7 @@ def _through_and_bare(epochs: float) -> tuple[float, float]:
 def _bare_seconds(audit: mw.Audit) -> float:
     from memowidgets.audit.runs.shadows import make_job, planned
 
-    parts = audit.run.run, audit.evidence.names
-    job = make_job(
-        audit.run.recipe(),
-        audit.run.design,
-        audit.run.manifest,
-        *parts,
-        "final",
-        planned(audit.data, audit.run.design, "halves", None),
-        keep_forward=False,
-    )
+    job = make_job(audit.run, "final", planned(audit.data, audit.run.design, "halves", None))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

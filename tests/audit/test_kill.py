@@ -98,17 +98,14 @@ def test_killed_shadow_models_are_trained_again_to_the_same_gaps(tmp_path):
     undisturbed.run_shadows(8, Inline())
     killed = tmp_path / "killed"
 
-    process = forked(train_and_fill, killed, tmp_path / "said", 2, 2)  # a worker dies
+    process = forked(train_and_fill, killed, tmp_path / "said", 2, 2)  # another worker goes on
     wait_for((killed / "shadows/0001.safetensors").exists, process)
     for worker in workers_of(process)[:1]:
         worker.kill()
     process.join(90)
-    assert process.exitcode is not None, "it hangs"
-    errors = (tmp_path / "said").read_text("utf-8")
-    finished = len(list((killed / "shadows").glob("*.safetensors")))
-    if finished < 8:  # else the worker died after its last shadow
-        assert "a worker process was killed" in errors
-        assert "call run_shadows again" in errors
+    assert process.exitcode == 0, (tmp_path / "said").read_text("utf-8")
+    assert len(list((killed / "shadows").glob("*.safetensors"))) == 8
+    shutil.rmtree(killed / "shadows")
 
     process = forked(train_and_fill, killed, tmp_path / "again", 2, 1)  # everything dies
     workers: list[psutil.Process] = []

@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,16 +133,7 @@ def run_shadows(
     plan = shadows.planned(run.data, run.design, design, audited)
     with run.alone():
         records = run.names.some_records(checkpoints)
-        job = shadows.make_job(
-            run.recipe(),
-            run.design,
-            run.manifest,
-            run.run,
-            run.names,
-            checkpoints,
-            plan,
-            keep_forward,
-        )
+        job = shadows.make_job(run, checkpoints, plan, keep_forward)
         run.use_shadows(plan.key)
         filled = run.shadows
     run.loaded.drop()
@@ -170,17 +160,7 @@ def run_references(
     plan, files = run.references.plan, run.references.files
     plan.check(run.design, run.seed, int(n))
     with run.alone():
-        job = shadows.make_job(
-            run.recipe(),
-            run.design,
-            run.manifest,
-            run.run,
-            run.names,
-            "prediction",
-            plan,
-            keep_forward=False,
-        )
-        job = replace(job, config=run.references.config)
+        job = shadows.make_job(run, "prediction", plan)
     models = int(n) * plan.per_round
     run.loaded.drop()
     with shown(progress) as report:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
 from concurrent.futures import Executor
 from typing import Any
 
@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memowidgets.audit.compared import config_digest
-from memowidgets.audit.names import Names
+from memowidgets.audit.run import Run
 from memowidgets.checks import as_code, whole_number
 from memowidgets.data import Dataset
-from memowidgets.store import RunDirectory
 from memowidgets.training.design import (
     NOTHING_LEFT_OUT,
     REFERENCE,
@@ -25,7 +24,6 @@ from memowidgets.training.design import (
     audited_samples,
 )
 from memowidgets.training.engine.pools import check_executor
-from memowidgets.training.learner import Recipe
 from memowidgets.training.shadow import KeptForward, ShadowJob
 
 __all__ = ["check_request", "checked_part", "make_job", "planned"]
@@ -91,33 +89,24 @@ def planned(data: Dataset, design: Design, name: str, audited: Audited) -> Shado
 
 
 def make_job(
-    recipe: Recipe,
-    design: Design,
-    manifest: Mapping[str, Any],
-    run: RunDirectory,
-    names: Names,
+    run: Run,
     checkpoints: Any,
     plan: ShadowDesign | ReferenceDesign,
-    keep_forward: bool | str | int | Sequence[str | int],
+    keep: bool | str | int | Sequence[str | int] = False,
 ) -> ShadowJob:
-    """All that a worker needs."""
-    known = {record.name: record.step for record in names.records()}
-    records = names.some_records(checkpoints)
+    """Return all that a worker needs to train any shadow or reference model of a run."""
+    forward = None
+    if keep is not False:
+        layers = run.names.some_layers("last" if keep is True else keep)
+        forward = KeptForward(run.names.prediction().record.name, tuple(layers))
     return ShadowJob(
-        recipe,
-        design,
-        manifest["seed"],
-        {record.name: record.step for record in records},
-        known,
+        run.recipe(),
+        run.design,
+        run.seed,
+        {record.name: record.step for record in run.names.some_records(checkpoints)},
+        {record.name: record.step for record in run.names.records()},
         plan,
-        config_digest(run.manifest),
-        _forward(names, keep_forward),
-        manifest.get("probe", {}),
+        run.references.config if plan.kind is REFERENCE else config_digest(run.manifest),
+        forward,
+        run.manifest.get("probe", {}),
     )
-
-
-def _forward(names: Names, keep: bool | str | int | Sequence[str | int]) -> KeptForward | None:
-    if keep is False:
-        return None
-    layers = names.some_layers("last" if keep is True else keep)
-    return KeptForward(names.prediction().record.name, tuple(layers))

@@ -276,10 +276,10 @@ def test_where_nothing_can_be_written_the_rest_is_timed(audit, monkeypatch):
     job = estimate._shadows(audit.run, audit.run.recipe(), 4, 1).job
     before = files(audit.path)
 
-    def full(_target, _content):
+    def full(_target):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store.directory, "write_whole", full)
+    monkeypatch.setattr(store.directory, "replaced", full)
     found = take_times(job, Progress(), audit.run.run)
     assert found.save == 0 < found.step
     assert files(audit.path) == before

@@ -101,7 +101,7 @@ def test_data_of_another_number_are_not_made(altered, monkeypatch):
     def never(**_arguments):
         raise AssertionError("made")
 
-    monkeypatch.setitem(opening._LOADERS, "make_mcqs", never)
+    monkeypatch.setitem(opening._LOADERS, "make_mcqs", (never, None))
     source = {"loader": "make_mcqs", "arguments": {"n": 100_000, "atypical": 0.0, "seed": 0}}
     assert not hasattr(mw.Audit.open(altered(data=source)).data[0], "question")
 
@@ -111,6 +111,7 @@ SOURCES = {
     "MCQDataset.from_csv": lambda path: {"path": path},
     "MCQDataset.from_jsonl": lambda path: {"path": path},
     "TableDataset.from_csv": lambda path: {"path": path},
+    "TableDataset.from_jsonl": lambda path: {"path": path},
     "TextDataset.from_csv": lambda path: {"path": path},
     "TextDataset.from_jsonl": lambda path: {"path": path},
     "fetch_mcq": lambda path: {"name": "mmlu", "split": "test", "source": path},
@@ -120,10 +121,11 @@ SOURCES = {
 
 def test_every_loader_that_takes_a_path_is_tried():
     with_path = {
-        name for name, load in _LOADERS.items()
+        name for name, (load, _) in _LOADERS.items()
         if {"path", "source"} & inspect.signature(load).parameters.keys()
     }  # fmt: skip
     assert with_path == set(SOURCES)
+    assert with_path == {name for name, (_, argument) in _LOADERS.items() if argument}
 
 
 @pytest.mark.parametrize("loader", SOURCES)

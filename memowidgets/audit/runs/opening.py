@@ -60,44 +60,31 @@ def _classifier(lora: Mapping[str, Any] | None, **settings: Any) -> Model:
     return SequenceClassifier.from_pretrained(lora=adapters, **settings)
 
 
-_LOADERS: dict[str, Callable[..., Dataset]] = {
-    "load_digits": data_room.load_digits,
-    "make_mcqs": data_room.make_mcqs,
-    "fetch_mcq": data_room.fetch_mcq,
-    "fetch_cifar10": data_room.fetch_cifar10,
-    "from_folder": data_room.ImageDataset.from_folder,
-    "MCQDataset.from_csv": data_room.MCQDataset.from_csv,
-    "MCQDataset.from_jsonl": data_room.MCQDataset.from_jsonl,
-    "TableDataset.from_csv": data_room.TableDataset.from_csv,
-    "TableDataset.from_jsonl": data_room.TableDataset.from_jsonl,
-    "TextDataset.from_csv": data_room.TextDataset.from_csv,
-    "TextDataset.from_jsonl": data_room.TextDataset.from_jsonl,
+# What a manifest may name, and the argument that may be a path, which is not read unasked.
+_LOADERS: dict[str, tuple[Callable[..., Dataset], str | None]] = {
+    "load_digits": (data_room.load_digits, None),
+    "make_mcqs": (data_room.make_mcqs, None),
+    "fetch_mcq": (data_room.fetch_mcq, "source"),
+    "fetch_cifar10": (data_room.fetch_cifar10, "source"),
+    "from_folder": (data_room.ImageDataset.from_folder, "path"),
+    "MCQDataset.from_csv": (data_room.MCQDataset.from_csv, "path"),
+    "MCQDataset.from_jsonl": (data_room.MCQDataset.from_jsonl, "path"),
+    "TableDataset.from_csv": (data_room.TableDataset.from_csv, "path"),
+    "TableDataset.from_jsonl": (data_room.TableDataset.from_jsonl, "path"),
+    "TextDataset.from_csv": (data_room.TextDataset.from_csv, "path"),
+    "TextDataset.from_jsonl": (data_room.TextDataset.from_jsonl, "path"),
 }
-_MODELS: dict[str, Callable[..., Model]] = {
-    "ConvNet": ConvNet,
-    "WideResNet": WideResNet,
-    "CausalLM.from_scratch": CausalLM.from_scratch,
-    "CausalLM.from_pretrained": _pretrained,
-    "SequenceClassifier.from_scratch": SequenceClassifier.from_scratch,
-    "SequenceClassifier.from_pretrained": _classifier,
-    "ImageClassifier.from_pretrained": ImageClassifier.from_pretrained,
+_MODELS: dict[str, tuple[Callable[..., Model], str | None]] = {
+    "ConvNet": (ConvNet, None),
+    "WideResNet": (WideResNet, None),
+    "CausalLM.from_scratch": (CausalLM.from_scratch, None),
+    "CausalLM.from_pretrained": (_pretrained, "name_or_path"),
+    "SequenceClassifier.from_scratch": (SequenceClassifier.from_scratch, None),
+    "SequenceClassifier.from_pretrained": (_classifier, "name_or_path"),
+    "ImageClassifier.from_pretrained": (ImageClassifier.from_pretrained, "name_or_path"),
 }
 _OF_DATA = ("CausalLM.from_scratch", "SequenceClassifier.from_scratch")  # take data first
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-_PATHS = {  # the argument of a loader or model that may name a path
-    "from_folder": "path",
-    "MCQDataset.from_csv": "path",
-    "MCQDataset.from_jsonl": "path",
-    "TableDataset.from_csv": "path",
-    "TableDataset.from_jsonl": "path",
-    "TextDataset.from_csv": "path",
-    "TextDataset.from_jsonl": "path",
-    "fetch_mcq": "source",
-    "fetch_cifar10": "source",
-    "CausalLM.from_pretrained": "name_or_path",
-    "SequenceClassifier.from_pretrained": "name_or_path",
-    "ImageClassifier.from_pretrained": "name_or_path",
-}
 
 
 def existing_run(path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirectory:
@@ -248,7 +235,12 @@ def _model_again(run: RunDirectory, origin: Origin, data: Dataset | None) -> Mod
 
 
 def _called(
-    run: RunDirectory, makers: Mapping[str, Callable[..., _T]], name: str, /, *data: Any, **how: Any
+    run: RunDirectory,
+    makers: Mapping[str, tuple[Callable[..., _T], str | None]],
+    name: str,
+    /,
+    *data: Any,
+    **how: Any,
 ) -> _T | None:
     """Call a loader or model class with the arguments of a manifest. None if it names none.
 
@@ -262,7 +254,7 @@ def _called(
     if name not in makers:
         raise StoreError(f"{run.path / MANIFEST} is broken: nothing here is called {quoted(name)}")
     try:
-        return makers[name](*data, **how)
+        return makers[name][0](*data, **how)
     except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
         raise StoreError(
             f"{run.path / MANIFEST} is broken: {name} can't be called as it says "
@@ -313,21 +305,22 @@ class Origin:
 
     def __init__(self, recipe: Any, key: str, manifest: str) -> None:
         self._what = {"loader": "data", "model": "model"}[key]
-        self.maker, self.arguments = "", {}
+        self.maker, self.arguments, self._place = "", {}, None
         if recipe is None:
             return
         shaped = isinstance(recipe, dict) and isinstance(recipe.get("arguments"), dict)
         if not shaped or not isinstance(recipe.get(key), str):
             raise StoreError(f"{manifest} is broken: it does not say how its {self._what} was made")
         self.maker, self.arguments = recipe[key], dict(recipe["arguments"])
+        makers: Mapping[str, tuple[Any, str | None]] = {**_LOADERS, **_MODELS}
+        self._place = makers.get(self.maker, (None, None))[1]
 
     @property
     def path(self) -> str | None:
         """The path on this machine that it was made from; None where it was made from none."""
-        named = self.arguments.get(_PATHS.get(self.maker, ""))
-        if named is None:
+        if self._place is None or self.arguments.get(self._place) is None:
             return None
-        name = str(named)
+        name = str(self.arguments[self._place])
         if self._what == "data":
             is_on_hub = name == "hub"
         else:
@@ -347,13 +340,13 @@ class Origin:
         ValueError
             If this was not made from a path.
         """
-        if self.maker not in _PATHS:
+        if self._place is None:
             raise ValueError(
                 f"{self._what} is a path, but the {self._what} of this run was not made from one: "
                 f"pass the {'dataset' if self._what == 'data' else 'model'} itself"
             )
         kept = {name: value for name, value in self.arguments.items() if name != "revision"}
-        return {**kept, _PATHS[self.maker]: str(Path(path).expanduser())}
+        return {**kept, self._place: str(Path(path).expanduser())}
 
 
 # samples of a user's own

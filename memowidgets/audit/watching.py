@@ -383,7 +383,7 @@ def _check_forward(recorder: Recorder, module: nn.Module, step: int) -> None:
     if not recorder.run.has(place, record.weights):
         return
     kept = recorder.run.read_tensors(place, record.weights)["logits"]
-    apart = looker.difference(module, kept, record.precision or "")
+    apart = looker.difference(module, kept, record.precision)
     if apart:
         raise ValueError(
             f"the module has the weights of {record.name} in {recorder.run.path}, but gives other "

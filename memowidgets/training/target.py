@@ -222,10 +222,6 @@ class TargetTraining:
         notes = {"precision": seen.precision}
         self._run.write_tensors(outputs_of(record.name), outputs, notes, record.weights)
 
-    def layer_names(self) -> tuple[str, ...]:
-        """Return the names of the model's layers, first to last."""
-        return self._recipe.model.layer_names(self._learner().module)
-
     def _state_of(
         self, run: RunDirectory, name: str
     ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

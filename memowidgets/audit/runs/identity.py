@@ -155,7 +155,6 @@ _SAID = {  # what it means that a digest differs
     "held_out": "it has other held-out samples",
     "held_out_labels": "its held-out samples have other labels",
 }
-_FOLLOWS = ("members", "pool")  # from data and seed
 _APART = ("n", "source")  # of data: the same samples may come from elsewhere
 
 
@@ -178,7 +177,7 @@ def check_same(stored: Mapping[str, Any], given: Mapping[str, Any], path: str) -
     found += _differences(there, here, "training ")
     of_split: tuple[str, ...] = ("seed", "members", "pool", "held_out", "held_out_labels")
     if stored["seed"] != given["seed"]:
-        of_split = tuple(part for part in of_split if part not in _FOLLOWS)
+        of_split = tuple(part for part in of_split if part != "members")  # they follow
     there, here = ({part: each.get(part) for part in of_split} for each in (stored, given))
     found += dict.fromkeys(_differences(there, here))
     if stored.get("fork") != given.get("fork"):

@@ -162,3 +162,17 @@ def test_a_kernel_that_is_gone_leaves_the_open_sample_readable(notebook_page):
     page.keyboard.press("r")
     page.locator(".mw-inspector").get_by_text("is gone: run its cell again").first.wait_for()
     assert page.locator(".mw-lira").is_visible()
+
+
+def test_the_strip_with_the_counts_follows_the_notebook(in_lab):
+    page = in_lab.page
+    in_lab.resize(1200, 620)
+    panel = page.locator(".jp-WindowedPanel-outer")
+    panel.evaluate("(panel) => { panel.scrollTop = 640; }")
+    strip = page.locator(".mw-strip")
+    strip.wait_for()
+    page.wait_for_timeout(300)
+    assert abs(strip.bounding_box()["y"] - panel.bounding_box()["y"]) <= 2
+    in_lab.screenshots("lab-strip", widths=[1200], themes=["light"])
+    panel.evaluate("(panel) => { panel.scrollTop = 0; }")
+    strip.wait_for(state="hidden")

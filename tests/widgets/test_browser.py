@@ -373,3 +373,24 @@ def test_at_960_by_780_two_rows_of_samples_are_seen(widget_page):
     shown.eventually("dashboard.more", wanted=True)
     assert page.get_by_label("memorised from log-LiRA η").is_visible()
     assert shown.python("dashboard.state['more']")
+
+
+def test_a_strip_stays_in_view_while_the_samples_scroll(dashboard):
+    page = dashboard.page
+    strip = page.locator(".mw-strip")
+    assert strip.is_hidden()
+    page.set_viewport_size({"width": 960, "height": 500})
+    page.locator(".mw-card").last.scroll_into_view_if_needed()
+    strip.wait_for()
+    box = strip.bounding_box()
+    assert (round(box["y"]), box["height"]) == (0, 60)
+    counts = dashboard.python("dashboard.counts")
+    assert f"finds {counts['hits']} of {counts['hits'] + counts['missed']}" in strip.inner_text()
+    strip.get_by_label("move τ").focus()
+    page.keyboard.press("PageUp")
+    assert dashboard.python("dashboard.counts['flagged']") >= counts["flagged"]
+    agree(dashboard)
+    flagged = dashboard.python("dashboard.counts['flagged']")
+    strip.get_by_text(f"flagged {flagged}").wait_for()
+    strip.get_by_role("button", name="↑ plots").click()
+    strip.wait_for(state="hidden")

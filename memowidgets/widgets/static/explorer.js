@@ -12,6 +12,7 @@ import {
 } from "./maths.js";
 import { rateText, scoreText, tickText, tidy, whole } from "./numbers.js";
 import { HistogramPlot, RocPlot } from "./plots.js";
+import { Strip } from "./strip.js";
 import { floats, NOTHING, unpack, unpackLate, unpackTruth } from "./wire.js";
 
 /** @typedef {import("./dom.js").Model} Model */
@@ -76,6 +77,8 @@ export class Explorer {
     }, 80);
 
     this.root = root(el, "explorer", "Threshold explorer", this.ears);
+    /** In a dashboard, where samples scroll below. */
+    this.strip = picked === null ? null : new Strip(el, this.root, this.ears);
     this.histogram = new HistogramPlot();
     this.roc = new RocPlot();
     this.noRoc = html("p", { class: "mw-empty", hidden: true });
@@ -132,6 +135,12 @@ export class Explorer {
     this.ears.onModel("change:tau", () => this.hearTau());
     this.ears.onModel("change:eta", () => this.hearEta());
     this.ears.onModel("msg:custom", (content, buffers) => this.receive(content, buffers));
+    if (this.strip !== null) {
+      const { slider } = this.strip;
+      this.ears.on(slider, "input", () => this.move(this.axis.from(Number(slider.value))));
+      this.ears.on(slider, "change", () => this.commit("tau"));
+      this.ears.on(slider, "keydown", (event) => this.key(event));
+    }
     this.dragOn(this.histogram.element, (x) => this.histogram.tauAt(x));
     this.listenToBars();
     this.dragOn(this.roc.element, (x, y) => this.roc.tauAt(x, y));
@@ -495,6 +504,7 @@ export class Explorer {
     if (Math.abs(Number(slider.value) - place) > 1e-12) slider.value = String(place);
     slider.setAttribute("aria-valuetext", `${text}, ${whole(counts.flagged)} samples flagged`);
     if (!this.typing) field.value = text;
+    this.strip?.show(this.answer(counts, text), place, this.histogram.low, this.histogram.high);
     this.showHint();
     this.root.dataset.tau = String(this.tau);
     this.root.dataset.counts = JSON.stringify(this.settled ? counts : { flagged: counts.flagged });
@@ -765,6 +775,17 @@ export class Explorer {
     this.roc.element.setAttribute("aria-label", `ROC curve; ${text}`);
   }
 
+  /**
+   * The three counts in one line.
+   * @param {Counts} counts
+   * @param {string} tau
+   */
+  answer(counts, tau) {
+    const flagged = `τ ${tau} · flagged ${whole(counts.flagged)}`;
+    if (!this.known || !this.settled) return flagged;
+    return `${flagged} · finds ${whole(counts.hits)} of ${whole(this.scores.memorized)} · ${whole(counts.falseAlarms)} for nothing`;
+  }
+
   /** The result at τ and η in words. */
   result() {
     const counts = countsAt(this.scores, this.tau);
@@ -781,6 +802,7 @@ export class Explorer {
     cancelAnimationFrame(this.frame);
     this.sync.cancel();
     this.ears.clear();
+    this.strip?.root.remove();
     this.root.remove();
   }
 }

@@ -12,11 +12,12 @@ import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memowidgets.audit.kept import Cache, KeptScores
 from memowidgets.audit.names import GIVEN, Names, NotGivenError
 from memowidgets.data import Dataset
 from memowidgets.evaluation.intervals import clopper_pearson
@@ -38,14 +39,11 @@ __all__ = [
     "SHADOWS",
     "TRACE",
     "Arrays",
-    "Cache",
     "Checkpoint",
     "Evidence",
-    "KeptScores",
     "Models",
     "Need",
     "OneModel",
-    "Scores",
     "cannot",
 ]
 
@@ -54,72 +52,7 @@ TRACE, REFERENCES = "losses at each checkpoint", "reference models"
 FEWEST_SHADOWS = 4  # two inside and two outside
 _LAYER = "layer."
 _OTHERS = ("shadow_gaps", "reference_gaps")  # named where arrays are represented
-_Value = TypeVar("_Value")
 Kind = Literal["run", "watched", "recording", "arrays", "shadow"]
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Scores of one metric; a low score means risk.
-
-    Attributes
-    ----------
-    rows : array of shape (n_scored,), int64
-        Positions of the scored members among all members.
-    mu : array of shape (n_scored,), float64
-        Score of each.
-    errors : array of shape (n_scored,), float64, or None
-        Standard error of each score, if the metric has one.
-    notes : tuple of str
-        Warnings of the metric about the data that it was fitted on.
-    """
-
-    rows: NDArray[np.int64]
-    mu: NDArray[np.float64]
-    errors: NDArray[np.float64] | None = None
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def of_all(cls, values: NDArray[np.floating[Any]], notes: tuple[str, ...] = ()) -> Self:
-        """Return scores of all members, in their order."""
-        return cls(np.arange(len(values)), values.astype(np.float64), notes=notes)
-
-    def copy(self) -> Self:
-        """Return scores that share no array with these: what a user changes stays theirs."""
-        errors = None if self.errors is None else self.errors.copy()
-        return replace(self, rows=self.rows.copy(), mu=self.mu.copy(), errors=errors)
-
-
-class Cache:
-    """Keeps the last answer to each question, as long as what it depends on stays the same.
-
-    Examples
-    --------
-    >>> cache = Cache()
-    >>> cache.of("sum", (1, 2), lambda: 3), cache.of("sum", (1, 2), lambda: 4)
-    (3, 3)
-    >>> cache.of("sum", (2, 2), lambda: 4)
-    4
-    """
-
-    def __init__(self) -> None:
-        self._held: dict[Hashable, tuple[Hashable, Any]] = {}
-
-    def of(self, question: Hashable, state: Hashable, make: Callable[[], _Value]) -> _Value:
-        """Return the value for a question; `state` names everything else that it depends on."""
-        held = self._held.get(question)
-        if held is None or held[0] != state:
-            held = self._held[question] = state, make()
-        return cast("_Value", held[1])
-
-    def known(self, question: Hashable, state: Hashable) -> Any:
-        """Return the value that is held for a question in that state, or None."""
-        held = self._held.get(question)
-        return None if held is None or held[0] != state else held[1]
-
-    def clear(self) -> None:
-        """Forget all answers."""
-        self._held = {}
 
 
 class Arrays(Mapping[str, NDArray[Any]]):
@@ -145,76 +78,6 @@ class Arrays(Mapping[str, NDArray[Any]]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-
-class ScoreStore(Protocol):
-    """Where scores from one layer at one checkpoint are kept, such as `passes.ScoreFiles`."""
-
-    def is_scored(self, metric: str, layer: str) -> bool:
-        """Whether `stored` has an answer."""
-        ...
-
-    def stored(self, metric: str, layer: str) -> Scores | None:
-        """The scores by a metric at a layer, if they were computed from these very arrays."""
-        ...
-
-    def store(self, metric: str, layer: str, scores: Scores) -> None:
-        """Keep the scores by a metric at a layer."""
-        ...
-
-
-class KeptScores:
-    """Scores that were computed before: on disk if the evidence has a folder, else in memory.
-
-    Parameters
-    ----------
-    cache : Cache
-        The memory.
-    files : callable or None
-        Function of a checkpoint's record and a layer that returns where they lie on disk.
-    read_only : bool
-        Whether nothing can be written there.
-    remember : bool
-        Whether new scores stay in memory, too.
-    """
-
-    def __init__(
-        self,
-        cache: Cache,
-        files: Callable[[Record, str], ScoreStore] | None = None,
-        *,
-        read_only: bool = True,
-        remember: bool = True,
-    ) -> None:
-        self._cache, self._files = cache, files
-        self._read_only, self._remember = read_only, remember
-
-    def has(self, metric: str, layer: str, at: Checkpoint) -> bool:
-        """Whether `find` has an answer."""
-        if self._cache.known(("score", metric, layer, at.record.name), at.state) is not None:
-            return True
-        return self._files is not None and self._files(at.record, layer).is_scored(metric, layer)
-
-    def find(self, metric: str, layer: str, at: Checkpoint) -> Scores | None:
-        """Return the scores by a metric at a layer of a checkpoint, if they are kept."""
-        held = self._cache.known(("score", metric, layer, at.record.name), at.state)
-        if held is not None:
-            return cast("Scores", held).copy()
-        return None if self._files is None else self._files(at.record, layer).stored(metric, layer)
-
-    def keep(self, metric: str, layer: str, at: Checkpoint, scores: Scores) -> None:
-        """Keep the scores by a metric at a layer of a checkpoint.
-
-        Raises
-        ------
-        StoreError
-            If they cannot be written.
-        """
-        if self._remember:
-            question = "score", metric, layer, at.record.name
-            self._cache.of(question, at.state, scores.copy)
-        if self._files is not None and not self._read_only:
-            self._files(at.record, layer).store(metric, layer, scores)
 
 
 @dataclass(frozen=True)

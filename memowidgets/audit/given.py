@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import Cache, Checkpoint, Evidence, KeptScores, Models, cannot
+from memowidgets.audit.evidence import Checkpoint, Evidence, Models, cannot
 from memowidgets.audit.given_samples import dataset_of
+from memowidgets.audit.kept import Cache, KeptScores, ScoreFiles
 from memowidgets.audit.names import GIVEN, Names, NotGivenError
-from memowidgets.audit.passes import ScoreFiles
 from memowidgets.checks import (
     dense,
     is_tensor,

@@ -1,8 +1,7 @@
-"""Forward passes and scores as files of a run directory."""
+"""Forward passes as files of a run directory."""
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -13,114 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import Scores
+from memowidgets.audit.kept import AUTO, FLOAT16, FLOAT32, STATES, ScoreFiles
 from memowidgets.store import RunDirectory, StoreError, Tensors, TooLargeError
-from memowidgets.training.forward import Allocate, Forward
+from memowidgets.training.forward import Allocate
 
-__all__ = [
-    "AUTO",
-    "LARGE",
-    "ScoreFiles",
-    "StoredPass",
-    "check_states",
-    "halved",
-    "read_scores",
-    "warn_of",
-]
+__all__ = ["LARGE", "StoredPass", "check_states", "halved"]
 
-AUTO, FLOAT16, FLOAT32 = "auto", "float16", "float32"
 STATE_TYPES = (AUTO, FLOAT16, FLOAT32)
 LARGE = 1_000_000_000  # bytes of representations in float32, above which "auto" is float16
 _MOST_ROUNDING = 2e-5  # of the variance within classes; changes PSMI by .1 standard errors
 _ROWS_LOOKED_AT = 2000
-# How a score is computed from representations. To be raised with each change of its values: scores
-# of another version are computed again.
-METHODS = {"psmi": 1, "mahalanobis": 1}
-_METHOD = "method"
-STATES = "states"  # in the files of passes and scores
-
-
-class ScoreFiles:
-    """The scores computed from one forward pass, one file for each metric and layer.
-
-    Parameters
-    ----------
-    run : RunDirectory
-        Where the files are.
-    folder : str
-        Their folder in it.
-    weights : str
-        Digest of the weights that the scores must come from. Empty: not checked.
-    states : callable
-        Function that returns the type of the representations that the scores must come from.
-    """
-
-    def __init__(
-        self,
-        run: RunDirectory,
-        folder: str,
-        weights: str = "",
-        states: Callable[[], str] = lambda: FLOAT32,
-    ) -> None:
-        self._run, self._folder, self._weights = run, folder, weights
-        self._states = states
-
-    def is_scored(self, metric: str, layer: str) -> bool:
-        """Whether there are usable scores by a metric at a layer."""
-        name = self._place(metric, layer)
-        if self._why_not(name) is not None or not self._run.has(name, self._of):
-            return False
-        return self._is_current(metric, self._run.read_tensors(name, self._of))
-
-    def stored(self, metric: str, layer: str) -> Scores | None:
-        """Read the scores by a metric at a layer; None if they were not computed.
-
-        Warns
-        -----
-        UserWarning
-            If the file cannot be used.
-        """
-        name = self._place(metric, layer)
-        reason = self._why_not(name)
-        warn_of(reason)
-        if reason is not None or not self._run.has(name, self._of):
-            return None
-        kept = self._run.read_tensors(name, self._of)
-        return read_scores(kept) if self._is_current(metric, kept) else None
-
-    def store(self, metric: str, layer: str, scores: Scores) -> None:
-        """Keep the scores by a metric at a layer."""
-        tensors: dict[str, NDArray[Any]] = {"score": scores.mu}
-        if not np.array_equal(scores.rows, np.arange(len(scores.rows))):  # some have none
-            tensors["rows"] = scores.rows
-        if scores.errors is not None:
-            tensors["error"] = scores.errors
-        notes = {
-            "notes": json.dumps(scores.notes),
-            STATES: self._states(),
-            _METHOD: _method(metric),
-        }
-        self._run.write_tensors(self._place(metric, layer), tensors, notes, self._weights)
-
-    def _is_current(self, metric: str, kept: Tensors) -> bool:
-        """Return whether scores are of today's method, and of the type of representations there."""
-        if kept.metadata.get(_METHOD) != _method(metric):
-            return False
-        return self._states() in (AUTO, kept.metadata.get(STATES, FLOAT32))
-
-    def _why_not(self, name: str) -> str | None:
-        return self._run.why_not(name, self._of, ("score",))
-
-    @property
-    def _of(self) -> str | None:
-        return self._weights or None
-
-    def _place(self, metric: str, layer: str) -> str:
-        return f"{self._folder}/{layer}/{metric}"
-
-
-def _method(metric: str) -> str:
-    return str(METHODS.get(metric, 1))
 
 
 class StoredPass:
@@ -188,16 +89,6 @@ class StoredPass:
 
     def _states_there(self) -> str:
         return self._run.read_tensors(self._name, self._of).metadata.get(STATES, FLOAT32)
-
-    def write(self, seen: Forward) -> None:
-        """Keep the output of a module for the members."""
-        layers = {f"layer.{name}": values for name, values in seen.layers.items()}
-        self._run.write_tensors(
-            self._name,
-            {"logits": seen.logits, "losses": seen.losses, **layers},
-            {"precision": seen.precision},
-            self._weights,
-        )
 
     def fill(self, make: Callable[[Allocate], object], labels: NDArray[np.int64]) -> None:
         """Let `make` write a pass straight into the file, which appears once it has ended well.
@@ -297,20 +188,3 @@ def check_states(states: str) -> None:
     """Raise for an unknown type of representations."""
     if states not in STATE_TYPES:
         raise ValueError(f"unknown states {states!r}; valid: {', '.join(STATE_TYPES)}")
-
-
-def read_scores(kept: Tensors) -> Scores:
-    """Read scores as `ScoreFiles.store` wrote them."""
-    values = np.array(kept["score"])
-    return Scores(
-        np.array(kept["rows"]) if "rows" in kept else np.arange(len(values)),
-        values,
-        np.array(kept["error"]) if "error" in kept else None,
-        tuple(json.loads(kept.metadata.get("notes", "[]"))),
-    )
-
-
-def warn_of(reason: str | None) -> None:
-    """Warn that a file on disk cannot be used and is made again; None: there is no such file."""
-    if reason is not None:
-        warnings.warn(f"{reason}. It is not used, and made again.", UserWarning, stacklevel=3)

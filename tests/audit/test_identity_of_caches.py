@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from memowidgets.audit.kept import METHODS
 from memowidgets.audit.numbers.scores import is_computed
 from memowidgets.audit.numbers.truth import member_gaps
-from memowidgets.audit.passes import METHODS
 from memowidgets.audit.runs import recorded
 from memowidgets.audit.views.dashboard import AuditView
 from memowidgets.metrics import PSMI, Mahalanobis

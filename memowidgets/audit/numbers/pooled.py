@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from memowidgets import evaluation
-from memowidgets.audit.evidence import Evidence, Scores
+from memowidgets.audit.evidence import Evidence
+from memowidgets.audit.kept import Scores
 from memowidgets.audit.numbers.judge import check_both_kinds
 from memowidgets.audit.numbers.scores import Metric, counts_of, notes_on_classes, score
 from memowidgets.audit.numbers.truth import (

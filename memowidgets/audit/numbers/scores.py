@@ -25,8 +25,8 @@ from memowidgets.audit.evidence import (
     TRACE,
     Evidence,
     Need,
-    Scores,
 )
+from memowidgets.audit.kept import Scores
 from memowidgets.audit.numbers.truth import log_lira, truth_needs
 from memowidgets.metrics import PSMI, Mahalanobis, csl, mean_over_checkpoints, mean_rank
 from memowidgets.metrics.arrays import like

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from memowidgets.audit.compared import set_of_design
 from memowidgets.audit.console import shown
-from memowidgets.audit.passes import AUTO, check_states
+from memowidgets.audit.kept import AUTO
+from memowidgets.audit.passes import check_states
 from memowidgets.audit.run import Run, device_of, noise_of, write_stop
 from memowidgets.audit.runs import identity, shadows
 from memowidgets.audit.runs.fork import check_start

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import LOGITS, Cache, Evidence, Need
+from memowidgets.audit.evidence import LOGITS, Evidence, Need
+from memowidgets.audit.kept import Cache
 from memowidgets.audit.numbers import scores
 from memowidgets.audit.numbers.judge import SHARED_NOISE, needs_of
 from memowidgets.audit.numbers.scores import (

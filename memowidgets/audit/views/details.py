@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from memowidgets.audit.evidence import Cache, Evidence
+from memowidgets.audit.evidence import Evidence
+from memowidgets.audit.kept import Cache
 from memowidgets.audit.numbers import scores as numbers_of
 from memowidgets.audit.numbers.scores import PER_LAYER
 from memowidgets.audit.numbers.truth import VARIANCE, log_lira, member_gaps, truth_version

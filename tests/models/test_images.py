@@ -209,7 +209,8 @@ def test_augmentation_is_for_images_that_are_trained_on():
 def course(*drops):
     losses = [1.0, *(1 - drop for drop in drops)]
     return [
-        Record(f"epoch-{i}", i, i, loss, loss, 0.5, None, None) for i, loss in enumerate(losses)
+        Record(f"epoch-{i}", i, i, loss, loss, 0.5, None, None, "float32")
+        for i, loss in enumerate(losses)
     ]
 
 

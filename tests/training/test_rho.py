@@ -17,7 +17,7 @@ from memowidgets.training.rho import Record, prediction_checkpoint
 def records(*drops: float) -> list[Record]:
     losses = [1.0, *(1 - drop for drop in drops)]
     return [
-        Record(f"epoch-{i * 0.2:g}", i * 0.2, i, loss, loss, 0.5, None, None)
+        Record(f"epoch-{i * 0.2:g}", i * 0.2, i, loss, loss, 0.5, None, None, "float32")
         for i, loss in enumerate(losses)
     ]
 

@@ -78,7 +78,6 @@ def _add_report(report: argparse.ArgumentParser) -> None:
     )
     report.add_argument("--tau", type=float, help="flag samples that score at most this (psmi: 0)")
     report.add_argument("--metric", help="psmi, loss, logit_gap, mahalanobis …")
-    report.add_argument("--score", help=argparse.SUPPRESS)  # the option's name before
     samples = "include the samples most at risk, with labels and ids"
     report.add_argument("--include-samples", action="store_true", help=samples)
     report.add_argument("--overwrite", action="store_true", help="replace existing files")
@@ -152,7 +151,7 @@ def _report(chosen: argparse.Namespace) -> int:
             include_samples=chosen.include_samples,
             overwrite=chosen.overwrite,
             tau=chosen.tau,
-            metric=chosen.metric or chosen.score,
+            metric=chosen.metric,
         )
     for twin in (page, page.with_suffix(".md"), page.with_suffix(".json")):
         print(visible(str(twin)))

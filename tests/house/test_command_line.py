@@ -94,7 +94,7 @@ def test_help_loads_nothing_heavy():
 
 def test_a_report_of_a_run(run, tmp_path, capsys):
     status, out, err = said(
-        capsys, "report", run, tmp_path / "a.html", "--tau", "-0.05", "--score", "psmi"
+        capsys, "report", run, tmp_path / "a.html", "--tau", "-0.05", "--metric", "psmi"
     )
     assert (status, err) == (0, "")
     assert out.split() == [str(tmp_path / name) for name in ("a.html", "a.md", "a.json")]
@@ -118,8 +118,8 @@ def test_a_report_of_a_run(run, tmp_path, capsys):
         (["--metric", "x"], "--metric: unknown score 'x'"),
         (["--data", "nowhere"], "leave --data out"),
         (["--model", "nowhere"], "leave --model out"),
-        (["--score", ANSI], "unknown score"),
-        (["--score", "surprise"], "valid: psmi, loss"),
+        (["--metric", ANSI], "unknown score"),
+        (["--metric", "surprise"], "valid: psmi, loss"),
     ],
 )
 def test_options_that_make_no_sense(run, tmp_path, capsys, options, says):

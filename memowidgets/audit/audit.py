@@ -1423,6 +1423,7 @@ class Audit:
         overwrite: bool = False,
         tau: float | None = None,
         metric: str | None = None,
+        about: Mapping[str, object] | None = None,
     ) -> Path:
         """Write one page that opens offline, with a τ that moves, for readers who run nothing.
 
@@ -1445,6 +1446,11 @@ class Audit:
         metric : str, optional
             The score, as in `score`, at the last layer and the prediction checkpoint. Default:
             PSMI; the logit gap for an audit from arrays that has no representations.
+        about : mapping of str to str or date, optional
+            What you say of the audit, for the record on the first page: ``purpose``, ``model``,
+            ``data``, ``controller``, ``auditor``, ``date``, ``residual_risk``, ``decisions`` and
+            ``next_review``. A field that is absent is an empty line to write on; ``date`` is that
+            of writing.
 
         Returns
         -------
@@ -1454,8 +1460,8 @@ class Audit:
         Raises
         ------
         ValueError, TypeError
-            If the path does not end in ``.html`` or lies in a run directory, the score is unknown,
-            or τ is not a number or missing for a score that has no default.
+            If the path does not end in ``.html`` or lies in a run directory, the score or a field
+            of `about` is unknown, or τ is not a number or missing for a score that has no default.
         FileNotFoundError, FileExistsError
             If the folder does not exist, or one of the three files does.
 
@@ -1465,10 +1471,11 @@ class Audit:
         as missing. No rate is ever made up.
         """
         from memowidgets.audit.views.report import content_of
-        from memowidgets.report import checked_targets, write
+        from memowidgets.report import checked_about, checked_targets, write
 
         checked_targets(path, overwrite=overwrite)
-        content = content_of(self, tau, metric, include_samples=include_samples)
+        said = checked_about(about)
+        content = content_of(self, tau, metric, include_samples=include_samples, about=said)
         return write(content, path, overwrite=overwrite)
 
     # Decisions, and what follows from them

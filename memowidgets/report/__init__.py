@@ -2,8 +2,11 @@
 
 from memowidgets.report.content import Content, Decided, Digest, Figure, Missing, Scored
 from memowidgets.report.exports import SCHEMA_VERSION, checked_targets, schema, write
+from memowidgets.report.record import FIELDS, checked_about
+from memowidgets.report.words import without_calls
 
 __all__ = [
+    "FIELDS",
     "SCHEMA_VERSION",
     "Content",
     "Decided",
@@ -11,7 +14,9 @@ __all__ = [
     "Figure",
     "Missing",
     "Scored",
+    "checked_about",
     "checked_targets",
     "schema",
+    "without_calls",
     "write",
 ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memowidgets.evaluation import Evaluation, OperatingPoint, clopper_pearson, roc
+from memowidgets.report.words import without_calls
 from memowidgets.widgets.explored import ErrorLevels
 
 if TYPE_CHECKING:
@@ -216,6 +217,8 @@ class Content:
         Whether the user gave log-LiRA, so that it does not come from shadow models.
     digests : sequence of Digest
         Digests of model, data and run.
+    about : mapping of str to str
+        What the owner of the audit says of it, by the names of the record's fields.
     """
 
     name: str
@@ -241,6 +244,7 @@ class Content:
     truth_given: bool = False
     digests: Sequence[Digest] = ()
     remarks: Sequence[str] = ()
+    about: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def flagged(self) -> NDArray[np.bool_]:
@@ -284,6 +288,7 @@ class Content:
                 found.append(f"{unscored} of {len(self.ids)} members have no score")
         if self.evaluation is not None:
             found += self.evaluation.warnings
+        found = [said for text in found if (said := without_calls(text))]
         return tuple(dict.fromkeys(found))
 
     @cached_property

@@ -17,7 +17,18 @@ import numpy as np
 from memowidgets.files import check_outside_runs, checked_path, fill, replaced
 from memowidgets.report.content import Decided
 from memowidgets.report.page import as_page
-from memowidgets.report.words import Record, paragraphs, rates, settings, share, whole
+from memowidgets.report.record import STATEMENT, record
+from memowidgets.report.words import (
+    audited,
+    limits,
+    method,
+    most_at_risk,
+    paragraphs,
+    rates,
+    share,
+    whole,
+    without_calls,
+)
 from memowidgets.visible import visible
 
 if TYPE_CHECKING:
@@ -34,7 +45,7 @@ _JOINER = "\N{WORD JOINER}"
 _MOST_CHARACTERS = 300
 
 
-def escaped(text: str) -> str:
+def escaped(text: str, most: int | None = _MOST_CHARACTERS) -> str:
     r"""Escape a text for one line of Markdown.
 
     Control characters show as their numbers, breaks as spaces; every mark that Markdown or HTML
@@ -49,7 +60,7 @@ def escaped(text: str) -> str:
     ⟨U+001B⟩\[31m
     """
     plain = visible(text)
-    cut = plain if len(plain) <= _MOST_CHARACTERS else f"{plain[: _MOST_CHARACTERS - 1]}…"
+    cut = plain if most is None or len(plain) <= most else f"{plain[: most - 1]}…"
     marked = _AT_THE_START.sub(r"\1\\\2", _MARKS.sub(r"\\\1", cut))
     return _CALLS.sub(rf"\1{_JOINER}", marked)
 
@@ -58,13 +69,14 @@ def as_markdown(content: Content, page: str) -> str:
     """Return the report as Markdown. `page` is the file name of the HTML page."""
     parts = [
         f"# Memorisation audit of {escaped(content.name)}",
+        *_record(content),
+        "## In short",
         *(_sentence(text) for text in paragraphs(content)),
         *_results(content),
         *_warnings(content),
         *_decisions(content),
         *_samples(content),
         *_made(content),
-        *_record(content),
         (
             f"The page with the moving threshold: `{page.replace('`', '')}`. Written on "
             f"{content.created[:10]}."
@@ -99,56 +111,43 @@ def _decisions(content: Content) -> list[str]:
 
 
 def _samples(content: Content) -> list[str]:
-    """Return the flagged samples with their ids, if samples are included."""
-    scored = content.scored
-    if content.samples is None or scored is None:
-        return []
-    rows = [int(row) for row in content.by_risk[:_MOST_SAMPLES] if content.flagged[row]]
+    """Return the flagged samples, most at risk first."""
+    head, rows = most_at_risk(content)
     if not rows:
         return []
-    names = [content.ids[int(scored.positions[row])] for row in rows]
-    made = [content.decisions.get(name) for name in names]
-    table = [
-        (escaped(name), f"{scored.scores[row]:.4g}", "undecided" if m is None else m.decision)
-        for name, row, m in zip(names, rows, made, strict=True)
-    ]
-    return [f"## The {len(rows)} most at risk", _table(("id", "score", "decision"), table)]
-
-
-_MOST_SAMPLES = 50
-
-
-def _made(content: Content) -> list[str]:
-    facts = [(escaped(name), escaped(text)) for name, text in settings(content)]
-    parts = ["## How it was made", _table(("", ""), facts)]
-    if content.checkpoints:
-        columns = ("checkpoint", "epoch", "drop", "chosen by ρ")
-        parts.append(_table(columns, [_checkpoint(row) for row in content.checkpoints]))
-    if content.missing:
-        lines = (f"{escaped(m.what)}: {escaped(m.why)}" for m in content.missing)
-        parts += ["## What is missing", _list(lines)]
-    return parts
+    return [f"## The {len(rows)} most at risk", _table(head, map(_escaped_all, rows))]
 
 
 def _record(content: Content) -> list[str]:
-    record = Record.of(content)
-    return [
-        "## Record to file",
-        _sentence(record.statement),
+    """Return the fields to file: what was found, what the owner says, or an empty line."""
+    rows = []
+    for entry in record(content).values():
+        said = [*map(_sentence, entry.said), escaped(entry.given or "", most=None)]
+        lines = [f"{_LINE} {label}".rstrip() for label in entry.lines]
+        rows.append((entry.title, "<br>".join(filter(None, [*said, *lines]))))
+    return ["## Record to file", _sentence(STATEMENT), _table(("", ""), rows)]
+
+
+_LINE = "\\_" * 24
+
+
+def _made(content: Content) -> list[str]:
+    digests = [(d.what, d.sha256 or "", d.of or d.why) for d in content.digests]
+    parts = [
+        "## How it was made",
         "### What was audited",
-        _table(("", ""), map(_escaped_all, record.audited)),
+        _table(("", ""), map(_escaped_all, audited(content))),
         "### Method and settings",
-        _table(("", ""), map(_escaped_all, record.method)),
-        "### Digests",
-        _table(("", "SHA-256", "of"), map(_escaped_all, record.digests)),
-        "### What was found",
-        _sentence(record.judgement),
-        _table(("", "", "95 % interval"), record.found),
-        "### What was decided",
-        _sentence(record.decisions),
-        "### Limits",
-        _list(map(escaped, record.limits)),
+        _table(("", ""), map(_escaped_all, method(content))),
     ]
+    if content.checkpoints:
+        columns = ("checkpoint", "epoch", "drop", "chosen by ρ")
+        parts.append(_table(columns, [_checkpoint(row) for row in content.checkpoints]))
+    parts += ["### Digests", _table(("", "SHA-256", "of"), map(_escaped_all, digests))]
+    if content.missing:
+        lines = (f"{escaped(m.what)}: {escaped(m.why)}" for m in content.missing)
+        parts += ["## What is missing", _list(lines)]
+    return [*parts, "## Limits", _list(map(escaped, limits(content)))]
 
 
 def _escaped_all(cells: Sequence[str]) -> tuple[str, ...]:
@@ -229,17 +228,17 @@ def _described(content: Content) -> dict[str, Any]:
 
 
 def _record_parts(content: Content) -> dict[str, Any]:
-    """Return the record to file: texts, and the digests."""
-    found = Record.of(content)
+    """Return the record to file, with what it rests on."""
     return {
-        "statement": found.statement,
-        "audited": [{"name": name, "text": text} for name, text in found.audited],
-        "method": [{"name": name, "text": text} for name, text in found.method],
+        "statement": STATEMENT,
+        "fields": {
+            name: {"title": entry.title, "said": list(entry.said), "given": entry.given}
+            for name, entry in record(content).items()
+        },
+        "audited": [{"name": name, "text": text} for name, text in audited(content)],
+        "method": [{"name": name, "text": text} for name, text in method(content)],
         "digests": [dataclasses.asdict(digest) for digest in content.digests],
-        "found": [{"name": n, "value": v, "interval": i or None} for n, v, i in found.found],
-        "judgement": found.judgement,
-        "decided": found.decisions,
-        "limits": list(found.limits),
+        "limits": list(limits(content)),
     }
 
 
@@ -278,7 +277,7 @@ def _truth(content: Content) -> dict[str, Any] | None:
             "auc": content.evaluation.auc,
             "auc_interval": list(content.evaluation.auc_interval),
             "at_tau": _at_tau(content.point),
-            "notes": list(content.evaluation.warnings),
+            "notes": [without_calls(text) for text in content.evaluation.warnings],
         }
     return found
 

@@ -16,7 +16,17 @@ import numpy as np
 
 from memowidgets.decisions import Decision
 from memowidgets.report.content import CHOICES, Decided
-from memowidgets.report.words import Record, paragraphs, rates, settings, share, whole
+from memowidgets.report.record import STATEMENT, record
+from memowidgets.report.words import (
+    audited,
+    limits,
+    method,
+    most_at_risk,
+    paragraphs,
+    rates,
+    share,
+    whole,
+)
 from memowidgets.visible import visible
 from memowidgets.widgets import frontend
 from memowidgets.widgets.explored import Judged, checked_scores
@@ -264,13 +274,14 @@ def as_page(content: Content) -> str:
                 f"{_text(content.versions.get('report', {}).get('memowidgets', ''))}</p></header>"
             ),
             "<main>",
+            *_record(content),
             *_in_short(content),
             *_warnings(content),
             *_moving(content),
             *_decisions(content),
-            *_figures(content),
+            *_on_paper(content),
             *_made(content),
-            *_record(content),
+            *_figures(content),
             "</main>",
             f"<script type='text/plain' id='mr-data'>{packed(wire(content))}</script>",
             f"<script>{script()}</script>",
@@ -300,8 +311,7 @@ def _digest(text: str) -> str:
 
 
 def _in_short(content: Content) -> list[str]:
-    words = "".join(f"<p>{_cell(text)}</p>" for text in paragraphs(content))
-    words = words.replace(" %", "\N{NO-BREAK SPACE}%")
+    words = "".join(map(_paragraph, paragraphs(content)))
     results = rates(content)
     head = ("", "", "95 % interval")
     table = _table(f"At τ = {content.tau:g}", head, results) if results else ""
@@ -338,16 +348,17 @@ def _moving(content: Content) -> list[str]:
         if content.samples is not None
         else "Numbers only: the report holds no text, no picture, no label and no name of a "
         "sample. Each is called by its place among the members, which the owner of the audit "
-        "can look up (audit.members)."
+        "can look up."
     )
     return [
         (
-            "<section aria-labelledby='move'><h2 id='move'>Move the threshold</h2>"
+            "<section class='mr-screen' aria-labelledby='move'>"
+            "<h2 id='move'>Move the threshold</h2>"
             "<p>Drag the line: everything here follows, the samples below too. Nothing is sent "
             "anywhere.</p><div id='mr-explorer'></div></section>"
         ),
         (
-            "<section aria-labelledby='samples'><h2 id='samples'>Samples</h2>"
+            "<section class='mr-screen' aria-labelledby='samples'><h2 id='samples'>Samples</h2>"
             f"<p>This list holds {which}. {what}</p><div id='mr-inspector'></div></section>"
         ),
         (
@@ -373,22 +384,42 @@ def _figures(content: Content) -> list[str]:
         return []
     return [
         (
-            "<section aria-labelledby='figures'><h2 id='figures'>Figures</h2>"
+            "<section class='mr-annex' aria-labelledby='figures'>"
+            "<h2 id='figures'>Annex: figures</h2>"
             "<div id='mr-figures'></div></section>"
         )
     ]
 
 
+def _on_paper(content: Content) -> list[str]:
+    """Return the samples most at risk as a table, which print has in place of the inspector."""
+    head, rows = most_at_risk(content)
+    if not rows:
+        return []
+    return [
+        "<section class='mr-print' aria-labelledby='paper'>",
+        f"<h2 id='paper'>The {len(rows)} samples most at risk</h2>",
+        _table("", head, rows),
+        "</section>",
+    ]
+
+
 def _made(content: Content) -> list[str]:
-    tables = [_table("Settings", (), settings(content))]
+    what = _table("What was audited", (), audited(content))
+    tables = [f"<div>{what}{_table('Method and settings', (), method(content))}</div>"]
     if content.checkpoints:
         columns = ("checkpoint", "epoch", "median loss", "drop", "training", "held out", "")
         rows = [_checkpoint(row) for row in content.checkpoints]
         tables.append(_table("Checkpoints: loss, and accuracy", columns, rows))
+    digests = [(d.what, d.sha256 or "", d.of or d.why) for d in content.digests]
+    found = "".join(f"<li>{_cell(text)}</li>" for text in limits(content))
     return [
         "<section aria-labelledby='made'><h2 id='made'>How it was made</h2>",
-        f"<div class='mr-beside'>{''.join(tables)}</div></section>",
+        f"<div class='mr-beside'>{''.join(tables)}</div>",
+        f"<div class='mr-digests'>{_table('Digests', ('', 'SHA-256', 'of'), digests)}</div>",
+        "</section>",
         *_missing(content),
+        f"<section aria-labelledby='limits'><h2 id='limits'>Limits</h2><ul>{found}</ul></section>",
     ]
 
 
@@ -403,20 +434,22 @@ def _missing(content: Content) -> list[str]:
 
 
 def _record(content: Content) -> list[str]:
-    """Return the record to file, which says all again that belongs into it."""
-    record = Record.of(content)
-    limits = "".join(f"<li>{_cell(text)}</li>" for text in record.limits)
+    """Return the first page: what was found, what the owner says, and lines to write on."""
+    rows = []
+    for entry in record(content).values():
+        said = "".join(map(_paragraph, filter(None, (*entry.said, entry.given))))
+        lines = "".join(
+            f"<p class='mr-line'><span>{_text(label or 'not filled in')}</span></p>"
+            for label in entry.lines
+        )
+        kind = " class='mr-sign'" if len(entry.lines) > 1 else ""
+        rows.append(
+            f"<tr><th scope='row'>{_text(entry.title)}</th><td{kind}>{said}{lines}</td></tr>"
+        )
     return [
         "<section class='mr-record' aria-labelledby='record'><h2 id='record'>Record to file</h2>",
-        f"<p>{_cell(record.statement)}</p>",
-        _table("What was audited", (), record.audited),
-        _table("With which method and settings", (), record.method),
-        _table("Digests", ("", "SHA-256", "of"), record.digests),
-        f"<p>{_cell(record.judgement)}</p>",
-        _table("What was found", ("", "", "95 % interval"), record.found) if record.found else "",
-        f"<p>{_cell(record.decisions)}</p>",
-        _table("What was decided", ("", "members", "flagged"), record.decided),
-        f"<p>Limits:</p><ul>{limits}</ul></section>",
+        f"<p>{_cell(STATEMENT)}</p>",
+        f"<table><tbody>{''.join(rows)}</tbody></table></section>",
     ]
 
 
@@ -442,7 +475,7 @@ def _table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> 
     top = "".join(f"<th scope='col'>{_text(name)}</th>" if name else "<td></td>" for name in head)
     body = "".join(_row(*row) for row in rows)
     return (
-        f"<div class='{kind}'><table><caption>{_text(caption)}</caption>"
+        f"<div class='{kind}'><table>{f'<caption>{_text(caption)}</caption>' if caption else ''}"
         f"{f'<thead><tr>{top}</tr></thead>' if top else ''}<tbody>{body}</tbody></table></div>"
     )
 
@@ -450,6 +483,10 @@ def _table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> 
 def _row(first: str, *rest: str) -> str:
     cells = "".join(f"<td>{_cell(text)}</td>" for text in rest)
     return f"<tr><th scope='row'>{_cell(first)}</th>{cells}</tr>"
+
+
+def _paragraph(text: str) -> str:
+    return f"<p>{_cell(text)}</p>".replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _cell(text: str) -> str:

@@ -1,8 +1,8 @@
-"""The sentences of a report, and the record of them that can be filed."""
+"""The sentences of a report, and its tables as rows of texts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,6 +39,68 @@ def share(value: float) -> str:
     return f"{100 * value:.{0 if value in (0.0, 1.0) else 1}f} %"
 
 
+# Advice in Python, which a reader of a report cannot follow.
+_CODE = re.compile(
+    r"\b(?:audit|Audit)\.(?!(?:html|md|json)\b)\w+|\bmw\.(?!watch\b)\w+|\bTrainingConfig\b"
+    r"|\b(?!log\()\w+\((?!s\))|\b[a-z_]{3,}=(?!=)"
+)
+_NAME = re.compile(r"(?<!\w)'[^']*'(?!\w)")  # of a class, a sample or a file, as a message has it
+_FEWEST_WORDS = 3
+
+
+def without_calls(text: str) -> str:
+    """Return a message without the clauses that say what to call in Python.
+
+    Examples
+    --------
+    >>> without_calls("they are not at hand: open the audit with data=…")
+    'they are not at hand'
+    >>> without_calls("It has no model. For that, make an audit with mw.Audit(model, data).")
+    'It has no model.'
+    """
+    kept = []
+    for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z])", text):
+        code = _CODE.search(_NAME.sub(lambda name: "_" * len(name[0]), sentence))
+        if code is None:
+            kept.append(sentence)
+            continue
+        clauses = list(re.finditer(r"[:;,]\s|\s\(", sentence[: code.start()]))
+        start = sentence[: clauses[-1].start()] if clauses else ""
+        if len(start.split()) >= _FEWEST_WORDS:
+            kept.append(f"{start}." if sentence.endswith(".") else start)
+    return " ".join(kept)
+
+
+def most_at_risk(content: Content) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return head and rows of a table of the flagged samples, at most 50, most at risk first.
+
+    A sample is called by its id if the report includes samples, else by its position.
+    """
+    scored = content.scored
+    if scored is None:
+        return (), []
+    judged = bool(scored.judged.any())
+    table = []
+    for row in content.by_risk[:_MOST_SAMPLES]:
+        if not content.flagged[row]:
+            break
+        position = int(scored.positions[row])
+        made = content.decisions.get(content.ids[position])
+        log_lira = scored.log_lira[row] if judged and scored.log_lira is not None else None
+        table.append(
+            (
+                f"member {position}" if content.samples is None else content.ids[position],
+                f"{scored.scores[row]:.4g}",
+                *([] if log_lira is None else ["–" if log_lira != log_lira else f"{log_lira:.2f}"]),  # noqa: PLR0124
+                "undecided" if made is None else made.decision,
+            )
+        )
+    return ("sample", "score", *(["log-LiRA"] if judged else []), "decision"), table
+
+
+_MOST_SAMPLES = 50
+
+
 def paragraphs(content: Content) -> list[str]:
     """Return sentences on the audit, the samples at risk, the uncertainty and the decisions."""
     return [_audited(content), _at_risk(content), how_sure(content), decided(content)]
@@ -54,7 +116,7 @@ def rates(content: Content) -> list[tuple[str, str, str]]:
         (
             f"flagged, of {whole(len(scored.scores))} scored",
             f"{whole(n_flagged)} ({share(n_flagged / len(scored.scores))})",
-            _between(content.flagged_interval),
+            between(content.flagged_interval),
         )
     ]
     if content.undecided is not None:
@@ -66,26 +128,14 @@ def rates(content: Content) -> list[tuple[str, str, str]]:
     return found
 
 
-def settings(content: Content) -> list[tuple[str, str]]:
-    """Return the settings of the audit as pairs of name and text."""
-    found = [*content.facts.items(), *((k, str(v)) for k, v in content.training.items())]
-    if content.seed is not None:
-        found.append(("seed", str(content.seed)))
-    versions = {
-        name: ", ".join(f"{library} {version}" for library, version in of.items())
-        for name, of in content.versions.items()
-    }
-    return [*found, *((f"versions, {name}", text) for name, text in versions.items())]
-
-
 def _true_rates(point: OperatingPoint) -> list[tuple[str, str, str]]:
     found = [
         ("memorised", f"{whole(point.hits + point.missed)} of {whole(point.n)}", ""),
-        ("TPR: memorised ones that are flagged", share(point.tpr), _between(point.tpr_interval)),
-        ("FPR: others that are flagged", share(point.fpr), _between(point.fpr_interval)),
+        ("TPR: memorised ones that are flagged", share(point.tpr), between(point.tpr_interval)),
+        ("FPR: others that are flagged", share(point.fpr), between(point.fpr_interval)),
     ]
     if point.precision is not None and point.precision_interval is not None:
-        interval = _between(point.precision_interval)
+        interval = between(point.precision_interval)
         found.append(
             ("precision: flagged ones that are memorised", share(point.precision), interval)
         )
@@ -120,10 +170,10 @@ def _at_risk(content: Content) -> str:
     )
     unscored = content.numbers["members"] - n
     if unscored:
-        text += f" {whole(unscored)} {_verb(unscored, 'member has', 'members have')} no score."
+        text += f" {whole(unscored)} {verb(unscored, 'member has', 'members have')} no score."
     if content.undecided:
-        verb = _verb(content.undecided, "sample is", "samples are")
-        text += f" {whole(content.undecided)} {verb} too close to τ to be sure of the side."
+        close = verb(content.undecided, "sample is", "samples are")
+        text += f" {whole(content.undecided)} {close} too close to τ to be sure of the side."
     return text
 
 
@@ -141,13 +191,18 @@ def how_sure(content: Content) -> str:
             f"By log-LiRA at η = {content.eta:g}, {whole(found)} of {whole(n)} samples are "
             "memorised: with one kind alone there are no rates of hits and false alarms."
         )
-    shadows = content.numbers["shadow_models"]
-    reason = "no log-LiRA at the end of training" if shadows else "no shadow models"
     return (
-        f"This is a prediction. There is no ground truth beside it ({reason}), so how many "
-        "of the flagged samples the finished model will really memorise, and how many it will "
-        "memorise that are not flagged, is not known; no rate is given."
+        "This is a prediction. There is no ground truth beside it "
+        f"({why_no_truth(content)}), so how many of the flagged samples the finished model will "
+        "really memorise, and how many it will memorise that are not flagged, is not known; no "
+        "rate is given."
     )
+
+
+def why_no_truth(content: Content) -> str:
+    """Return what ground truth would need."""
+    shadows = content.numbers["shadow_models"]
+    return "no log-LiRA at the end of training" if shadows else "no shadow models"
 
 
 def _held_against_truth(content: Content, point: OperatingPoint) -> str:
@@ -157,18 +212,18 @@ def _held_against_truth(content: Content, point: OperatingPoint) -> str:
     against = f"Held against {whole(shadows)} shadow models, " if by_shadows else "By log-LiRA, "
     text = (
         f"{against}{whole(memorized)} of {whole(point.n)} samples "
-        f"{_verb(memorized, 'is', 'are')} memorised by the finished model (log-LiRA ≥ "
+        f"{verb(memorized, 'is', 'are')} memorised by the finished model (log-LiRA ≥ "
         f"{content.eta:g}). The prediction finds {whole(point.hits)} of these "
-        f"({share(point.tpr)}, 95 % interval {_between(point.tpr_interval)}) and misses "
+        f"({share(point.tpr)}, 95 % interval {between(point.tpr_interval)}) and misses "
         f"{whole(point.missed)}; of the others it flags {share(point.fpr)} "
-        f"({_between(point.fpr_interval)})."
+        f"({between(point.fpr_interval)})."
     )
     text += "".join(f" {remark}." for remark in content.remarks)
     text += _answered(content)
     if point.precision is not None and point.precision_interval is not None:
         text += (
             f" Of the flagged samples {share(point.precision)} "
-            f"({_between(point.precision_interval)}) are memorised."
+            f"({between(point.precision_interval)}) are memorised."
         )
     return text
 
@@ -191,7 +246,7 @@ def decided(content: Content) -> str:
     if sum(made.values()) == made["undecided"]:
         return "Nothing was decided on any sample yet."
     parts = [
-        f"{whole(made[name])} {_verb(made[name], 'is', 'are')} {word}"
+        f"{whole(made[name])} {verb(made[name], 'is', 'are')} {word}"
         for name, word in (
             ("remove", "to be removed"),
             ("anonymise", "to be anonymised"),
@@ -201,22 +256,20 @@ def decided(content: Content) -> str:
         if made[name]
     ]
     left = content.decided(flagged=True)["undecided"]
-    open_ones = f"{whole(left)} flagged {_verb(left, 'sample is', 'samples are')} undecided"
+    open_ones = f"{whole(left)} flagged {verb(left, 'sample is', 'samples are')} undecided"
     return f"Decided so far: {', '.join(parts)}; {open_ones}."
 
 
-def _between(interval: tuple[float, float]) -> str:
+def between(interval: tuple[float, float]) -> str:
+    """Return an interval of shares as text."""
     return f"{share(interval[0])} to {share(interval[1])}"
 
 
-def _verb(count: float, one: str, many: str) -> str:
+def verb(count: float, one: str, many: str) -> str:
+    """Return the words that go with a count."""
     return one if round(count) == 1 else many
 
 
-_STATEMENT = (
-    "This record says what was measured, and with which settings. It makes no statement on "
-    "whether a law, a contract or a standard is complied with."
-)
 _LIMITS = (
     (
         "A flagged sample is a prediction, not a proof that it is memorised. A sample that is not "
@@ -245,64 +298,19 @@ _NO_TRUTH = (
 Row = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class Record:
-    """The parts of the record, as texts.
-
-    Attributes
-    ----------
-    statement : str
-        What the record does not say.
-    audited, method : tuple of (name, text)
-        What was audited, and with which method and settings.
-    digests : tuple of (what, sha256, of)
-        SHA-256 of model, data, run and results, and of what exactly. Where there is none, an empty
-        text and the reason.
-    found : tuple of (name, value, interval)
-        Results with 95 % intervals.
-    judgement : str
-        How sure the results are.
-    decided : tuple of (decision, members, flagged members)
-        Number of members with each decision.
-    decisions : str
-        The same as a sentence.
-    limits : tuple of str
-        What the audit cannot say.
-    """
-
-    statement: str
-    audited: tuple[Row, ...]
-    method: tuple[Row, ...]
-    digests: tuple[tuple[str, str, str], ...]
-    found: tuple[tuple[str, str, str], ...]
-    judgement: str
-    decided: tuple[tuple[str, str, str], ...]
-    decisions: str
-    limits: tuple[str, ...]
-
-    @classmethod
-    def of(cls, content: Content) -> Record:
-        """Return the record of a report's content."""
-        every, flagged = content.decided(flagged=False), content.decided(flagged=True)
-        limits = _LIMITS + (_LIMIT_OF_TRUTH if _is_judged(content) else (_NO_TRUTH,))
-        return cls(
-            statement=_STATEMENT,
-            audited=tuple(_audited_rows(content)),
-            method=tuple(_method(content)),
-            digests=tuple((d.what, d.sha256 or "", d.of or d.why) for d in content.digests),
-            found=tuple(rates(content)),
-            judgement=how_sure(content),
-            decided=tuple((name, whole(every[name]), whole(flagged[name])) for name in every),
-            decisions=decided(content),
-            limits=(*limits, *content.cautions, *(f"{m.what}: {m.why}" for m in content.missing)),
-        )
+def limits(content: Content) -> tuple[str, ...]:
+    """Return what the audit cannot say."""
+    of_truth = _LIMIT_OF_TRUTH if _is_judged(content) else (_NO_TRUTH,)
+    lacking = (f"{m.what}: {m.why}" for m in content.missing)
+    return (*_LIMITS, *of_truth, *content.cautions, *lacking)
 
 
 def _is_judged(content: Content) -> bool:
     return content.scored is not None and bool(content.scored.judged.any())
 
 
-def _audited_rows(content: Content) -> list[Row]:
+def audited(content: Content) -> list[Row]:
+    """Return what was audited, as names and texts."""
     return [
         ("audit", content.name),
         ("report written at", content.created),
@@ -310,7 +318,8 @@ def _audited_rows(content: Content) -> list[Row]:
     ]
 
 
-def _method(content: Content) -> list[Row]:
+def method(content: Content) -> list[Row]:
+    """Return the method and all settings, as names and texts."""
     scored = content.scored
     found = [
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from memowidgets.report import Content, Decided, Figure, Missing, Scored
+from memowidgets.report import FIELDS, Content, Decided, Digest, Figure, Missing, Scored
 from tests.widgets.fake_source import hostile_questions, scores_like_psmi
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text>a figure</text></svg>'
@@ -41,6 +41,11 @@ def plain(n: int = 600, seed: int = 0, **changes) -> Content:
         "ids": [f"id-{i:05d}" for i in range(n)],
         "decisions": {"id-00001": Decided("remove", "names a patient"), "gone": Decided("keep")},
         "figures": (Figure("roc", "The curve.", SVG),),
+        "digests": (
+            Digest("model", "checkpoints/epoch-2/weights.safetensors", "0123456789abcdef" * 4),
+            Digest("decisions", "", None, "Nothing was decided."),
+        ),
+        "about": {"auditor": "A. Smith", "purpose": "Before release: is anyone's text learned?"},
     }  # fmt: skip
     return Content(**(known | changes))
 
@@ -73,6 +78,7 @@ def hostile() -> Content:
         figures=(Figure(EVIL, EVIL, SVG),),
         warnings=[EVIL],
         missing=[Missing(EVIL, EVIL)],
+        about=dict.fromkeys(FIELDS, f"{EVIL} www.x.y {EVIL}"),
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import html
 import json
 import os
@@ -14,10 +15,12 @@ import numpy as np
 import pytest
 
 import memowidgets as mw
-from memowidgets.report import schema, write
+from memowidgets.evaluation import clopper_pearson
+from memowidgets.report import checked_about, schema, without_calls, write
 from memowidgets.report.exports import escaped
 from memowidgets.report.page import wire
-from memowidgets.report.words import paragraphs, rates
+from memowidgets.report.record import conclusion, record
+from memowidgets.report.words import share
 from memowidgets.visible import visible
 from memowidgets.widgets import ThresholdExplorer
 from tests.report.content import ALL, EVIL, hostile, partly_judged, plain, without_truth
@@ -48,25 +51,130 @@ def test_the_schema_refuses_what_it_does_not_know(tmp_path):
     assert not check.is_valid(found | {"truth": {"auc": 0.5}})
 
 
+def fields_of_page(page: str) -> dict[str, list[str]]:
+    """The texts of each field of the record, as the page shows them."""
+    section = page.split("id='record'")[1].split("</section>", maxsplit=1)[0]
+    rows = re.findall(r"<tr><th scope='row'>(.*?)</th><td[^>]*>(.*?)</td></tr>", section)
+    return {
+        html.unescape(title): [
+            html.unescape(text).replace("\N{NO-BREAK SPACE}%", " %")
+            for text in re.findall(r"<p>(.*?)</p>", cell)
+        ]
+        for title, cell in rows
+    }
+
+
+def fields_of_markdown(markdown: str) -> dict[str, list[str]]:
+    """The same of the Markdown file, without the lines to write on."""
+    table = markdown.split("## Record to file")[1].split("\n## ", maxsplit=1)[0]
+    rows = [line.split(" | ", 1) for line in table.splitlines() if line.startswith("| ")][2:]
+    found = {}
+    for title, cell in rows:
+        texts = cell.removesuffix(" |").split("<br>")
+        shown = [re.sub(r"\\(.)", r"\1", text).replace("\N{WORD JOINER}", "") for text in texts]
+        found[title.removeprefix("| ")] = [text for text in shown if text.strip("_") == text]
+    return found
+
+
 @pytest.mark.parametrize("make", ALL.values(), ids=ALL)
 def test_the_record_is_in_all_three_files(make, tmp_path):
     content = make()
-    write(content, tmp_path / "a.html")
+    page = write(content, tmp_path / "a.html").read_text("utf-8")
+    markdown = (tmp_path / "a.md").read_text("utf-8")
     record = json.loads((tmp_path / "a.json").read_text("utf-8"))["record"]
-    page = html.unescape((tmp_path / "a.html").read_text("utf-8").split("id='record'")[1])
-    markdown = (tmp_path / "a.md").read_text("utf-8").split("## Record to file")[1]
-    markdown = re.sub(r"\\(.)", r"\1", markdown)  # as a reader sees it
-    assert record["judgement"] == paragraphs(content)[2]
-    for text in (record["statement"], record["judgement"], record["decided"]):
-        assert text in page
-        assert text in markdown
-    assert all(visible(limit) in page for limit in record["limits"])
+    wanted = {
+        field["title"]: [visible(text) for text in (*field["said"], field["given"]) if text]
+        for field in record["fields"].values()
+    }
+    assert fields_of_page(page) == wanted
+    assert fields_of_markdown(markdown) == wanted
+    assert [*wanted][:: len(wanted) - 1] == ["Purpose", "Signature"]
+    given = {name: field["given"] for name, field in record["fields"].items() if field["given"]}
+    assert given == {"date": content.created[:10]} | dict(content.about)
+    for text in (record["statement"], *map(visible, record["limits"])):
+        assert text in html.unescape(page)
     judged = content.scored is not None and content.scored.judged.any()
     assert ("There is no ground truth" in " ".join(record["limits"])) != judged
-    values = [one["value"] for one in record["found"]]
-    assert values == [value for _, value, _ in rates(content)]
     said = json.dumps(record).lower().replace(record["statement"].lower(), "")
     assert not re.search(r"complian|complies|gdpr|certif|lawful", said)
+
+
+@pytest.mark.parametrize("make", ALL.values(), ids=ALL)
+def test_the_conclusion_is_three_sentences_that_follow_from_the_numbers(make, tmp_path):
+    content = make()
+    sentences = conclusion(content)
+    assert len(sentences) == 3
+    for text in sentences:
+        if EVIL not in text:
+            assert re.fullmatch(r"[A-Z].*\.", text)
+            assert not re.search(r"\. [A-Z]", text)
+    if content.scored is None:
+        return
+    flagged = int((content.scored.scores <= content.tau).sum())
+    assert f"{flagged} of {len(content.scored.scores)} samples" in sentences[0]
+    if not content.scored.judged.any():
+        assert "no ground truth" in sentences[1]
+        assert f"{len(content.scored.scores) - flagged} samples that are not" in sentences[2]
+        return
+    log_lira = content.scored.log_lira
+    found = content.scored.scores[log_lira >= content.eta] <= content.tau
+    low, high = clopper_pearson(len(found), int((~np.isnan(log_lira)).sum()))
+    assert f"{len(found)} of {int((~np.isnan(log_lira)).sum())} samples" in sentences[1]
+    assert f"interval {share(low)} to {share(high)}" in sentences[1]
+    if len(found):
+        low, high = clopper_pearson(int((~found).sum()), len(found))
+        assert f"{int((~found).sum())} memorised sample" in sentences[2]
+        assert f"interval {share(low)} to {share(high)}" in sentences[2]
+
+
+@pytest.mark.parametrize("make", ALL.values(), ids=ALL)
+def test_each_term_is_defined_before_it_is_used(make):
+    found = record(make())
+    said = [text for entry in found.values() for text in entry.said]
+    for term, meaning in {
+        "PSMI": "is pointwise sliced", "shadow model": "is trained as", "memorised": "if training",
+    }.items():  # fmt: skip
+        first = next((text for text in said if term in text), None)
+        assert first is None or meaning in first
+
+
+@pytest.mark.parametrize(
+    ("about", "error", "facts"),
+    [
+        ("for release", TypeError, ("mapping", "str")),
+        ({"name": "x"}, ValueError, ("'name'", "purpose", "next_review")),
+        ({"auditor": 3}, TypeError, ("'auditor'", "text", "int")),
+        ({"purpose": "x" * 1001}, ValueError, ("'purpose'", "1001", "1000")),
+    ],
+)
+def test_what_is_said_about_an_audit_is_checked(about, error, facts):
+    with pytest.raises(error) as refused:
+        checked_about(about)
+    for fact in facts:
+        assert fact in str(refused.value)
+
+
+def test_what_is_said_about_an_audit_may_be_a_date_or_nothing():
+    about = {"date": dt.date(2026, 2, 3), "auditor": " A.\nSmith ", "data": "", "purpose": None}
+    assert checked_about(about) == {"date": "2026-02-03", "auditor": "A. Smith"}
+    assert checked_about(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("message", "left"),
+    [
+        ("the target is not trained yet: audit.train() trains it", "the target is not trained yet"),
+        ("it has 3 rows; pass rows= of yours", "it has 3 rows"),
+        ("pass logits=, or samples=", ""),
+        ("only 2 of 9 are there (audit.members)", "only 2 of 9 are there"),
+        ('2 samples are too few; use variance="shrunk". So is 1.',
+         "2 samples are too few. So is 1."),
+        ("'f(x)' has 3 sample(s), above log(4)", "'f(x)' has 3 sample(s), above log(4)"),
+        ("For that, make an audit with mw.Audit(model)", ""),
+    ],
+)  # fmt: skip
+def test_advice_in_python_is_left_out(message, left):
+    assert without_calls(message) == left
 
 
 def test_the_numbers_are_the_evaluations(tmp_path):
@@ -124,7 +232,7 @@ def test_nothing_of_the_users_is_markup(tmp_path):
     tags = set(re.findall(r"</?([a-zA-Z][\w-]*)", before))
     assert tags == {
         "head", "body", "header", "h1", "h2", "p", "main", "section", "div", "table", "caption",
-        "thead", "tbody", "tr", "th", "td", "ul", "li", "strong", "noscript",
+        "thead", "tbody", "tr", "th", "td", "ul", "li", "strong", "noscript", "span",
     }  # fmt: skip
     assert not re.search(r"\son\w+\s*=\s*[^&]", re.sub(r"&lt;.*?&gt;", "", before))
     assert "\x1b" not in page
@@ -158,7 +266,7 @@ def test_markdown_shows_what_is_written_and_calls_nobody(tmp_path):
         len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines() if line.startswith("| ")
     }
     assert widths <= {3, 4, 5}
-    table = text.split("## How it was made")[1].split("\n\n")[1].splitlines()
+    table = text.split("### Method and settings")[1].split("\n\n")[1].splitlines()
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {3}
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import memowidgets as mw
 from memowidgets.data import ImageDataset
-from memowidgets.report import write
+from memowidgets.report import Figure, write
 from tests.browser.harness import pixels_of
 from tests.browser.test_accessible import AUDIT
 from tests.browser.test_everywhere import counts, drag_tau, tau
@@ -199,6 +201,108 @@ def test_everyone_can_use_it(chromium, tmp_path, scheme):
             assert wide <= 0, f"{wide} pixels too wide"
             save(page, f"report-{width}-{scheme}")
     assert not found, "\n".join(found)
+
+
+def figure(name: str, width: int, height: int) -> Figure:
+    """A figure with a legend at its lower right corner, and a caption of several lines."""
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}"><rect width="{width}" height="{height}" fill="#eee"/>'
+        f'<text x="{width - 90}" y="{height - 9}">a legend</text></svg>'
+    )
+    return Figure(name, f"What {name} shows. " * 12, svg)
+
+
+MARKED = """() => {
+    const links = [];
+    const mark = (element, id) => {
+        element.id ||= id;
+        const link = document.createElement('a');
+        link.href = `#${element.id}`;
+        link.textContent = '.';
+        links.push(link);
+        return element.id;
+    };
+    const pairs = [];  // what has to be on the same page
+    for (const [i, figure] of [...document.querySelectorAll('figure')].entries()) {
+        const end = document.createElement('span');
+        figure.lastElementChild.append(end);
+        pairs.push([mark(figure, `figure-${i}`), mark(end, `end-${i}`)]);
+    }
+    for (const [i, caption] of [...document.querySelectorAll('caption')].entries()) {
+        const row = caption.parentElement.querySelector('tbody tr');
+        pairs.push([mark(caption, `caption-${i}`), mark(row, `row-${i}`)]);
+    }
+    for (const [i, head] of [...document.querySelectorAll('h2')].entries()) {
+        if (head.getClientRects().length === 0) continue;
+        const next = head.nextElementSibling;
+        const first = next.querySelector('tr, p, img') ?? next;
+        pairs.push([mark(head, `head-${i}`), mark(first, `under-${i}`)]);
+    }
+    mark(document.querySelector('.mr-sign'), 'sign');
+    document.body.append(...links);
+    return pairs;
+}"""
+
+
+def pages_of(pdf: bytes) -> dict[str, int]:
+    """The page of each element that a link leads to, from the PDF's named destinations."""
+    kids = [re.findall(rb"(\d+) 0 R", found) for found in re.findall(rb"/Kids \[([^]]*)\]", pdf)]
+    is_page = set(re.findall(rb"\n(\d+) 0 obj\s*<</Type /Page\b", pdf))
+    order = [one for found in kids for one in found if one in is_page]
+    there = re.findall(rb"/([\w-]+) \[(\d+) 0 R /XYZ", pdf)
+    return {name.decode(): order.index(number) for name, number in there if number in is_page}
+
+
+@pytest.mark.parametrize("paper", ["A4", "Letter"])
+def test_on_paper_the_record_is_first_and_nothing_is_torn(chromium, tmp_path, paper):
+    sizes = [(600, 300), (500, 420), (900, 1300), (1400, 200), (300, 500), (620, 380), (500, 900)]
+    checkpoints = [
+        {"name": f"epoch-{i}", "epoch": float(i), "step": i, "median_loss": 2 / i, "drop": 0.1,
+         "prediction": i == 2}
+        for i in range(1, 30)
+    ]  # fmt: skip
+    content = plain(
+        checkpoints=checkpoints,
+        training={f"setting_{i}": i for i in range(40)},
+        figures=tuple(figure(f"figure{i}", *size) for i, size in enumerate(sizes)),
+        warnings=("Something to know.",),
+    )
+    with shown(chromium, write(content, tmp_path / "a.html"), scheme="dark") as page:
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": 673, "height": 900})  # A4 between the margins
+        assert page.locator("button:visible, input:visible, select:visible").count() == 0
+        assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
+        for image in page.locator("figure img").all():
+            assert image.evaluate("async (image) => { await image.decode(); }") is None
+            box = image.bounding_box()
+            natural = image.evaluate("(image) => image.naturalWidth / image.naturalHeight")
+            assert box["width"] / box["height"] == pytest.approx(natural, rel=0.01)
+            assert box["x"] + box["width"] <= 673
+        assert page.evaluate("() => getComputedStyle(document.body).color") == "rgb(31, 35, 40)"
+        together = page.evaluate(MARKED)
+        pdf = page.pdf(format=paper)
+        save(page, "report-print")
+    found = pages_of(pdf)
+    assert found["record"] == found["sign"] == 0
+    assert min(at for name, at in found.items() if name not in PARTS_OF_RECORD) == 1
+    assert found["figures"] == found["figure-0"] > max(found["made"], found["limits"])
+    for one, other in together:
+        assert found[one] == found[other], f"{one} and {other} are on different pages"
+
+
+PARTS_OF_RECORD = {"record", "sign", "under-0"}
+
+
+def test_nothing_on_the_page_is_advice_in_python(chromium, tmp_path):
+    labels = np.arange(60) % 3
+    audit = mw.Audit.from_arrays(labels, np.random.default_rng(0).normal(size=(60, 4)))
+    page_file = audit.report(tmp_path / "a.html")
+    with shown(chromium, page_file) as page:
+        shown_text = page.locator("main").inner_text()
+    for text in (shown_text, page_file.with_suffix(".md").read_text("utf-8")):
+        assert "What is missing" in text
+        assert not re.search(r"\b(audit|mw|Audit)\.[a-z]\w*(?<!html)\b|\w\(\w*=|\w\(\)", text)
 
 
 def test_without_scripts_the_words_and_numbers_stand(chromium, tmp_path):

@@ -6,10 +6,10 @@ import datetime as dt
 import importlib.metadata
 import json
 import math
-import re
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +25,7 @@ from memowidgets.audit.views.digests import digests_of
 from memowidgets.audit.views.figures import audit_figures
 from memowidgets.data import WithheldDataset
 from memowidgets.evaluation import opening_tau
-from memowidgets.report import Content, Decided, Figure, Missing, Scored
+from memowidgets.report import Content, Decided, Figure, Missing, Scored, without_calls
 from memowidgets.store import StoreError
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ MANY = 20_000  # members; figures by η then have fewer of them
 FEW_ETAS = (2.0, 4.0, 8.0)
 LIBRARIES = ("memowidgets", "torch", "numpy", "scipy", "scikit-learn")
 Found = TypeVar("Found")
-# What to call in Python, which a reader of a report cannot. The rest is a sentence without it.
-_CALL = re.compile(r"[:;,] (?:(?![:;,] ).)*?\baudit\.\w+\(.*$")
 _CHECKPOINT = (
     "epoch",
     "step",
@@ -65,6 +63,7 @@ def content_of(
     metric: str | None,
     *,
     include_samples: bool,
+    about: Mapping[str, str],
 ) -> Content:
     """Return all that a report says of an audit.
 
@@ -78,6 +77,8 @@ def content_of(
         The score, at the last layer and the prediction checkpoint; None for what is there.
     include_samples : bool
         Whether samples, their labels and their ids are in it.
+    about : mapping of str to str
+        What the owner of the audit says of it.
 
     Raises
     ------
@@ -101,7 +102,8 @@ def content_of(
     except (StoreError, ValueError):  # the part that needs it says why it is missing
         evidence = audit.evidence
     gathering = _Gathering(evidence, audit.decision_log)
-    return gathering.content(tau, metric, include_samples=include_samples)
+    content = gathering.content(tau, metric, include_samples=include_samples)
+    return replace(content, about=about)
 
 
 class _Gathering:
@@ -168,7 +170,8 @@ class _Gathering:
             return None
 
     def _miss(self, what: str, why: str) -> None:
-        self._missing.append(Missing(what, self._unplaced(why)))
+        said = without_calls(self._unplaced(why)) or "it was not computed"
+        self._missing.append(Missing(what, said))
 
     def _unplaced(self, text: str) -> str:
         """A sentence without the place of the run, which is nobody else's business."""
@@ -342,8 +345,8 @@ class _Gathering:
         )
 
     def _captioned(self, figures: Figures, name: str, drawing: Mapping[str, Any]) -> str:
-        notes = (_CALL.sub("", note) for note in figures.notes.get(name, ()))
-        said = [_caption(name, drawing), *notes]
+        notes = map(without_calls, figures.notes.get(name, ()))
+        said = [_caption(name, drawing), *filter(None, notes)]
         return self._unplaced(" ".join(map(_sentence, said)))
 
 

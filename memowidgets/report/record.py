@@ -1,0 +1,303 @@
+"""The first page of a report, fit to be filed: what its owner says, and what was found."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memowidgets.evaluation import clopper_pearson
+from memowidgets.report.words import between, decided, share, verb, whole, why_no_truth
+from memowidgets.visible import quoted, visible
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from memowidgets.report.content import Content, Scored
+
+FIELDS = {
+    "purpose": "Purpose",
+    "model": "Model and its version",
+    "data": "Data",
+    "controller": "Controller of the data",
+    "auditor": "Auditor",
+    "date": "Date",
+    "residual_risk": "Residual risk",
+    "decisions": "Decisions taken",
+    "next_review": "Next review",
+}
+MOST_CHARACTERS = 1000  # of a field, so that the page stays one or two sheets of paper
+
+STATEMENT = (
+    "This record says what was measured, and with which settings. It makes no statement on "
+    "whether a law, a contract or a standard is complied with."
+)
+_TREATED = ("remove", "anonymise", "relabel")
+_SCORES = {
+    "psmi": (
+        "PSMI is pointwise sliced mutual information, in nats, a unit of information: how much "
+        "what a layer of the model holds of a sample says of the sample's label."
+    ),
+    "loss": "The log-probability of the label is what the model answers, in nats.",
+    "logit_gap": (
+        "The logit gap is the model's logit of the sample's label, less the highest logit of "
+        "another class."
+    ),
+    "mahalanobis": (
+        "The Mahalanobis score says how close what a layer of the model holds of a sample is to "
+        "the mean of its class."
+    ),
+    "csl": (
+        "The mean log-probability so far is the log-probability of the label, in nats, averaged "
+        "over the checkpoints up to this one."
+    ),
+    "psmi_mean": (
+        "Mean PSMI averages PSMI, pointwise sliced mutual information, over the checkpoints up to "
+        "this one: how much what a layer of the model holds of a sample says of its label."
+    ),
+    "psmi+csl": (
+        "The score adds the rank by PSMI (pointwise sliced mutual information: how much what a "
+        "layer of the model holds of a sample says of its label) to the rank by the mean "
+        "log-probability of the label so far."
+    ),
+    "baseline": "The baseline predicts from models that were trained on other samples.",
+    "reference": (
+        "The score is the mean logit gap of models that never saw the sample: the logit of its "
+        "label, less the highest logit of another class."
+    ),
+}
+_LOW = "A low score means a risk; a sample is flagged if its score is at most the threshold τ."
+
+
+def checked_about(about: Mapping[str, object] | None) -> dict[str, str]:
+    """Return what the owner of an audit says of it, as texts.
+
+    Parameters
+    ----------
+    about : mapping of str to str, date or None, optional
+        Texts by the names in `FIELDS`. A field that is absent, empty or None is an empty line.
+
+    Raises
+    ------
+    TypeError
+        If `about` is not a mapping, or a value is neither a text nor a date.
+    ValueError
+        If a name is unknown, or a text is too long.
+
+    Examples
+    --------
+    >>> checked_about({"auditor": "A. Smith", "next_review": dt.date(2027, 1, 31)})
+    {'auditor': 'A. Smith', 'next_review': '2027-01-31'}
+    """
+    if about is None:
+        return {}
+    if not isinstance(about, Mapping):
+        raise TypeError(
+            f"about must be a mapping of fields to texts, such as {{'purpose': '…'}}, not "
+            f"{type(about).__name__}"
+        )
+    found = {}
+    for name, value in about.items():
+        if name not in FIELDS:
+            raise ValueError(f"about has no field {quoted(name)}; valid: {', '.join(FIELDS)}")
+        if isinstance(value, dt.date):
+            text = f"{value:%Y-%m-%d}"
+        elif value is None or isinstance(value, str):
+            text = visible((value or "").strip())
+        else:
+            raise TypeError(f"about[{name!r}] must be a text or a date, not {type(value).__name__}")
+        if len(text) > MOST_CHARACTERS:
+            raise ValueError(
+                f"about[{name!r}] has {len(text)} characters: use at most {MOST_CHARACTERS}, and "
+                "name the document that has the rest"
+            )
+        if text:
+            found[name] = text
+    return found
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One field of the page that can be filed.
+
+    Attributes
+    ----------
+    title : str
+        Name for readers.
+    said : tuple of str
+        Sentences that follow from the numbers.
+    given : str, optional
+        Text of the owner of the audit.
+    lines : tuple of str
+        Labels of the empty lines to write on, each of which may be empty.
+    """
+
+    title: str
+    said: tuple[str, ...] = ()
+    given: str | None = None
+    lines: tuple[str, ...] = ()
+
+
+def record(content: Content) -> dict[str, Entry]:
+    """Return the fields of the page that can be filed, in their order."""
+    about = content.about
+
+    def asked(name: str, *said: str) -> Entry:
+        given = about.get(name)
+        return Entry(FIELDS[name], said, given, () if given else ("",))
+
+    numbers = content.numbers
+    loader = content.facts.get("data")
+    samples = (
+        f"Recorded: {f'{loader}, ' if loader else ''}{whole(numbers['members'])} members, which "
+        f"are the samples that the model trains on, of {whole(numbers['samples'])} samples."
+    )
+    return {
+        "purpose": asked("purpose"),
+        "model": asked("model", _model(content)),
+        "data": asked("data", samples),
+        "controller": asked("controller"),
+        "auditor": asked("auditor"),
+        "date": Entry(FIELDS["date"], given=about.get("date", content.created[:10])),
+        "definitions": Entry("Definitions", _definitions(content)),
+        "conclusion": Entry("Conclusion", conclusion(content)),
+        "residual_risk": asked("residual_risk", _left(content)),
+        "decisions": asked("decisions", decided(content)),
+        "next_review": asked("next_review"),
+        "signature": Entry("Signature", lines=("name", "place and date", "signature")),
+    }
+
+
+def _model(content: Content) -> str:
+    """Return what the run knows of the model, with the start of the digest of its weights."""
+    known = (content.facts.get(name) for name in ("model", "recorded audit"))
+    text = f"Recorded: {', '.join(filter(None, known)) or 'no model'}"
+    if content.scored is not None and content.scored.checkpoint:
+        text += f", checkpoint {content.scored.checkpoint}"
+    weights = next((d.sha256 for d in content.digests if d.what == "model"), None)
+    return f"{text}, weights with SHA-256 {weights[:12]}…." if weights else f"{text}."
+
+
+def _definitions(content: Content) -> tuple[str, ...]:
+    """Return a definition of each term, before the page uses it."""
+    of_score = [] if content.scored is None else [_SCORES.get(content.scored.metric, "")]
+    eta = f", here at least η = {content.eta:g}" if _memorized(content) is not None else ""
+    return (
+        *(f"{text} {_LOW}".strip() for text in of_score),
+        (
+            "A shadow model is trained as the audited model is, on another random part of the "
+            "samples."
+        ),
+        (
+            "A sample is memorised if training on it clearly changed what the finished model says "
+            "of it. This is measured by log-LiRA, a log-likelihood ratio between shadow models "
+            f"that trained on the sample and others that did not{eta}."
+        ),
+    )
+
+
+def conclusion(content: Content) -> tuple[str, str, str]:
+    """Return three sentences: how many are flagged, what was found, and what risk is left."""
+    scored = content.scored
+    if scored is None:
+        return (
+            "No sample has a score yet, so none is flagged.",
+            f"There is no ground truth ({why_no_truth(content)}).",
+            "The residual risk is unknown: any sample may be memorised.",
+        )
+    n, n_flagged = len(scored.scores), int(content.flagged.sum())
+    flagged = (
+        f"By {scored.title}, {whole(n_flagged)} of {whole(n)} samples ({share(n_flagged / n)}, "
+        f"95 % interval {between(content.flagged_interval)}) {verb(n_flagged, 'is', 'are')} "
+        f"flagged at τ = {content.tau:g} as at risk of being memorised."
+    )
+    memorized = _memorized(content)
+    if memorized is None:
+        return (
+            flagged,
+            (
+                f"There is no ground truth ({why_no_truth(content)}), so how many of the flagged "
+                "samples the finished model memorises was not measured."
+            ),
+            (
+                "The residual risk was not measured either: any of the "
+                f"{whole(n - n_flagged)} samples that are not flagged may be memorised too."
+            ),
+        )
+    in_question = content.flagged[scored.judged]
+    return flagged, _found(content, memorized, in_question), _missed(memorized, in_question)
+
+
+def _found(content: Content, memorized: NDArray[np.bool_], flagged: NDArray[np.bool_]) -> str:
+    n, n_memorized = len(memorized), int(memorized.sum())
+    hits, others = int((memorized & flagged).sum()), int((~memorized & flagged).sum())
+    shadows = content.numbers["shadow_models"]
+    by_shadows = shadows and not content.truth_given
+    against = f"Against {whole(shadows)} shadow models" if by_shadows else "By the given log-LiRA"
+    text = (
+        f"{against}, {whole(n_memorized)} of {whole(n)} samples "
+        f"({_with_interval(n_memorized, n)}) {verb(n_memorized, 'is', 'are')} memorised"
+    )
+    parts = []
+    if n_memorized:
+        parts.append(f"{whole(hits)} of these ({_with_interval(hits, n_memorized)})")
+    if n > n_memorized:
+        parts.append(
+            f"{whole(others)} of the {whole(n - n_memorized)} others "
+            f"({_with_interval(others, n - n_memorized)})"
+        )
+    return f"{text}, and {' and '.join(parts)} are flagged."
+
+
+def _missed(memorized: NDArray[np.bool_], flagged: NDArray[np.bool_]) -> str:
+    n, n_memorized = len(memorized), int(memorized.sum())
+    if not n_memorized:
+        return (
+            "The residual risk is a share of memorised samples of at most "
+            f"{share(clopper_pearson(0, n)[1])}, the upper end of its 95 % interval."
+        )
+    missed = int((memorized & ~flagged).sum())
+    return (
+        f"The residual risk is {whole(missed)} memorised "
+        f"{verb(missed, 'sample that is', 'samples that are')} not flagged, which is "
+        f"{share(missed / n_memorized)} of the memorised ones (95 % interval "
+        f"{between(clopper_pearson(missed, n_memorized))})."
+    )
+
+
+def _left(content: Content) -> str:
+    """Return how many samples in question nobody decided to treat."""
+    scored = content.scored
+    if scored is None:
+        return "The audited model was not measured."
+    memorized = _memorized(content)
+    rows, what = content.flagged, "flagged"
+    if memorized is not None:
+        rows, what = np.zeros(len(scored.scores), dtype=np.bool_), "memorised"
+        rows[scored.judged] = memorized
+    return _of_treated(content, scored, rows, what)
+
+
+def _of_treated(content: Content, scored: Scored, rows: NDArray[np.bool_], what: str) -> str:
+    names = [content.ids[int(p)] for p in scored.positions[rows]]
+    made = (content.decisions.get(name) for name in names)
+    left = sum(one is None or one.decision not in _TREATED for one in made)
+    return (
+        f"Of the {whole(len(names))} {what} samples, {whole(left)} "
+        f"{verb(left, 'is', 'are')} not to be removed, anonymised or relabelled. The audited "
+        "model keeps what it memorised until it is trained again."
+    )
+
+
+def _memorized(content: Content) -> NDArray[np.bool_] | None:
+    """Return the mask of the judged rows that are memorised, or None without ground truth."""
+    if content.scored is None or not content.scored.judged.any():
+        return None
+    return content.scored.memorized(content.eta)
+
+
+def _with_interval(count: int, n: int) -> str:
+    return f"{share(count / n)}, 95 % interval {between(clopper_pearson(count, n))}"

@@ -164,6 +164,9 @@ def record(content: Content) -> dict[str, Entry]:
         "date": Entry(FIELDS["date"], given=about.get("date", content.created[:10])),
         "definitions": Entry("Definitions", _definitions(content)),
         "conclusion": Entry("Conclusion", conclusion(content)),
+        "reservations": Entry(
+            "Reservations", tuple(map(_sentence, content.cautions)) or ("None is known.",)
+        ),
         "residual_risk": asked("residual_risk", _left(content)),
         "decisions": asked("decisions", decided(content)),
         "next_review": asked("next_review"),
@@ -266,6 +269,12 @@ def _missed(memorized: NDArray[np.bool_], flagged: NDArray[np.bool_]) -> str:
         f"{share(missed / n_memorized)} of the memorised ones (95 % interval "
         f"{between(clopper_pearson(missed, n_memorized))})."
     )
+
+
+def _sentence(text: str) -> str:
+    if text[:1].isascii():  # a τ stays small
+        text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _left(content: Content) -> str:

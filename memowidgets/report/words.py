@@ -86,12 +86,14 @@ def most_at_risk(content: Content) -> tuple[tuple[str, ...], list[tuple[str, ...
             break
         position = int(scored.positions[row])
         made = content.decisions.get(content.ids[position])
-        log_lira = scored.log_lira[row] if judged and scored.log_lira is not None else None
+        truth = []
+        if judged and scored.log_lira is not None:
+            truth = [f"{scored.log_lira[row]:.2f}" if scored.judged[row] else "–"]
         table.append(
             (
                 f"member {position}" if content.samples is None else content.ids[position],
                 f"{scored.scores[row]:.4g}",
-                *([] if log_lira is None else ["–" if log_lira != log_lira else f"{log_lira:.2f}"]),  # noqa: PLR0124
+                *truth,
                 "undecided" if made is None else made.decision,
             )
         )

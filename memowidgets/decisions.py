@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from memowidgets.edits import Edit, EditsFile
 from memowidgets.visible import HALF_CHARACTERS, listed, quoted, visible
@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = ["CHOICES", "Decision", "DecisionLog", "Keeper", "from_csv", "spelled", "to_csv"]
+__all__ = [
+    "CHOICES",
+    "Decision",
+    "DecisionLog",
+    "Keeper",
+    "csv_text",
+    "from_csv",
+    "spelled",
+    "to_csv",
+]
 
 CHOICES = ("keep", "anonymise", "remove", "relabel", "undecided")
 NO_FILE = (
@@ -448,11 +457,23 @@ def to_csv(table: Mapping[str, Decision]) -> str:
     "id","decision","note"
     "7","keep","'=1+1"
     """
+    rows = [[_checked_id(name), *words] for name, *words in _rows(table)]
+    return csv_text(_header(table), rows)
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    r"""Return a table as CSV: texts with formulas neutralised as in `to_csv`, None as nothing.
+
+    Examples
+    --------
+    >>> print(csv_text(["id", "score"], [["@me", -1.5]]), end="")
+    "id","score"
+    "'@me","-1.5"
+    """
     out = io.StringIO()
     writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
-    writer.writerow(_header(table))
-    for name, decision, *words in _rows(table):
-        writer.writerow([_neutral(_checked_id(name)), decision, *map(_neutral, words)])
+    for cells in (header, *rows):
+        writer.writerow([_neutral(cell) if isinstance(cell, str) else cell for cell in cells])
     return out.getvalue()
 
 

@@ -832,6 +832,8 @@ class Audit:
         tau: float | str | None = None,
         *,
         share: float | None = None,
+        samples: bool = False,
+        eta: float = 4.0,
     ) -> pd.DataFrame:
         """Return the members with score ≤ τ, most at risk first.
 
@@ -846,6 +848,10 @@ class Audit:
             times the median absolute deviation) below the median of its class.
         share : float, optional
             Share of the members to flag, instead of `tau`: those with the lowest scores.
+        samples : bool
+            Whether to add what each sample contains, and what was decided on it.
+        eta : float
+            Log-LiRA from which on a sample counts as memorised, for ``verdict``.
 
         Returns
         -------
@@ -855,11 +861,20 @@ class Audit:
             ``p_label`` (its probability of the label; both where there are logits), ``canary``
             (where there are some), ``log_lira`` (where there is ground truth).
 
+            With ``samples=True`` also ``verdict`` ("hit" or "false alarm"; "flagged" where the
+            sample has no ground truth), ``decision``, ``to`` (the new class of a sample that is to
+            be relabelled), ``note``, and ``text`` of a text, ``question``, ``choices`` and the
+            attributes of a question, or the columns of a table's row. An image adds no column. A
+            column whose name is taken gets an underscore at its end.
+
         Raises
         ------
         TypeError, ValueError
             If `tau` is neither a number nor "class", `share` is not above 0 and at most 1, or both
             are given.
+        StoreError
+            With ``samples=True``, if the samples are not at hand or ``decisions.csv`` cannot be
+            read.
 
         Warns
         -----
@@ -868,12 +883,89 @@ class Audit:
             is inaccurate, as PSMI is for a class of few members. Without `tau` and `share`, also if
             PSMI's 0 flags less than half of what the rule by class flags.
         """
+        evidence = self._to_flag(metric, checkpoint)
+        if not samples:
+            return scores.flagged(evidence, metric, layer, checkpoint, tau, share)
+        from memowidgets.audit.views.listing import listed_members
+
+        place = metric, layer, checkpoint
+        return listed_members(evidence, self._log, *place, tau, share, eta, samples=True)
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        metric: str | scores.Metric = "psmi",
+        layer: str | int = "last",
+        checkpoint: str | float = "prediction",
+        tau: float | str | None = None,
+        *,
+        share: float | None = None,
+        eta: float = 4.0,
+        all_members: bool = False,
+        include_samples: bool = False,
+        overwrite: bool = False,
+    ) -> Path:
+        """Write the flagged members with their decisions to a CSV or JSON Lines file.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write, outside of run directories. Its name ends in ``.csv`` or ``.jsonl``.
+            Only its owner can read it.
+        metric, layer, checkpoint, tau, share, eta
+            As in `flagged`.
+        all_members : bool
+            Whether to write all members instead of the flagged ones. ``verdict`` is "missed" or
+            "clear" for a member that is not flagged ("not flagged" where it has no ground truth),
+            and empty for one without a score.
+        include_samples : bool
+            Whether to write what each sample contains too, as ``flagged(samples=True)`` has it.
+            Ids and notes are always in the file.
+        overwrite : bool
+            Whether to replace a file that exists.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        ValueError
+            If the name ends otherwise, the path lies in a run directory, or as in `flagged`.
+        FileExistsError
+            If the file exists and `overwrite` is False.
+        StoreError
+            If the samples are asked for and not at hand, or ``decisions.csv`` cannot be read.
+
+        Notes
+        -----
+        The file is written whole or not at all. In CSV, an apostrophe stands before a text that a
+        spreadsheet would run as a formula, as in ``decisions.csv``, and options are JSON.
+        """
+        from memowidgets.audit.views.listing import listed_members, target_of, written
+
+        target = target_of(path, overwrite=overwrite)
+        evidence, place = self._to_flag(metric, checkpoint), (metric, layer, checkpoint)
+        table = listed_members(
+            evidence,
+            self._log,
+            *place,
+            tau,
+            share,
+            eta,
+            everything=all_members,
+            samples=include_samples,
+        )
+        return written(table, target)
+
+    def _to_flag(self, metric: str | scores.Metric, checkpoint: str | float) -> Evidence:
+        """Return the evidence with what flagging by a score needs."""
         known = "log_lira" if self.has_ground_truth else None
         self.evidence_with(
             partial(judge.needs_of, metric=metric, checkpoint=checkpoint, truth=known)
         )
-        evidence = self._with_answers(checkpoint)
-        return scores.flagged(evidence, metric, layer, checkpoint, tau, share)
+        return self._with_answers(checkpoint)
 
     def representation(
         self, layer: str | int = "last", checkpoint: str | float = "prediction"

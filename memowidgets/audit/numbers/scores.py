@@ -531,6 +531,22 @@ def flagged(
     share: float | None,
 ) -> pd.DataFrame:
     """Return the members that a threshold flags, as `Audit.flagged` describes."""
+    table, chosen = judged(evidence, metric, layer, checkpoint, tau, share)
+    return table[chosen].sort_values("score", kind="stable")
+
+
+def judged(
+    evidence: Evidence,
+    metric: str | Metric,
+    layer: str | int,
+    checkpoint: str | float,
+    tau: float | str | None,
+    share: float | None,
+) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
+    """Return a row for each member, and which of them a threshold flags.
+
+    A member without a score has NaN and is not flagged.
+    """
     if tau is not None and share is not None:
         raise ValueError("give tau= or share=, not both")
     of_class = isinstance(tau, str) and tau == BY_CLASS
@@ -539,28 +555,37 @@ def flagged(
         raise ValueError("tau is NaN; it must be a number")
     found = score(evidence, metric, layer, checkpoint)
     for note in (*evidence.notes_at(checkpoint), *found.notes):
-        warnings.warn(note, UserWarning, stacklevel=4)  # the caller of `Audit.flagged`
-    table = pd.DataFrame({"score": found.mu}, pd.Index(evidence.members[found.rows], name="id"))
+        warnings.warn(note, UserWarning, stacklevel=4)  # the caller of the audit's method
+    table = pd.DataFrame(index=pd.Index(evidence.members, name="id"))
+    table["score"] = _of_members(found.mu, found.rows, len(table))
     if found.errors is not None:
-        table["std"] = found.errors
+        table["std"] = _of_members(found.errors, found.rows, len(table))
     names = np.array(evidence.data.class_names)
-    labels = evidence.labels[found.rows]
-    table["label"] = names[labels]
+    table["label"] = names[evidence.labels]
     if LOGITS in evidence.kinds:
         guess, p_label = _answers(evidence, evidence.names.record(checkpoint))
-        table["guess"], table["p_label"] = names[guess[found.rows]], p_label[found.rows]
+        table["guess"], table["p_label"] = names[guess], p_label
     canaries = evidence.data.canaries
     if canaries is not None:
-        table["canary"] = canaries[evidence.member_rows][found.rows]
+        table["canary"] = canaries[evidence.member_rows]
     if evidence.has_ground_truth:
         table["log_lira"] = log_lira(evidence)
     if of_class:
-        chosen = evaluation.below_class(found.mu, labels)
+        chosen = evaluation.below_class(found.mu, evidence.labels[found.rows])
     elif share is not None:
         chosen = found.mu <= evaluation.lowest_share(found.mu, share)
     else:
         chosen = found.mu <= (opening_tau(metric, found) if threshold is None else threshold)
-    return table[chosen].sort_values("score", kind="stable")
+    flagged_members = np.zeros(len(table), dtype=np.bool_)
+    flagged_members[found.rows] = chosen
+    return table, flagged_members
+
+
+def _of_members(values: Floats, rows: Any, n: int) -> Floats:
+    """Return one value for each member, NaN for those that have none."""
+    of_all = np.full(n, np.nan)
+    of_all[rows] = values
+    return of_all
 
 
 def opening_tau(metric: str | Metric, found: Scores) -> float:

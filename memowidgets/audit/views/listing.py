@@ -1,0 +1,167 @@
+"""Members with what is known of each, as a table and as a file: flagged ones, or all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from memowidgets.audit.evidence import Evidence
+from memowidgets.audit.numbers.scores import Metric, judged
+from memowidgets.checks import is_missing, real_number
+from memowidgets.data import Dataset, WithheldDataset
+from memowidgets.data.dataset import writable
+from memowidgets.data.kinds import kind_of_sample, value_of
+from memowidgets.decisions import UNDECIDED, DecisionLog, csv_text
+from memowidgets.files import write_whole
+from memowidgets.store import StoreError
+from memowidgets.widgets.rows import STATUSES
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["listed_members", "target_of", "written"]
+
+SUFFIXES = (".csv", ".jsonl")
+
+
+def listed_members(
+    evidence: Evidence,
+    log: DecisionLog,
+    metric: str | Metric,
+    layer: str | int,
+    checkpoint: str | float,
+    tau: float | str | None,
+    share: float | None,
+    eta: float,
+    *,
+    everything: bool = False,
+    samples: bool = False,
+) -> pd.DataFrame:
+    """Return the table that `Audit.export` writes, most at risk first.
+
+    Raises
+    ------
+    StoreError
+        If decisions cannot be read, or samples are asked for and are not at hand.
+    """
+    data = evidence.member_data
+    if samples and isinstance(data, WithheldDataset):
+        raise StoreError(f"the samples are not at hand, only their ids: give {data.hint}")
+    log.refresh()
+    if log.unread:
+        raise StoreError(log.unread)
+    table, flagged = judged(evidence, metric, layer, checkpoint, tau, share)
+    table["verdict"] = _verdicts(table, flagged, real_number("eta", eta))
+    decided = log.table()
+    made = [decided.get(name, UNDECIDED) for name in table.index]
+    table["decision"] = [one.decision for one in made]
+    table["to"] = [one.to for one in made]
+    table["note"] = [one.note for one in made]
+    rows = np.arange(len(table)) if everything else np.flatnonzero(flagged)
+    rows = rows[np.argsort(table["score"].to_numpy()[rows], kind="stable")]  # NaN comes last
+    chosen = table.iloc[rows]
+    if not samples:
+        return chosen
+    content = _contents(data, rows.tolist(), [*table.columns, "id"])
+    return chosen.assign(**{name: pd.Series(values, chosen.index) for name, values in content})
+
+
+def target_of(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
+    """Return the file to write to.
+
+    Raises
+    ------
+    ValueError
+        If its name ends otherwise, or it lies in a run directory.
+    FileExistsError
+        If it exists and `overwrite` is False.
+    """
+    target = writable(path, overwrite=overwrite)
+    if target.suffix.lower() not in SUFFIXES:
+        raise ValueError(
+            f"{target.name} must end in .csv or .jsonl, which says how the table is written"
+        )
+    return target
+
+
+def written(table: pd.DataFrame, target: Path) -> Path:
+    """Write a table by id to a file, whole or not at all. Only its owner can read it."""
+    names = ["id", *map(str, table.columns)]
+    rows = [
+        [name, *map(_plain, values)] for name, *values in table.astype(object).itertuples(name=None)
+    ]
+    if target.suffix.lower() == ".csv":
+        cells = [[_cell(value) for value in row] for row in rows]
+        text = csv_text(names, cells)
+    else:
+        lines = [json.dumps(dict(zip(names, row, strict=True)), allow_nan=False) for row in rows]
+        text = "".join(f"{line}\n" for line in lines)
+    write_whole(target, text.encode())
+    return target
+
+
+def _verdicts(table: pd.DataFrame, flagged: Any, eta: float) -> list[str]:
+    """Return a word for each member: empty without a score, "flagged" without ground truth."""
+    unknown = pd.Series(np.nan, table.index)
+    words = []
+    for score, is_flagged, value in zip(
+        table["score"], flagged, table.get("log_lira", unknown), strict=True
+    ):
+        if np.isnan(score):
+            words.append("")
+        elif np.isnan(value):
+            words.append("flagged" if is_flagged else "not flagged")
+        else:
+            words.append(STATUSES[2 * bool(is_flagged) + bool(value >= eta)])
+    return words
+
+
+def _contents(data: Dataset, rows: list[int], taken: list[str]) -> list[tuple[str, list[Any]]]:
+    """Return the fields of samples, column by column. An image has none.
+
+    A field with the name of a column that is there already gets an underscore at its end.
+    """
+    found = [_fields(data[row]) for row in rows]
+    columns = []
+    for name in dict.fromkeys(name for fields in found for name in fields):
+        free = name
+        while free in taken:
+            free += "_"
+        taken.append(free)
+        columns.append((free, [fields.get(name) for fields in found]))
+    return columns
+
+
+def _fields(sample: Any) -> Mapping[str, Any]:
+    kind = kind_of_sample(sample)
+    if kind == "text":
+        return {"text": sample}
+    if kind == "record":
+        return {"text": value_of(sample, "text")}
+    if kind == "question":
+        own = {"question": sample.question, "choices": list(sample.choices)}
+        return own | dict(getattr(sample, "attributes", {}))
+    if kind == "row":
+        fields: Mapping[str, Any] = sample.values  # noqa: PD011 - a sample's, not a frame's
+        return fields
+    return {}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it, with None for one that is missing."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, list):
+        return value
+    if isinstance(value, float) and not np.isfinite(value):
+        return None if np.isnan(value) else str(value)
+    return None if is_missing(value) else value
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
